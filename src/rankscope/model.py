@@ -1,0 +1,191 @@
+"""The waist of rankscope: what readers give, what analyses ask, what reports show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Literal, Protocol
+
+Cell = str | int | float | bool | None
+
+PHASES = ("start", "imports", "init", "first_collective", "first_step", "steady", "finalize")
+
+Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
+
+
+@dataclass(slots=True)
+class RankFacts:
+    """One process of a job: who it was, how it ran, how it ended, and what was not seen of it."""
+
+    host: str = ""
+    pid: int | None = None
+    parent_pid: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    rank_source: str = ""
+    role: str = "rank"  # rank, helper (a child of a rank) or launcher
+    command: str = ""
+    executable: str = ""
+    started_ns: int | None = None  # Unix time
+    ended_ns: int | None = None  # Unix time; of a running process: when it was last heard of
+    elapsed_ns: int | None = None  # from process start to end (or last sign of life)
+    ending: Ending = "unknown"
+    exit_code: int | None = None
+    end_signal: int | None = None
+    finalized: bool | None = None  # MPI_Finalize was reached; None where there was no MPI
+    mpi_elapsed_ns: int | None = None  # from the return of MPI_Init to the entry of MPI_Finalize (or the end)
+    phase: str = ""
+    cpus_allowed: int | None = None
+    threads: int | None = None
+    user_ns: int | None = None
+    system_ns: int | None = None
+    max_rss_bytes: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    devices: str = ""
+    versions: str = ""  # "name version; name version"
+    source: str = ""  # the file this came from
+    setup_ns: int | None = None  # what loading the recorder cost this process
+    call_cost_ns: float | None = None  # calibrated cost of one tallied call
+    collective_cost_ns: float | None = None  # calibrated cost of one logged collective
+    lost_calls: int = 0  # calls for which the file had no room left
+    lost_ns: int = 0
+    overwritten_events: int = 0  # log records overwritten by newer ones
+    torn_rows: int = 0  # rows caught in the middle of an update by a kill: off by at most one call
+    untracked_requests: int = 0
+    folded_groups: int = 0
+    lost_strings: int = 0
+    paused_calls: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """One counted thing."""
+
+    layer: str
+    name: str
+    calls: int
+    total_ns: float
+    group: str = ""  # communicator, device, domain
+    size_class: int | None = None  # see docs/metrics.md; None where sizes do not apply
+    phase: str = ""
+    kind: str = "call"  # "call": time inside the call; "progress": from start to completion
+    thread: int = 0
+    min_ns: float | None = None
+    max_ns: float | None = None
+    sum_squares_ns2: float | None = None
+    bytes: int | None = None
+    errors: int = 0
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing at one time."""
+
+    layer: str
+    name: str
+    start_ns: int  # Unix time
+    end_ns: int | None  # None while it goes on
+    group: str = ""
+    sequence: int | None = None
+    bytes: int | None = None
+    correlation: int | None = None
+    phase: str = ""
+    thread: int = 0
+    root: int | None = None
+    call_ns: int | None = None  # nonblocking operations: time inside the starting call
+
+
+@dataclass(slots=True)
+class Group:
+    """One communicator, window, file, device or domain of a process."""
+
+    name: str
+    identity: str = ""  # equal on every member
+    kind: str = "communicator"
+    size: int | None = None
+    my_rank: int | None = None
+    collectives: int = 0
+    guessed: bool = False
+    freed: bool = False
+
+
+@dataclass(slots=True)
+class Peer:
+    """Point-to-point traffic from this rank to another."""
+
+    world_rank: int
+    calls: int
+    bytes: int
+
+
+class Severity(Enum):
+    NOTE = "note"
+    WARNING = "warning"
+
+
+@dataclass(slots=True)
+class Note:
+    """Something a reader found worth saying about its input, with the place."""
+
+    text: str
+    severity: Severity = Severity.NOTE
+    where: str = ""  # file, or file:line
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a reader makes of one process in one file."""
+
+    facts: RankFacts
+    tallies: list[Tally] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    peers: list[Peer] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+class Unit(Enum):
+    """What a column holds: decides how a report prints it, never what it means."""
+
+    NAME = "name"
+    COUNT = "count"
+    NS = "ns"
+    BYTES = "bytes"
+    SHARE = "share"  # 0..1
+    NUMBER = "number"
+    RATE = "bytes/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str  # with the unit, as in total_ns
+    unit: Unit
+    title: str = ""  # what a reader of the report sees
+
+
+@dataclass(slots=True)
+class Table:
+    """What an analysis returns and all that a report sees."""
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: list[tuple[Cell, ...]]
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class Tables(Protocol):
+    """What an analysis is given: the tables ranks, tallies, events, groups, peers and notes, behind SQL."""
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+
+def names_of(record: type) -> tuple[str, ...]:
+    """The column names a record type has in the tables."""
+    return tuple(f.name for f in fields(record))

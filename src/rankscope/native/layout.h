@@ -1,0 +1,173 @@
+/* The rank file: what lies where. docs/rank-file.md draws it; src/rankscope/rankfile.py is its Python twin;
+ * tests/native/test_layout.py holds the three together. All integers are in the byte order of the writing host. */
+#ifndef RANKSCOPE_LAYOUT_H
+#define RANKSCOPE_LAYOUT_H
+
+#include <stdint.h>
+
+#define RS_MAGIC "RANKSCPE"
+#define RS_VERSION 1u
+#define RS_BYTE_ORDER 0x01020304u
+#define RS_PAGE 4096u
+
+enum rs_state { RS_RUNNING = 1, RS_EXITED = 2, RS_REPLACED = 3, RS_SIGNALLED = 4 };
+
+enum rs_flag {
+    RS_MPI_STARTED = 1,     /* MPI_Init, MPI_Init_thread or MPI_Session_init returned */
+    RS_MPI_FINALIZED = 2,   /* MPI_Finalize (or the session's) was entered */
+    RS_MPI_ABORTED = 4,     /* MPI_Abort was called; abort_code holds its argument */
+    RS_FORKED = 8,          /* made by fork without exec */
+    RS_FAST_EXIT = 16,      /* left through _exit: no atexit handler ran */
+    RS_PAUSED = 32,         /* MPI_Pcontrol(0) is in force */
+    RS_SINGLETON = 64,      /* the launcher promised more ranks than MPI_COMM_WORLD has */
+    RS_COMMAND_CUT = 128,   /* the command line did not fit its field */
+    RS_MATRIX = 256,        /* bytes per destination were asked for */
+    RS_MPI_MULTIPLE = 512   /* MPI_THREAD_MULTIPLE was provided */
+};
+
+enum rs_tick_source { RS_TICKS_TSC = 1, RS_TICKS_CNTVCT = 2, RS_TICKS_MONOTONIC = 3 };
+
+enum rs_rank_source {
+    RS_RANK_NONE = 0, RS_RANK_OPENMPI = 1, RS_RANK_PMI = 2, RS_RANK_PMIX = 3, RS_RANK_PALS = 4,
+    RS_RANK_SLURM = 5, RS_RANK_TORCHRUN = 6, RS_RANK_MPI = 7, RS_RANK_HOROVOD = 8, RS_RANK_FLUX = 9
+};
+
+enum rs_phase {
+    RS_PHASE_START = 0, RS_PHASE_IMPORTS = 1, RS_PHASE_INIT = 2, RS_PHASE_FIRST_COLLECTIVE = 3,
+    RS_PHASE_FIRST_STEP = 4, RS_PHASE_STEADY = 5, RS_PHASE_FINALIZE = 6
+};
+
+enum rs_layer { RS_LAYER_MPI = 1 };
+
+enum rs_kind {
+    RS_KIND_CALL = 0,       /* time inside the call */
+    RS_KIND_PROGRESS = 1    /* time from the start of a nonblocking operation to its completion */
+};
+
+/* One moment on three clocks: converts ticks to time. */
+struct rs_anchor { uint64_t ticks, monotonic_ns, realtime_ns; };
+
+/* Seqlock-protected (seq odd while written): the process as getrusage and the clock saw it last. */
+struct rs_facts {
+    uint32_t seq, threads;
+    struct rs_anchor anchor;
+    uint64_t user_ns, system_ns, max_rss_bytes;
+    uint64_t voluntary_switches, involuntary_switches, minor_faults, major_faults;
+};
+
+struct rs_header {
+    char magic[8];
+    uint32_t version, byte_order;
+    uint32_t header_bytes, page_bytes;
+    uint64_t bound_bytes;       /* the file never grows past this */
+    uint64_t used_bytes;        /* header and chunks in use; read no further */
+    uint64_t reserved_bytes;    /* disk blocks reserved so far */
+
+    uint32_t state, flags;
+    int32_t exit_code, abort_code;
+    uint32_t end_signal, phase;
+
+    int32_t pid, parent_pid;
+    int32_t rank, local_rank, world_size;
+    uint32_t rank_source;
+    uint32_t launcher_world_size;   /* what the launcher's variables said, 0 if nothing */
+    uint32_t cpus_allowed;
+    uint64_t started_realtime_ns;   /* process start, from /proc */
+    uint64_t start_jiffies;         /* the same in the kernel's unit: tells one process from a later one of equal pid */
+
+    uint32_t tick_source, mpi_threads_level;
+    struct rs_anchor loaded;        /* when the recorder was loaded */
+    struct rs_facts facts;
+
+    uint64_t setup_ticks;           /* what loading the recorder cost */
+    uint64_t call_cost_picoticks;   /* calibrated cost of one tallied call, in 1/1000 tick */
+    uint64_t collective_cost_picoticks;
+    uint64_t mpi_started_ticks, mpi_finalized_ticks;   /* return of init, entry of finalize; 0 if not seen */
+    uint64_t ended_ticks;
+
+    /* what did not fit: counted, never silent */
+    uint64_t lost_calls, lost_ticks;        /* tallies for which the file had no row left */
+    uint64_t lost_strings, folded_groups, untracked_requests, lost_peers;
+    uint64_t log_capacity, log_written;     /* records the ring holds; records ever claimed */
+    uint64_t threads_seen, forks_seen, paused_calls;
+
+    char host[64];
+    char rankscope_version[32];
+    char executable[256];
+    char mpi_library[256];
+    char mpi_version[256];
+    char command[1024];             /* arguments, each ended by \0 */
+};
+
+enum rs_chunk_kind {
+    RS_CHUNK_STRINGS = 1, RS_CHUNK_TALLIES = 2, RS_CHUNK_LOG = 3, RS_CHUNK_GROUPS = 4,
+    RS_CHUNK_PEERS = 5, RS_CHUNK_THREADS = 6,
+    RS_CHUNK_UNWRAPPED = 7      /* u32 string ids: entry points of the loaded MPI that are not intercepted */
+};
+
+/* Chunks follow the header, each a whole number of pages, until used_bytes. */
+struct rs_chunk {
+    uint32_t kind;
+    uint32_t thread;            /* slot that owns it (tallies, peers) */
+    uint32_t chunk_bytes;       /* this header included */
+    uint32_t row_bytes;         /* 0 for strings */
+    uint32_t rows;              /* published rows; for strings: published bytes */
+    uint32_t first_id;          /* id of its first string or group */
+    uint32_t reserved[10];
+};
+
+/* A string: its length, its bytes, padding to a multiple of 4. Ids count up through all string chunks; id 0 is "". */
+struct rs_string { uint32_t length; char bytes[]; };
+
+/* One counted thing. Written by one thread only; seq is odd while it is being written. */
+struct rs_tally {
+    uint16_t name;              /* string id */
+    uint16_t group;             /* group id, 0 for none */
+    uint8_t layer, phase, size_class, kind;
+    uint32_t seq, errors;
+    uint64_t calls, bytes;
+    uint64_t total_ticks, min_ticks, max_ticks;
+    double sum_squares_ticks2;
+};
+
+/* One collective in the ring. number is the claim (from 1, low 32 bits), 0 while the record is being set up. */
+struct rs_collective {
+    uint64_t enter_ticks;
+    uint64_t end_ticks;         /* blocking: return; nonblocking: completion; 0: not yet */
+    uint64_t bytes;
+    uint32_t sequence;          /* of this collective on its group, from 1 */
+    uint32_t number;
+    uint32_t call_ticks;        /* nonblocking: time inside the starting call, saturated */
+    int32_t root;               /* -1 where there is none */
+    uint16_t name, group, thread;
+    uint8_t phase, flags;
+};
+enum rs_collective_flag { RS_COLL_NONBLOCKING = 1, RS_COLL_FAILED = 2 };
+
+/* One communicator, window or file. */
+struct rs_group {
+    uint64_t handle;
+    uint64_t identity;          /* equal on every rank of the group */
+    uint32_t size, my_rank, remote_size;
+    uint16_t parent, name;
+    uint32_t kind;
+    uint32_t flags;
+    uint64_t collectives;       /* entered so far */
+    uint64_t created_ticks;
+    uint64_t freed_ticks;
+};
+enum rs_group_kind { RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3 };
+enum rs_group_flag {
+    RS_GROUP_INTER = 1,
+    RS_GROUP_GUESSED = 2        /* first seen in use, its creation was not: identity is a guess */
+};
+
+/* Point-to-point traffic to one world rank (with the matrix on). Seqlocked like a tally. */
+struct rs_peer {
+    uint32_t world_rank, seq;
+    uint64_t calls, bytes;
+};
+
+struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };
+
+#endif
