@@ -1,0 +1,148 @@
+"""Where this process stands in a job: which launcher started it, as which rank of how many, and the job's key."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import pairwise
+
+# launcher, a variable that only its ranks have, rank, local rank, ranks, what identifies the job (all that are set).
+# The innermost launcher comes first: torchrun inside mpirun inside a Slurm allocation.
+Row = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+LAUNCHERS: tuple[Row, ...] = (
+    ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",), ("TORCHELASTIC_RUN_ID",)),
+    ("openmpi", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_LOCAL_RANK",),
+     ("OMPI_COMM_WORLD_SIZE",), ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid")),
+    ("intelmpi", "I_MPI_HYDRA_UUID", ("PMI_RANK",), ("MPI_LOCALRANKID",), ("PMI_SIZE",), ("I_MPI_HYDRA_UUID",)),
+    ("mpich", "HYDI_CONTROL_FD", ("PMI_RANK", "PMIX_RANK"), ("MPI_LOCALRANKID",), ("PMI_SIZE",), ()),
+    ("pals", "PALS_APID", ("PALS_RANKID", "PMI_RANK"), ("PALS_LOCAL_RANKID",), ("PMI_SIZE",), ("PALS_APID",)),
+    ("flux", "FLUX_TASK_RANK", ("FLUX_TASK_RANK",), ("FLUX_TASK_LOCAL_ID",), ("FLUX_JOB_SIZE",), ("FLUX_JOB_ID",)),
+    ("slurm", "SLURM_STEP_ID", ("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_STEP_NUM_TASKS",),
+     ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID")),
+    ("horovod", "HOROVOD_RANK", ("HOROVOD_RANK",), ("HOROVOD_LOCAL_RANK",), ("HOROVOD_SIZE",),
+     ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")),
+    ("pmix", "PMIX_RANK", ("PMIX_RANK",), (), (), ("PMIX_NAMESPACE",)),
+    ("pmi", "PMI_RANK", ("PMI_RANK",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"), ("PMI_SIZE",), ()),
+)
+BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID")
+MOST_ANCESTORS = 32
+
+
+class Place:
+    """What the launcher's variables say."""
+
+    def __init__(self, launcher: str = "", marker: str = "", rank: int | None = None,
+                 local_rank: int | None = None, ranks: int | None = None, job: str = "") -> None:
+        self.launcher = launcher
+        self.marker = marker
+        self.rank = rank
+        self.local_rank = local_rank
+        self.ranks = ranks
+        self.job = job
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes run `rankscope run` for the same job."""
+        return bool(self.launcher) and self.ranks != 1
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process is the one of its node that tells the user something."""
+        return not self.local_rank
+
+
+class Process:
+    """One process on one machine, told from a later one with the same id."""
+
+    def __init__(self, pid: int, start_ticks: int) -> None:
+        self.pid = pid
+        self.start_ticks = start_ticks
+
+    @property
+    def identity(self) -> str:
+        return f"{self.pid}.{self.start_ticks}"
+
+    @property
+    def started_ns(self) -> int:
+        """Unix time of its start."""
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / os.sysconf("SC_CLK_TCK")
+        return time.time_ns() - int(age_s * 1e9)
+
+
+def find_place(environment: dict[str, str]) -> Place:
+    """The place in the innermost launcher's job."""
+    for launcher, marker, ranks, local_ranks, sizes, keys in LAUNCHERS:
+        if marker in environment:
+            return Place(launcher, marker, number(environment, ranks), number(environment, local_ranks),
+                         number(environment, sizes), job_key(launcher, keys, environment))
+    return Place()
+
+
+def number(environment: dict[str, str], names: tuple[str, ...]) -> int | None:
+    """The first of these variables that is set to a number."""
+    for name in names:
+        value = environment.get(name, "")
+        if value.isascii() and value.isdigit():
+            return int(value)
+    return None
+
+
+def job_key(launcher: str, names: tuple[str, ...], environment: dict[str, str]) -> str:
+    """What the launcher calls this job on every node, or "" where it has no name for it."""
+    values = [environment[name] for name in names if environment.get(name)]
+    if launcher == "torchrun" and values == ["none"]:  # the default of every job that was not given a name
+        values += [environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", "")]
+    return "-".join(values)
+
+
+def launcher_process(marker: str) -> tuple[Process | None, bool]:
+    """The nearest ancestor that is not part of the rank, and whether something (a shell) stands in between."""
+    pid, between = os.getppid(), False
+    for _ in range(MOST_ANCESTORS):
+        if not has_variable(pid, marker):
+            return process(pid), between
+        pid, between = parent_of(pid), True
+    return None, between
+
+
+def has_variable(pid: int, name: str) -> bool:
+    """Whether the process was started with this variable; one that we may not look into is not ours, so: no."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return (b"\0" + file.readall()).find(b"\0" + os.fsencode(name) + b"=") >= 0
+    except OSError:
+        return False
+
+
+def stat_of(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat after the name, which may itself hold blanks and brackets."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return os.fsdecode(file.readall()).rpartition(")")[2].split()
+
+
+def process(pid: int) -> Process | None:
+    """The process with this id, if there is one."""
+    try:
+        return Process(pid, int(stat_of(pid)[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(stat_of(pid)[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def hydra_port(pid: int) -> str:
+    """Host and port of the mpiexec that the node's MPICH proxy obeys: the same on every node of the job."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            words = os.fsdecode(file.readall()).split("\0")
+    except OSError:
+        return ""
+    for word, following in pairwise(words):
+        if word == "--control-port":
+            return following
+    return ""
