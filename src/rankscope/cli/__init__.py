@@ -42,7 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     if word == "--version":
         print(f"rankscope {__version__}")
         return 0
-    print(f"rankscope: unknown command {word!r}; choose one of {', '.join(COMMANDS)} (rankscope --help)", file=sys.stderr)
+    known = ", ".join(COMMANDS)
+    print(f"rankscope: unknown command {word!r}; choose one of {known} (see rankscope --help)", file=sys.stderr)
     return 2
 
 

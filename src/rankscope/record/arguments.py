@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-OPENMPI_ONE = """n np c N npernode npersocket host H hostfile machinefile default-hostfile map-by bind-to rank-by x wdir wd
-    output output-filename prefix tune am rankfile rf timeout display personality app path cpu-list cpu-set stdin
-    dvm report-pid report-uri max-restarts preload-files"""
+OPENMPI_ONE = """
+    n np c N npernode npersocket host H hostfile machinefile default-hostfile map-by bind-to rank-by x
+    wdir wd output output-filename prefix tune am rankfile rf timeout display personality app path cpu-
+    list cpu-set stdin dvm report-pid report-uri max-restarts preload-files"""
 OPENMPI_TWO = "mca omca gmca prtemca pmixmca gpmixmca"
-HYDRA_ONE = """n np ppn perhost hosts host f hostfile machinefile machine wdir gwdir genvlist envlist bind-to map-by membind
-    binding launcher bootstrap launcher-exec bootstrap-exec iface rmk demux configfile tmpdir usize path gpath umask arch
-    localhost outfile-pattern errfile-pattern ranks-per-proc gpus-per-proc gpu-subdevs-per-proc s ghost hostos pmi-port
-    gtool gtoolfile timeout"""
+HYDRA_ONE = """
+    n np ppn perhost hosts host f hostfile machinefile machine wdir gwdir genvlist envlist bind-to map-
+    by membind binding launcher bootstrap launcher-exec bootstrap-exec iface rmk demux configfile tmpdir
+    usize path gpath umask arch localhost outfile-pattern errfile-pattern ranks-per-proc gpus-per-proc
+    gpu-subdevs-per-proc s ghost hostos pmi-port gtool gtoolfile timeout"""
 HYDRA_TWO = "genv env"
-PALS_ONE = """n np ppn d depth cpu-bind mem-bind env genv genvlist envlist hosts hostlist hostfile host f wdir gpu-bind
-    rlimits tmpdir exclude-hosts mem-per-pe umask network path"""
-SLURM_ONE = """ntasks nodes cpus-per-task partition time account job-name nodelist exclude output error input chdir gpus
-    gpus-per-task gpus-per-node gpus-per-socket ntasks-per-node ntasks-per-core ntasks-per-socket ntasks-per-gpu mem
-    mem-per-cpu mem-per-gpu mpi distribution cpu-bind mem-bind gpu-bind export qos constraint reservation gres licenses
-    jobid dependency begin relative threads wait kill-on-bad-exit hint threads-per-core tmp comment network prolog epilog
-    task-prolog task-epilog cores-per-socket sockets-per-node signal switches acctg-freq bcast slurmd-debug clusters
-    het-group cpu-freq extra-node-info container profile propagate open-mode
-    n N c p t A J w x o e i D G m d b C L M q r T W S B"""
-TORCHRUN_ONE = """nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval
-    start-method role log-dir redirects tee node-rank master-addr master-port local-addr logs-specs local-ranks-filter
-    event-log-handler numa-binding duplicate-stdout-filters duplicate-stderr-filters r t"""
+PALS_ONE = """
+    n np ppn d depth cpu-bind mem-bind env genv genvlist envlist hosts hostlist hostfile host f wdir
+    gpu-bind rlimits tmpdir exclude-hosts mem-per-pe umask network path"""
+SLURM_ONE = """
+    ntasks nodes cpus-per-task partition time account job-name nodelist exclude output error input chdir
+    gpus gpus-per-task gpus-per-node gpus-per-socket ntasks-per-node ntasks-per-core ntasks-per-socket
+    ntasks-per-gpu mem mem-per-cpu mem-per-gpu mpi distribution cpu-bind mem-bind gpu-bind export qos
+    constraint reservation gres licenses jobid dependency begin relative threads wait kill-on-bad-exit
+    hint threads-per-core tmp comment network prolog epilog task-prolog task-epilog cores-per-socket
+    sockets-per-node signal switches acctg-freq bcast slurmd-debug clusters het-group cpu-freq extra-
+    node-info container profile propagate open-mode n N c p t A J w x o e i D G m d b C L M q r T W S B"""
+TORCHRUN_ONE = """
+    nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval
+    start-method role log-dir redirects tee node-rank master-addr master-port local-addr logs-specs
+    local-ranks-filter event-log-handler numa-binding duplicate-stdout-filters duplicate-stderr-filters
+    r t"""
 
 
 def arities(one: str, two: str = "") -> dict[str, int]:

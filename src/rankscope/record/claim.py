@@ -15,6 +15,7 @@ from rankscope.record.place import Place, Process, hydra_port, launcher_process,
 # our own launcher. An unknown launcher (hidden by a process namespace) is taken to have started this long ago.
 SLACK_NS = 60 * 10**9
 UNKNOWN_AGE_NS = 600 * 10**9
+TICK_NS = 20 * 10**6  # /proc gives start times in ticks of 10 ms
 MOST_JOBS_WITH_ONE_KEY = 1000
 
 
@@ -31,10 +32,11 @@ class Claimant:
     def identity(self) -> str:
         return self.launcher.identity if self.launcher else "unknown"
 
-    @property
-    def oldest_ns(self) -> int:
-        """No claim of our job can be older than this."""
-        return self.launcher.started_ns - SLACK_NS if self.launcher else time.time_ns() - UNKNOWN_AGE_NS
+    def oldest_ns(self, host: str) -> int:
+        """No claim that our job made on this host can be older."""
+        if not self.launcher:
+            return time.time_ns() - UNKNOWN_AGE_NS
+        return self.launcher.started_ns - (TICK_NS if host == self.host else SLACK_NS)
 
 
 def claimant(place: Place) -> Claimant:
@@ -88,9 +90,9 @@ def is_same_job(claim: str, asking: Claimant) -> bool:
     made_ns, host, identity, _ = parts
     if not asking.key:
         return False
-    if host == asking.host and asking.launcher:
-        return identity == asking.identity or is_alive(identity)
-    return made_ns.isdigit() and int(made_ns) >= asking.oldest_ns
+    if host == asking.host and asking.launcher and (identity == asking.identity or is_alive(identity)):
+        return True
+    return made_ns.isdigit() and int(made_ns) >= asking.oldest_ns(host)
 
 
 def is_alive(identity: str) -> bool:

@@ -123,7 +123,8 @@ def joined_plan(options: Options, program: str, environment: dict[str, str]) -> 
 def variables(options: Options, folder: Folder, environment: dict[str, str]) -> dict[str, str]:
     """What the recorder is told: docs/environment.md."""
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word and word != LIBRARY]
-    added = {"LD_PRELOAD": ":".join([LIBRARY, *theirs]), "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    preload = ":".join([LIBRARY, *theirs])
+    added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
     if options.local:
         added["RANKSCOPE_DIR"] = local_folder(options, folder)
         added["RANKSCOPE_COLLECT"] = folder.path
