@@ -1,7 +1,5 @@
 """The command line: one file per command, imported only when it is called."""
 
-from __future__ import annotations
-
 import sys
 
 from rankscope import __version__

@@ -1,7 +1,5 @@
 """`rankscope run`: start a command and record it."""
 
-from __future__ import annotations
-
 import sys
 
 from rankscope.record.options import UsageError, parse

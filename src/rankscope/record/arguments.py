@@ -1,7 +1,5 @@
 """Launchers' command lines: which words are options, which are their values, and where the program begins."""
 
-from __future__ import annotations
-
 OPENMPI_ONE = """
     n np c N npernode npersocket host H hostfile machinefile default-hostfile map-by bind-to rank-by x
     wdir wd output output-filename prefix tune am rankfile rf timeout display personality app path cpu-

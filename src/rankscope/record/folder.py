@@ -1,17 +1,13 @@
 """The folder of a run: found or made, and described in run.json by whoever made it."""
 
-from __future__ import annotations
-
 import os
 import time
 
-from rankscope.record.claim import MOST_JOBS_WITH_ONE_KEY, Claimant, agree, turn_of
 from rankscope.record.options import Options
-from rankscope.record.place import Place
+from rankscope.record.place import Place, cleaned
 
 ROOT = "rankscope-runs"
-LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-LONGEST_NAME = 60
+MOST_EQUAL_NAMES = 1000
 Json = str | int | bool | None | list[str] | dict[str, "Json"]
 
 
@@ -27,52 +23,31 @@ class Folder:
         return os.path.basename(self.path)
 
 
-def find_folder(options: Options, place: Place, asking: Claimant) -> Folder:
+def find_folder(options: Options, place: Place) -> Folder:
     """The run's folder, made if we are the first to ask."""
-    if options.out:
-        return given_folder(os.path.abspath(options.out), asking)
     root = os.path.abspath(ROOT)
     dated = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{run_name(options)}"
-    if not place.shared:
+    if not options.out and not place.shared:
         return new_folder(root, dated)
-    return agreed_folder(root, dated, place, asking)
+    from rankscope.record.agreement import agreed_folder, given_folder  # a process alone has nobody to agree with
 
-
-def given_folder(path: str, asking: Claimant) -> Folder:
-    """The folder given by --out, or path-2, path-3 … where it already holds the run of another job."""
-    folders = [path] + [f"{path}-{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
-    index, _, created = agree([f"{folder}/.job" for folder in folders], os.path.basename(path), asking)
-    return Folder(folders[index], created)
+    if options.out:
+        return Folder(*given_folder(os.path.abspath(options.out), place))
+    return Folder(*agreed_folder(root, dated, place))
 
 
 def new_folder(root: str, dated: str) -> Folder:
     """A folder that nobody else has."""
-    os.makedirs(root, exist_ok=True)
-    for n in range(1, MOST_JOBS_WITH_ONE_KEY):
+    for n in range(1, MOST_EQUAL_NAMES):
         path = f"{root}/{dated}" if n == 1 else f"{root}/{dated}-{n}"
         try:
             os.mkdir(path)
         except FileExistsError:
             continue
+        except FileNotFoundError:
+            os.makedirs(path)
         return Folder(path, True)
     raise OSError(f"{root}: too many runs named {dated}")
-
-
-def agreed_folder(root: str, dated: str, place: Place, asking: Claimant) -> Folder:
-    """The one folder of all ranks of this job."""
-    tagged = f"{dated}-{asking.launcher.pid}" if asking.launcher else dated  # apart from a job of the same second
-    base = f"{root}/.jobs/{cleaned(asking.key)}"
-    _, name, created = agree(generations(base), tagged, asking)
-    if asking.wrapped:
-        turn = turn_of(f"{root}/.jobs/{name}", place.rank)
-        if turn > 1:
-            _, name, created = agree(generations(f"{base}.turn{turn}"), tagged, asking)
-    os.makedirs(f"{root}/{name}", exist_ok=True)
-    return Folder(f"{root}/{name}", created)
-
-
-def generations(base: str) -> list[str]:
-    return [base] + [f"{base}.{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
 
 
 def run_name(options: Options) -> str:
@@ -85,16 +60,14 @@ def run_name(options: Options) -> str:
     return cleaned(os.path.basename(options.command[0]))
 
 
-def cleaned(text: str) -> str:
-    """The text as (part of) a file name."""
-    return "".join(letter if letter in LETTERS else "-" for letter in text)[:LONGEST_NAME].strip("-.") or "run"
-
-
 def describe(folder: Folder, description: dict[str, Json]) -> None:
     """Write run.json, whole or not at all."""
     temporary = f"{folder.path}/.run.json.{os.getpid()}"
-    with open(temporary, "wb", buffering=0) as file:
-        file.write(to_json(description).encode() + b"\n")
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(file, to_json(description).encode() + b"\n")
+    finally:
+        os.close(file)
     os.rename(temporary, f"{folder.path}/run.json")
 
 

@@ -1,11 +1,10 @@
 """Commands that start ranks: which launcher it is, how many ranks it will start, and how it passes variables on."""
 
-from __future__ import annotations
-
 import os
 from itertools import pairwise
 
 from rankscope.record.arguments import ARITY, Option, contexts, scan
+from rankscope.record.program import content
 
 MPI_NAMES = ("mpirun", "mpiexec")
 BY_NAME = {
@@ -16,7 +15,6 @@ BY_NAME = {
 # Bytes that only the launchers of that family hold, in this order: PALS knows of hydra's options too.
 BY_CONTENT = ((b"PALS", "pals"), (b"prterun", "openmpi"), (b"orterun", "openmpi"), (b"ompirun", "openmpi"),
               (b"hydra", "hydra"))
-MOST_PROGRAM_BYTES = 16 * 1024 * 1024
 TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 RANKS_OPTIONS = ("n", "np", "c")
 
@@ -41,12 +39,11 @@ def mpi_family(program: str) -> str:
     if known:
         return known
     try:
-        with open(path, "rb", buffering=0) as file:
-            content = file.read(MOST_PROGRAM_BYTES)
+        program_bytes = content(path)
     except OSError:
         return ""
     for mark, family in BY_CONTENT:
-        if mark in content:
+        if mark in program_bytes:
             return family
     return ""
 

@@ -1,7 +1,5 @@
 """What `rankscope run` was asked to do. No argparse: it costs more than all the rest of this path."""
 
-from __future__ import annotations
-
 SMALLEST_FILE_BYTES = 64 * 1024
 SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 

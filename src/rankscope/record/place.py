@@ -1,10 +1,10 @@
 """Where this process stands in a job: which launcher started it, as which rank of how many, and the job's key."""
 
-from __future__ import annotations
-
 import os
 import time
 from itertools import pairwise
+
+from rankscope.record.program import content
 
 # launcher; variables that its ranks have (the first of them only its ranks, not its daemons); rank, local rank, ranks;
 # what identifies the job (all that are set). The innermost launcher comes first: torchrun inside mpirun inside Slurm.
@@ -27,6 +27,8 @@ LAUNCHERS: tuple[Row, ...] = (
      ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")),
 )
 MOST_ANCESTORS = 32
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+LONGEST_NAME = 100
 
 
 class Place:
@@ -109,16 +111,14 @@ def launcher_process(marker: str) -> tuple[Process | None, bool]:
 def has_variable(pid: int, name: str) -> bool:
     """Whether the process was started with this variable; one that we may not look into is not ours, so: no."""
     try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            return (b"\0" + file.readall()).find(b"\0" + os.fsencode(name) + b"=") >= 0
+        return b"\0" + os.fsencode(name) + b"=" in b"\0" + content(f"/proc/{pid}/environ")
     except OSError:
         return False
 
 
 def stat_of(pid: int) -> list[str]:
     """The fields of /proc/<pid>/stat after the name, which may itself hold blanks and brackets."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return os.fsdecode(file.readall()).rpartition(")")[2].split()
+    return os.fsdecode(content(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 
 def process(pid: int) -> Process | None:
@@ -139,11 +139,15 @@ def parent_of(pid: int) -> int:
 def hydra_port(pid: int) -> str:
     """Host and port of the mpiexec that the node's MPICH proxy obeys: the same on every node of the job."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
-            words = os.fsdecode(file.readall()).split("\0")
+        words = os.fsdecode(content(f"/proc/{pid}/cmdline")).split("\0")
     except OSError:
         return ""
     for word, following in pairwise(words):
         if word == "--control-port":
             return following
     return ""
+
+
+def cleaned(text: str) -> str:
+    """The text as (part of) a file name."""
+    return "".join(letter if letter in LETTERS else "-" for letter in text)[:LONGEST_NAME].strip("-.") or "run"

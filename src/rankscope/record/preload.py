@@ -1,9 +1,9 @@
 """Whether the recorder can be loaded into a program, and why not."""
 
-from __future__ import annotations
-
 import _imp
 import os
+
+from rankscope.record.program import content
 
 LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "native", "librankscope.so")
 HEAD_BYTES = 4096
@@ -44,17 +44,12 @@ def program_header_types(head: bytes, order: str) -> list[int]:
     return [integer(head[at : at + 4], order) for at in places if at + 4 <= len(head)]
 
 
-def head_of(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read(HEAD_BYTES)
-
-
 def check_library(path: str = LIBRARY) -> Elf:
     """The recorder's header, after really loading it once."""
     if any(letter in path for letter in ": $"):
         raise NotRecordable(f"LD_PRELOAD cannot name {path}; install rankscope under a path without ':', ' ' and '$'")
     try:
-        head = head_of(path)
+        head = content(path, HEAD_BYTES)
     except OSError as error:
         raise NotRecordable(f"no recorder library ({error.strerror}: {path}); reinstall rankscope") from None
     problem = load_problem(path)
@@ -82,7 +77,7 @@ def check_program(path: str, library: Elf) -> None:
     """Raise if LD_PRELOAD does not reach this program; scripts are judged by their interpreter."""
     for _ in range(MOST_INTERPRETERS):
         try:
-            head = head_of(path)
+            head = content(path, HEAD_BYTES)
         except OSError:  # may be executable and not readable: let the loader try
             return
         if not head.startswith(b"#!"):

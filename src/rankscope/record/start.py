@@ -1,19 +1,15 @@
 """`rankscope run`: prepare the recording, then become the command, whatever happened before."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
 
 from rankscope import __version__
-from rankscope.record.claim import claimant
 from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, point_latest
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
 from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
-from rankscope.record.program import NoProgram, become, find_program
-from rankscope.record.surroundings import first_environment, restore_signals
+from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
 
 
 class Plan:
@@ -96,7 +92,7 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         check_program(program, check_library())
     elif not options.out:
         return joined_plan(options, program, environment)
-    folder = find_folder(options, place, claimant(place))
+    folder = find_folder(options, place)
     added = variables(options, folder, environment)
     command, family, ranks = launched(options, program, environment, added)
     if folder.created:

@@ -4,12 +4,10 @@ A claim is a symbolic link that need not lead anywhere: making one is atomic on 
 read in one call. It says when, on which host and under which launcher process it was made, and for which run.
 """
 
-from __future__ import annotations
-
 import os
 import time
 
-from rankscope.record.place import Place, Process, hydra_port, launcher_process, process
+from rankscope.record.place import Place, Process, cleaned, hydra_port, launcher_process, process
 
 # Daemons of one job start one after another and clocks differ: a claim from another host may be this much older than
 # our own launcher. An unknown launcher (hidden by a process namespace) is taken to have started this long ago.
@@ -108,3 +106,36 @@ def turn_of(prefix: str, rank: int | None) -> int:
         if make(f"{prefix}.turn{turn}.rank{rank}", "asked"):
             return turn
     raise OSError(f"{prefix}: more than {MOST_JOBS_WITH_ONE_KEY} commands in one rank")
+
+
+def given_folder(path: str, place: Place) -> tuple[str, bool]:
+    """The folder given by --out, or path-2, path-3 … where it already holds the run of another job."""
+    folders = [path] + [f"{path}-{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
+    index, _, created = agree([f"{folder}/.job" for folder in folders], os.path.basename(path), claimant(place))
+    return folders[index], created
+
+
+def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool]:
+    """The one folder of all ranks of this job, and whether this rank is the one to describe it."""
+    asking = claimant(place)
+    tagged = f"{dated}-{asking.launcher.pid}" if asking.launcher else dated  # apart from a job of the same second
+    base = f"{root}/.jobs/{cleaned(asking.key)}"
+    _, name, created = agree(generations(base), tagged, asking)
+    if asking.wrapped:
+        turn = turn_of(f"{root}/.jobs/{name}", place.rank)
+        if turn > 1:
+            _, name, created = agree(generations(f"{base}.turn{turn}"), tagged, asking)
+    make_folder(f"{root}/{name}")
+    return f"{root}/{name}", created
+
+
+def generations(base: str) -> list[str]:
+    """Where the claims of jobs with this key go, should one key be used again and again."""
+    return [base] + [f"{base}.{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
+
+
+def make_folder(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass
