@@ -113,7 +113,8 @@ def as_markdown(result: dict[str, object]) -> str:
 
 | | added by rankscope run | of that Python alone (`python -c pass`) | bar |
 |---|---:|---:|---:|
-| wall time, median of differences | {result['added_ms_median']} ms | {result['python_alone_ms_median']} ms | {BAR_MS:g} ms |
+| wall time, median of differences | {result['added_ms_median']} ms | {result['python_alone_ms_median']} ms \
+| {BAR_MS:g} ms |
 | wall time, best and 90th percentile | {result['added_ms_best']} – {result['added_ms_p90']} ms | | |
 | file-system calls | {calls if calls is not None else 'not counted: strace is missing or refused'} \
 | {result['python_alone_file_calls']} | {BAR_CALLS} |
