@@ -13,7 +13,6 @@ from rankscope.record.place import Place, Process, cleaned, hydra_port, launcher
 # our own launcher. An unknown launcher (hidden by a process namespace) is taken to have started this long ago.
 SLACK_NS = 60 * 10**9
 UNKNOWN_AGE_NS = 600 * 10**9
-TICK_NS = 20 * 10**6  # /proc gives start times in ticks of 10 ms
 MOST_JOBS_WITH_ONE_KEY = 1000
 
 
@@ -34,7 +33,7 @@ class Claimant:
         """No claim that our job made on this host can be older."""
         if not self.launcher:
             return time.time_ns() - UNKNOWN_AGE_NS
-        return self.launcher.started_ns - (TICK_NS if host == self.host else SLACK_NS)
+        return self.launcher.started_ns - (0 if host == self.host else SLACK_NS)
 
 
 def claimant(place: Place) -> Claimant:
@@ -124,7 +123,7 @@ def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool]:
     if asking.wrapped:
         turn = turn_of(f"{root}/.jobs/{name}", place.rank)
         if turn > 1:
-            _, name, created = agree(generations(f"{base}.turn{turn}"), tagged, asking)
+            _, name, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
     make_folder(f"{root}/{name}")
     return f"{root}/{name}", created
 

@@ -78,7 +78,7 @@ def interpreter(python: str) -> list[Finding]:
         return [Finding("python", "bad", str(error))]
     answers = probe(program)
     if answers.get("preloaded") != "True":
-        return [Finding("python", "bad", f"LD_PRELOAD does not reach {program}; run it directly, not through a wrapper")]
+        return [Finding("python", "bad", f"LD_PRELOAD does not reach {program}; name the interpreter itself")]
     return [Finding("python", "ok", f"{program} can be recorded"), mpi(answers)]
 
 

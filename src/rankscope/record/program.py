@@ -41,7 +41,8 @@ def become(program: str, command: list[str], environment: dict[str, str]) -> NoP
     try:
         os.execve(program, command, environment)
     except OSError as error:
-        if error.errno == errno.ENOEXEC:  # a script without #!: shells and execvp let sh read it
+        if error.errno == errno.ENOEXEC and not content(program, 4).startswith(b"\x7fELF"):
+            # a script without #!: shells and execvp let sh read it
             return become("/bin/sh", ["/bin/sh", program, *command[1:]], environment)
         exit_code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
         return NoProgram(f"{command[0]}: {error.strerror}", exit_code)

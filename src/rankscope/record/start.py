@@ -1,7 +1,6 @@
 """`rankscope run`: prepare the recording, then become the command, whatever happened before."""
 
 import os
-import sys
 import time
 
 from rankscope import __version__
@@ -31,7 +30,6 @@ def start(options: Options) -> int:
     place = find_place(environment)
     plan = try_to_plan(options, program, environment, place)
     restore_signals()
-    sys.stderr.flush()
     if plan:
         become(program, plan.command, plan.environment)  # comes back e.g. where our variables are one too many
     return give_up(become(program, options.command, environment))
