@@ -75,6 +75,7 @@ def measure(rankscope: str, pairs: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         times, python_times = added_ms(bare, wrapped, pairs, folder), added_ms(bare, python, pairs, folder)
         calls = [file_calls(command, folder) for command in (bare, wrapped, python)]
+        recorded = all(any(run.glob("ranks/*/*.rank")) for run in Path(folder).glob("rankscope-runs/2*"))
     bare_calls, wrapped_calls, python_calls = (call or (None, None) for call in calls)
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -83,6 +84,7 @@ def measure(rankscope: str, pairs: int) -> dict[str, object]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "pairs": pairs,
+        "recorded": recorded,
         "added_ms_median": round(statistics.median(times), 2),
         "added_ms_best": round(times[0], 2),
         "added_ms_p90": round(times[int(0.9 * (len(times) - 1))], 2),
@@ -109,7 +111,8 @@ def as_markdown(result: dict[str, object]) -> str:
     return f"""\
 # `rankscope run true` against `true`
 {result['date']}, {result['cpu']} ({result['cpus']} CPUs), Linux {result['kernel']}, Python {result['python']}, \
-{result['pairs']} interleaved pairs.
+{result['pairs']} interleaved pairs; \
+{'every run left its rank file' if result['recorded'] else 'NO rank file was written: the recorder is not part of this'}.
 
 | | added by rankscope run | of that Python alone (`python -c pass`) | bar |
 |---|---:|---:|---:|
