@@ -1,8 +1,9 @@
 """What `rankscope run true` costs more than `true`: wall time and file-system calls.
 
-    python benchmarks/startup.py [--pairs N] [--rankscope PATH] [--save]
+    python benchmarks/startup.py [--rounds N] [--rankscope PATH] [--save]
 
-Time: pairs of (true, rankscope run true) in turns; the median of the differences, so that drift cancels.
+Time: rounds of (true, rankscope run true, python -c pass) in turns; the median of the differences within a round, so
+that drift cancels. The load of the machine before it began is printed too: a busy machine gives larger figures.
 Calls: strace -f over both; exact. Also shown: Python's own share, by the same interpreter running nothing.
 """
 
@@ -30,30 +31,33 @@ FILE_CALLS = frozenset(
 
 
 def wall_ms(command: list[str], folder: str) -> float:
+    """Time of one run in a new folder: two runs of one second in one folder would look for a free name first."""
+    here = tempfile.mkdtemp(dir=folder)
     start_ns = time.perf_counter_ns()
-    subprocess.run(command, cwd=folder, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(command, cwd=here, check=True, stderr=subprocess.DEVNULL)
     return (time.perf_counter_ns() - start_ns) / 1e6
 
 
-def added_ms(bare: list[str], wrapped: list[str], pairs: int, folder: str) -> list[float]:
-    """Differences of interleaved pairs, after one of each to warm the caches."""
-    wall_ms(bare, folder), wall_ms(wrapped, folder)
-    differences = []
-    for number in range(pairs):
-        if number % 2:
-            first = wall_ms(wrapped, folder)
-            differences.append(first - wall_ms(bare, folder))
-        else:
-            first = wall_ms(bare, folder)
-            differences.append(wall_ms(wrapped, folder) - first)
-    return sorted(differences)
+def added_ms(commands: list[list[str]], rounds: int, folder: str) -> list[list[float]]:
+    """For every command but the first, its sorted differences from the first of the same round.
+
+    The commands take turns and the order turns too, so that a busy moment of the machine hits all of them alike.
+    """
+    differences: list[list[float]] = [[] for _ in commands[1:]]
+    for number in range(-1, rounds):  # round -1 warms the caches
+        order = [(number + index) % len(commands) for index in range(len(commands))]
+        times = {index: wall_ms(commands[index], folder) for index in order}
+        for index, found in enumerate(differences, start=1):
+            found.extend([times[index] - times[0]] if number >= 0 else [])
+    return [sorted(found) for found in differences]
 
 
 def file_calls(command: list[str], folder: str) -> tuple[int, int] | None:
     """Calls that name a file and calls for the status of an open one, or None where strace cannot be used."""
+    here = tempfile.mkdtemp(dir=folder)
     with tempfile.NamedTemporaryFile("r") as log:
         strace = ["strace", "-f", "-o", log.name, *command]
-        if not shutil.which("strace") or subprocess.run(strace, cwd=folder, stderr=subprocess.DEVNULL).returncode:
+        if not shutil.which("strace") or subprocess.run(strace, cwd=here, stderr=subprocess.DEVNULL).returncode:
             return None
         lines = log.read().splitlines()
     calls = [line for line in lines if "(" in line and line.split("(")[0].split()[-1] in FILE_CALLS | {"fstat"}]
@@ -68,14 +72,15 @@ def cpu_model() -> str:
     return platform.machine()
 
 
-def measure(rankscope: str, pairs: int) -> dict[str, object]:
+def measure(rankscope: str, rounds: int) -> dict[str, object]:
     """All figures of one machine."""
     bare, wrapped = ["true"], [rankscope, "run", "true"]
     python = [interpreter_of(rankscope), "-c", "pass"]
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        times, python_times = added_ms(bare, wrapped, pairs, folder), added_ms(bare, python, pairs, folder)
+        times, python_times = added_ms([bare, wrapped, python], rounds, folder)
         calls = [file_calls(command, folder) for command in (bare, wrapped, python)]
-        recorded = all(any(run.glob("ranks/*/*.rank")) for run in Path(folder).glob("rankscope-runs/2*"))
+        recorded = all(any(run.glob("ranks/*/*.rank")) for run in Path(folder).glob("*/rankscope-runs/2*"))
     bare_calls, wrapped_calls, python_calls = (call or (None, None) for call in calls)
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -83,7 +88,8 @@ def measure(rankscope: str, pairs: int) -> dict[str, object]:
         "cpus": os.cpu_count(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "pairs": pairs,
+        "rounds": rounds,
+        "load_before": round(load, 2),
         "recorded": recorded,
         "added_ms_median": round(statistics.median(times), 2),
         "added_ms_best": round(times[0], 2),
@@ -111,8 +117,8 @@ def as_markdown(result: dict[str, object]) -> str:
     return f"""\
 # `rankscope run true` against `true`
 {result['date']}, {result['cpu']} ({result['cpus']} CPUs), Linux {result['kernel']}, Python {result['python']}, \
-{result['pairs']} interleaved pairs; \
-{'every run left its rank file' if result['recorded'] else 'NO rank file was written: the recorder is not part of this'}.
+{result['rounds']} rounds, load {result['load_before']} before; \
+{'every run left its rank file' if result['recorded'] else 'NO rank file was written: without the recorder'}.
 
 | | added by rankscope run | of that Python alone (`python -c pass`) | bar |
 |---|---:|---:|---:|
@@ -130,11 +136,11 @@ File-system calls, counted by `strace -f`: {', '.join(sorted(FILE_CALLS))}.
 def main() -> int:
     """Print the figures; exit 1 when a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--rankscope", default=str(Path(sys.executable).parent / "rankscope"))
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/startup.md and .json")
     options = parser.parse_args()
-    result = measure(options.rankscope, options.pairs)
+    result = measure(options.rankscope, options.rounds)
     print(as_markdown(result), end="")
     if options.save:
         RESULTS.mkdir(exist_ok=True)

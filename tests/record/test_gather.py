@@ -20,7 +20,7 @@ EXITED = 2
 def rank_file(path: Path, used_bytes: int = 8192, fill: bytes = b"x", order: str = "<", **fields: int) -> Path:
     """A file that begins as a rank file does and reserves more than it uses."""
     values = {"byte_order": BYTE_ORDER, "used_bytes": used_bytes, "state": RUNNING, "pid": 2**22 + 1,
-              "started_realtime_ns": 10**18, "start_jiffies": 77, "heard_realtime_ns": 10**18 + 5, **fields}
+              "start_jiffies": 77, "loaded_realtime_ns": 10**18, "heard_realtime_ns": 10**18 + 5, **fields}
     head = bytearray(HEAD_BYTES)
     head[:8] = MAGIC
     for name, (at, code) in FIELDS.items():
@@ -39,7 +39,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 def test_fields_are_where_the_layout_says(tmp_path: Path) -> None:
-    names = {"heard_realtime_ns": "facts.anchor.realtime_ns"}
+    names = {"heard_realtime_ns": "facts.anchor.realtime_ns", "loaded_realtime_ns": "loaded.realtime_ns"}
     lines = [f'printf("{name} %zu %zu\\n", offsetof(struct rs_header, {names.get(name, name)}), '
              f"sizeof(((struct rs_header *)0)->{names.get(name, name)}));" for name in FIELDS]
     source = f'#include <stddef.h>\n#include <stdio.h>\n#include "layout.h"\nint main(void) {{ {"".join(lines)} }}'
@@ -78,12 +78,13 @@ def test_an_older_copy_is_replaced(run_folder: Path, tmp_path: Path) -> None:
     assert gather([str(run_folder)]) == 0 and there.read_bytes()[-1:] == b"y"
 
 
-def test_two_processes_with_one_id(run_folder: Path, tmp_path: Path) -> None:
-    rank_file(tmp_path / "local/ranks/n1/5.rank", start_jiffies=78)
+@pytest.mark.parametrize("other", [{"start_jiffies": 78, "loaded_realtime_ns": 7}, {"loaded_realtime_ns": 7}])
+def test_two_programs_with_one_process_id(run_folder: Path, tmp_path: Path, other: dict[str, int]) -> None:
+    rank_file(tmp_path / "local/ranks/n1/5.rank", **other)
     there = rank_file(run_folder / "ranks/n1/5.rank")
     before = there.read_bytes()
     assert gather([str(run_folder)]) == 0
-    assert there.read_bytes() == before and (run_folder / "ranks/n1/5-78.rank").exists()
+    assert there.read_bytes() == before and (run_folder / "ranks/n1/5-7.rank").exists()
 
 
 def test_remove_after_reading_back(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

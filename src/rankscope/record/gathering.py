@@ -13,7 +13,8 @@ from rankscope.record.place import process
 MAGIC = b"RANKSCPE"
 BYTE_ORDER = 0x01020304
 FIELDS = {"byte_order": (12, "I"), "used_bytes": (32, "Q"), "state": (48, "I"), "pid": (72, "i"),
-          "started_realtime_ns": (104, "Q"), "start_jiffies": (112, "Q"), "heard_realtime_ns": (176, "Q")}
+          "start_jiffies": (112, "Q"), "loaded_realtime_ns": (144, "Q"),
+          "heard_realtime_ns": (176, "Q")}
 HEAD_BYTES = 184
 RUNNING = 1
 
@@ -29,17 +30,21 @@ class Head:
     used_bytes: int
     state: int
     pid: int
-    started_realtime_ns: int
     start_jiffies: int
+    loaded_realtime_ns: int  # tells apart two programs that one process became in turn
     heard_realtime_ns: int
 
     @property
     def age(self) -> tuple[int, bool, int, int]:
-        """Larger is newer: a later process, an ended one, one heard of later, one that holds more.
+        """Larger is newer: a later program, an ended one, one heard of later, one that holds more.
 
         Equal is not the same: counters move without leaving a time.
         """
-        return self.started_realtime_ns, self.state != RUNNING, self.heard_realtime_ns, self.used_bytes
+        return self.loaded_realtime_ns, self.state != RUNNING, self.heard_realtime_ns, self.used_bytes
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        return self.pid, self.start_jiffies, self.loaded_realtime_ns
 
     def is_alive_here(self) -> bool:
         """Whether its process still runs on this machine."""
@@ -108,14 +113,14 @@ def gather_one(run: Path, path: Path, remove: bool) -> Outcome:
 
 
 def target_of(run: Path, path: Path, head: Head) -> tuple[Path, Head | None]:
-    """Where the copy goes, and what is there already; two processes may have had the same id on one host."""
+    """Where the copy goes, and what is there already; two programs may have had the same process id on one host."""
     target = run / "ranks" / path.parent.name / path.name
-    for candidate in (target, target.with_stem(f"{path.stem}-{head.start_jiffies}")):
+    for candidate in (target, target.with_stem(f"{path.stem}-{head.loaded_realtime_ns}")):
         try:
             known = read_head(candidate)
         except (FileNotFoundError, Unreadable):  # nothing there, or half a copy
             return candidate, None
-        if known.start_jiffies == head.start_jiffies:
+        if known.identity == head.identity:
             return candidate, known
     raise Unreadable(f"would overwrite {candidate}, which is of another process")
 
