@@ -9,7 +9,7 @@ import pytest
 from rankscope import __version__
 from rankscope.cli import COMMANDS, main
 
-from .conftest import ROOT, Run
+from .conftest import ROOT, Mpi, Run
 
 NOT_ON_THE_RUN_PATH = {"argparse", "json", "re", "pathlib", "typing", "subprocess", "shutil", "datetime", "signal",
                        "dataclasses", "enum", "collections", "functools", "rankscope.model"}
@@ -66,6 +66,6 @@ def test_doctor_usage(rankscope: str, run: Run) -> None:
     assert run(rankscope, "doctor", "--bogus", "x").returncode == 2
 
 
-def test_doctor_names_the_mpi(rankscope: str, run: Run, mpi: "object") -> None:
-    done = run(rankscope, "doctor", "--python", str(mpi.bin / "python"))  # type: ignore[attr-defined]
+def test_doctor_names_the_mpi(rankscope: str, run: Run, mpi: Mpi) -> None:
+    done = run(rankscope, "doctor", "--python", str(mpi.bin / "python"))
     assert done.returncode == 0 and b"ok   MPI: " in done.stdout, done
