@@ -1,0 +1,1 @@
+"""One file per format: each gives what it read as rankscope.model.Reading."""
