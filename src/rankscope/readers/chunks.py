@@ -67,8 +67,12 @@ class RankFile:
         """Kinds of chunks that a newer recorder may have added."""
         return {int(chunk["kind"]) for _, chunk in self._chunks()} - set(ChunkKind)
 
+    def now(self, name: str) -> int:
+        """A counter of the header as it stands at this moment."""
+        return int(self.data[: HEADER.itemsize].view(HEADER)[name][0])
+
     def _chunks(self) -> Iterator[tuple[int, Any]]:
-        used = min(int(self.data[: HEADER.itemsize].view(HEADER)["used_bytes"][0]), len(self.data))
+        used = min(self.now("used_bytes"), len(self.data))
         page = int(self.header["page_bytes"])
         place = rankfile.whole_pages(int(self.header["header_bytes"]), page)
         while place < used:

@@ -28,7 +28,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     file = open_rank_file(path)
     clock = Clock(file.header)
     tallies, threads, torn = _tally_rows(file)
-    log, lost_to_ring = _log_rows(file)
+    # without events the log matters only for the last sign of life of a process that left no end
+    log = _log_rows(file) if events or not file.header["ended_ticks"] else np.zeros(0, rankfile.COLLECTIVE)
     peers, torn_peers = _peer_rows(file)
     unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
@@ -36,7 +37,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     groups = [_group(row, strings, path) for row in group_rows]
     labels = ["", *(group.name for group in groups)]
     facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
-    facts.torn_rows, facts.overwritten_events = torn + torn_peers, lost_to_ring
+    facts.torn_rows, facts.overwritten_events = torn + torn_peers, _overwritten(file)
     reading = Reading(facts, groups=groups, peers=peers)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped])
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
@@ -57,23 +58,28 @@ def _tally_rows(file: RankFile) -> tuple[Rows, Any, int]:
     return np.concatenate(rows), np.concatenate(threads), torn
 
 
-def _log_rows(file: RankFile) -> tuple[Rows, int]:
-    """The records that the ring holds, oldest first, and how many were overwritten."""
+def _log_rows(file: RankFile) -> Rows:
+    """The records that the ring holds, oldest first."""
     parts = file.parts(ChunkKind.LOG)
     if not parts:
-        return np.zeros(0, rankfile.COLLECTIVE), 0
+        return np.zeros(0, rankfile.COLLECTIVE)
     copies = [copy_rows(part.rows, "number", zero_is_busy=True) for part in parts]
     ring = np.concatenate([rows for rows, _ in copies])
     settled = ~np.concatenate([unsettled for _, unsettled in copies])
     capacity = int(file.header["log_capacity"])
     if capacity > len(ring):
         raise BadFile(f"{file.path}: a log of {capacity} records in room for {len(ring)}")
-    written = int(file.data[: rankfile.HEADER.itemsize].view(rankfile.HEADER)["log_written"][0])
-    numbers = _claims(ring["number"], written)
+    numbers = _claims(ring["number"], file.now("log_written"))
     slots = np.arange(len(ring))
-    fits = settled & (numbers > 0) & (slots < capacity) & ((numbers - 1) % max(1, capacity) == slots)
-    order = np.argsort(numbers[fits], kind="stable")
-    return ring[fits][order], max(0, written - capacity)
+    fits = np.flatnonzero(
+        settled & (numbers > 0) & (slots < capacity) & ((numbers - 1) % max(1, capacity) == slots)
+    )
+    return ring[fits[np.argsort(numbers[fits], kind="stable")]]
+
+
+def _overwritten(file: RankFile) -> int:
+    """Records that newer ones have taken the place of."""
+    return max(0, file.now("log_written") - int(file.header["log_capacity"])) % 2**63
 
 
 def _claims(low_bits: Any, written: int) -> Any:

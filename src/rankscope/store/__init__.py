@@ -1,0 +1,1 @@
+"""A run is a folder; this stage turns it into tables behind SQL."""
