@@ -71,9 +71,7 @@ def _log_rows(file: RankFile) -> Rows:
         raise BadFile(f"{file.path}: a log of {capacity} records in room for {len(ring)}")
     numbers = _claims(ring["number"], file.now("log_written"))
     slots = np.arange(len(ring))
-    fits = np.flatnonzero(
-        settled & (numbers > 0) & (slots < capacity) & ((numbers - 1) % max(1, capacity) == slots)
-    )
+    fits = np.flatnonzero(settled & (numbers > 0) & (slots < capacity) & ((numbers - 1) % max(1, capacity) == slots))
     return ring[fits[np.argsort(numbers[fits], kind="stable")]]
 
 

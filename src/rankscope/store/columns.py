@@ -84,7 +84,9 @@ def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:
-    return columns_table(table, process, columns) if columns else records_table(table, [process] * len(records), records)
+    return (
+        columns_table(table, process, columns) if columns else records_table(table, [process] * len(records), records)
+    )
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -67,6 +67,8 @@ def _job(told: dict[str, Any]) -> Job:
     """Only what has the right type: the file may have been edited."""
     command = told.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
-    texts = {key: told[key] for key in ("launcher", "host", "cwd", "rankscope_version") if isinstance(told.get(key), str)}
+    texts = {
+        key: told[key] for key in ("launcher", "host", "cwd", "rankscope_version") if isinstance(told.get(key), str)
+    }
     numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
     return Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})

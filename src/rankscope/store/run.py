@@ -67,4 +67,3 @@ def _run_table(job: Job, loaded: Loaded) -> pa.Table:
         "bad_files": pa.array([len(loaded.bad)], pa.int64()),
     }
     return pa.table(columns)
-
