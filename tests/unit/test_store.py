@@ -140,7 +140,7 @@ def test_a_run_without_rank_numbers_has_one_rank() -> None:
 
 
 def test_parents_in_a_circle_end() -> None:
-    assert sorted(roles(one(10, 11), one(11, 10))) == ["helper", "rank"]
+    assert sorted(roles(one(10, 11), one(11, 10))) == ["launcher", "rank"]
 
 
 def test_a_replaced_image_in_the_file(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def to_mpitrace(tasks: Table, routines: Table, sizes: Table, ranks: Sequence[int
     everyone = {row[0]: Task(*row) for row in tasks.rows}  # type: ignore[arg-type]
     extremes, largest = _extremes(list(everyone.values())), list(_largest(list(everyone.values())))
     called, sized = _by_rank(routines), _by_rank(sizes)
-    parts = []
+    parts: list[str] = []
     for rank in ranks:
         lines = [*_profile(everyone[rank], extremes, called.get(rank, [])), *largest]
         lines += [*_distributions(sized.get(rank, [])), *([] if parts else _summary(list(everyone.values()), extremes))]
