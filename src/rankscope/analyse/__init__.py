@@ -1,1 +1,1 @@
-"""One file per question: each a function from a run's tables to one Table."""
+"""One file per question: each turns the tables of a run into a Table."""

@@ -1,1 +1,1 @@
-"""One file per format: each gives what it read as rankscope.model.Reading."""
+"""One file per format: each reads a foreign or own profile into the model."""

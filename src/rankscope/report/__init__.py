@@ -1,1 +1,1 @@
-"""One file per form: each turns tables into text and knows nothing of where they come from."""
+"""One file per form: each shows Tables as text, CSV, JSON or Markdown."""

@@ -1,1 +1,1 @@
-"""A run is a folder; this stage turns it into tables behind SQL."""
+"""A run as tables: the readings of every rank behind SQL."""
