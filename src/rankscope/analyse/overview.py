@@ -17,6 +17,7 @@ COLUMNS = (
     Column("hosts", Unit.COUNT, "Hosts"),
     Column("processes", Unit.COUNT, "Processes"),
     Column("launcher", Unit.NAME, "Launcher"),
+    Column("rank_source", Unit.NAME, "Ranks known from"),
     Column("versions", Unit.NAME, "Versions"),
     Column("comm_ns", Unit.NS, "MPI time, all ranks"),
     Column("comm_share", Unit.SHARE, "MPI of elapsed"),
@@ -24,13 +25,14 @@ COLUMNS = (
 SQL = """
     SELECT count(*) FILTER (role = 'rank'), count(DISTINCT host) FILTER (role = 'rank'), count(*),
         min(started_ns), max(ended_ns), list_sort(list(DISTINCT versions) FILTER (role = 'rank' AND versions <> '')),
-        min(rank_source) FILTER (role = 'rank'), min_by(command, rank) FILTER (role = 'rank')
+        list_sort(list(DISTINCT rank_source) FILTER (role = 'rank' AND rank_source NOT IN ('', 'none'))),
+        min_by(command, rank) FILTER (role = 'rank')
     FROM ranks"""
 
 
 def overview(tables: Tables, selection: Selection = ALL) -> Table:
-    """One run in ten facts."""
-    ranks, hosts, processes, first_ns, last_ns, versions, source, rank_command = tables.query(SQL)[0]
+    """One run in a few facts."""
+    ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command = tables.query(SQL)[0]
     command, launcher, started_ns = tables.query("SELECT command, launcher, started_ns FROM run")[0]
     found = shares(tables, selection)
     comm_ns, span_ns = sum(one.comm_ns for one in found), sum(one.span_ns or 0 for one in found)
@@ -40,7 +42,8 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
         _moment(begun_ns) if last_ns is not None else "",
         max(0, last_ns - begun_ns) if last_ns is not None else None,
         *(ranks, hosts, processes),
-        launcher or (source if source not in (None, "none") else ""),
+        launcher or "",
+        ", ".join(sources or []),
         "; ".join(_distinct(versions or [])),
         comm_ns if found else None,
         comm_ns / span_ns if span_ns else None,
