@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -137,13 +137,30 @@ class Note:
     where: str = ""  # file, or file:line
 
 
+class BadFile(Exception):
+    """A file that cannot be read, in one line that names the file and the place."""
+
+
+@dataclass(slots=True)
+class Words:
+    """A column of few different words: the value of row i is values[codes[i]]."""
+
+    codes: Any  # array of int
+    values: Sequence[str]
+
+
 @dataclass(slots=True)
 class Reading:
-    """What a reader makes of one process in one file."""
+    """What a reader makes of one process in one file.
+
+    Tallies and events come as records or, from readers of many rows, as columns (field name to array or Words).
+    """
 
     facts: RankFacts
     tallies: list[Tally] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    tally_columns: Mapping[str, Any] = field(default_factory=dict)
+    event_columns: Mapping[str, Any] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -178,6 +195,7 @@ class Table:
     rows: list[tuple[Cell, ...]]
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    vertical: bool = False  # one row, better read as a list of its columns
 
 
 class Tables(Protocol):
