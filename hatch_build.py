@@ -118,7 +118,7 @@ def main() -> int:
     parser.add_argument("--extra-flags", default="", help='more compiler flags, as in "-fsanitize=address -O1"')
     options = parser.parse_args()
     try:
-        build(options.out, shlex.split(options.extra_flags))
+        build(options.out, [*STRICT_FLAGS, *shlex.split(options.extra_flags)])
     except BuildError as error:
         print(f"rankscope: {error}", file=sys.stderr)
         return 1

@@ -158,6 +158,7 @@ static void *map_new(int fd, uint64_t bound_bytes)
     void *base = mmap(NULL, bound_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return NULL;
+    madvise(base, bound_bytes, MADV_RANDOM);    /* no read-ahead: the first touch would fill in the whole bound */
     file_device = status.st_dev;
     file_inode = status.st_ino;
     return base;

@@ -92,8 +92,8 @@ static const char *const local_prefixes[] = {
 
 static int is_local(const char *rest)
 {
-    if (rest[0] < 'A' || rest[0] > 'Z' || (rest[1] >= 'A' && rest[1] <= 'Z'))
-        return 1;   /* constants and callbacks such as MPI_COMM_DUP_FN */
+    if (rest[0] < 'A' || rest[0] > 'Z' || rest[1] < 'a' || rest[1] > 'z')
+        return 1;   /* variables, constants and callbacks such as MPI_COMM_DUP_FN */
     for (unsigned i = 0; i < sizeof local_prefixes / sizeof local_prefixes[0]; i++)
         if (!strncmp(rest, local_prefixes[i], strlen(local_prefixes[i])))
             return 1;
