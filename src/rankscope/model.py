@@ -80,6 +80,7 @@ class Tally:
     sum_squares_ns2: float | None = None
     bytes: int | None = None
     errors: int = 0
+    within: str = ""  # the range this is attributed to, where it is counted once more
 
 
 @dataclass(slots=True)
@@ -123,6 +124,19 @@ class Peer:
     bytes: int
 
 
+@dataclass(slots=True)
+class Figure:
+    """One number that somebody had summed up already: of one series, at one scale."""
+
+    series: str  # library, place, method
+    name: str  # what was measured
+    value: float
+    unit: str  # "ns", "bytes", "count", "bytes/s", "share", …
+    scale: float | None = None
+    scale_name: str = ""  # "nodes", "ranks", "bytes", "batch"
+    statistic: str = ""  # "min", "mean", "max", "stdev", "variance", "p50", "total"
+
+
 class Severity(Enum):
     NOTE = "note"
     WARNING = "warning"
@@ -154,15 +168,18 @@ class Reading:
     """What a reader makes of one process in one file.
 
     Tallies and events come as records or, from readers of many rows, as columns (field name to array or Words).
+    A reader that streams gives a process in several readings: all but the first continue the one before.
     """
 
     facts: RankFacts
+    continues: bool = False
     tallies: list[Tally] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     tally_columns: Mapping[str, Any] = field(default_factory=dict)
     event_columns: Mapping[str, Any] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -199,7 +216,7 @@ class Table:
 
 
 class Tables(Protocol):
-    """What an analysis is given: the tables ranks, tallies, events, groups, peers and notes, behind SQL."""
+    """What an analysis is given: the tables ranks, tallies, events, groups, peers, figures and notes, behind SQL."""
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 

@@ -102,7 +102,7 @@ def _add_losses(tables: Tables, table: Table) -> None:
     lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
     if lost[0]:
         told = f"{lost[0]} calls ({lost[1] / 1e9:.3f} s) are missing from the tables below"
-        table.warnings.append(f"{told}: record with a larger --file-bytes")
+        table.warnings.append(f"{told}: record with a larger --size")
     if not any(row[0] in LOSSES.values() for row in table.rows):
         table.rows.append(("calls, records or names lost", 0, ""))
 

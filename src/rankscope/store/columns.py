@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from rankscope.model import Event, Group, Note, Peer, RankFacts, Reading, Tally, Words
+from rankscope.model import Event, Figure, Group, Note, Peer, RankFacts, Reading, Tally, Words
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {
@@ -19,6 +19,7 @@ RECORDS: dict[str, type] = {
     "events": Event,
     "groups": Group,
     "peers": Peer,
+    "figures": Figure,
     "notes": Note,
 }
 REPEATED = ("tallies", "events")  # their words are few and come often
@@ -78,7 +79,8 @@ def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa
     tables = {"tallies": _either("tallies", process, reading.tallies, reading.tally_columns)}
     if events:
         tables["events"] = _either("events", process, reading.events, reading.event_columns)
-    for name, records in (("groups", reading.groups), ("peers", reading.peers), ("notes", reading.notes)):
+    for name in ("groups", "peers", "figures", "notes"):
+        records = getattr(reading, name)
         tables[name] = records_table(name, [process] * len(records), records)
     return tables
 
