@@ -73,5 +73,6 @@ void collectives(void)
     for (int i = 0; i < 5; i++) COLL("world", NO_ROOT, Barrier, 0, world);
     ASYNC_COLL("world", NO_ROOT, Ibarrier, 0, world);
     PERSISTENT_COLL("world", NO_ROOT, Barrier_init, 0, world);
+    REPEATED_COLL(4, "world", NO_ROOT, Allreduce_init, 16, out, in, 4, MPI_INT, MPI_SUM, world);
     between_groups();
 }

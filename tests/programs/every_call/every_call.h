@@ -9,18 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 && !defined NO_LARGE_COUNTS
 #define HAS_LARGE_COUNTS 1
 #endif
 
-#define NOT_COLLECTIVE NULL
 #define NO_ROOT (-1)
 #define ROOM (1 << 20)
 
 extern int rank, size, next, prev;
 extern MPI_Comm world;
 extern char out[ROOM], in[ROOM];
-extern MPI_Count type_bytes_seen;
 
 /* One call of `name` moved `bytes`; one operation started by `name` was completed; `name` is the next collective on `group`. */
 void counted(const char *name, long long bytes);
@@ -51,12 +49,13 @@ void until_complete(MPI_Request request);
         logged(group, "MPI_" #function, bytes, root);                                                                  \
         ASYNC(function, bytes, __VA_ARGS__);                                                                           \
     } while (0)
-/* Makes a persistent collective, runs it twice and frees it. */
-#define PERSISTENT_COLL(group, root, function, bytes, ...)                                                             \
+/* Makes a persistent collective, runs it and frees it. Intel MPI 2021.18 fails when some of them are run twice. */
+#define PERSISTENT_COLL(group, root, function, bytes, ...) REPEATED_COLL(1, group, root, function, bytes, __VA_ARGS__)
+#define REPEATED_COLL(turns, group, root, function, bytes, ...)                                                        \
     do {                                                                                                               \
         MPI_Request request_;                                                                                          \
         CALL(function, 0, __VA_ARGS__, MPI_INFO_NULL, &request_);                                                      \
-        for (int turn_ = 0; turn_ < 2; turn_++) {                                                                      \
+        for (int turn_ = 0; turn_ < (turns); turn_++) {                                                                \
             logged(group, "MPI_" #function, bytes, root);                                                              \
             CALL(Start, bytes, &request_);                                                                             \
             CALL(Wait, 0, &request_, MPI_STATUS_IGNORE);                                                               \

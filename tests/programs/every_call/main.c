@@ -9,11 +9,10 @@ static const char *folder;
 static void with_files(void) { files(folder); }
 
 static const struct part { const char *name; void (*run)(void); } parts[] = {
-    {"point_to_point", point_to_point}, {"large_point_to_point", large_point_to_point}, {"requests", requests},
+    {"windows", windows}, {"point_to_point", point_to_point}, {"large_point_to_point", large_point_to_point}, {"requests", requests},
     {"persistent", persistent}, {"partitioned", partitioned}, {"probes", probes}, {"datatypes", datatypes},
     {"collectives", collectives}, {"vector_collectives", vector_collectives}, {"in_place", in_place},
-    {"neighbours", neighbours}, {"windows", windows}, {"files", with_files}, {"communicators", communicators},
-    {"pausing", pausing},
+    {"neighbours", neighbours}, {"files", with_files}, {"communicators", communicators}, {"pausing", pausing},
 };
 
 static int wanted(const char *name, int argc, char **argv)

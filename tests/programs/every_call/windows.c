@@ -6,7 +6,7 @@ static int memory[ELEMENTS];
 
 static void operations(MPI_Win win)
 {
-    int one = 1, two = 2, result;
+    static int one = 1, two = 2, result; /* in use until the epoch ends */
     CALL(Put, 40, out, 10, MPI_INT, next, 0, 10, MPI_INT, win);
     CALL(Get, 44, in, 11, MPI_INT, next, 0, 11, MPI_INT, win);
     CALL(Accumulate, 48, out, 12, MPI_INT, next, 20, 12, MPI_INT, MPI_SUM, win);
