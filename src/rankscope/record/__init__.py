@@ -1,0 +1,1 @@
+"""Starts a job with the recorder on: standard library only."""

@@ -1,0 +1,1 @@
+"""One file per form: each shows Tables as text, CSV, JSON or Markdown."""

@@ -1,0 +1,1 @@
+"""A run as tables: the readings of every rank behind SQL."""

@@ -1,0 +1,48 @@
+"""The docs say what the commands do, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpis import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+MAKE_TARGET = re.compile(r"\bmake ([a-z][a-z-]+)")
+
+
+def test_every_command_is_documented_with_its_help() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "docs_help.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_index_lists_every_page() -> None:
+    listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages - listed == set()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_named_make_targets_exist(name: str) -> None:
+    named = set(MAKE_TARGET.findall("\n".join(code_of((ROOT / name).read_text(encoding="utf-8")))))
+    rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named
+    assert named - rules == set()
+
+
+def code_of(page: str) -> list[str]:
+    """What a page sets as code: fenced blocks and words in backticks."""
+    return re.findall(r"```.*?```|`[^`\n]+`", page, re.DOTALL)
