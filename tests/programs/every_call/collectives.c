@@ -53,7 +53,7 @@ static void between_groups(void)
     int remote;
     PMPI_Comm_split(world, rank == 0, rank, &half);
     CALL(Intercomm_create, 0, half, 0, world, rank == 0, 5, &inter);
-    CALL(Comm_remote_size, 0, inter, &remote);
+    PMPI_Comm_remote_size(inter, &remote);
     COLL(label, NO_ROOT, Alltoall, 4LL * 3 * remote, out, 3, MPI_INT, in, 3, MPI_INT, inter);
     COLL(label, NO_ROOT, Allgather, 12, out, 3, MPI_INT, in, 3, MPI_INT, inter);
     COLL(label, NO_ROOT, Allreduce, 12, out, in, 3, MPI_INT, MPI_SUM, inter);
