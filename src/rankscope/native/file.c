@@ -1,0 +1,307 @@
+/* The rank file on disk: made, mapped, reserved, copied. No descriptor stays open: programs close descriptors they
+ * did not open, and a number used again would be somebody else's file. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "recorder.h"
+
+#define FIRST_RESERVE (16u * RS_PAGE)
+#define RESERVE_STEP (64u * RS_PAGE)
+#define NAMES_PER_PID 1000
+
+static rs_lock chunk_lock;
+static char problem[160];
+static dev_t file_device;
+static ino_t file_inode;
+
+const char *rs_file_problem(void) { return problem; }
+
+void rs_file_forget(void) { memset(&chunk_lock, 0, sizeof chunk_lock); }
+
+static void say(const char *what)
+{
+    snprintf(problem, sizeof problem, "%.100s: %.50s", what, strerror(errno));
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void *rs_memory(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void rs_memory_free(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes);
+}
+
+/* Bounded: a signal handler that interrupted the holder must not wait for it for ever. */
+int rs_lock_take(rs_lock *lock)
+{
+    for (int spin = 0; spin < 20000; spin++) {
+        if (!atomic_flag_test_and_set_explicit(&lock->held, memory_order_acquire))
+            return 1;
+        if (spin > 64)
+            usleep(spin > 1000 ? 50 : 0);
+    }
+    return 0;
+}
+
+/* Real blocks, so that a page of ours that is touched later can never be the one the full disk has no room for. */
+static int reserve(int fd, uint64_t from, uint64_t to)
+{
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
+        return 1;
+    if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+        return 0;
+    static const char zeros[RS_PAGE];
+    for (uint64_t at = from; at < to; at += RS_PAGE)
+        if (pwrite(fd, zeros, RS_PAGE, (off_t)at) != (ssize_t)RS_PAGE)
+            return 0;
+    return 1;
+}
+
+/* A limit on file sizes would kill the program with SIGXFSZ if we crossed it. */
+static uint64_t within_limit(uint64_t bound_bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bound_bytes)
+        bound_bytes = limit.rlim_cur / RS_PAGE * RS_PAGE;
+    return bound_bytes;
+}
+
+static int open_in(const char *folder, const char *host, char *path, size_t size, int take)
+{
+    int length = take ? snprintf(path, size, "%s/ranks/%s/%d-%d.rank", folder, host, (int)getpid(), take)
+                      : snprintf(path, size, "%s/ranks/%s/%d.rank", folder, host, (int)getpid());
+    if (length >= (int)size) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+}
+
+static void make_folders(const char *folder, const char *host)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/ranks", folder);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/ranks/%s", folder, host);
+    mkdir(path, 0755);
+}
+
+/* The program image this process had before exec left its file running: say what became of it. */
+static void close_earlier_image(const char *path, uint64_t start_jiffies)
+{
+    struct rs_header old;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (pread(fd, &old, sizeof old, 0) == (ssize_t)sizeof old && !memcmp(old.magic, RS_MAGIC, 8)
+        && old.pid == getpid() && old.start_jiffies == start_jiffies && old.state == RS_RUNNING) {
+        uint32_t replaced = RS_REPLACED;
+        if (pwrite(fd, &replaced, sizeof replaced, offsetof(struct rs_header, state)) < 0)
+            errno = 0;
+    }
+    close(fd);
+}
+
+static int open_new(const char *folder, const char *host, uint64_t start_jiffies)
+{
+    int made = 0;
+    for (int take = 0; take < NAMES_PER_PID; take++) {
+        int fd = open_in(folder, host, rs.path, sizeof rs.path, take);
+        if (fd < 0 && errno == ENOENT && !made++) {
+            make_folders(folder, host);
+            fd = open_in(folder, host, rs.path, sizeof rs.path, take);
+        }
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            return -1;
+        close_earlier_image(rs.path, start_jiffies);
+    }
+    return -1;
+}
+
+static void *map_new(int fd, uint64_t bound_bytes)
+{
+    struct stat status;
+    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || fstat(fd, &status) != 0)
+        return NULL;
+    void *base = mmap(NULL, bound_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    file_device = status.st_dev;
+    file_inode = status.st_ino;
+    return base;
+}
+
+/* Everything but the magic, which the caller writes last: without it the file is not there yet for a reader. */
+struct rs_header *rs_file_create(const char *folder, uint64_t bound_bytes, const struct rs_header *identity)
+{
+    bound_bytes = within_limit(bound_bytes);
+    if (bound_bytes < FIRST_RESERVE) {
+        snprintf(problem, sizeof problem, "the limit on file sizes leaves no room");
+        return NULL;
+    }
+    int fd = open_new(folder, identity->host, identity->start_jiffies);
+    if (fd < 0) {
+        say(folder);
+        return NULL;
+    }
+    struct rs_header *file = map_new(fd, bound_bytes);
+    if (!file) {
+        say(rs.path);
+        unlink(rs.path);
+    }
+    close(fd);
+    if (!file)
+        return NULL;
+    *file = *identity;
+    memset(file->magic, 0, sizeof file->magic);
+    file->bound_bytes = bound_bytes;
+    file->reserved_bytes = FIRST_RESERVE;
+    file->used_bytes = RS_PAGE;
+    return file;
+}
+
+/* Only the file we mapped: its name may belong to another one by now. */
+static int reopen(void)
+{
+    struct stat status;
+    int fd = open(rs.path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static int reserve_up_to(uint64_t wanted)
+{
+    struct rs_header *file = rs.file;
+    if (wanted > file->bound_bytes)
+        return 0;
+    if (wanted <= file->reserved_bytes)
+        return 1;
+    uint64_t target = round_up(wanted, RESERVE_STEP);
+    if (target > file->bound_bytes)
+        target = file->bound_bytes;
+    int fd = reopen();
+    if (fd < 0)
+        return 0;
+    int done = reserve(fd, file->reserved_bytes, target);
+    close(fd);
+    if (done)
+        file->reserved_bytes = target;
+    return done;
+}
+
+void rs_file_reserve(uint64_t up_to_bytes)
+{
+    if (rs.file && rs_lock_take(&chunk_lock)) {
+        int saved = errno;
+        reserve_up_to(up_to_bytes < rs.file->bound_bytes ? up_to_bytes : rs.file->bound_bytes);
+        errno = saved;
+        rs_lock_give(&chunk_lock);
+    }
+}
+
+/* The chunk's header is written before used_bytes makes it visible. NULL where the file is full. */
+struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes)
+{
+    if (!rs.file || !rs_lock_take(&chunk_lock))
+        return NULL;
+    int saved = errno;
+    struct rs_chunk *chunk = NULL;
+    uint64_t at = rs.file->used_bytes;
+    chunk_bytes = round_up(chunk_bytes, RS_PAGE);
+    if (reserve_up_to(at + chunk_bytes)) {
+        chunk = (struct rs_chunk *)((char *)rs.file + at);
+        chunk->kind = kind;
+        chunk->thread = thread;
+        chunk->row_bytes = row_bytes;
+        chunk->chunk_bytes = (uint32_t)chunk_bytes;
+        __atomic_store_n(&rs.file->used_bytes, at + chunk_bytes, __ATOMIC_RELEASE);
+    }
+    rs_lock_give(&chunk_lock);
+    errno = saved;
+    return chunk;
+}
+
+static int copy_to(const char *target)
+{
+    char part[560];
+    snprintf(part, sizeof part, "%s.part", target);
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return 0;
+    const char *from = (const char *)rs.file;
+    uint64_t left = rs.file->used_bytes;
+    while (left) {
+        ssize_t wrote = write(fd, from, left);
+        if (wrote <= 0)
+            break;
+        from += wrote;
+        left -= (uint64_t)wrote;
+    }
+    int done = close(fd) == 0 && left == 0 && rename(part, target) == 0;
+    if (!done)
+        unlink(part);
+    return done;
+}
+
+/* Node-local recording: at a clean end the file joins the others; after a crash `rankscope gather` does it. */
+int rs_file_collect(const char *run_folder)
+{
+    char target[512];
+    const char *name = strrchr(rs.path, '/');
+    struct rlimit limit;
+    if (!name || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < rs.file->used_bytes))
+        return 0;
+    make_folders(run_folder, rs.file->host);
+    if (snprintf(target, sizeof target, "%s/ranks/%s%s", run_folder, rs.file->host, name) >= (int)sizeof target)
+        return 0;
+    if (!copy_to(target))
+        return 0;
+    unlink(rs.path);
+    return 1;
+}
+
+/* A child that a signal ended cannot say so itself; its parent knows. */
+void rs_file_child_signalled(int32_t pid, int signal)
+{
+    char path[560];
+    const char *slash = strrchr(rs.path, '/');
+    if (!slash)
+        return;
+    for (int take = 0; take < NAMES_PER_PID; take++) {
+        int length = (int)(slash - rs.path);
+        if (take)
+            snprintf(path, sizeof path, "%.*s/%d-%d.rank", length, rs.path, pid, take);
+        else
+            snprintf(path, sizeof path, "%.*s/%d.rank", length, rs.path, pid);
+        struct rs_header child;
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0)
+            return;
+        if (pread(fd, &child, sizeof child, 0) == (ssize_t)sizeof child && child.state == RS_RUNNING
+            && child.pid == pid) {
+            uint32_t number = (uint32_t)signal, state = RS_SIGNALLED;
+            if (pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
+                && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0)
+                take = NAMES_PER_PID;
+        }
+        close(fd);
+    }
+}

@@ -1,0 +1,399 @@
+/* The wrappers: one for every line of mpi_functions.h.
+ *
+ * What MPI 3 has is exported plainly. What is new in MPI 4, and every large-count twin, is an IFUNC that resolves to
+ * nothing where the loaded MPI lacks it: programs (mpi4py) look for these names to decide what to call, so a name of
+ * ours that the MPI does not have would change what they do. */
+#include <stdio.h>
+
+#include "mpi_wrappers.h"
+
+#define ENTRY(name) ENTRY_(name)
+#define ENTRY_(name) "MPI_" #name,
+static const char *const texts[] = {
+#include "mpi_every_kind.h"
+};
+#undef ENTRY
+#undef ENTRY_
+
+void *rs_mpi_real[RS_MPI_FUNCTIONS];
+uint16_t rs_mpi_name[RS_MPI_FUNCTIONS];
+void *const rs_relocated = rs_mpi_real;
+
+RS_COLD void *rs_mpi_resolve(enum rs_mpi_function function)
+{
+    char symbol[64];
+    snprintf(symbol, sizeof symbol, "P%s", texts[function]);
+    return rs_mpi_real[function] = rs_mpi_symbol(symbol);
+}
+
+RS_COLD uint16_t rs_mpi_intern(enum rs_mpi_function function)
+{
+    return rs_mpi_name[function] = rs_intern(texts[function]);
+}
+
+/* NULL unless MPI_Pcontrol(0) is in force and this is a call of the program's own. */
+RS_COLD struct rs_thread *rs_paused_thread(void)
+{
+    if (!rs.file || !(rs.file->flags & RS_PAUSED) || (rs_self && rs_self->depth))
+        return NULL;
+    rs_count(&rs.file->paused_calls, 1);
+    return rs_self ? rs_self : rs_thread_start();
+}
+
+void rs_mpi_forget(void)
+{
+    memset(rs_mpi_name, 0, sizeof rs_mpi_name);
+    rs_groups_forget();
+    rs_requests_forget();
+}
+
+/* --- entry points of the loaded MPI that have no line in the table --- */
+
+#define TABLE_SLOTS 2048u
+
+static uint32_t slot_of(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * 16777619u;
+    return hash % TABLE_SLOTS;
+}
+
+static uint16_t wrapped[TABLE_SLOTS];
+
+static int is_wrapped(const char *name)
+{
+    for (uint32_t at = slot_of(name); wrapped[at]; at = (at + 1) % TABLE_SLOTS)
+        if (!strcmp(texts[wrapped[at] - 1], name))
+            return 1;
+    return 0;
+}
+
+/* What only looks at or changes local objects: nothing is lost by not seeing it. */
+static const char *const local_prefixes[] = {
+    "Abi_", "Add_error_", "Aint_", "Alloc_mem", "Attr_", "Buffer_", "Cart_coords", "Cart_get", "Cart_map", "Cart_rank",
+    "Cart_shift", "Cartdim_get", "Comm_c2f", "Comm_call_errhandler", "Comm_compare", "Comm_create_errhandler",
+    "Comm_create_keyval", "Comm_delete_attr", "Comm_f2c", "Comm_free_keyval", "Comm_fromint", "Comm_get_",
+    "Comm_group", "Comm_remote_group", "Comm_remote_size", "Comm_set_", "Comm_test_inter", "Comm_toint",
+    "Comm_attach_buffer", "Comm_detach_buffer", "Comm_flush_buffer", "Comm_iflush_buffer", "Conversion_fn_null",
+    "Dims_create", "Dist_graph_neighbors", "Errhandler_", "Error_", "F_sync_reg", "File_c2f", "File_call_errhandler",
+    "File_create_errhandler", "File_f2c", "File_fromint", "File_get_", "File_set_atomicity", "File_set_errhandler",
+    "File_set_info", "File_toint", "Finalized", "Free_mem", "Get_", "Graph_get", "Graph_map", "Graph_neighbors",
+    "Graphdims_get", "Grequest_", "Group_", "Info_", "Initialized", "Is_thread_main", "Keyval_", "Message_c2f",
+    "Message_f2c", "Message_fromint", "Message_toint", "Op_", "Pack", "Pcontrol", "Query_thread", "Reduce_local",
+    "Register_datarep", "Remove_error_", "Request_c2f", "Request_f2c", "Request_fromint", "Request_toint",
+    "Session_attach_buffer", "Session_c2f", "Session_call_errhandler", "Session_create_errhandler",
+    "Session_detach_buffer", "Session_f2c", "Session_flush_buffer", "Session_fromint", "Session_get_",
+    "Session_iflush_buffer", "Session_set_", "Session_toint", "Sizeof", "Status_", "T_", "Test_cancelled", "Topo_test",
+    "Type_", "Unpack", "Win_c2f", "Win_call_errhandler", "Win_create_errhandler", "Win_create_keyval",
+    "Win_delete_attr", "Win_f2c", "Win_free_keyval", "Win_fromint", "Win_get_", "Win_set_", "Win_shared_query",
+    "Win_toint", "Address", "Wtick", "Wtime",
+};
+
+static int is_local(const char *rest)
+{
+    if (rest[0] < 'A' || rest[0] > 'Z' || (rest[1] >= 'A' && rest[1] <= 'Z'))
+        return 1;   /* constants and callbacks such as MPI_COMM_DUP_FN */
+    for (unsigned i = 0; i < sizeof local_prefixes / sizeof local_prefixes[0]; i++)
+        if (!strncmp(rest, local_prefixes[i], strlen(local_prefixes[i])))
+            return 1;
+    return 0;
+}
+
+static void note_unwrapped(const char *name)
+{
+    if (!strncmp(name, "MPI_", 4) && !is_local(name + 4) && !is_wrapped(name))
+        rs_unwrapped_add(name);
+}
+
+void rs_mpi_list_unwrapped(void)
+{
+    for (uint16_t i = 0; i < RS_MPI_FUNCTIONS; i++) {
+        uint32_t at = slot_of(texts[i]);
+        while (wrapped[at] && wrapped[at] != i + 1)
+            at = (at + 1) % TABLE_SLOTS;
+        wrapped[at] = (uint16_t)(i + 1);
+    }
+    rs_mpi_each_symbol(note_unwrapped);
+}
+
+/* --- the words of the table --- */
+
+#define COUNT(c) (RS_WIDE ? (int64_t)a##c : (int64_t)(int)a##c)
+#define CT(c, t) rs_bytes(thread, COUNT(c), a##t)
+#define ONE(t) rs_bytes(thread, 1, a##t)
+#define PLACE(b, there, here) (a##b == rs_mpi.in_place ? (there) : (here))
+#define ELEMENT(array, i) (RS_WIDE ? ((const int64_t *)(array))[i] : (int64_t)((const int *)(array))[i])
+#define AT(c, i, t) rs_bytes(thread, ELEMENT(a##c, i), a##t)
+#define SUM(c, n, t) sum_bytes(thread, a##c, n, a##t, RS_WIDE)
+#define SUMW(c, n, t) sum_bytes_w(thread, a##c, n, a##t, RS_WIDE)
+#define MY_RANK group->rank
+#define MEMBERS group->size
+#define PEERS group->remote_size
+#define NEIGHBOURS(c) (uint32_t)rs_out_degree(group, a##c)
+#define ROOT(r) (int32_t)a##r
+#define COMM(c) rs_comm(thread, a##c)
+#define WIN(w) rs_win(thread, a##w)
+#define FILE_(f) rs_file_group(thread, a##f)
+#define NONE rs_group_none()
+
+static uint64_t sum_bytes(struct rs_thread *thread, W counts, uint32_t n, W type, int wide)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < n && counts; i++)
+        total += wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i];
+    return rs_bytes(thread, total, type);
+}
+
+static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W types, int wide)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n && counts; i++)
+        total += rs_bytes(thread, wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i],
+                          (W)rs_handle_at(types, i));
+    return total;
+}
+
+static inline void track(W request, const struct rs_request *operation)
+{
+    if (RS_LIKELY(rs_mpi.ready))
+        rs_request_add(rs_handle_at(request, 0), operation);
+}
+
+/* --- the kinds of the table --- */
+
+#define PLAIN_(fn, n, group_word, bytes)                                                          \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED(n)                                                                                  \
+        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define IPLAIN_(fn, n, group_word, bytes_word, request)                                           \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        struct rs_mpi_group *group = group_word;                                                  \
+        TIMED(n)                                                                                  \
+        uint64_t bytes = bytes_word;                                                              \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        if (RS_LIKELY(!failed))                                                                   \
+            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes, .group = group, \
+                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1}); \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+/* To MPI_PROC_NULL, which is negative in every MPI, nothing is sent. */
+#define SENT(destination, bytes) ((int)a##destination < 0 ? 0 : (bytes))
+#define COUNT_DESTINATION(group, comm_word, destination, bytes)                                   \
+    if (RS_UNLIKELY(rs.matrix))                                                                   \
+        rs_matrix_add(thread, group, (W)group->handle, (int)a##destination, bytes);
+
+#define SEND_(fn, n, group_word, bytes_word, destination)                                         \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED(n)                                                                                  \
+        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        uint64_t bytes = SENT(destination, bytes_word);                                           \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define ISEND_(fn, n, group_word, bytes_word, destination, request)                               \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED(n)                                                                                  \
+        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        uint64_t bytes = SENT(destination, bytes_word);                                           \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        if (RS_LIKELY(!failed))                                                                   \
+            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes, .group = group, \
+                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1}); \
+        COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+/* Only the status knows how much came, so there always is one. */
+#define RECEIVE_(fn, n, group_word, status)                                                       \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        uint64_t own[8];                                                                          \
+        struct rs_mpi_group *group = group_word;                                                  \
+        int readable = rs_mpi.ready;                                                              \
+        if (readable && a##status == rs_mpi.status_ignore)                                        \
+            a##status = (W)own;                                                                   \
+        TIMED(n)                                                                                  \
+        uint64_t bytes = failed || !readable ? 0 : rs_status_bytes((const void *)a##status);      \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define START_LATER(fn, n, group_word, bytes_word, destination, root_word, request, more_flags)   \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED(n)                                                                                  \
+        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
+        if (RS_LIKELY(!failed))                                                                   \
+            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes_word, .group = group, \
+                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = more_flags,         \
+                  .dest = destination, .root = root_word});                                       \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define IRECEIVE_(fn, n, group_word, request)                                                     \
+    START_LATER(fn, n, group_word, 0, -1, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_ACTIVE)
+#define RECEIVE_INIT_(fn, n, group_word, request)                                                 \
+    START_LATER(fn, n, group_word, 0, -1, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT)
+#define SEND_INIT_(fn, n, group_word, bytes, destination, request)                                \
+    START_LATER(fn, n, group_word, SENT(destination, bytes), (int)a##destination, -1, request, RS_REQUEST_PERSISTENT)
+#define COLLECTIVE_INIT_(fn, n, group_word, bytes, root, request)                                 \
+    START_LATER(fn, n, group_word, bytes, -1, root, request, RS_REQUEST_PERSISTENT | RS_REQUEST_COLLECTIVE)
+
+#define COLLECTIVE_BODY(fn, n, group_word, bytes_word, root)                                      \
+        OPEN(fn, n)                                                                               \
+        PASS_ON_COLLECTIVE(n, group_word)                                                         \
+        struct rs_mpi_group *group = group_word;                                                  \
+        uint64_t bytes = bytes_word;                                                              \
+        uint64_t enter = rs_ticks();                                                              \
+        struct rs_logged logged = rs_collective_enter(thread, F_##fn, group, bytes, root, 0, enter); \
+        int failed = real(PASS_##n);                                                              \
+        uint64_t leave = rs_ticks();                                                              \
+        rs_collective_end(logged, leave, failed);                                                 \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_collective_seen(group);
+
+#define COLLECTIVE_(fn, n, group_word, bytes_word, root)                                          \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        COLLECTIVE_BODY(fn, n, group_word, bytes_word, root)                                      \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define ICOLLECTIVE_(fn, n, group_word, bytes_word, root_word, request)                           \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON_COLLECTIVE(n, group_word)                                                         \
+        struct rs_mpi_group *group = group_word;                                                  \
+        uint64_t bytes = bytes_word;                                                              \
+        uint64_t enter = rs_ticks();                                                              \
+        struct rs_logged logged =                                                                 \
+            rs_collective_enter(thread, F_##fn, group, bytes, root_word, RS_COLL_NONBLOCKING, enter); \
+        int failed = real(PASS_##n);                                                              \
+        uint64_t leave = rs_ticks();                                                              \
+        rs_collective_started(logged, leave - enter, leave, failed);                              \
+        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        if (RS_LIKELY(!failed))                                                                   \
+            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes, .group = group, \
+                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1, \
+                  .record = logged.record, .record_number = logged.number});                      \
+        rs_collective_seen(group);                                                                \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define NEW_GROUP(fn, n, group_word, kind, made, label)                                           \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        COLLECTIVE_BODY(fn, n, group_word, 0, -1)                                                 \
+        if (RS_LIKELY(!failed))                                                                   \
+            rs_group_new((W)rs_handle_at(a##made, 0), kind, group, label, -1);                    \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+#define NEW_COMM_(fn, n, group_word, made, label) NEW_GROUP(fn, n, group_word, RS_GROUP_COMM, made, label)
+#define NEW_WINDOW_(fn, n, group_word, made, label) NEW_GROUP(fn, n, group_word, RS_GROUP_WINDOW, made, label)
+
+#define NEW_COMM_APART_(fn, n, group_word, made, label, tag)                                      \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        struct rs_mpi_group *group = group_word;                                                  \
+        TIMED(n)                                                                                  \
+        rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
+        if (RS_LIKELY(!failed))                                                                   \
+            rs_group_new((W)rs_handle_at(a##made, 0), RS_GROUP_COMM, group, label, tag);          \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define FREE_COMM_(fn)                                                                            \
+    static int wrap_##fn(ARGS_1)                                                                  \
+    {                                                                                             \
+        W freed = (W)rs_handle_at(a0, 0);                                                         \
+        COLLECTIVE_BODY(fn, 1, rs_comm(thread, freed), 0, -1)                                     \
+        if (RS_LIKELY(!failed))                                                                   \
+            rs_group_freed(freed, RS_GROUP_COMM);                                                 \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, 1)
+
+/* The twin's suffix has to be on the name before it is pasted to anything. */
+#define SEND(name, ...) WITH_NAME(SEND_, RS_TWIN(name), __VA_ARGS__)
+#define RECEIVE(name, ...) WITH_NAME(RECEIVE_, RS_TWIN(name), __VA_ARGS__)
+#define ISEND(name, ...) WITH_NAME(ISEND_, RS_TWIN(name), __VA_ARGS__)
+#define IRECEIVE(name, ...) WITH_NAME(IRECEIVE_, RS_TWIN(name), __VA_ARGS__)
+#define SEND_INIT(name, ...) WITH_NAME(SEND_INIT_, RS_TWIN(name), __VA_ARGS__)
+#define RECEIVE_INIT(name, ...) WITH_NAME(RECEIVE_INIT_, RS_TWIN(name), __VA_ARGS__)
+#define COLLECTIVE(name, ...) WITH_NAME(COLLECTIVE_, RS_TWIN(name), __VA_ARGS__)
+#define ICOLLECTIVE(name, ...) WITH_NAME(ICOLLECTIVE_, RS_TWIN(name), __VA_ARGS__)
+#define COLLECTIVE_INIT(name, ...) WITH_NAME(COLLECTIVE_INIT_, RS_TWIN(name), __VA_ARGS__)
+#define PLAIN(name, ...) WITH_NAME(PLAIN_, RS_TWIN(name), __VA_ARGS__)
+#define IPLAIN(name, ...) WITH_NAME(IPLAIN_, RS_TWIN(name), __VA_ARGS__)
+#define NEW_COMM(name, ...) WITH_NAME(NEW_COMM_, RS_TWIN(name), __VA_ARGS__)
+#define NEW_COMM_APART(name, ...) WITH_NAME(NEW_COMM_APART_, RS_TWIN(name), __VA_ARGS__)
+#define NEW_WINDOW(name, ...) WITH_NAME(NEW_WINDOW_, RS_TWIN(name), __VA_ARGS__)
+#define FREE_COMM(name) FREE_COMM_(name)
+#define SPECIAL(name, n)
+#define WITH_NAME(kind, name, ...) kind(name, __VA_ARGS__)
+
+#define RS_TWIN(name) name
+#define RS_WIDE 0
+#define EXPORT_NOW EXPORT_ALWAYS
+#define RS_SECTION 1
+#include "mpi_functions.h"
+#undef RS_SECTION
+#define RS_SECTION 3
+#include "mpi_functions.h"
+#undef RS_SECTION
+#undef EXPORT_NOW
+#define EXPORT_NOW EXPORT_IF_PRESENT
+#define RS_SECTION 2
+#include "mpi_functions.h"
+#undef RS_SECTION
+#define RS_SECTION 4
+#include "mpi_functions.h"
+#undef RS_SECTION
+#undef RS_TWIN
+#undef RS_WIDE
+
+#define RS_TWIN(name) name##_c
+#define RS_WIDE 1
+#define RS_SECTION 1
+#include "mpi_functions.h"
+#undef RS_SECTION
+#define RS_SECTION 2
+#include "mpi_functions.h"

@@ -1,0 +1,132 @@
+/* The MPI layer. Every argument of MPI fits a machine word on 64-bit Linux, so wrappers take and pass on words and one
+ * library serves every MPI; what differs between them is in struct rs_mpi. */
+#ifndef RANKSCOPE_MPI_LAYER_H
+#define RANKSCOPE_MPI_LAYER_H
+
+#include "recorder.h"
+
+typedef intptr_t W;
+
+enum rs_mpi_flavour { RS_MPI_UNKNOWN, RS_MPI_OPENMPI, RS_MPI_MPICH, RS_MPI_ABI };
+
+struct rs_mpi {
+    enum rs_mpi_flavour flavour;
+    uint8_t int_handles;        /* handles are 32-bit integers (MPICH and kin) */
+    uint8_t ready;              /* initialised, not finalised: local questions may be asked */
+    uint8_t finalized;
+    uint32_t status_bytes;      /* sizeof(MPI_Status) */
+    uint32_t status_layout;     /* how the received size is read from a status */
+    W in_place, status_ignore;
+    int topology_cart, topology_graph, threads_multiple;
+    W comm_world, comm_self, comm_null, byte_type;
+    uint64_t type_epoch;        /* changes when a datatype is freed */
+    uint64_t group_epoch;       /* changes when a communicator is made or freed */
+    uint64_t receives;          /* tracked receives under way */
+};
+extern struct rs_mpi rs_mpi __attribute__((visibility("hidden")));
+
+#define RS_GROUP_NAME 128
+
+/* A communicator, window or file as this process knows it. Never NULL: `none` stands for what has no group. */
+struct rs_mpi_group {
+    uint64_t handle, identity;
+    uint32_t size, rank, remote_size;   /* remote_size: of whom v-arrays speak */
+    uint32_t children;
+    int32_t out_degree;                 /* -1: not asked yet */
+    uint16_t id;
+    uint8_t kind, inter;
+    struct rs_group *row;
+    uint32_t *world_ranks;              /* only with the matrix on */
+    struct rs_mpi_group *next;
+    char name[RS_GROUP_NAME];
+};
+
+/* A nonblocking or persistent operation under way. */
+struct rs_request {
+    uint64_t handle, start_ticks, bytes;
+    struct rs_mpi_group *group;
+    struct rs_collective *record;
+    uint32_t record_number;
+    int32_t dest, root;
+    uint16_t name;
+    uint8_t phase, flags;
+    W new_comm;                         /* MPI_Comm_idup: where the handle appears */
+    const char *label;
+    struct rs_request *next;
+};
+enum rs_request_flag {
+    RS_REQUEST_RECEIVE = 1, RS_REQUEST_PERSISTENT = 2, RS_REQUEST_ACTIVE = 4, RS_REQUEST_COLLECTIVE = 8
+};
+
+/* mpi_library.c */
+int rs_elf_defines(const char *symbol);
+void *rs_mpi_symbol(const char *symbol);
+void rs_mpi_started(void);
+uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type);
+uint64_t rs_status_bytes(const void *status);
+void rs_mpi_each_symbol(void (*visit)(const char *name));
+
+/* mpi_groups.c */
+struct rs_mpi_group *rs_group_slow(struct rs_thread *thread, W handle, uint8_t kind);
+void rs_group_new(W handle, uint8_t kind, struct rs_mpi_group *parent, const char *label, int64_t tag);
+void rs_group_freed(W handle, uint8_t kind);
+void rs_group_named(W handle, const char *name);
+int32_t rs_out_degree(struct rs_mpi_group *group, W comm);
+void rs_matrix_add(struct rs_thread *thread, struct rs_mpi_group *group, W comm, int32_t dest, uint64_t bytes);
+struct rs_mpi_group *rs_group_none(void);
+void rs_groups_forget(void);
+
+/* mpi_requests.c */
+void rs_request_add(uint64_t handle, const struct rs_request *request);
+int rs_request_start(uint64_t handle, uint64_t now, struct rs_request *copy);
+void rs_request_set_record(uint64_t handle, struct rs_collective *record);
+int rs_request_take(uint64_t handle, struct rs_request *copy);
+void rs_request_drop(uint64_t handle);
+void rs_requests_forget(void);
+
+/* mpi.c */
+void rs_mpi_forget(void);
+void rs_mpi_list_unwrapped(void);
+
+/* Handles by value and from memory. Files are pointers everywhere. */
+static inline uint64_t rs_handle(W word)
+{
+    return rs_mpi.int_handles ? (uint32_t)word : (uint64_t)word;
+}
+
+static inline uint64_t rs_handle_at(W array, int64_t index)
+{
+    return rs_mpi.int_handles ? ((const uint32_t *)array)[index] : ((const uint64_t *)array)[index];
+}
+
+static inline uint64_t rs_type_bytes(struct rs_thread *thread, W type)
+{
+    if (RS_LIKELY((uint64_t)type == thread->last_type && thread->last_type_epoch == rs_mpi.type_epoch))
+        return thread->last_type_bytes;
+    return rs_type_bytes_slow(thread, type);
+}
+
+/* A datatype is asked for its size only where something is counted: MPI_DATATYPE_NULL may stand beside a zero. */
+static inline uint64_t rs_bytes(struct rs_thread *thread, int64_t count, W type)
+{
+    return count > 0 ? (uint64_t)count * rs_type_bytes(thread, type) : 0;
+}
+
+static inline struct rs_mpi_group *rs_comm(struct rs_thread *thread, W comm)
+{
+    if (RS_LIKELY((uint64_t)comm == thread->last_group_handle && thread->last_group_epoch == rs_mpi.group_epoch))
+        return thread->last_group;
+    return rs_group_slow(thread, comm, RS_GROUP_COMM);
+}
+
+static inline struct rs_mpi_group *rs_win(struct rs_thread *thread, W win)
+{
+    return rs_group_slow(thread, win, RS_GROUP_WINDOW);
+}
+
+static inline struct rs_mpi_group *rs_file_group(struct rs_thread *thread, W file)
+{
+    return rs_group_slow(thread, file, RS_GROUP_FILE);
+}
+
+#endif

@@ -1,0 +1,498 @@
+/* The wrappers that do more than a line of the table can say: start and end, completion, freeing. */
+#include <stdarg.h>
+
+#include "mpi_wrappers.h"
+
+/* --- start and end --- */
+
+static int initialise(struct rs_thread *thread, enum rs_mpi_function function, uint64_t enter, int failed)
+{
+    uint64_t leave = rs_ticks();
+    if (thread) {
+        rs_note(thread, function, rs_group_none(), 0, leave - enter, failed);
+        rs_leave(thread, leave);
+    }
+    if (!failed)
+        rs_mpi_started();
+    return failed;
+}
+
+static int wrap_Init(ARGS_2)
+{
+    OPEN(Init, 2)
+    rs_set_phase(RS_PHASE_INIT);
+    uint64_t enter = rs_ticks();
+    return initialise(thread, F_Init, enter, real(PASS_2));
+}
+EXPORT_ALWAYS(Init, 2)
+
+static int wrap_Init_thread(ARGS_4)
+{
+    OPEN(Init_thread, 4)
+    rs_set_phase(RS_PHASE_INIT);
+    uint64_t enter = rs_ticks();
+    return initialise(thread, F_Init_thread, enter, real(PASS_4));
+}
+EXPORT_ALWAYS(Init_thread, 4)
+
+static int wrap_Session_init(ARGS_3)
+{
+    OPEN(Session_init, 3)
+    uint64_t enter = rs_ticks();
+    return initialise(thread, F_Session_init, enter, real(PASS_3));
+}
+EXPORT_IF_PRESENT(Session_init, 3)
+
+static void finalising(void)
+{
+    if (!rs.file)
+        return;
+    rs_set_phase(RS_PHASE_FINALIZE);
+    rs.file->mpi_finalized_ticks = rs_ticks();
+    rs_set_flag(RS_MPI_FINALIZED);
+    rs_refresh_facts();
+}
+
+static int wrap_Finalize(ARGS_0)
+{
+    OPEN(Finalize, 0)
+    finalising();
+    PASS_ON(0)
+    TIMED(0)
+    rs_mpi.ready = 0;
+    rs_mpi.finalized = 1;
+    rs_note(thread, F_Finalize, rs_group_none(), 0, leave - enter, failed);
+    CLOSE
+}
+EXPORT_ALWAYS(Finalize, 0)
+
+static int wrap_Session_finalize(ARGS_1)
+{
+    OPEN(Session_finalize, 1)
+    PASS_ON(1)
+    TIMED(1)
+    rs_note(thread, F_Session_finalize, rs_group_none(), 0, leave - enter, failed);
+    CLOSE
+}
+EXPORT_IF_PRESENT(Session_finalize, 1)
+
+/* Noted before the call: it does not come back. */
+static int wrap_Abort(ARGS_2)
+{
+    OPEN(Abort, 2)
+    if (rs.file) {
+        rs.file->abort_code = (int32_t)a1;
+        rs_set_flag(RS_MPI_ABORTED);
+        rs_refresh_facts();
+    }
+    if (thread) {
+        rs_note(thread, F_Abort, rs_group_none(), 0, 0, 0);
+        rs_leave(thread, rs_ticks());
+    }
+    return real(PASS_2);
+}
+EXPORT_ALWAYS(Abort, 2)
+
+/* 0 pauses, any other level resumes. The arguments after the level are nobody's business. */
+RS_EXPORT int MPI_Pcontrol(const int level, ...)
+{
+    int (*real)(int, ...) = (int (*)(int, ...))rs_mpi_symbol("PMPI_Pcontrol");
+    if (rs.file) {
+        if (level)
+            __atomic_fetch_and(&rs.file->flags, ~(uint32_t)RS_PAUSED, __ATOMIC_RELAXED);
+        else
+            rs_set_flag(RS_PAUSED);
+        atomic_store(&rs.enabled, level != 0);
+    }
+    return real ? real(level) : 0;
+}
+
+/* --- completion --- */
+
+static void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
+{
+    struct rs_request request;
+    if (!rs_request_take(handle, &request))
+        return;
+    uint64_t bytes = request.bytes;
+    if (request.flags & RS_REQUEST_RECEIVE)
+        bytes = status ? rs_status_bytes(status) : 0;
+    uint64_t key = rs_key(request.name, request.group->id, RS_LAYER_MPI, request.phase, rs_size_class(bytes), RS_KIND_PROGRESS);
+    rs_tally(thread, key, now - request.start_ticks, bytes, 0);
+    if (request.record)
+        rs_collective_end((struct rs_logged){request.record, request.record_number}, now, 0);
+    if (request.new_comm)
+        rs_group_new((W)rs_handle_at(request.new_comm, 0), RS_GROUP_COMM, request.group, "dup", -1);
+}
+
+/* The handles before the call, which sets them to null, and statuses of our own where the program wants none but a
+ * receive is under way, whose size nothing else tells. Small arrays live on the stack. */
+enum { SMALL = 64, STATUS_MOST = 40 };
+
+struct waited {
+    uint64_t *handles, small_handles[SMALL];
+    char *statuses;
+    uint64_t small_statuses[SMALL * STATUS_MOST / 8];
+    int64_t n;
+    size_t handle_bytes, status_bytes;
+};
+
+static W before(struct waited *waited, int64_t n, W requests, W statuses)
+{
+    waited->n = n > 0 ? n : 0;
+    waited->handle_bytes = waited->status_bytes = 0;
+    waited->handles = waited->small_handles;
+    waited->statuses = NULL;
+    if (n > SMALL) {
+        waited->handle_bytes = (size_t)n * sizeof(uint64_t);
+        waited->handles = rs_memory(waited->handle_bytes);
+        if (!waited->handles)
+            waited->n = 0;
+    }
+    for (int64_t i = 0; i < waited->n; i++)
+        waited->handles[i] = rs_handle_at(requests, i);
+    if (statuses != rs_mpi.status_ignore) {
+        waited->statuses = (char *)statuses;
+        return statuses;
+    }
+    if (!rs_mpi.receives || !waited->n)
+        return statuses;
+    waited->statuses = (char *)waited->small_statuses;
+    if (n > SMALL) {
+        waited->status_bytes = (size_t)n * STATUS_MOST;
+        waited->statuses = rs_memory(waited->status_bytes);
+    }
+    return waited->statuses ? (W)waited->statuses : statuses;
+}
+
+static const void *status_of(const struct waited *waited, int64_t i)
+{
+    return waited->statuses ? waited->statuses + i * rs_mpi.status_bytes : NULL;
+}
+
+static void after(struct waited *waited)
+{
+    if (waited->handle_bytes)
+        rs_memory_free(waited->handles, waited->handle_bytes);
+    if (waited->status_bytes)
+        rs_memory_free(waited->statuses, waited->status_bytes);
+}
+
+/* Without an MPI we know, handles cannot be read: pass on. */
+#define OPEN_COMPLETION(fn, n)                                                                    \
+    OPEN(fn, n)                                                                                   \
+    PASS_ON(n)                                                                                    \
+    struct waited waited;                                                                         \
+    if (RS_UNLIKELY(!rs_mpi.ready))                                                               \
+        rs_mpi_started();                                                                         \
+    int known = rs_mpi.ready;
+
+#define NOTE(fn) rs_note(thread, F_##fn, rs_group_none(), 0, leave - enter, failed);
+
+static int wrap_Wait(ARGS_2)
+{
+    OPEN(Wait, 2)
+    PASS_ON(2)
+    uint64_t own[8], handle = 0;
+    int known = rs_mpi.ready;
+    if (known) {
+        handle = rs_handle_at(a0, 0);
+        a1 = a1 == rs_mpi.status_ignore ? (W)own : a1;
+    }
+    TIMED(2)
+    NOTE(Wait)
+    if (known && !failed)
+        complete(thread, handle, (const void *)a1, leave);
+    CLOSE
+}
+EXPORT_ALWAYS(Wait, 2)
+
+static int wrap_Test(ARGS_3)
+{
+    OPEN(Test, 3)
+    PASS_ON(3)
+    uint64_t own[8], handle = 0;
+    int known = rs_mpi.ready;
+    if (known) {
+        handle = rs_handle_at(a0, 0);
+        a2 = a2 == rs_mpi.status_ignore ? (W)own : a2;
+    }
+    TIMED(3)
+    NOTE(Test)
+    if (known && !failed && *(const int *)a1)
+        complete(thread, handle, (const void *)a2, leave);
+    CLOSE
+}
+EXPORT_ALWAYS(Test, 3)
+
+static int wrap_Waitall(ARGS_3)
+{
+    OPEN_COMPLETION(Waitall, 3)
+    if (known)
+        a2 = before(&waited, (int)a0, a1, a2);
+    TIMED(3)
+    NOTE(Waitall)
+    for (int64_t i = 0; known && i < waited.n; i++)
+        if (!failed || rs_handle_at(a1, i) != waited.handles[i])
+            complete(thread, waited.handles[i], failed ? NULL : status_of(&waited, i), leave);
+    if (known)
+        after(&waited);
+    CLOSE
+}
+EXPORT_ALWAYS(Waitall, 3)
+
+static int wrap_Testall(ARGS_4)
+{
+    OPEN_COMPLETION(Testall, 4)
+    if (known)
+        a3 = before(&waited, (int)a0, a1, a3);
+    TIMED(4)
+    NOTE(Testall)
+    for (int64_t i = 0; known && !failed && *(const int *)a2 && i < waited.n; i++)
+        complete(thread, waited.handles[i], status_of(&waited, i), leave);
+    if (known)
+        after(&waited);
+    CLOSE
+}
+EXPORT_ALWAYS(Testall, 4)
+
+static int wrap_Waitany(ARGS_4)
+{
+    OPEN_COMPLETION(Waitany, 4)
+    if (known)
+        a3 = before(&waited, (int)a0, a1, a3);
+    TIMED(4)
+    NOTE(Waitany)
+    if (known) {
+        int index = *(const int *)a2;
+        if (!failed && index >= 0 && index < waited.n)
+            complete(thread, waited.handles[index], status_of(&waited, 0), leave);
+        after(&waited);
+    }
+    CLOSE
+}
+EXPORT_ALWAYS(Waitany, 4)
+
+static int wrap_Testany(ARGS_5)
+{
+    OPEN_COMPLETION(Testany, 5)
+    if (known)
+        a4 = before(&waited, (int)a0, a1, a4);
+    TIMED(5)
+    NOTE(Testany)
+    if (known) {
+        int index = *(const int *)a2;
+        if (!failed && *(const int *)a3 && index >= 0 && index < waited.n)
+            complete(thread, waited.handles[index], status_of(&waited, 0), leave);
+        after(&waited);
+    }
+    CLOSE
+}
+EXPORT_ALWAYS(Testany, 5)
+
+static void complete_some(struct rs_thread *thread, struct waited *waited, W done, W indices, uint64_t now)
+{
+    int n = *(const int *)done;
+    for (int i = 0; i < n; i++) {
+        int index = ((const int *)indices)[i];
+        if (index >= 0 && index < waited->n)
+            complete(thread, waited->handles[index], status_of(waited, i), now);
+    }
+}
+
+static int wrap_Waitsome(ARGS_5)
+{
+    OPEN_COMPLETION(Waitsome, 5)
+    if (known)
+        a4 = before(&waited, (int)a0, a1, a4);
+    TIMED(5)
+    NOTE(Waitsome)
+    if (known && !failed)
+        complete_some(thread, &waited, a2, a3, leave);
+    if (known)
+        after(&waited);
+    CLOSE
+}
+EXPORT_ALWAYS(Waitsome, 5)
+
+static int wrap_Testsome(ARGS_5)
+{
+    OPEN_COMPLETION(Testsome, 5)
+    if (known)
+        a4 = before(&waited, (int)a0, a1, a4);
+    TIMED(5)
+    NOTE(Testsome)
+    if (known && !failed)
+        complete_some(thread, &waited, a2, a3, leave);
+    if (known)
+        after(&waited);
+    CLOSE
+}
+EXPORT_ALWAYS(Testsome, 5)
+
+/* --- persistent operations --- */
+
+static void log_started(struct rs_thread *thread, uint64_t handle, const struct rs_request *request, uint64_t enter)
+{
+    if (!(request->flags & RS_REQUEST_COLLECTIVE))
+        return;
+    struct rs_group *row = request->group->row;
+    __atomic_store_n(&row->collectives, row->collectives + 1, __ATOMIC_RELAXED);
+    struct rs_collective filled = {
+        .enter_ticks = enter, .bytes = request->bytes, .sequence = (uint32_t)row->collectives, .root = request->root,
+        .name = request->name, .group = request->group->id, .thread = (uint16_t)thread->slot,
+        .phase = rs.phase, .flags = RS_COLL_NONBLOCKING};
+    rs_request_set_record(handle, rs_log_enter(&filled));
+    rs_collective_seen(request->group);
+}
+
+static uint64_t start(struct rs_thread *thread, uint64_t handle, uint64_t enter, struct rs_mpi_group **group)
+{
+    struct rs_request request;
+    if (!rs_request_start(handle, enter, &request))
+        return 0;
+    log_started(thread, handle, &request, enter);
+    if (rs.matrix && request.dest >= 0)
+        rs_matrix_add(thread, request.group, (W)request.group->handle, request.dest, request.bytes);
+    *group = request.group;
+    return request.bytes;
+}
+
+static int wrap_Start(ARGS_1)
+{
+    OPEN(Start, 1)
+    PASS_ON(1)
+    struct rs_mpi_group *group = rs_group_none();
+    uint64_t bytes = rs_mpi.ready ? start(thread, rs_handle_at(a0, 0), rs_ticks(), &group) : 0;
+    TIMED(1)
+    rs_note(thread, F_Start, group, bytes, leave - enter, failed);
+    CLOSE
+}
+EXPORT_ALWAYS(Start, 1)
+
+static int wrap_Startall(ARGS_2)
+{
+    OPEN(Startall, 2)
+    PASS_ON(2)
+    struct rs_mpi_group *group = rs_group_none();
+    uint64_t bytes = 0, now = rs_ticks();
+    for (int i = 0; rs_mpi.ready && i < (int)a0; i++)
+        bytes += start(thread, rs_handle_at(a1, i), now, &group);
+    TIMED(2)
+    rs_note(thread, F_Startall, group, bytes, leave - enter, failed);
+    CLOSE
+}
+EXPORT_ALWAYS(Startall, 2)
+
+static int wrap_Request_free(ARGS_1)
+{
+    OPEN(Request_free, 1)
+    PASS_ON(1)
+    if (rs_mpi.ready)
+        rs_request_drop(rs_handle_at(a0, 0));
+    TIMED(1)
+    NOTE(Request_free)
+    CLOSE
+}
+EXPORT_ALWAYS(Request_free, 1)
+
+/* --- communicators, datatypes, windows, files --- */
+
+static void track_idup(enum rs_mpi_function function, struct rs_mpi_group *parent, W made, W request, uint64_t enter)
+{
+    struct rs_request operation = {.start_ticks = enter, .group = parent, .name = rs_mpi_name_of(function),
+                                   .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1, .new_comm = made};
+    if (rs_mpi.ready)
+        rs_request_add(rs_handle_at(request, 0), &operation);
+}
+
+#define IDUP(fn, n, made, request)                                                                \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON_COLLECTIVE(n, rs_comm(thread, a0))                                                \
+        struct rs_mpi_group *group = rs_comm(thread, a0);                                         \
+        struct rs_logged logged = rs_collective_enter(thread, F_##fn, group, 0, -1, RS_COLL_NONBLOCKING, rs_ticks()); \
+        TIMED(n)                                                                                  \
+        rs_collective_end(logged, leave, failed);                                                 \
+        rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
+        if (!failed)                                                                              \
+            track_idup(F_##fn, group, a##made, a##request, enter);                                \
+        CLOSE                                                                                     \
+    }
+IDUP(Comm_idup, 3, 1, 2)
+EXPORT_ALWAYS(Comm_idup, 3)
+IDUP(Comm_idup_with_info, 4, 2, 3)
+EXPORT_IF_PRESENT(Comm_idup_with_info, 4)
+
+static int wrap_Comm_set_name(ARGS_2)
+{
+    OPEN(Comm_set_name, 2)
+    PASS_ON(2)
+    rs_comm(thread, a0);
+    TIMED(2)
+    rs_note(thread, F_Comm_set_name, rs_comm(thread, a0), 0, leave - enter, failed);
+    if (!failed)
+        rs_group_named(a0, (const char *)a1);
+    CLOSE
+}
+EXPORT_ALWAYS(Comm_set_name, 2)
+
+/* Not counted, only watched: the handle may come back as another type. */
+static int wrap_Type_free(ARGS_1)
+{
+    int (*real)(ARGS_1) = (int (*)(ARGS_1))rs_mpi_function(F_Type_free);
+    if (!real)
+        return RS_MPI_MISSING;
+    int failed = real(a0);
+    __atomic_fetch_add(&rs_mpi.type_epoch, 1, __ATOMIC_RELEASE);
+    return failed;
+}
+EXPORT_ALWAYS(Type_free, 1)
+
+static int wrap_Win_free(ARGS_1)
+{
+    W freed = (W)rs_handle_at(a0, 0);
+    OPEN(Win_free, 1)
+    PASS_ON_COLLECTIVE(1, rs_win(thread, freed))
+    struct rs_mpi_group *group = rs_win(thread, freed);
+    struct rs_logged logged = rs_collective_enter(thread, F_Win_free, group, 0, -1, 0, rs_ticks());
+    TIMED(1)
+    rs_collective_end(logged, leave, failed);
+    rs_note(thread, F_Win_free, group, 0, leave - enter, failed);
+    if (!failed)
+        rs_group_freed(freed, RS_GROUP_WINDOW);
+    CLOSE
+}
+EXPORT_ALWAYS(Win_free, 1)
+
+static int wrap_File_open(ARGS_5)
+{
+    OPEN(File_open, 5)
+    PASS_ON_COLLECTIVE(5, rs_comm(thread, a0))
+    struct rs_mpi_group *group = rs_comm(thread, a0);
+    struct rs_logged logged = rs_collective_enter(thread, F_File_open, group, 0, -1, 0, rs_ticks());
+    TIMED(5)
+    rs_collective_end(logged, leave, failed);
+    rs_note(thread, F_File_open, group, 0, leave - enter, failed);
+    if (!failed)
+        rs_group_new(*(const W *)a4, RS_GROUP_FILE, group, "file", -1);
+    CLOSE
+}
+EXPORT_ALWAYS(File_open, 5)
+
+static int wrap_File_close(ARGS_1)
+{
+    W freed = *(const W *)a0;
+    OPEN(File_close, 1)
+    PASS_ON_COLLECTIVE(1, rs_file_group(thread, freed))
+    struct rs_mpi_group *group = rs_file_group(thread, freed);
+    struct rs_logged logged = rs_collective_enter(thread, F_File_close, group, 0, -1, 0, rs_ticks());
+    TIMED(1)
+    rs_collective_end(logged, leave, failed);
+    rs_note(thread, F_File_close, group, 0, leave - enter, failed);
+    if (!failed)
+        rs_group_freed(freed, RS_GROUP_FILE);
+    CLOSE
+}
+EXPORT_ALWAYS(File_close, 1)

@@ -1,0 +1,138 @@
+/* What the wrappers share: numbers for functions, the notes they leave, how they are exported. */
+#ifndef RANKSCOPE_MPI_WRAPPERS_H
+#define RANKSCOPE_MPI_WRAPPERS_H
+
+#include "mpi_layer.h"
+#include "mpi_words.h"
+
+#define ENTRY(name) ENTRY_(name)
+#define ENTRY_(name) F_##name,
+enum rs_mpi_function {
+#include "mpi_every_kind.h"
+    RS_MPI_FUNCTIONS
+};
+#undef ENTRY
+#undef ENTRY_
+
+/* An error class every MPI has a meaning for: the function is not in the loaded MPI. */
+#define RS_MPI_MISSING 16
+
+extern void *rs_mpi_real[RS_MPI_FUNCTIONS] __attribute__((visibility("hidden")));
+extern uint16_t rs_mpi_name[RS_MPI_FUNCTIONS] __attribute__((visibility("hidden")));
+void *rs_mpi_resolve(enum rs_mpi_function function);
+uint16_t rs_mpi_intern(enum rs_mpi_function function);
+struct rs_thread *rs_paused_thread(void);
+
+static inline void *rs_mpi_function(enum rs_mpi_function function)
+{
+    void *real = rs_mpi_real[function];
+    return RS_LIKELY(real != NULL) ? real : rs_mpi_resolve(function);
+}
+
+static inline uint16_t rs_mpi_name_of(enum rs_mpi_function function)
+{
+    uint16_t name = rs_mpi_name[function];
+    return RS_LIKELY(name) ? name : rs_mpi_intern(function);
+}
+
+static inline void rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
+                           uint64_t bytes, uint64_t ticks, int failed)
+{
+    uint64_t key = rs_key(rs_mpi_name_of(function), group->id, RS_LAYER_MPI, rs.phase, rs_size_class(bytes), RS_KIND_CALL);
+    rs_tally(thread, key, ticks, bytes, failed);
+}
+
+/* --- collectives --- */
+
+struct rs_logged { struct rs_collective *record; uint32_t number; };
+
+static inline struct rs_logged rs_collective_enter(const struct rs_thread *thread, enum rs_mpi_function function,
+                                                   struct rs_mpi_group *group, uint64_t bytes, int32_t root,
+                                                   uint8_t flags, uint64_t enter)
+{
+    uint64_t sequence = group->row->collectives + 1;
+    __atomic_store_n(&group->row->collectives, sequence, __ATOMIC_RELAXED);
+    struct rs_collective filled = {
+        .enter_ticks = enter, .bytes = bytes, .sequence = (uint32_t)sequence, .root = root,
+        .name = rs_mpi_name_of(function), .group = group->id, .thread = (uint16_t)thread->slot,
+        .phase = rs.phase, .flags = flags};
+    struct rs_logged logged = {rs_log_enter(&filled), 0};
+    if (logged.record)
+        logged.number = logged.record->number;
+    return logged;
+}
+
+/* Another thread may have taken the place in the ring meanwhile. */
+static inline void rs_collective_end(struct rs_logged logged, uint64_t now, int failed)
+{
+    struct rs_collective *record = logged.record;
+    if (RS_UNLIKELY(!record || record->number != logged.number))
+        return;
+    if (RS_UNLIKELY(failed))
+        record->flags |= RS_COLL_FAILED;
+    __atomic_store_n(&record->end_ticks, now, __ATOMIC_RELEASE);
+}
+
+static inline void rs_collective_started(struct rs_logged logged, uint64_t call_ticks, uint64_t now, int failed)
+{
+    if (!logged.record || logged.record->number != logged.number)
+        return;
+    logged.record->call_ticks = call_ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)call_ticks;
+    if (failed)
+        rs_collective_end(logged, now, failed);
+}
+
+static inline void rs_collective_seen(const struct rs_mpi_group *group)
+{
+    if (RS_UNLIKELY(rs.phase == RS_PHASE_FIRST_COLLECTIVE) && group->size > 1)
+        rs_set_phase(RS_PHASE_STEADY);
+}
+
+/* --- how a wrapper gets its name --- */
+
+/* Set by relocation: an IFUNC may be resolved for another library before our own is ready, when nothing but code
+ * that needs no relocation may run. Whoever asks then was linked against a library that has the function. */
+extern void *const rs_relocated __attribute__((visibility("hidden")));
+
+#define EXPORT_ALWAYS(fn, n) RS_EXPORT int MPI_##fn(ARGS_##n) __attribute__((alias("wrap_" #fn)));
+#if defined(__GLIBC__)
+#define EXPORT_IF_PRESENT(fn, n)                                                                  \
+    static int (*choose_##fn(void))(ARGS_##n)                                                     \
+    {                                                                                             \
+        return !rs_relocated || rs_elf_defines("PMPI_" #fn) ? wrap_##fn : NULL;                   \
+    }                                                                                             \
+    RS_EXPORT int MPI_##fn(ARGS_##n) __attribute__((ifunc("choose_" #fn)));
+#else
+#define EXPORT_IF_PRESENT(fn, n)
+#endif
+
+/* The opening of every wrapper. */
+#define OPEN(fn, n)                                                                               \
+    int (*real)(ARGS_##n) = (int (*)(ARGS_##n))rs_mpi_function(F_##fn);                           \
+    if (RS_UNLIKELY(!real))                                                                       \
+        return RS_MPI_MISSING;                                                                    \
+    struct rs_thread *thread = rs_enter();
+
+#define TIMED(n)                                                                                  \
+    uint64_t enter = rs_ticks();                                                                  \
+    int failed = real(PASS_##n);                                                                  \
+    uint64_t leave = rs_ticks();
+
+#define CLOSE                                                                                     \
+    rs_leave(thread, leave);                                                                      \
+    return failed;
+
+/* The way through where nothing is recorded; while paused, calls are counted and collectives keep their numbers. */
+#define PASS_ON(n)                                                                                \
+    if (RS_UNLIKELY(!thread)) {                                                                   \
+        rs_paused_thread();                                                                       \
+        return real(PASS_##n);                                                                    \
+    }
+#define PASS_ON_COLLECTIVE(n, group_word)                                                         \
+    if (RS_UNLIKELY(!thread)) {                                                                   \
+        if ((thread = rs_paused_thread()))                                                        \
+            (group_word)->row->collectives++;                                                     \
+        return real(PASS_##n);                                                                    \
+    }
+
+#endif

@@ -1,0 +1,223 @@
+/* What every layer of the recorder uses: tallies, strings, the collective log, threads. Nothing here can fail
+ * loudly: without a file, or with a full one, calls are counted as lost and the program goes on. */
+#ifndef RANKSCOPE_RECORDER_H
+#define RANKSCOPE_RECORDER_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "clock.h"
+#include "layout.h"
+
+#define RS_EXPORT __attribute__((visibility("default")))
+#define RS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define RS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RS_COLD __attribute__((noinline, cold))
+
+#define RS_CACHE_ROWS 256u
+#define RS_NAMES_MAX 65535u
+
+/* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
+struct rs_thread {
+    struct rs_tally *cache[RS_CACHE_ROWS];  /* direct-mapped by key; never NULL */
+    uint32_t depth;                         /* inside an intercepted call: what it calls is not the program's */
+    uint32_t slot;
+    uint64_t refresh_at;                    /* tick after which the facts are brought up to date */
+
+    uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
+    uint64_t last_type_bytes;
+    uint64_t last_group_handle, last_group_epoch;
+    void *last_group;
+
+    struct rs_tally **index;                /* open addressing over all rows of the slot */
+    uint32_t index_capacity, index_used;
+    struct rs_chunk *tallies;               /* chunk with room for the next row */
+    struct rs_peer **peers;                 /* open addressing by world rank */
+    uint32_t peers_capacity, peers_used;
+    struct rs_chunk *peer_chunk;
+    struct rs_thread *next_free, *next;
+};
+
+struct rs_recorder {
+    struct rs_header *file;     /* NULL: not recording */
+    atomic_uint enabled;        /* 0 while paused or without a file */
+    uint8_t phase;
+    uint8_t concurrent;         /* several threads may call the MPI at once */
+    uint8_t matrix;
+    uint8_t full;               /* no chunk left */
+    int32_t pid;
+    uint64_t refresh_ticks;     /* ticks between two looks at the facts */
+    uint64_t log_capacity;
+    struct rs_collective *log;
+    char path[512];             /* of the rank file */
+};
+
+extern struct rs_recorder rs __attribute__((visibility("hidden")));
+extern __thread struct rs_thread *rs_self __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* recorder.c */
+struct rs_thread *rs_thread_start(void);
+struct rs_tally *rs_tally_find(struct rs_thread *thread, uint64_t key);
+void rs_tally_lost(uint64_t ticks);
+uint16_t rs_intern(const char *text);
+void rs_refresh(struct rs_thread *thread, uint64_t now);
+void rs_refresh_facts(void);
+void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes);
+struct rs_group *rs_group_row(uint16_t *id);
+void rs_unwrapped_add(const char *name);
+int rs_log_open(void);
+void rs_calibrate(void);
+void rs_recorder_forget(int keep_threads);
+
+/* file.c */
+struct rs_header *rs_file_create(const char *folder, uint64_t bound_bytes, const struct rs_header *identity);
+void rs_file_forget(void);
+struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes);
+void rs_file_reserve(uint64_t up_to_bytes);
+int rs_file_collect(const char *run_folder);
+void rs_file_child_signalled(int32_t pid, int signal);
+const char *rs_file_problem(void);
+
+/* private memory that survives nothing and needs no malloc */
+void *rs_memory(size_t bytes);
+void rs_memory_free(void *memory, size_t bytes);
+
+typedef struct { atomic_flag held; } rs_lock;
+int rs_lock_take(rs_lock *lock);    /* 0 where it could not be had: give up rather than hang */
+static inline void rs_lock_give(rs_lock *lock) { atomic_flag_clear_explicit(&lock->held, memory_order_release); }
+
+static inline void rs_count(uint64_t *counter, uint64_t by)
+{
+    __atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+static inline void rs_set_phase(uint8_t phase)
+{
+    rs.phase = phase;
+    if (rs.file)
+        rs.file->phase = phase;
+}
+
+static inline void rs_set_flag(uint32_t flag)
+{
+    if (rs.file)
+        __atomic_fetch_or(&rs.file->flags, flag, __ATOMIC_RELAXED);
+}
+
+/* Class 0: nothing; 1: one byte; k: (2^(k-2), 2^(k-1)] bytes. */
+static inline uint8_t rs_size_class(uint64_t bytes)
+{
+    if (bytes < 2)
+        return (uint8_t)bytes;
+    return (uint8_t)(65 - __builtin_clzll(bytes - 1));
+}
+
+static inline uint64_t rs_key(uint16_t name, uint16_t group, uint8_t layer, uint8_t phase, uint8_t size, uint8_t kind)
+{
+    return (uint64_t)name | (uint64_t)group << 16 | (uint64_t)layer << 32 | (uint64_t)phase << 40
+         | (uint64_t)size << 48 | (uint64_t)kind << 56;
+}
+
+static inline uint64_t rs_key_of(const struct rs_tally *row)
+{
+    uint64_t key;
+    memcpy(&key, row, sizeof key);
+    return key;
+}
+
+static inline uint32_t rs_cache_slot(uint64_t key)
+{
+    return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 56) & (RS_CACHE_ROWS - 1);
+}
+
+/* calls is stored last: a process killed in between leaves every call that had returned. */
+static inline void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t bytes, int failed)
+{
+    uint32_t seq = row->seq;
+    __atomic_store_n(&row->seq, seq + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    row->total_ticks += ticks;
+    row->bytes += bytes;
+    row->sum_squares_ticks2 += (double)ticks * (double)ticks;
+    if (ticks < row->min_ticks)
+        row->min_ticks = ticks;
+    if (ticks > row->max_ticks)
+        row->max_ticks = ticks;
+    if (RS_UNLIKELY(failed))
+        row->errors++;
+    __atomic_store_n(&row->calls, row->calls + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&row->seq, seq + 2, __ATOMIC_RELEASE);
+}
+
+static inline void rs_tally(struct rs_thread *thread, uint64_t key, uint64_t ticks, uint64_t bytes, int failed)
+{
+    struct rs_tally *row = thread->cache[rs_cache_slot(key)];
+    if (RS_UNLIKELY(rs_key_of(row) != key)) {
+        row = rs_tally_find(thread, key);
+        if (!row) {
+            rs_tally_lost(ticks);
+            return;
+        }
+    }
+    rs_tally_store(row, ticks, bytes, failed);
+}
+
+/* The calling thread, ready to record one call; NULL where it should only be passed on. */
+static inline struct rs_thread *rs_enter(void)
+{
+    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)))
+        return NULL;
+    struct rs_thread *thread = rs_self;
+    if (RS_UNLIKELY(!thread)) {
+        thread = rs_thread_start();
+        if (!thread)
+            return NULL;
+    }
+    if (RS_UNLIKELY(thread->depth))
+        return NULL;
+    thread->depth = 1;
+    return thread;
+}
+
+static inline void rs_leave(struct rs_thread *thread, uint64_t now)
+{
+    if (RS_UNLIKELY(now > thread->refresh_at))
+        rs_refresh(thread, now);
+    thread->depth = 0;
+}
+
+/* Takes the next place in the ring and makes it valid: whoever looks sees an operation under way. */
+static inline struct rs_collective *rs_log_enter(const struct rs_collective *filled)
+{
+    if (RS_UNLIKELY(!rs.log))
+        return NULL;
+    uint64_t *written = &rs.file->log_written;
+    uint64_t claim;
+    if (rs.concurrent)
+        claim = __atomic_fetch_add(written, 1, __ATOMIC_RELAXED);
+    else {
+        claim = *written;
+        __atomic_store_n(written, claim + 1, __ATOMIC_RELAXED);
+    }
+    struct rs_collective *record = &rs.log[claim & (rs.log_capacity - 1)];
+    __atomic_store_n(&record->number, 0, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    record->enter_ticks = filled->enter_ticks;
+    record->end_ticks = 0;
+    record->bytes = filled->bytes;
+    record->sequence = filled->sequence;
+    record->call_ticks = 0;
+    record->root = filled->root;
+    record->name = filled->name;
+    record->group = filled->group;
+    record->thread = filled->thread;
+    record->phase = filled->phase;
+    record->flags = filled->flags;
+    uint32_t number = (uint32_t)(claim + 1);
+    __atomic_store_n(&record->number, number ? number : 1, __ATOMIC_RELEASE);
+    return record;
+}
+
+#endif
