@@ -185,9 +185,16 @@ static const struct rs_mpi flavours[] = {
                     .topology_cart = 211, .topology_graph = 212, .threads_multiple = 4096},
 };
 
+/* An object of the MPI. A program linked with it may hold the one that counts, copied there by the dynamic loader. */
+static W object_at(const char *symbol)
+{
+    void *global = dlsym(RTLD_DEFAULT, symbol);
+    return (W)(global ? global : rs_mpi_symbol(symbol));
+}
+
 static void choose_flavour(void)
 {
-    W world = (W)rs_mpi_symbol("ompi_mpi_comm_world");
+    W world = object_at("ompi_mpi_comm_world");
     const char *path = rs.file ? rs.file->mpi_library : "";
     struct rs_mpi before = rs_mpi;
     rs_mpi = flavours[world ? RS_MPI_OPENMPI : strstr(path, "libmpi_abi") ? RS_MPI_ABI : RS_MPI_MPICH];
@@ -196,9 +203,9 @@ static void choose_flavour(void)
     rs_mpi.receives = before.receives;
     if (world) {
         rs_mpi.comm_world = world;
-        rs_mpi.comm_self = (W)rs_mpi_symbol("ompi_mpi_comm_self");
-        rs_mpi.comm_null = (W)rs_mpi_symbol("ompi_mpi_comm_null");
-        rs_mpi.byte_type = (W)rs_mpi_symbol("ompi_mpi_byte");
+        rs_mpi.comm_self = object_at("ompi_mpi_comm_self");
+        rs_mpi.comm_null = object_at("ompi_mpi_comm_null");
+        rs_mpi.byte_type = object_at("ompi_mpi_byte");
     }
 }
 
