@@ -59,7 +59,7 @@ def ranks(request: pytest.FixtureRequest, mpi: Mpi, form: str, built: Path) -> l
     folder.mkdir()
     program = jobs.build_with_mpi(mpi, built, "every_call", *FORMS[form])
     job = jobs.run(mpi, request.param, folder / "run", program, folder)
-    assert job.code == 0, job.err
+    assert (job.code, job.err) == (0, "")
     assert sorted(job.out.splitlines()) == [f"rank {i} of {request.param} done" for i in range(request.param)]
     return ranks_of(folder / "run", folder, request.param)
 
@@ -133,16 +133,16 @@ def skip_paused(sequences: list[int]) -> list[int]:
 
 
 def test_ranks_agree_on_groups_and_sequences(ranks: list[Rank]) -> None:
-    members: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
-    seen: dict[tuple[str, int], int] = defaultdict(int)
+    """Every member of a group logged the same function under the same number."""
+    seen: dict[tuple[str, int], list[str]] = defaultdict(list)
+    members: dict[str, int] = {}
     for rank in ranks:
-        for entry in recorded.log_of(rank.reading):
+        for (label, *_), entry in zip(rank.did["log"], recorded.log_of(rank.reading), strict=True):
             group = recorded.group_of(rank.reading, entry.group)
-            members[group.identity, entry.sequence].add((entry.name, group.size or 0))
-            seen[group.identity, entry.sequence] += 1
-    for key, descriptions in members.items():
-        ((name, size),) = descriptions
-        assert seen[key] == size, (key, name)
+            seen[group.identity, entry.sequence].append(entry.name)
+            members[group.identity] = len(ranks) if label.startswith("inter") else group.size or 0
+    for (identity, sequence), names in seen.items():
+        assert names == [names[0]] * members[identity], (identity, sequence)
 
 
 def test_groups_know_their_place(ranks: list[Rank]) -> None:

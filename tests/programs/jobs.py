@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from mpis import ROOT, Mpi, find_mpi
@@ -40,14 +39,16 @@ def build(target: Path, compiler: Path | str, sources: Sequence[Path], *flags: s
     return target
 
 
-@cache
 def build_with_mpi(mpi: Mpi, folder: Path, name: str, *flags: str) -> Path:
-    """programs/<name>.c or programs/<name>/*.c, compiled for this MPI; Intel's runs what MPICH's compiler makes."""
+    """programs/<name>.c or programs/<name>/*.c, compiled once for this MPI; Intel's runs what MPICH's compiler makes."""
+    target = folder / "-".join([name, mpi.name, *(flag.strip("-") for flag in flags)])
+    if target.exists():
+        return target
     mpicc = mpi.mpicc or find_mpi("mpich").mpicc
     assert mpicc is not None
     source = PROGRAMS / name
     sources = sorted(source.glob("*.c")) if source.is_dir() else [source.with_suffix(".c")]
-    return build(folder / "-".join([name, mpi.name, *(flag.strip("-") for flag in flags)]), mpicc, sources, *flags)
+    return build(target, mpicc, sources, *flags)
 
 
 def variables(mpi: Mpi) -> dict[str, str]:
@@ -63,6 +64,8 @@ def recording(folder: Path | None, **settings: str) -> list[str]:
     """What goes between the launcher and the program; nothing for a bare run."""
     if folder is None:
         return []
+    if not folder.exists():
+        folder.mkdir()
     told = {"LD_PRELOAD": str(recorder()), "RANKSCOPE_DIR": str(folder), **settings}
     return ["env", *(f"{name}={value}" for name, value in told.items())]
 

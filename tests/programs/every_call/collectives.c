@@ -48,18 +48,18 @@ static void rootless(int count)
 /* An exchange between the two halves of an intercommunicator: sizes are the other side's. */
 static void between_groups(void)
 {
-    const char *label = fresh("inter");
+    const char *label = fresh("inter"), *half_label = fresh("half");
     MPI_Comm half, inter;
     int remote;
-    PMPI_Comm_split(world, rank == 0, rank, &half);
+    COLL("world", NO_ROOT, Comm_split, 0, world, rank == 0, rank, &half);
     CALL(Intercomm_create, 0, half, 0, world, rank == 0, 5, &inter);
     PMPI_Comm_remote_size(inter, &remote);
     COLL(label, NO_ROOT, Alltoall, 4LL * 3 * remote, out, 3, MPI_INT, in, 3, MPI_INT, inter);
     COLL(label, NO_ROOT, Allgather, 12, out, 3, MPI_INT, in, 3, MPI_INT, inter);
     COLL(label, NO_ROOT, Allreduce, 12, out, in, 3, MPI_INT, MPI_SUM, inter);
     COLL(label, NO_ROOT, Barrier, 0, inter);
-    PMPI_Comm_free(&inter);
-    PMPI_Comm_free(&half);
+    COLL(label, NO_ROOT, Comm_free, 0, &inter);
+    COLL(half_label, NO_ROOT, Comm_free, 0, &half);
 }
 
 void collectives(void)
