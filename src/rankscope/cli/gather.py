@@ -97,5 +97,7 @@ def summary(outcomes: list[Outcome], source: Path) -> str:
         return f"nothing to collect: no rank files in {source} on this node"
     counts = {name: sum(outcome.action == name for outcome in outcomes) for name in ("copied", "kept", "failed")}
     removed = sum(outcome.removed for outcome in outcomes)
-    return (f"{len(outcomes)} rank files in {source}: {counts['copied']} copied, {counts['kept']} already in the run, "
-            f"{counts['failed']} failed, {removed} removed")
+    return (
+        f"{len(outcomes)} rank files in {source}: {counts['copied']} copied, {counts['kept']} already in the run, "
+        f"{counts['failed']} failed, {removed} removed"
+    )

@@ -10,8 +10,24 @@ from pathlib import Path
 from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import NoProgram, find_program
 
-NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "ceph", "afs", "panfs",
-                                  "fuse.sshfs", "fuse.glusterfs", "pvfs2", "daos"})
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "cifs",
+        "smb3",
+        "ceph",
+        "afs",
+        "panfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "pvfs2",
+        "daos",
+    }
+)
 MANY_RANKS = 64
 RANK_FILE_BYTES = 4 * 1024 * 1024
 PROBE_SECONDS = 60
@@ -87,8 +103,9 @@ def probe(program: str) -> dict[str, str]:
     theirs = os.environ.get("LD_PRELOAD", "")
     environment = {**os.environ, "LD_PRELOAD": f"{LIBRARY}:{theirs}" if theirs else LIBRARY, "RANKSCOPE_DIR": ""}
     try:
-        done = subprocess.run([program, "-c", PROBE], env=environment, capture_output=True, text=True,
-                              timeout=PROBE_SECONDS, check=False)
+        done = subprocess.run(
+            [program, "-c", PROBE], env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = (line.partition(" ") for line in done.stdout.splitlines())
@@ -99,8 +116,12 @@ def mpi(answers: dict[str, str]) -> Finding:
     if "no" in answers:
         return Finding("MPI", "note", f"this Python loads none through mpi4py ({answers['no']})")
     if not answers.get("library"):
-        return Finding("MPI", "bad", "mpi4py holds its MPI inside itself, where it cannot be intercepted; "
-                                     "install an mpi4py that loads libmpi.so")
+        return Finding(
+            "MPI",
+            "bad",
+            "mpi4py holds its MPI inside itself, where it cannot be intercepted; "
+            "install an mpi4py that loads libmpi.so",
+        )
     return Finding("MPI", "ok", f"{answers.get('version', 'unknown version')} from {answers['library']}")
 
 
@@ -114,8 +135,12 @@ def writable(folder: Path) -> Finding:
         return Finding("folder", "bad", f"{folder} cannot be written ({error.strerror}); give another with --out")
     if free_bytes < RANK_FILE_BYTES:
         return Finding("folder", "bad", f"{folder} has {free_bytes} bytes left; give another with --out")
-    return Finding("folder", "ok", f"{folder} can be written, {free_bytes // 2**20} MiB free "
-                                   f"(a rank needs at most {RANK_FILE_BYTES // 2**20} MiB)")
+    return Finding(
+        "folder",
+        "ok",
+        f"{folder} can be written, {free_bytes // 2**20} MiB free "
+        f"(a rank needs at most {RANK_FILE_BYTES // 2**20} MiB)",
+    )
 
 
 def file_system(folder: Path) -> Finding:

@@ -12,9 +12,15 @@ from rankscope.record.place import process
 # The beginning of struct rs_header in native/layout.h; tests/record/test_gather.py holds the two together.
 MAGIC = b"RANKSCPE"
 BYTE_ORDER = 0x01020304
-FIELDS = {"byte_order": (12, "I"), "used_bytes": (32, "Q"), "state": (48, "I"), "pid": (72, "i"),
-          "start_jiffies": (112, "Q"), "loaded_realtime_ns": (144, "Q"),
-          "heard_realtime_ns": (176, "Q")}
+FIELDS = {
+    "byte_order": (12, "I"),
+    "used_bytes": (32, "Q"),
+    "state": (48, "I"),
+    "pid": (72, "i"),
+    "start_jiffies": (112, "Q"),
+    "loaded_realtime_ns": (144, "Q"),
+    "heard_realtime_ns": (176, "Q"),
+}
 HEAD_BYTES = 184
 RUNNING = 1
 

@@ -8,13 +8,25 @@ from rankscope.record.program import content
 
 MPI_NAMES = ("mpirun", "mpiexec")
 BY_NAME = {
-    "orterun": "openmpi", "prterun": "openmpi", "prun": "openmpi", "mpirun.openmpi": "openmpi",
-    "mpiexec.openmpi": "openmpi", "mpiexec.hydra": "hydra", "mpirun.mpich": "hydra", "mpiexec.mpich": "hydra",
-    "srun": "slurm", "torchrun": "torchrun",
+    "orterun": "openmpi",
+    "prterun": "openmpi",
+    "prun": "openmpi",
+    "mpirun.openmpi": "openmpi",
+    "mpiexec.openmpi": "openmpi",
+    "mpiexec.hydra": "hydra",
+    "mpirun.mpich": "hydra",
+    "mpiexec.mpich": "hydra",
+    "srun": "slurm",
+    "torchrun": "torchrun",
 }
 # Bytes that only the launchers of that family hold, in this order: PALS knows of hydra's options too.
-BY_CONTENT = ((b"PALS", "pals"), (b"prterun", "openmpi"), (b"orterun", "openmpi"), (b"ompirun", "openmpi"),
-              (b"hydra", "hydra"))
+BY_CONTENT = (
+    (b"PALS", "pals"),
+    (b"prterun", "openmpi"),
+    (b"orterun", "openmpi"),
+    (b"ompirun", "openmpi"),
+    (b"hydra", "hydra"),
+)
 TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 RANKS_OPTIONS = ("n", "np", "c")
 

@@ -11,20 +11,50 @@ from rankscope.record.program import content
 Row = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 LAUNCHERS: tuple[Row, ...] = (
     ("torchrun", ("TORCHELASTIC_RUN_ID",), ("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",), ("TORCHELASTIC_RUN_ID",)),
-    ("openmpi", ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_LOCAL_RANK",),
-     ("OMPI_COMM_WORLD_SIZE",), ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid")),
-    ("intelmpi", ("PMI_RANK", "I_MPI_HYDRA_UUID"), ("PMI_RANK",), ("MPI_LOCALRANKID",), ("PMI_SIZE",),
-     ("I_MPI_HYDRA_UUID",)),
+    (
+        "openmpi",
+        ("OMPI_COMM_WORLD_RANK",),
+        ("OMPI_COMM_WORLD_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_SIZE",),
+        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"),
+    ),
+    (
+        "intelmpi",
+        ("PMI_RANK", "I_MPI_HYDRA_UUID"),
+        ("PMI_RANK",),
+        ("MPI_LOCALRANKID",),
+        ("PMI_SIZE",),
+        ("I_MPI_HYDRA_UUID",),
+    ),
     ("mpich", ("PMI_RANK", "HYDI_CONTROL_FD"), ("PMI_RANK",), ("MPI_LOCALRANKID",), ("PMI_SIZE",), ()),
     ("pals", ("PALS_RANKID", "PALS_APID"), ("PALS_RANKID",), ("PALS_LOCAL_RANKID",), ("PMI_SIZE",), ("PALS_APID",)),
     ("flux", ("FLUX_TASK_RANK",), ("FLUX_TASK_RANK",), ("FLUX_TASK_LOCAL_ID",), ("FLUX_JOB_SIZE",), ("FLUX_JOB_ID",)),
-    ("slurm", ("SLURM_STEP_ID",), ("SLURM_PROCID",), ("SLURM_LOCALID",), ("SLURM_STEP_NUM_TASKS",),
-     ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID")),
-    ("horovod", ("HOROVOD_RANK",), ("HOROVOD_RANK",), ("HOROVOD_LOCAL_RANK",), ("HOROVOD_SIZE",),
-     ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")),
+    (
+        "slurm",
+        ("SLURM_STEP_ID",),
+        ("SLURM_PROCID",),
+        ("SLURM_LOCALID",),
+        ("SLURM_STEP_NUM_TASKS",),
+        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID"),
+    ),
+    (
+        "horovod",
+        ("HOROVOD_RANK",),
+        ("HOROVOD_RANK",),
+        ("HOROVOD_LOCAL_RANK",),
+        ("HOROVOD_SIZE",),
+        ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
+    ),
     ("pmix", ("PMIX_RANK",), ("PMIX_RANK",), (), (), ("PMIX_NAMESPACE",)),
-    ("pmi", ("PMI_RANK",), ("PMI_RANK",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"), ("PMI_SIZE",),
-     ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")),
+    (
+        "pmi",
+        ("PMI_RANK",),
+        ("PMI_RANK",),
+        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
+        ("PMI_SIZE",),
+        ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"),
+    ),
 )
 MOST_ANCESTORS = 32
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -34,8 +64,15 @@ LONGEST_NAME = 100
 class Place:
     """What the launcher's variables say."""
 
-    def __init__(self, launcher: str = "", marker: str = "", rank: int | None = None,
-                 local_rank: int | None = None, ranks: int | None = None, job: str = "") -> None:
+    def __init__(
+        self,
+        launcher: str = "",
+        marker: str = "",
+        rank: int | None = None,
+        local_rank: int | None = None,
+        ranks: int | None = None,
+        job: str = "",
+    ) -> None:
         self.launcher = launcher
         self.marker = marker
         self.rank = rank
@@ -76,8 +113,14 @@ def find_place(environment: dict[str, str]) -> Place:
     """The place in the innermost launcher's job."""
     for launcher, marks, ranks, local_ranks, sizes, keys in LAUNCHERS:
         if all(mark in environment for mark in marks):
-            return Place(launcher, marks[0], number(environment, ranks), number(environment, local_ranks),
-                         number(environment, sizes), job_key(launcher, keys, environment))
+            return Place(
+                launcher,
+                marks[0],
+                number(environment, ranks),
+                number(environment, local_ranks),
+                number(environment, sizes),
+                job_key(launcher, keys, environment),
+            )
     return Place()
 
 

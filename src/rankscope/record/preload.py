@@ -91,8 +91,10 @@ def check_program(path: str, library: Elf) -> None:
 
 def check_elf(path: str, program: Elf, library: Elf) -> None:
     if (program.machine, program.is_64) != (library.machine, library.is_64):
-        raise NotRecordable(f"{path} is made for {program.architecture}, the recorder for {library.architecture}; "
-                            "install rankscope for that architecture")
+        raise NotRecordable(
+            f"{path} is made for {program.architecture}, the recorder for {library.architecture}; "
+            "install rankscope for that architecture"
+        )
     if not program.dynamic:
         raise NotRecordable(f"{path} is statically linked; put rankscope run before a dynamic program that it starts")
 
@@ -103,8 +105,10 @@ def check_privileges(path: str) -> None:
     gains_user = status.st_mode & SET_UID and status.st_uid != os.getuid()
     gains_group = status.st_mode & SET_GID and status.st_gid != os.getgid()
     if gains_user or gains_group or (os.getuid() and has_capabilities(path)):
-        raise NotRecordable(f"{path} runs with other rights (setuid, setgid or capabilities), which rules out "
-                            "LD_PRELOAD; put rankscope run before a program that it starts")
+        raise NotRecordable(
+            f"{path} runs with other rights (setuid, setgid or capabilities), which rules out "
+            "LD_PRELOAD; put rankscope run before a program that it starts"
+        )
 
 
 def has_capabilities(path: str) -> bool:

@@ -135,8 +135,9 @@ def local_folder(options: Options, folder: Folder) -> str:
     return os.path.join(os.path.abspath(options.local), folder.name)
 
 
-def launched(options: Options, program: str, environment: dict[str, str],
-             added: dict[str, str]) -> tuple[list[str], str, int | None]:
+def launched(
+    options: Options, program: str, environment: dict[str, str], added: dict[str, str]
+) -> tuple[list[str], str, int | None]:
     """The command, told to pass our variables on if it is a launcher; which one; how many ranks it starts."""
     if not may_launch(program, options.command):
         return options.command, "", None
