@@ -30,7 +30,8 @@ def main(folder: str) -> None:
     if WORLD.rank == 0:
         shutil.rmtree(folder, ignore_errors=True)
     WORLD.Barrier()
-    print(WORLD.rank, before, work(300), flush=True)
+    line = f"{WORLD.rank} {before} {work(300)}\n"
+    sys.stdout.write(line)  # in one piece: some launchers mix the pieces of several ranks
 
 
 if __name__ == "__main__":
