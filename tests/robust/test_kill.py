@@ -19,6 +19,7 @@ from robust.self_counts import SelfCounts
 
 SEED = int(os.environ.get("RANKSCOPE_TEST_SEED", random.SystemRandom().randrange(2**32)))
 DEADLINE_S = 60
+LAUNCHER_S = 15
 MOST_CALLS = 60_000
 
 
@@ -77,13 +78,20 @@ def one_kill(mpi: Mpi, program: list[str | Path], folder: Path, chance: random.R
     job = subprocess.Popen(command, env=environment, **quiet)  # type: ignore[call-overload]
     try:
         kill_one(job, folder, ranks, chance)
-        job.wait(DEADLINE_S)
+        job.wait(LAUNCHER_S)
+    except subprocess.TimeoutExpired:
+        end_survivors(folder)  # Intel's launcher can wait for ever for a rank killed before MPI_Init
     finally:
         job.kill()
         job.wait()
-    counts = self_counts.read_all(folder)
-    until_gone([process.pid for process in counts])
+    until_gone([process.pid for process in self_counts.read_all(folder)])
     check(run, self_counts.read_all(folder))
+
+
+def end_survivors(folder: Path) -> None:
+    for process in self_counts.read_all(folder):
+        if alive(process.pid):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def kills(mpi: Mpi, built: Path, folder: Path, number: int) -> None:
