@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -80,6 +80,7 @@ class Tally:
     sum_squares_ns2: float | None = None
     bytes: int | None = None
     errors: int = 0
+    within: str = ""  # the range this is attributed to, where it is counted once more
 
 
 @dataclass(slots=True)
@@ -123,6 +124,19 @@ class Peer:
     bytes: int
 
 
+@dataclass(slots=True)
+class Figure:
+    """One number that somebody had summed up already: of one series, at one scale."""
+
+    series: str  # library, place, method
+    name: str  # what was measured
+    value: float
+    unit: str  # "ns", "bytes", "count", "bytes/s", "share", …
+    scale: float | None = None
+    scale_name: str = ""  # "nodes", "ranks", "bytes", "batch"
+    statistic: str = ""  # "min", "mean", "max", "stdev", "variance", "p50", "total"
+
+
 class Severity(Enum):
     NOTE = "note"
     WARNING = "warning"
@@ -137,15 +151,35 @@ class Note:
     where: str = ""  # file, or file:line
 
 
+class BadFile(Exception):
+    """A file that cannot be read, in one line that names the file and the place."""
+
+
+@dataclass(slots=True)
+class Words:
+    """A column of few different words: the value of row i is values[codes[i]]."""
+
+    codes: Any  # array of int
+    values: Sequence[str]
+
+
 @dataclass(slots=True)
 class Reading:
-    """What a reader makes of one process in one file."""
+    """What a reader makes of one process in one file.
+
+    Tallies and events come as records or, from readers of many rows, as columns (field name to array or Words).
+    A reader that streams gives a process in several readings: all but the first continue the one before.
+    """
 
     facts: RankFacts
+    continues: bool = False
     tallies: list[Tally] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    tally_columns: Mapping[str, Any] = field(default_factory=dict)
+    event_columns: Mapping[str, Any] = field(default_factory=dict)
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -178,10 +212,11 @@ class Table:
     rows: list[tuple[Cell, ...]]
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    vertical: bool = False  # one row, better read as a list of its columns
 
 
 class Tables(Protocol):
-    """What an analysis is given: the tables ranks, tallies, events, groups, peers and notes, behind SQL."""
+    """What an analysis is given: the tables ranks, tallies, events, groups, peers, figures and notes, behind SQL."""
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -90,6 +91,21 @@ static int open_in(const char *folder, const char *host, char *path, size_t size
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 }
 
+/* Node-local folders are made on every node by whoever comes first; a shared run folder that is gone stays gone. */
+static void make_local_folder(const char *folder)
+{
+    char path[512];
+    const char *collect = getenv("RANKSCOPE_COLLECT");
+    if (!collect || !collect[0] || snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
+        return;
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(path, 0755);
+        *slash = '/';
+    }
+    mkdir(path, 0755);
+}
+
 static void make_folders(const char *folder, const char *host)
 {
     char path[512];
@@ -121,6 +137,7 @@ static int open_new(const char *folder, const char *host, uint64_t start_jiffies
     for (int take = 0; take < NAMES_PER_PID; take++) {
         int fd = open_in(folder, host, rs.path, sizeof rs.path, take);
         if (fd < 0 && errno == ENOENT && !made++) {
+            make_local_folder(folder);
             make_folders(folder, host);
             fd = open_in(folder, host, rs.path, sizeof rs.path, take);
         }
@@ -141,6 +158,7 @@ static void *map_new(int fd, uint64_t bound_bytes)
     void *base = mmap(NULL, bound_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return NULL;
+    madvise(base, bound_bytes, MADV_RANDOM);    /* no read-ahead: the first touch would fill in the whole bound */
     file_device = status.st_dev;
     file_inode = status.st_ino;
     return base;
@@ -239,43 +257,80 @@ struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes
     return chunk;
 }
 
-static int copy_to(const char *target)
+static int copy_bytes(int from, int to, uint64_t bytes)
 {
-    char part[560];
-    snprintf(part, sizeof part, "%s.part", target);
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return 0;
-    const char *from = (const char *)rs.file;
-    uint64_t left = rs.file->used_bytes;
-    while (left) {
-        ssize_t wrote = write(fd, from, left);
-        if (wrote <= 0)
-            break;
-        from += wrote;
-        left -= (uint64_t)wrote;
+    static char buffer[16 * RS_PAGE];
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t piece = bytes - at < sizeof buffer ? bytes - at : sizeof buffer;
+        ssize_t got = pread(from, buffer, piece, (off_t)at);
+        if (got <= 0 || write(to, buffer, (size_t)got) != got)
+            return 0;
+        at += (uint64_t)got;
     }
-    int done = close(fd) == 0 && left == 0 && rename(part, target) == 0;
-    if (!done)
-        unlink(part);
+    return 1;
+}
+
+/* Under a name that is not taken: process numbers come back. */
+static int publish(const char *part, const char *folder, const char *host)
+{
+    char target[512];
+    for (int take = 0; take < NAMES_PER_PID; take++) {
+        int length = take ? snprintf(target, sizeof target, "%s/ranks/%s/%d-%d.rank", folder, host, rs.pid, take)
+                          : snprintf(target, sizeof target, "%s/ranks/%s/%d.rank", folder, host, rs.pid);
+        if (length >= (int)sizeof target)
+            return 0;
+        if (link(part, target) == 0)
+            return unlink(part) == 0;
+        if (errno != EEXIST)
+            return access(target, F_OK) != 0 && rename(part, target) == 0;  /* no hard links there */
+    }
+    return 0;
+}
+
+static int collect_one(const char *path, const char *folder, const char *host)
+{
+    struct rs_header header;
+    char part[512];
+    struct rlimit limit;
+    int done = 0, from = open(path, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        return 0;
+    if (pread(from, &header, sizeof header, 0) == (ssize_t)sizeof header && header.pid == rs.pid
+        && (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= header.used_bytes)
+        && snprintf(part, sizeof part, "%s/ranks/%s/.%d.part", folder, host, rs.pid) < (int)sizeof part) {
+        int to = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (to >= 0) {
+            done = copy_bytes(from, to, header.used_bytes);
+            done = close(to) == 0 && done && publish(part, folder, host);
+            if (!done)
+                unlink(part);
+        }
+    }
+    close(from);
+    if (done)
+        unlink(path);
     return done;
 }
 
-/* Node-local recording: at a clean end the file joins the others; after a crash `rankscope gather` does it. */
-int rs_file_collect(const char *run_folder)
+/* Node-local recording: at a clean end the files of this process, those of earlier program images included, join the
+ * others; after a crash `rankscope gather` does it. */
+void rs_file_collect(const char *run_folder)
 {
-    char target[512];
-    const char *name = strrchr(rs.path, '/');
-    struct rlimit limit;
-    if (!name || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < rs.file->used_bytes))
-        return 0;
+    char path[sizeof rs.path];
+    const char *slash = strrchr(rs.path, '/');
+    if (!slash)
+        return;
     make_folders(run_folder, rs.file->host);
-    if (snprintf(target, sizeof target, "%s/ranks/%s%s", run_folder, rs.file->host, name) >= (int)sizeof target)
-        return 0;
-    if (!copy_to(target))
-        return 0;
-    unlink(rs.path);
-    return 1;
+    for (int take = 0; take < NAMES_PER_PID; take++) {
+        if (take)
+            snprintf(path, sizeof path, "%.*s/%d-%d.rank", (int)(slash - rs.path), rs.path, rs.pid, take);
+        else
+            snprintf(path, sizeof path, "%.*s/%d.rank", (int)(slash - rs.path), rs.path, rs.pid);
+        int ours = !strcmp(path, rs.path);
+        collect_one(path, run_folder, rs.file->host);
+        if (ours)
+            return;
+    }
 }
 
 /* A child that a signal ended cannot say so itself; its parent knows. */

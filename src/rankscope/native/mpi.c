@@ -88,8 +88,8 @@ static const char *const local_prefixes[] = {
 
 static int is_local(const char *rest)
 {
-    if (rest[0] < 'A' || rest[0] > 'Z' || (rest[1] >= 'A' && rest[1] <= 'Z'))
-        return 1;   /* constants and callbacks such as MPI_COMM_DUP_FN */
+    if (rest[0] < 'A' || rest[0] > 'Z' || rest[1] < 'a' || rest[1] > 'z')
+        return 1;   /* variables, constants and callbacks such as MPI_COMM_DUP_FN */
     for (unsigned i = 0; i < sizeof local_prefixes / sizeof local_prefixes[0]; i++)
         if (!strncmp(rest, local_prefixes[i], strlen(local_prefixes[i])))
             return 1;
@@ -150,11 +150,10 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     return total;
 }
 
-static inline void track(W request, const struct rs_request *operation)
-{
-    if (RS_LIKELY(rs_mpi.ready))
-        rs_request_add(rs_handle_at(request, 0), operation);
-}
+#define TRACK(fn, request, bytes, flags, dest_or_root, logged)                                    \
+    if (RS_LIKELY(!failed && rs_mpi.ready))                                                       \
+        rs_request_add(thread, rs_handle_at(a##request, 0), enter, bytes, group, rs_mpi_name_of(F_##fn), flags, \
+                       dest_or_root, logged);
 
 /* --- the kinds of the table --- */
 
@@ -179,9 +178,7 @@ static inline void track(W request, const struct rs_request *operation)
         TIMED(n)                                                                                  \
         uint64_t bytes = bytes_word;                                                              \
         rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
-        if (RS_LIKELY(!failed))                                                                   \
-            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes, .group = group, \
-                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1}); \
+        TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
@@ -215,9 +212,7 @@ static inline void track(W request, const struct rs_request *operation)
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
         uint64_t bytes = SENT(destination, bytes_word);                                           \
         rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
-        if (RS_LIKELY(!failed))                                                                   \
-            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes, .group = group, \
-                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1}); \
+        TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
         COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -241,7 +236,7 @@ static inline void track(W request, const struct rs_request *operation)
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-#define START_LATER(fn, n, group_word, bytes_word, destination, root_word, request, more_flags)   \
+#define START_LATER(fn, n, group_word, bytes_word, dest_or_root_word, request, more_flags)        \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
@@ -249,22 +244,19 @@ static inline void track(W request, const struct rs_request *operation)
         TIMED(n)                                                                                  \
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
         rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
-        if (RS_LIKELY(!failed))                                                                   \
-            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes_word, .group = group, \
-                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = more_flags,         \
-                  .dest = destination, .root = root_word});                                       \
+        TRACK(fn, request, bytes_word, more_flags, dest_or_root_word, RS_NOT_LOGGED)              \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
 #define IRECEIVE_(fn, n, group_word, request)                                                     \
-    START_LATER(fn, n, group_word, 0, -1, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_ACTIVE)
+    START_LATER(fn, n, group_word, 0, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_ACTIVE)
 #define RECEIVE_INIT_(fn, n, group_word, request)                                                 \
-    START_LATER(fn, n, group_word, 0, -1, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT)
+    START_LATER(fn, n, group_word, 0, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT)
 #define SEND_INIT_(fn, n, group_word, bytes, destination, request)                                \
-    START_LATER(fn, n, group_word, SENT(destination, bytes), (int)a##destination, -1, request, RS_REQUEST_PERSISTENT)
+    START_LATER(fn, n, group_word, SENT(destination, bytes), (int)a##destination, request, RS_REQUEST_PERSISTENT)
 #define COLLECTIVE_INIT_(fn, n, group_word, bytes, root, request)                                 \
-    START_LATER(fn, n, group_word, bytes, -1, root, request, RS_REQUEST_PERSISTENT | RS_REQUEST_COLLECTIVE)
+    START_LATER(fn, n, group_word, bytes, root, request, RS_REQUEST_PERSISTENT | RS_REQUEST_COLLECTIVE)
 
 #define COLLECTIVE_BODY(fn, n, group_word, bytes_word, root)                                      \
         OPEN(fn, n)                                                                               \
@@ -301,10 +293,7 @@ static inline void track(W request, const struct rs_request *operation)
         uint64_t leave = rs_ticks();                                                              \
         rs_collective_started(logged, leave - enter, leave, failed);                              \
         rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
-        if (RS_LIKELY(!failed))                                                                   \
-            track(a##request, &(struct rs_request){.start_ticks = enter, .bytes = bytes, .group = group, \
-                  .name = rs_mpi_name_of(F_##fn), .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1, \
-                  .record = logged.record, .record_number = logged.number});                      \
+        TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, logged)                                  \
         rs_collective_seen(group);                                                                \
         CLOSE                                                                                     \
     }                                                                                             \

@@ -21,7 +21,6 @@ struct rs_mpi {
     W comm_world, comm_self, comm_null, byte_type;
     uint64_t type_epoch;        /* changes when a datatype is freed */
     uint64_t group_epoch;       /* changes when a communicator is made or freed */
-    uint64_t receives;          /* tracked receives under way */
 };
 extern struct rs_mpi rs_mpi __attribute__((visibility("hidden")));
 
@@ -41,21 +40,23 @@ struct rs_mpi_group {
     char name[RS_GROUP_NAME];
 };
 
-/* A nonblocking or persistent operation under way. */
+/* A nonblocking or persistent operation under way. One cache line: it is copied on the hot path. */
 struct rs_request {
     uint64_t handle, start_ticks, bytes;
     struct rs_mpi_group *group;
-    struct rs_collective *record;
+    union {
+        struct rs_collective *record;   /* its place in the log */
+        W new_comm;                     /* RS_REQUEST_IDUP: where the new communicator's handle appears */
+    };
+    struct rs_request *next;
     uint32_t record_number;
-    int32_t dest, root;
+    int32_t dest_or_root;               /* of a persistent operation */
     uint16_t name;
     uint8_t phase, flags;
-    W new_comm;                         /* MPI_Comm_idup: where the handle appears */
-    const char *label;
-    struct rs_request *next;
 };
 enum rs_request_flag {
-    RS_REQUEST_RECEIVE = 1, RS_REQUEST_PERSISTENT = 2, RS_REQUEST_ACTIVE = 4, RS_REQUEST_COLLECTIVE = 8
+    RS_REQUEST_RECEIVE = 1, RS_REQUEST_PERSISTENT = 2, RS_REQUEST_ACTIVE = 4, RS_REQUEST_COLLECTIVE = 8,
+    RS_REQUEST_IDUP = 16
 };
 
 /* mpi_library.c */
@@ -75,14 +76,6 @@ int32_t rs_out_degree(struct rs_mpi_group *group, W comm);
 void rs_matrix_add(struct rs_thread *thread, struct rs_mpi_group *group, W comm, int32_t dest, uint64_t bytes);
 struct rs_mpi_group *rs_group_none(void);
 void rs_groups_forget(void);
-
-/* mpi_requests.c */
-void rs_request_add(uint64_t handle, const struct rs_request *request);
-int rs_request_start(uint64_t handle, uint64_t now, struct rs_request *copy);
-void rs_request_set_record(uint64_t handle, struct rs_collective *record);
-int rs_request_take(uint64_t handle, struct rs_request *copy);
-void rs_request_drop(uint64_t handle);
-void rs_requests_forget(void);
 
 /* mpi.c */
 void rs_mpi_forget(void);

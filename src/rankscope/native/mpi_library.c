@@ -167,6 +167,13 @@ void *rs_mpi_symbol(const char *symbol)
     return library ? dlsym(library, symbol) : NULL;
 }
 
+/* A variable that a program was linked against may have been copied into the program: that copy is the one in use. */
+static W variable(const char *symbol)
+{
+    void *found = dlsym(RTLD_DEFAULT, symbol);
+    return (W)(found ? found : rs_mpi_symbol(symbol));
+}
+
 /* Local questions to the MPI: none of them communicates. */
 static int ask(const char *symbol, W a, W b, W c, W d, W e)
 {
@@ -185,27 +192,19 @@ static const struct rs_mpi flavours[] = {
                     .topology_cart = 211, .topology_graph = 212, .threads_multiple = 4096},
 };
 
-/* An object of the MPI. A program linked with it may hold the one that counts, copied there by the dynamic loader. */
-static W object_at(const char *symbol)
-{
-    void *global = dlsym(RTLD_DEFAULT, symbol);
-    return (W)(global ? global : rs_mpi_symbol(symbol));
-}
-
 static void choose_flavour(void)
 {
-    W world = object_at("ompi_mpi_comm_world");
+    W world = variable("ompi_mpi_comm_world");
     const char *path = rs.file ? rs.file->mpi_library : "";
     struct rs_mpi before = rs_mpi;
     rs_mpi = flavours[world ? RS_MPI_OPENMPI : strstr(path, "libmpi_abi") ? RS_MPI_ABI : RS_MPI_MPICH];
     rs_mpi.type_epoch = before.type_epoch;
     rs_mpi.group_epoch = before.group_epoch;
-    rs_mpi.receives = before.receives;
     if (world) {
         rs_mpi.comm_world = world;
-        rs_mpi.comm_self = object_at("ompi_mpi_comm_self");
-        rs_mpi.comm_null = object_at("ompi_mpi_comm_null");
-        rs_mpi.byte_type = object_at("ompi_mpi_byte");
+        rs_mpi.comm_self = variable("ompi_mpi_comm_self");
+        rs_mpi.comm_null = variable("ompi_mpi_comm_null");
+        rs_mpi.byte_type = variable("ompi_mpi_byte");
     }
 }
 
@@ -305,8 +304,7 @@ static void learn_version(struct rs_header *file)
     }
     if (ask("PMPI_Query_thread", (W)&level, 0, 0, 0, 0) == 0)
         file->mpi_threads_level = (uint32_t)level;
-    rs.concurrent = level >= rs_mpi.threads_multiple;
-    if (rs.concurrent)
+    if (level >= rs_mpi.threads_multiple)
         rs_set_flag(RS_MPI_MULTIPLE);
 }
 

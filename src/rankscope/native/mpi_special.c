@@ -109,59 +109,53 @@ RS_EXPORT int MPI_Pcontrol(const int level, ...)
 
 /* --- completion --- */
 
-static void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
+RS_HOT void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
 {
     struct rs_request request;
-    if (!rs_request_take(handle, &request))
+    if (!rs_request_take(thread, handle, &request))
         return;
     uint64_t bytes = request.bytes;
     if (request.flags & RS_REQUEST_RECEIVE)
         bytes = status ? rs_status_bytes(status) : 0;
     uint64_t key = rs_key(request.name, request.group->id, RS_LAYER_MPI, request.phase, rs_size_class(bytes), RS_KIND_PROGRESS);
     rs_tally(thread, key, now - request.start_ticks, bytes, 0);
-    if (request.record)
-        rs_collective_end((struct rs_logged){request.record, request.record_number}, now, 0);
-    if (request.new_comm)
+    if (RS_UNLIKELY(request.flags & RS_REQUEST_IDUP))
         rs_group_new((W)rs_handle_at(request.new_comm, 0), RS_GROUP_COMM, request.group, "dup", -1);
+    else if (request.record)
+        rs_collective_end((struct rs_logged){request.record, request.record_number}, now, 0);
 }
 
-/* The handles before the call, which sets them to null, and statuses of our own where the program wants none but a
- * receive is under way, whose size nothing else tells. Small arrays live on the stack. */
-enum { SMALL = 64, STATUS_MOST = 40 };
+/* The handles before the call, which sets them to null, and statuses of our own where the program wants none: nothing
+ * else tells the size of a receive. They lie in memory that the thread keeps. */
+enum { STATUS_MOST = 40 };
 
 struct waited {
-    uint64_t *handles, small_handles[SMALL];
+    uint64_t *handles;
     char *statuses;
-    uint64_t small_statuses[SMALL * STATUS_MOST / 8];
     int64_t n;
-    size_t handle_bytes, status_bytes;
 };
 
-static W before(struct waited *waited, int64_t n, W requests, W statuses)
+static RS_COLD void scratch_grow(struct rs_thread *thread, size_t bytes)
 {
-    waited->n = n > 0 ? n : 0;
-    waited->handle_bytes = waited->status_bytes = 0;
-    waited->handles = waited->small_handles;
-    waited->statuses = NULL;
-    if (n > SMALL) {
-        waited->handle_bytes = (size_t)n * sizeof(uint64_t);
-        waited->handles = rs_memory(waited->handle_bytes);
-        if (!waited->handles)
-            waited->n = 0;
-    }
+    rs_memory_free(thread->scratch, thread->scratch_bytes);
+    thread->scratch_bytes = 2 * bytes;
+    thread->scratch = rs_memory(thread->scratch_bytes);
+    if (!thread->scratch)
+        thread->scratch_bytes = 0;
+}
+
+static inline W before(struct rs_thread *thread, struct waited *waited, int64_t n, W requests, W statuses)
+{
+    size_t bytes = (size_t)(n > 0 ? n : 0) * (sizeof(uint64_t) + STATUS_MOST);
+    if (RS_UNLIKELY(bytes > thread->scratch_bytes))
+        scratch_grow(thread, bytes);
+    waited->n = thread->scratch && n > 0 ? n : 0;
+    waited->handles = thread->scratch;
+    waited->statuses = (char *)statuses;
     for (int64_t i = 0; i < waited->n; i++)
         waited->handles[i] = rs_handle_at(requests, i);
-    if (statuses != rs_mpi.status_ignore) {
-        waited->statuses = (char *)statuses;
-        return statuses;
-    }
-    if (!rs_mpi.receives || !waited->n)
-        return statuses;
-    waited->statuses = (char *)waited->small_statuses;
-    if (n > SMALL) {
-        waited->status_bytes = (size_t)n * STATUS_MOST;
-        waited->statuses = rs_memory(waited->status_bytes);
-    }
+    if (statuses == rs_mpi.status_ignore)
+        waited->statuses = waited->n ? (char *)(waited->handles + n) : NULL;
     return waited->statuses ? (W)waited->statuses : statuses;
 }
 
@@ -170,19 +164,11 @@ static const void *status_of(const struct waited *waited, int64_t i)
     return waited->statuses ? waited->statuses + i * rs_mpi.status_bytes : NULL;
 }
 
-static void after(struct waited *waited)
-{
-    if (waited->handle_bytes)
-        rs_memory_free(waited->handles, waited->handle_bytes);
-    if (waited->status_bytes)
-        rs_memory_free(waited->statuses, waited->status_bytes);
-}
-
 /* Without an MPI we know, handles cannot be read: pass on. */
 #define OPEN_COMPLETION(fn, n)                                                                    \
     OPEN(fn, n)                                                                                   \
     PASS_ON(n)                                                                                    \
-    struct waited waited;                                                                         \
+    struct waited waited = {NULL, NULL, 0};                                                       \
     if (RS_UNLIKELY(!rs_mpi.ready))                                                               \
         rs_mpi_started();                                                                         \
     int known = rs_mpi.ready;
@@ -229,14 +215,12 @@ static int wrap_Waitall(ARGS_3)
 {
     OPEN_COMPLETION(Waitall, 3)
     if (known)
-        a2 = before(&waited, (int)a0, a1, a2);
+        a2 = before(thread, &waited, (int)a0, a1, a2);
     TIMED(3)
     NOTE(Waitall)
     for (int64_t i = 0; known && i < waited.n; i++)
         if (!failed || rs_handle_at(a1, i) != waited.handles[i])
             complete(thread, waited.handles[i], failed ? NULL : status_of(&waited, i), leave);
-    if (known)
-        after(&waited);
     CLOSE
 }
 EXPORT_ALWAYS(Waitall, 3)
@@ -245,13 +229,11 @@ static int wrap_Testall(ARGS_4)
 {
     OPEN_COMPLETION(Testall, 4)
     if (known)
-        a3 = before(&waited, (int)a0, a1, a3);
+        a3 = before(thread, &waited, (int)a0, a1, a3);
     TIMED(4)
     NOTE(Testall)
     for (int64_t i = 0; known && !failed && *(const int *)a2 && i < waited.n; i++)
         complete(thread, waited.handles[i], status_of(&waited, i), leave);
-    if (known)
-        after(&waited);
     CLOSE
 }
 EXPORT_ALWAYS(Testall, 4)
@@ -260,14 +242,13 @@ static int wrap_Waitany(ARGS_4)
 {
     OPEN_COMPLETION(Waitany, 4)
     if (known)
-        a3 = before(&waited, (int)a0, a1, a3);
+        a3 = before(thread, &waited, (int)a0, a1, a3);
     TIMED(4)
     NOTE(Waitany)
     if (known) {
         int index = *(const int *)a2;
         if (!failed && index >= 0 && index < waited.n)
             complete(thread, waited.handles[index], status_of(&waited, 0), leave);
-        after(&waited);
     }
     CLOSE
 }
@@ -277,14 +258,13 @@ static int wrap_Testany(ARGS_5)
 {
     OPEN_COMPLETION(Testany, 5)
     if (known)
-        a4 = before(&waited, (int)a0, a1, a4);
+        a4 = before(thread, &waited, (int)a0, a1, a4);
     TIMED(5)
     NOTE(Testany)
     if (known) {
         int index = *(const int *)a2;
         if (!failed && *(const int *)a3 && index >= 0 && index < waited.n)
             complete(thread, waited.handles[index], status_of(&waited, 0), leave);
-        after(&waited);
     }
     CLOSE
 }
@@ -304,13 +284,11 @@ static int wrap_Waitsome(ARGS_5)
 {
     OPEN_COMPLETION(Waitsome, 5)
     if (known)
-        a4 = before(&waited, (int)a0, a1, a4);
+        a4 = before(thread, &waited, (int)a0, a1, a4);
     TIMED(5)
     NOTE(Waitsome)
     if (known && !failed)
         complete_some(thread, &waited, a2, a3, leave);
-    if (known)
-        after(&waited);
     CLOSE
 }
 EXPORT_ALWAYS(Waitsome, 5)
@@ -319,13 +297,11 @@ static int wrap_Testsome(ARGS_5)
 {
     OPEN_COMPLETION(Testsome, 5)
     if (known)
-        a4 = before(&waited, (int)a0, a1, a4);
+        a4 = before(thread, &waited, (int)a0, a1, a4);
     TIMED(5)
     NOTE(Testsome)
     if (known && !failed)
         complete_some(thread, &waited, a2, a3, leave);
-    if (known)
-        after(&waited);
     CLOSE
 }
 EXPORT_ALWAYS(Testsome, 5)
@@ -339,21 +315,21 @@ static void log_started(struct rs_thread *thread, uint64_t handle, const struct 
     struct rs_group *row = request->group->row;
     __atomic_store_n(&row->collectives, row->collectives + 1, __ATOMIC_RELAXED);
     struct rs_collective filled = {
-        .enter_ticks = enter, .bytes = request->bytes, .sequence = (uint32_t)row->collectives, .root = request->root,
+        .enter_ticks = enter, .bytes = request->bytes, .sequence = (uint32_t)row->collectives, .root = request->dest_or_root,
         .name = request->name, .group = request->group->id, .thread = (uint16_t)thread->slot,
         .phase = rs.phase, .flags = RS_COLL_NONBLOCKING};
-    rs_request_set_record(handle, rs_log_enter(&filled));
+    rs_request_set_record(thread, handle, rs_log_enter(thread, &filled));
     rs_collective_seen(request->group);
 }
 
 static uint64_t start(struct rs_thread *thread, uint64_t handle, uint64_t enter, struct rs_mpi_group **group)
 {
     struct rs_request request;
-    if (!rs_request_start(handle, enter, &request))
+    if (!rs_request_start(thread, handle, enter, &request))
         return 0;
     log_started(thread, handle, &request, enter);
-    if (rs.matrix && request.dest >= 0)
-        rs_matrix_add(thread, request.group, (W)request.group->handle, request.dest, request.bytes);
+    if (rs.matrix && !(request.flags & (RS_REQUEST_COLLECTIVE | RS_REQUEST_RECEIVE)))
+        rs_matrix_add(thread, request.group, (W)request.group->handle, request.dest_or_root, request.bytes);
     *group = request.group;
     return request.bytes;
 }
@@ -389,7 +365,7 @@ static int wrap_Request_free(ARGS_1)
     OPEN(Request_free, 1)
     PASS_ON(1)
     if (rs_mpi.ready)
-        rs_request_drop(rs_handle_at(a0, 0));
+        rs_request_drop(thread, rs_handle_at(a0, 0));
     TIMED(1)
     NOTE(Request_free)
     CLOSE
@@ -398,12 +374,15 @@ EXPORT_ALWAYS(Request_free, 1)
 
 /* --- communicators, datatypes, windows, files --- */
 
-static void track_idup(enum rs_mpi_function function, struct rs_mpi_group *parent, W made, W request, uint64_t enter)
+static void track_idup(struct rs_thread *thread, enum rs_mpi_function function, struct rs_mpi_group *parent, W made,
+                       W request, uint64_t enter)
 {
-    struct rs_request operation = {.start_ticks = enter, .group = parent, .name = rs_mpi_name_of(function),
-                                   .phase = rs.phase, .flags = RS_REQUEST_ACTIVE, .dest = -1, .new_comm = made};
-    if (rs_mpi.ready)
-        rs_request_add(rs_handle_at(request, 0), &operation);
+    if (!rs_mpi.ready)
+        return;
+    struct rs_request *node = rs_request_add(thread, rs_handle_at(request, 0), enter, 0, parent, rs_mpi_name_of(function),
+                                             RS_REQUEST_ACTIVE | RS_REQUEST_IDUP, -1, RS_NOT_LOGGED);
+    if (node)
+        node->new_comm = made;
 }
 
 #define IDUP(fn, n, made, request)                                                                \
@@ -417,7 +396,7 @@ static void track_idup(enum rs_mpi_function function, struct rs_mpi_group *paren
         rs_collective_end(logged, leave, failed);                                                 \
         rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
         if (!failed)                                                                              \
-            track_idup(F_##fn, group, a##made, a##request, enter);                                \
+            track_idup(thread, F_##fn, group, a##made, a##request, enter);                                \
         CLOSE                                                                                     \
     }
 IDUP(Comm_idup, 3, 1, 2)

@@ -2,7 +2,7 @@
 #ifndef RANKSCOPE_MPI_WRAPPERS_H
 #define RANKSCOPE_MPI_WRAPPERS_H
 
-#include "mpi_layer.h"
+#include "mpi_requests.h"
 #include "mpi_words.h"
 
 #define ENTRY(name) ENTRY_(name)
@@ -35,7 +35,7 @@ static inline uint16_t rs_mpi_name_of(enum rs_mpi_function function)
     return RS_LIKELY(name) ? name : rs_mpi_intern(function);
 }
 
-static inline void rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
+RS_HOT void rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
                            uint64_t bytes, uint64_t ticks, int failed)
 {
     uint64_t key = rs_key(rs_mpi_name_of(function), group->id, RS_LAYER_MPI, rs.phase, rs_size_class(bytes), RS_KIND_CALL);
@@ -44,9 +44,7 @@ static inline void rs_note(struct rs_thread *thread, enum rs_mpi_function functi
 
 /* --- collectives --- */
 
-struct rs_logged { struct rs_collective *record; uint32_t number; };
-
-static inline struct rs_logged rs_collective_enter(const struct rs_thread *thread, enum rs_mpi_function function,
+static inline struct rs_logged rs_collective_enter(struct rs_thread *thread, enum rs_mpi_function function,
                                                    struct rs_mpi_group *group, uint64_t bytes, int32_t root,
                                                    uint8_t flags, uint64_t enter)
 {
@@ -56,7 +54,7 @@ static inline struct rs_logged rs_collective_enter(const struct rs_thread *threa
         .enter_ticks = enter, .bytes = bytes, .sequence = (uint32_t)sequence, .root = root,
         .name = rs_mpi_name_of(function), .group = group->id, .thread = (uint16_t)thread->slot,
         .phase = rs.phase, .flags = flags};
-    struct rs_logged logged = {rs_log_enter(&filled), 0};
+    struct rs_logged logged = {rs_log_enter(thread, &filled), 0};
     if (logged.record)
         logged.number = logged.record->number;
     return logged;

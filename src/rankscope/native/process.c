@@ -158,6 +158,7 @@ static void record(uint32_t flags)
     identify(flags);
     identity.loaded = loaded;
     rs.pid = identity.pid;
+    rs_solo_prepare();
     rs.matrix = number_or("RANKSCOPE_MATRIX", 0) != 0;
     if (rs.matrix)
         identity.flags |= RS_MATRIX;

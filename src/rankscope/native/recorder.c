@@ -1,6 +1,7 @@
 /* Threads, tallies, strings, the collective log: the paths that are taken once per new thing. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -49,6 +50,31 @@ static void thread_ended(void *memory)
     rs_lock_give(&thread_lock);
 }
 
+/* Whether the kernel can end solo use for us; without it there is none. */
+static int barrier_works;
+
+void rs_solo_prepare(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    barrier_works = 0;  /* the sanitizer does not know membarrier */
+#else
+    barrier_works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+#endif
+    rs.concurrent = !barrier_works;
+}
+
+static void end_solo(const struct rs_thread *newcomer)
+{
+    if (rs.concurrent)
+        return;
+    __atomic_store_n(&rs.concurrent, 1, __ATOMIC_SEQ_CST);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        usleep(10000);  /* longer than any thread stays in a critical section of some instructions */
+    for (struct rs_thread *thread = all_threads; thread; thread = thread->next)
+        for (int wait = 0; thread != newcomer && __atomic_load_n(&thread->solo, __ATOMIC_ACQUIRE) && wait < 10000; wait++)
+            usleep(10);
+}
+
 static void make_thread_key(void) { pthread_key_create(&thread_key, thread_ended); }
 
 static void write_thread_row(uint32_t slot)
@@ -91,13 +117,16 @@ RS_COLD struct rs_thread *rs_thread_start(void)
     if (!rs.file || !rs_lock_take(&thread_lock))
         return NULL;
     struct rs_thread *thread = take_slot();
+    if (thread && rs.file->threads_seen)
+        end_solo(thread);
+    if (thread)
+        rs.file->threads_seen++;
     rs_lock_give(&thread_lock);
     errno = saved;
     if (!thread)
         return NULL;
     thread->depth = 0;
     thread->refresh_at = rs_ticks() + rs.refresh_ticks;
-    rs_count(&rs.file->threads_seen, 1);
     pthread_setspecific(thread_key, thread);
     rs_self = thread;
     return thread;
@@ -460,6 +489,7 @@ static void free_thread(struct rs_thread *thread)
 {
     rs_memory_free(thread->index, thread->index_capacity * sizeof *thread->index);
     rs_memory_free(thread->peers, thread->peers_capacity * sizeof *thread->peers);
+    rs_memory_free(thread->scratch, thread->scratch_bytes);
     rs_memory_free(thread, sizeof *thread);
 }
 

@@ -15,6 +15,7 @@
 #define RS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define RS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RS_COLD __attribute__((noinline, cold))
+#define RS_HOT static inline __attribute__((always_inline))
 
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
@@ -22,6 +23,7 @@
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
 struct rs_thread {
     struct rs_tally *cache[RS_CACHE_ROWS];  /* direct-mapped by key; never NULL */
+    uint32_t solo;                          /* using the common tables without a lock: see rs_solo_enter */
     uint32_t depth;                         /* inside an intercepted call: what it calls is not the program's */
     uint32_t slot;
     uint64_t refresh_at;                    /* tick after which the facts are brought up to date */
@@ -31,6 +33,8 @@ struct rs_thread {
     uint64_t last_group_handle, last_group_epoch;
     void *last_group;
 
+    void *scratch;                          /* handles and statuses of a wait for many */
+    size_t scratch_bytes;
     struct rs_tally **index;                /* open addressing over all rows of the slot */
     uint32_t index_capacity, index_used;
     struct rs_chunk *tallies;               /* chunk with room for the next row */
@@ -44,7 +48,7 @@ struct rs_recorder {
     struct rs_header *file;     /* NULL: not recording */
     atomic_uint enabled;        /* 0 while paused or without a file */
     uint8_t phase;
-    uint8_t concurrent;         /* several threads may call the MPI at once */
+    uint8_t concurrent;         /* a second thread records: common tables are locked from now on */
     uint8_t matrix;
     uint8_t full;               /* no chunk left */
     int32_t pid;
@@ -69,6 +73,7 @@ struct rs_group *rs_group_row(uint16_t *id);
 void rs_unwrapped_add(const char *name);
 int rs_log_open(void);
 void rs_calibrate(void);
+void rs_solo_prepare(void);
 void rs_recorder_forget(int keep_threads);
 
 /* file.c */
@@ -76,7 +81,7 @@ struct rs_header *rs_file_create(const char *folder, uint64_t bound_bytes, const
 void rs_file_forget(void);
 struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes);
 void rs_file_reserve(uint64_t up_to_bytes);
-int rs_file_collect(const char *run_folder);
+void rs_file_collect(const char *run_folder);
 void rs_file_child_signalled(int32_t pid, int signal);
 const char *rs_file_problem(void);
 
@@ -133,7 +138,7 @@ static inline uint32_t rs_cache_slot(uint64_t key)
 }
 
 /* calls is stored last: a process killed in between leaves every call that had returned. */
-static inline void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t bytes, int failed)
+RS_HOT void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t bytes, int failed)
 {
     uint32_t seq = row->seq;
     __atomic_store_n(&row->seq, seq + 1, __ATOMIC_RELAXED);
@@ -151,7 +156,7 @@ static inline void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t
     __atomic_store_n(&row->seq, seq + 2, __ATOMIC_RELEASE);
 }
 
-static inline void rs_tally(struct rs_thread *thread, uint64_t key, uint64_t ticks, uint64_t bytes, int failed)
+RS_HOT void rs_tally(struct rs_thread *thread, uint64_t key, uint64_t ticks, uint64_t bytes, int failed)
 {
     struct rs_tally *row = thread->cache[rs_cache_slot(key)];
     if (RS_UNLIKELY(rs_key_of(row) != key)) {
@@ -188,19 +193,38 @@ static inline void rs_leave(struct rs_thread *thread, uint64_t now)
     thread->depth = 0;
 }
 
+/* While only one thread of the process records, what threads share needs no lock and no atomic addition. The second
+ * thread to come ends that: it sets `concurrent`, makes every running thread see it (membarrier), and waits until
+ * the first is out of what it is doing. 1: go on without a lock, then rs_solo_leave. */
+static inline int rs_solo_enter(struct rs_thread *thread)
+{
+    __atomic_store_n(&thread->solo, 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (RS_LIKELY(!__atomic_load_n(&rs.concurrent, __ATOMIC_RELAXED)))
+        return 1;
+    __atomic_store_n(&thread->solo, 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static inline void rs_solo_leave(struct rs_thread *thread) { __atomic_store_n(&thread->solo, 0, __ATOMIC_RELEASE); }
+
+static inline uint64_t rs_log_claim(struct rs_thread *thread)
+{
+    uint64_t *written = &rs.file->log_written;
+    if (RS_UNLIKELY(!rs_solo_enter(thread)))
+        return __atomic_fetch_add(written, 1, __ATOMIC_RELAXED);
+    uint64_t claim = *written;
+    __atomic_store_n(written, claim + 1, __ATOMIC_RELAXED);
+    rs_solo_leave(thread);
+    return claim;
+}
+
 /* Takes the next place in the ring and makes it valid: whoever looks sees an operation under way. */
-static inline struct rs_collective *rs_log_enter(const struct rs_collective *filled)
+static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const struct rs_collective *filled)
 {
     if (RS_UNLIKELY(!rs.log))
         return NULL;
-    uint64_t *written = &rs.file->log_written;
-    uint64_t claim;
-    if (rs.concurrent)
-        claim = __atomic_fetch_add(written, 1, __ATOMIC_RELAXED);
-    else {
-        claim = *written;
-        __atomic_store_n(written, claim + 1, __ATOMIC_RELAXED);
-    }
+    uint64_t claim = rs_log_claim(thread);
     struct rs_collective *record = &rs.log[claim & (rs.log_capacity - 1)];
     __atomic_store_n(&record->number, 0, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);

@@ -1,1 +1,1 @@
-"""Starts a job with the recorder on: standard library only."""
+"""Starts a job so that every process of it keeps a rank file, and collects those files."""

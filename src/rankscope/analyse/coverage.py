@@ -1,0 +1,127 @@
+"""What was seen of the job, and what was not?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankscope.analyse.endings import ending_text
+from rankscope.analyse.selection import ALL, Selection, ranges
+from rankscope.model import Cell, Column, Table, Tables, Unit
+
+COLUMNS = (
+    Column("what", Unit.NAME, "What"),
+    Column("count", Unit.COUNT, "Number"),
+    Column("where", Unit.NAME, "Ranks or names"),
+)
+LOSSES = {
+    "lost_calls": "calls that found no room in the file",
+    "overwritten_events": "log records overwritten by newer ones",
+    "torn_rows": "rows caught in an update: off by at most one call",
+    "untracked_requests": "nonblocking operations not followed to completion",
+    "folded_groups": "communicators that found no room",
+    "lost_strings": "names that found no room",
+    "paused_calls": "calls passed over while paused",
+}
+GOOD_ENDS = ("exit 0", "still running")
+MOST_NAMES = 8
+
+Rows = list[tuple[Cell, ...]]
+
+
+def coverage(tables: Tables, selection: Selection = ALL) -> Table:
+    """Ranks and hosts expected and seen, how they ended, and every kind of loss."""
+    table = Table("coverage", "Coverage", COLUMNS, [])
+    _add_expected(tables, table)
+    _add_processes(tables, table)
+    _add_endings(tables, table)
+    _add_losses(tables, table)
+    _add_unwrapped(tables, table)
+    _add_warnings(tables, table)
+    return table
+
+
+def _add_expected(tables: Tables, table: Table) -> None:
+    seen = [row[0] for row in tables.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
+    promised = {
+        "run.json": [row[0] for row in tables.query("SELECT expected_ranks FROM run WHERE expected_ranks IS NOT NULL")],
+        "world size": [
+            row[0]
+            for row in tables.query(
+                "SELECT DISTINCT world_size FROM ranks WHERE role = 'rank' AND world_size > 0 ORDER BY 1"
+            )
+        ],
+    }
+    for source, sizes in promised.items():
+        for size in sizes:
+            table.rows.append((f"ranks expected by {source}", size, ""))
+            _compare(table, source, size, seen)
+    table.rows.append(("ranks seen", len(seen), ranges(seen)))
+    hosts = [row[0] for row in tables.query("SELECT DISTINCT host FROM ranks WHERE role = 'rank' ORDER BY host")]
+    table.rows.append(("hosts seen", len(hosts), _names(hosts)))
+
+
+def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
+    missing = set(range(min(size, 10_000_000))) - set(seen)
+    if missing:
+        told = f"{len(missing)} of {size} ranks expected by {source} were not seen: {ranges(missing)}"
+        table.warnings.append(told)
+    if len(seen) > size:
+        table.warnings.append(f"{len(seen)} ranks were seen, {size} were expected by {source}")
+
+
+def _add_processes(tables: Tables, table: Table) -> None:
+    for role, count in tables.query(
+        "SELECT role, count(*) FROM ranks WHERE role <> 'rank' GROUP BY role ORDER BY role"
+    ):
+        table.rows.append((f"{role} processes", count, ""))
+    again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
+    if again:
+        told = f"{len(again)} more processes used MPI as ranks {ranges(row[0] for row in again)}"
+        table.warnings.append(f"{told}: several MPI jobs in one run? Their calls are not in these tables")
+
+
+def _add_endings(tables: Tables, table: Table) -> None:
+    sql = """SELECT ending, exit_code, end_signal, list(rank) FROM ranks
+        WHERE role = 'rank' GROUP BY ALL ORDER BY count(*) DESC, 1"""
+    for ending, exit_code, end_signal, ranks in tables.query(sql):
+        text = ending_text(ending, exit_code, end_signal)
+        table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
+        if text not in GOOD_ENDS:
+            table.warnings.append(f"{len(ranks)} ranks did not end well ({text}): {ranges(ranks)}")
+    sql = "SELECT rank FROM ranks WHERE role = 'rank' AND finalized = false AND ending <> 'running'"
+    skipped = [row[0] for row in tables.query(sql)]
+    if skipped:
+        table.rows.append(("MPI_Finalize not reached", len(skipped), ranges(skipped)))
+
+
+def _add_losses(tables: Tables, table: Table) -> None:
+    for name, text in LOSSES.items():
+        found = tables.query(f"SELECT rank, {name} FROM ranks WHERE role = 'rank' AND {name} > 0")
+        if found:
+            table.rows.append((text, sum(row[1] for row in found), ranges(row[0] for row in found)))
+    lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
+    if lost[0]:
+        told = f"{lost[0]} calls ({lost[1] / 1e9:.3f} s) are missing from the tables below"
+        table.warnings.append(f"{told}: record with a larger --size")
+    if not any(row[0] in LOSSES.values() for row in table.rows):
+        table.rows.append(("calls, records or names lost", 0, ""))
+
+
+def _add_unwrapped(tables: Tables, table: Table) -> None:
+    sql = "SELECT DISTINCT text FROM notes WHERE starts_with(text, 'not intercepted: ') ORDER BY text"
+    names = [str(row[0]).removeprefix("not intercepted: ") for row in tables.query(sql)]
+    table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+
+
+def _add_warnings(tables: Tables, table: Table) -> None:
+    """Equal warnings of many ranks are told once."""
+    sql = """SELECT text, list(rank) FROM notes LEFT JOIN ranks USING (process)
+        WHERE severity = 'warning' GROUP BY text ORDER BY text"""
+    for text, told_by in tables.query(sql):
+        ranks = [rank for rank in told_by if rank is not None]
+        table.warnings.append(f"{text} (ranks {ranges(ranks)})" if ranks else text)
+
+
+def _names(names: list[Any]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(str(name) for name in names[:MOST_NAMES]) + more

@@ -1,0 +1,45 @@
+"""How did each rank run, and how did it end?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankscope.analyse.endings import ending_text
+from rankscope.analyse.mpi import IS_COMMUNICATION
+from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.model import Column, Table, Tables, Unit
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("comm_ns", Unit.NS, "MPI time"),
+    Column("mpi_elapsed_ns", Unit.NS, "Elapsed"),
+    Column("elapsed_ns", Unit.NS, "Process"),
+    Column("user_ns", Unit.NS, "User"),
+    Column("system_ns", Unit.NS, "System"),
+    Column("max_rss_bytes", Unit.BYTES, "Memory"),
+    Column("switches", Unit.COUNT, "Switches"),
+    Column("faults", Unit.COUNT, "Faults"),
+    Column("threads", Unit.COUNT, "Threads"),
+    Column("ending", Unit.NAME, "Ended"),
+    Column("pid", Unit.NAME, "Pid"),
+)
+SQL = f"""
+    SELECT rank, host, CASE WHEN finalized IS NULL THEN NULL ELSE coalesce(comm_ns, 0) END, mpi_elapsed_ns, elapsed_ns,
+        user_ns, system_ns, max_rss_bytes, voluntary_switches + involuntary_switches, minor_faults + major_faults,
+        threads, ending, exit_code, end_signal, pid
+    FROM ranks LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
+                          WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
+    WHERE {{condition}} ORDER BY rank"""
+
+
+def ranks(tables: Tables, selection: Selection = ALL) -> Table:
+    """One line per rank: times, memory, switches, faults, threads and its end."""
+    rows = [_row(found) for found in tables.query(SQL.format(condition=selection.condition))]
+    notes = ["Elapsed: from MPI_Init to MPI_Finalize (or the end). Process: from its start to its end."]
+    return arranged(Table("ranks", "Ranks", COLUMNS, rows, notes), selection)
+
+
+def _row(found: tuple[Any, ...]) -> tuple[Any, ...]:
+    *numbers, ending, exit_code, end_signal, pid = found
+    return (*numbers, ending_text(ending, exit_code, end_signal), pid)

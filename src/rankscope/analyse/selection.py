@@ -1,0 +1,63 @@
+"""What of a run to look at, and how to order and cut a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rankscope.model import Cell, Table
+
+MOST_RANGES = 6  # of ranks in one cell
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which ranks (None: all), how many rows at most (None: all), sorted by what (None: the table's own order)."""
+
+    ranks: frozenset[int] | None = None
+    top: int | None = None
+    sort: str | None = None
+
+    @property
+    def condition(self) -> str:
+        """The SQL condition on the table ranks."""
+        if self.ranks is None:
+            return "role = 'rank'"
+        return f"role = 'rank' AND rank IN ({', '.join(str(int(rank)) for rank in sorted(self.ranks)) or 'NULL'})"
+
+
+ALL = Selection()
+
+
+def arranged(table: Table, selection: Selection) -> Table:
+    """The table in the wanted order (largest numbers first), cut to the wanted length, and saying so."""
+    names = [column.name for column in table.columns]
+    if selection.sort in names:
+        table.rows.sort(key=_order(names.index(selection.sort)))
+    if selection.top is not None and len(table.rows) > selection.top:
+        table.notes.append(f"{len(table.rows) - selection.top} more rows: --top 0 shows all")
+        del table.rows[selection.top :]
+    return table
+
+
+def _order(at: int) -> Callable[[tuple[Cell, ...]], tuple[int, float, str]]:
+    def key(row: tuple[Cell, ...]) -> tuple[int, float, str]:
+        cell = row[at]
+        if isinstance(cell, str):
+            return 0, 0.0, cell
+        return (1, 0.0, "") if cell is None else (0, -float(cell), "")
+
+    return key
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Ranks in few characters: 0-3, 7, 9-12."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MOST_RANGES]]
+    left = sum(last - first + 1 for first, last in runs[MOST_RANGES:])
+    return ", ".join(shown) + (f" and {left} more" if left else "")

@@ -1,0 +1,51 @@
+"""How large are the messages of each routine, and what does each size cost?"""
+
+from __future__ import annotations
+
+from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.model import Cell, Column, Table, Tables, Unit
+
+COLUMNS = (
+    Column("name", Unit.NAME, "Routine"),
+    Column("above_bytes", Unit.BYTES, "Above"),
+    Column("up_to_bytes", Unit.BYTES, "Up to"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("mean_bytes", Unit.BYTES, "Bytes/call"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("kind", Unit.NAME, "Time is"),
+)
+# A routine's sizes are those of its calls; where these carry no bytes, those known at completion.
+SQL = """
+    WITH sized AS (
+        SELECT name, kind, size_class,
+            sum(calls)::BIGINT AS calls, sum(bytes)::BIGINT AS bytes, sum(total_ns) AS total_ns
+        FROM tallies JOIN ranks USING (process)
+        WHERE layer = 'mpi' AND size_class IS NOT NULL AND {condition} GROUP BY name, kind, size_class),
+    carrying AS (SELECT name, CASE WHEN bool_or(kind = 'call') THEN 'call' ELSE 'progress' END AS kind
+                 FROM sized WHERE bytes > 0 GROUP BY name)
+    SELECT name, size_class, calls, bytes, total_ns, kind FROM sized JOIN carrying USING (name, kind)
+    ORDER BY sum(total_ns) OVER (PARTITION BY name) DESC, name, size_class"""
+
+
+def sizes(tables: Tables, selection: Selection = ALL) -> Table:
+    """Calls, bytes and time of every routine that carries bytes, by size class; the costliest routine first."""
+    found = tables.query(SQL.format(condition=selection.condition))
+    rows = [_row(*row) for row in found]
+    table = Table("sizes", "Message sizes", COLUMNS, rows)
+    if any(row[8] == "progress" for row in rows):
+        table.notes.append("progress: sizes of nonblocking receives are known at completion; their time is until then.")
+    return arranged(table, selection)
+
+
+def _row(name: str, size_class: int, calls: int, size: int, total_ns: float, kind: str) -> tuple[Cell, ...]:
+    above, up_to = edges(size_class)
+    return name, above, up_to, calls, size, size / calls, total_ns, total_ns / calls, kind
+
+
+def edges(size_class: int) -> tuple[int | None, int]:
+    """The sizes of a class: above the first (None for the class of no bytes), up to and with the second."""
+    if size_class < 2:
+        return (None, 0) if size_class == 0 else (0, 1)
+    return 2 ** (size_class - 2), 2 ** (size_class - 1)

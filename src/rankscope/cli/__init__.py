@@ -1,0 +1,55 @@
+"""The command line: one file per command, imported only when it is called."""
+
+import sys
+
+from rankscope import __version__
+
+# name -> what it does; the command is rankscope.cli.<name> with run(arguments) -> exit code and HELP.
+COMMANDS = {
+    "run": "start a command and record it",
+    "report": "show what was recorded",
+    "gather": "collect rank files left on nodes by ranks that died",
+    "doctor": "say what can be recorded here, and why not",
+}
+
+HELP = """\
+rankscope shows where a distributed training job spends its time.
+
+usage: rankscope COMMAND [options] …
+
+commands:
+{commands}
+
+  mpirun -n 4 rankscope run python train.py     record a job, rank by rank
+  rankscope run mpirun -n 4 python train.py     the same, from outside
+  rankscope report                              show the latest run
+
+rankscope COMMAND --help says more; rankscope --version prints the version.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    word = arguments[0] if arguments else "--help"
+    if word in COMMANDS:
+        return call(word, arguments[1:])
+    if word in ("--help", "-h", "help"):
+        print(help_text(), end="")
+        return 0 if arguments else 2
+    if word == "--version":
+        print(f"rankscope {__version__}")
+        return 0
+    known = ", ".join(COMMANDS)
+    print(f"rankscope: unknown command {word!r}; choose one of {known} (see rankscope --help)", file=sys.stderr)
+    return 2
+
+
+def call(name: str, arguments: list[str]) -> int:
+    """Import the command's module and run it."""
+    module = __import__(f"rankscope.cli.{name}", fromlist=["run"])
+    return int(module.run(arguments))
+
+
+def help_text() -> str:
+    return HELP.format(commands="\n".join(f"  {name:8} {text}" for name, text in COMMANDS.items()))

@@ -1,0 +1,184 @@
+"""`rankscope report`: shows what was recorded."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from rankscope.analyse.balance import balance
+from rankscope.analyse.communication import communication
+from rankscope.analyse.communicators import communicators
+from rankscope.analyse.coverage import coverage
+from rankscope.analyse.matrix import matrix
+from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
+from rankscope.analyse.overhead import overhead
+from rankscope.analyse.overview import overview
+from rankscope.analyse.ranks import ranks
+from rankscope.analyse.routines import routines
+from rankscope.analyse.selection import Selection, ranges
+from rankscope.analyse.sizes import sizes
+from rankscope.model import Table, Tables
+from rankscope.readers.rankfile import read_rank_file
+from rankscope.report.csv import to_csv
+from rankscope.report.json import to_json
+from rankscope.report.markdown import to_markdown
+from rankscope.report.mpitrace import to_mpitrace
+from rankscope.report.text import to_text
+from rankscope.store.folder import NoRun
+from rankscope.store.run import Run, open_run
+
+HELP = "show what was recorded"
+
+QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "overview": overview,
+    "coverage": coverage,
+    "routines": routines,
+    "sizes": sizes,
+    "communicators": communicators,
+    "communication": communication,
+    "balance": balance,
+    "ranks": ranks,
+    "matrix": matrix,
+    "overhead": overhead,
+}
+FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
+SCREEN_ROWS = 24  # of one table, where nothing else was asked for
+FILE_WIDTH = 120
+PROGRESS_FROM = 256  # files
+
+
+class Wrong(Exception):
+    """What was asked for cannot be done, in one line."""
+
+
+def run(argv: list[str]) -> int:
+    """0: all shown; 1: some files could not be read; 2: nothing could be shown."""
+    options = parser().parse_args(argv)
+    try:
+        selection = selection_of(options)
+        opened = open_run(options.run, partial(read_rank_file, events=False), events=False, progress=progress())
+        text = rendered(opened, selection, options)
+        deliver(text, options.out)
+    except (NoRun, Wrong) as problem:
+        print(f"rankscope: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # as in `rankscope report | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return told(opened)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "rankscope report", description="Show what was recorded of a run, also while it runs."
+    )
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
+    made.add_argument(
+        "--layout", choices=["native", "mpitrace"], default="native", help="mpitrace: as libmpitrace prints"
+    )
+    made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
+    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
+    made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
+    made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+    return made
+
+
+def table_help() -> str:
+    return f"only this table, may be repeated: {', '.join(QUESTIONS)}"
+
+
+def selection_of(options: argparse.Namespace) -> Selection:
+    """The typed form of --rank, --top and --sort."""
+    top = options.top if options.top is not None else SCREEN_ROWS if options.format == "text" else 0
+    if top < 0:
+        raise Wrong(f"--top {top}: give a number of rows, or 0 for all")
+    return Selection(ranks_of(options.rank) if options.rank is not None else None, top or None, options.sort)
+
+
+def ranks_of(text: str) -> frozenset[int]:
+    """The ranks of a list such as 0,4-7."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first) > 9 or len(last) > 9:
+            raise Wrong(f"--rank {text}: give ranks as in 0,4-7")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
+    """The report in the wanted form."""
+    shown = ranks_shown(opened, selection)
+    if options.layout == "mpitrace":
+        return to_mpitrace(tasks(opened), task_routines(opened, selection), task_sizes(opened, selection), shown)
+    names = options.table or list(QUESTIONS)
+    tables = [QUESTIONS[name](opened, selection) for name in names]
+    check_sort(tables, selection)
+    if options.format != "text":
+        return FORMS[options.format](tables)
+    wanted = [table for table in tables if table.rows or table.warnings or options.table]
+    return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def ranks_shown(opened: Run, selection: Selection) -> list[int]:
+    present = [row[0] for row in opened.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
+    if not present:
+        raise Wrong(f"{opened.folder}: none of its files could be read: {opened.bad_files[0]}")
+    absent = (selection.ranks or frozenset()) - set(present)
+    if absent:
+        raise Wrong(f"--rank: no rank {ranges(absent)} in this run, which has {ranges(present)}")
+    return [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+
+
+def check_sort(tables: Sequence[Table], selection: Selection) -> None:
+    known = {column.name for table in tables for column in table.columns}
+    if selection.sort is not None and selection.sort not in known:
+        raise Wrong(f"--sort {selection.sort}: no such column; choose one of {', '.join(sorted(known))}")
+
+
+def width(out: Path | None) -> int:
+    if out is None and (sys.stdout.isatty() or "COLUMNS" in os.environ):
+        return max(40, shutil.get_terminal_size().columns)
+    return FILE_WIDTH
+
+
+def colour_wanted() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def deliver(text: str, out: Path | None) -> None:
+    """To the screen, or to the file that was named."""
+    if out is None:
+        # names in a run may hold letters that this terminal's encoding has not
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
+
+
+def told(opened: Run) -> int:
+    for text in opened.bad_files:
+        print(f"rankscope: left out: {text}", file=sys.stderr)
+    return 1 if opened.bad_files else 0
+
+
+def progress() -> Callable[[int, int], None]:
+    """A line that counts files on a terminal; nothing where nobody looks."""
+    if not sys.stderr.isatty():
+        return lambda done, total: None
+
+    def show(done: int, total: int) -> None:
+        if total >= PROGRESS_FROM:
+            end = "\n" if done == total else ""
+            print(f"\rreading rank files: {done} of {total}", end=end, file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,42 @@
+"""`rankscope run`: start a command and record it."""
+
+import sys
+
+from rankscope.record.options import UsageError, parse
+from rankscope.record.start import start
+
+HELP = """\
+usage: rankscope run [options] [--] command …
+
+Starts the command with the recorder on. Every process of it keeps a rank file in the folder of the run; the command's
+output, exit code and signals are its own.
+
+  mpirun -n 4 rankscope run python train.py     inside a launcher: all ranks find the same folder
+  rankscope run mpirun -n 4 python train.py     outside: the launcher is told to pass our variables on
+
+options:
+  --out DIR      folder of the run (default: a dated one in rankscope-runs/; if DIR holds another run: DIR-2, DIR-3 …)
+  --local DIR    keep rank files in DIR on each node while the job runs; a process copies its own to the folder of the
+                 run when it ends, rankscope gather collects the others
+  --matrix       also count point-to-point bytes per destination rank
+  --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
+  --log N        how many collectives each rank remembers (default 16384, 0: none)
+  --name NAME    name of the run in place of the script's
+  --quiet        do not say where the run is recorded; warnings stay
+  --help         this text
+
+Exit code: the command's own; 2 if our options are wrong; 127 or 126 if the command is not found or cannot be run.
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Become the command; the exit code is that of a command that could not be started."""
+    try:
+        options = parse(arguments)
+    except UsageError as error:
+        print(f"rankscope run: {error}", file=sys.stderr)
+        return 2
+    if options.help:
+        print(HELP, end="")
+        return 0
+    return start(options)

@@ -1,0 +1,119 @@
+/* Operations under way, by request handle. Any thread may complete what another has started. Handles need not be
+ * unique: an MPI may hand out one and the same request for everything that was complete at once. */
+#ifndef RANKSCOPE_MPI_REQUESTS_H
+#define RANKSCOPE_MPI_REQUESTS_H
+
+#include "mpi_layer.h"
+
+#define RS_REQUEST_BUCKETS 4096u
+#define RS_REQUEST_SHARDS 64u
+
+/* A record in the collective log; its number tells whether the place is still ours. */
+struct rs_logged { struct rs_collective *record; uint32_t number; };
+#define RS_NOT_LOGGED (struct rs_logged){NULL, 0}
+
+struct rs_request_shard { rs_lock lock; struct rs_request *unused; };
+extern struct rs_request *rs_request_buckets[RS_REQUEST_BUCKETS] __attribute__((visibility("hidden")));
+extern struct rs_request_shard rs_request_shards[RS_REQUEST_SHARDS] __attribute__((visibility("hidden")));
+
+int rs_request_slab(struct rs_request_shard *shard);
+int rs_request_start(struct rs_thread *thread, uint64_t handle, uint64_t now, struct rs_request *copy);
+void rs_request_set_record(struct rs_thread *thread, uint64_t handle, struct rs_collective *record);
+void rs_request_drop(struct rs_thread *thread, uint64_t handle);
+void rs_requests_forget(void);
+
+static inline uint32_t rs_request_bucket(uint64_t handle)
+{
+    return (uint32_t)((handle * 0x9E3779B97F4A7C15u) >> 52);
+}
+
+static inline struct rs_request_shard *rs_request_shard(uint32_t bucket)
+{
+    return &rs_request_shards[bucket % RS_REQUEST_SHARDS];
+}
+
+static inline int rs_request_lock(struct rs_thread *thread, uint32_t bucket)
+{
+    return rs_solo_enter(thread) || rs_lock_take(&rs_request_shard(bucket)->lock);
+}
+
+static inline void rs_request_unlock(struct rs_thread *thread, uint32_t bucket)
+{
+    if (RS_LIKELY(thread->solo))
+        rs_solo_leave(thread);
+    else
+        rs_lock_give(&rs_request_shard(bucket)->lock);
+}
+
+/* The newest first: where a handle was used again without our seeing its completion, the old one is the stale one.
+ * Fields go straight to their place: a copy of what was just written in small pieces stalls the processor. */
+RS_HOT struct rs_request *rs_request_add(struct rs_thread *thread, uint64_t handle, uint64_t start_ticks,
+                                                uint64_t bytes, struct rs_mpi_group *group, uint16_t name,
+                                                uint8_t flags, int32_t dest_or_root, struct rs_logged logged)
+{
+    uint32_t bucket = rs_request_bucket(handle);
+    struct rs_request_shard *shard = rs_request_shard(bucket);
+    if (RS_UNLIKELY(!rs_request_lock(thread, bucket)))
+        goto untracked;
+    if (RS_UNLIKELY(!shard->unused) && !rs_request_slab(shard)) {
+        rs_request_unlock(thread, bucket);
+        goto untracked;
+    }
+    struct rs_request *node = shard->unused;
+    shard->unused = node->next;
+    node->handle = handle;
+    node->start_ticks = start_ticks;
+    node->bytes = bytes;
+    node->group = group;
+    node->record = logged.record;
+    node->record_number = logged.number;
+    node->dest_or_root = dest_or_root;
+    node->name = name;
+    node->phase = rs.phase;
+    node->flags = flags;
+    node->next = rs_request_buckets[bucket];
+    rs_request_buckets[bucket] = node;
+    rs_request_unlock(thread, bucket);
+    return node;
+untracked:
+    rs_count(&rs.file->untracked_requests, 1);
+    return NULL;
+}
+
+static inline struct rs_request **rs_request_find(uint32_t bucket, uint64_t handle)
+{
+    struct rs_request **link = &rs_request_buckets[bucket];
+    while (*link && (*link)->handle != handle)
+        link = &(*link)->next;
+    return link;
+}
+
+static inline void rs_request_unlink(uint32_t bucket, struct rs_request **link)
+{
+    struct rs_request *request = *link;
+    struct rs_request_shard *shard = rs_request_shard(bucket);
+    *link = request->next;
+    request->next = shard->unused;
+    shard->unused = request;
+}
+
+/* The operation is complete. 0 where none was under way: a null, inactive or unknown request. */
+RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_request *copy)
+{
+    uint32_t bucket = rs_request_bucket(handle);
+    if (!rs_request_buckets[bucket] || !rs_request_lock(thread, bucket))
+        return 0;
+    struct rs_request **link = rs_request_find(bucket, handle);
+    int active = *link && (*link)->flags & RS_REQUEST_ACTIVE;
+    if (active) {
+        *copy = **link;
+        if (RS_UNLIKELY(copy->flags & RS_REQUEST_PERSISTENT))
+            (*link)->flags &= (uint8_t)~RS_REQUEST_ACTIVE;
+        else
+            rs_request_unlink(bucket, link);
+    }
+    rs_request_unlock(thread, bucket);
+    return active;
+}
+
+#endif

@@ -1,0 +1,177 @@
+"""The parts of a rank file, checked: header, strings and tables, or a BadFile that says what is wrong where."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankscope import rankfile
+from rankscope.model import BadFile
+from rankscope.rankfile import CHUNK, HEADER, ChunkKind, Rows
+
+MAX_FILE_BYTES = 1 << 30  # larger than any recorder makes: bounds what a hostile file can make us take
+OTHER_ORDER = 0x04030201
+READ_TRIES = 100
+ROW_TYPES: dict[int, np.dtype[Any]] = {
+    ChunkKind.TALLIES: rankfile.TALLY,
+    ChunkKind.LOG: rankfile.COLLECTIVE,
+    ChunkKind.GROUPS: rankfile.GROUP,
+    ChunkKind.PEERS: rankfile.PEER,
+    ChunkKind.THREADS: rankfile.THREAD,
+    ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
+}
+
+
+@dataclass(slots=True)
+class Part:
+    """The published rows of one chunk, still in the file."""
+
+    thread: int
+    first_id: int
+    rows: Rows
+
+
+@dataclass(slots=True)
+class RankFile:
+    """A mapped rank file; each method looks at the file anew, because it may be growing.
+
+    A live file publishes names before what uses them. Ask for rows first, then for groups, then for strings, and
+    copy each before asking for the next: then no row can name what was not yet there.
+    """
+
+    path: Path
+    data: Any
+    header: Any  # one HEADER record, copied
+
+    def parts(self, kind: ChunkKind) -> list[Part]:
+        """The chunks of one kind of table."""
+        found = [(place, chunk) for place, chunk in self._chunks() if chunk["kind"] == kind]
+        return [self._part(place, chunk) for place, chunk in found]
+
+    def strings(self) -> list[str]:
+        """All strings, by id."""
+        texts = [""]
+        for place, chunk in self._chunks():
+            if chunk["kind"] == ChunkKind.STRINGS:
+                self._take_strings(place, chunk, texts)
+        return texts
+
+    def unknown_kinds(self) -> set[int]:
+        """Kinds of chunks that a newer recorder may have added."""
+        return {int(chunk["kind"]) for _, chunk in self._chunks()} - set(ChunkKind)
+
+    def now(self, name: str) -> int:
+        """A counter of the header as it stands at this moment."""
+        return int(self.data[: HEADER.itemsize].view(HEADER)[name][0])
+
+    def _chunks(self) -> Iterator[tuple[int, Any]]:
+        used = min(self.now("used_bytes"), len(self.data))
+        page = int(self.header["page_bytes"])
+        place = rankfile.whole_pages(int(self.header["header_bytes"]), page)
+        while place < used:
+            if place + CHUNK.itemsize > used:
+                raise BadFile(f"{self.path}: chunk at byte {place} does not fit in the {used} bytes used")
+            chunk = self.data[place : place + CHUNK.itemsize].view(CHUNK)[0].copy()
+            size = int(chunk["chunk_bytes"])
+            if size < page or size % page or place + size > used:
+                raise BadFile(f"{self.path}: chunk at byte {place}: {size} bytes do not add up")
+            yield place, chunk
+            place += size
+
+    def _body(self, place: int, chunk: Any) -> Any:
+        return self.data[place + CHUNK.itemsize : place + int(chunk["chunk_bytes"])]
+
+    def _part(self, place: int, chunk: Any) -> Part:
+        body, row_type = self._body(place, chunk), ROW_TYPES[int(chunk["kind"])]
+        rows, row_bytes = int(chunk["rows"]), int(chunk["row_bytes"])
+        if row_bytes != row_type.itemsize:
+            told = f"rows of {row_bytes} bytes, {row_type.itemsize} expected"
+            raise BadFile(f"{self.path}: chunk at byte {place}: {told}")
+        if rows * row_bytes > len(body):
+            raise BadFile(f"{self.path}: chunk at byte {place}: {rows} rows do not fit in {len(body)} bytes")
+        return Part(int(chunk["thread"]), int(chunk["first_id"]), body[: rows * row_bytes].view(row_type))
+
+    def _take_strings(self, place: int, chunk: Any, texts: list[str]) -> None:
+        body, published = self._body(place, chunk), int(chunk["rows"])
+        if published > len(body):
+            raise BadFile(f"{self.path}: strings at byte {place}: {published} bytes do not fit in {len(body)}")
+        if published and chunk["first_id"] != len(texts):
+            told = f"first id {chunk['first_id']}, but {len(texts)} is next"
+            raise BadFile(f"{self.path}: strings at byte {place}: {told}")
+        raw, at = body[:published].tobytes(), 0
+        while at + 4 <= published:
+            length = int.from_bytes(raw[at : at + 4], sys.byteorder)
+            if at + 4 + length >= published:
+                where = place + CHUNK.itemsize + at
+                raise BadFile(f"{self.path}: string at byte {where}: {length} bytes are too long")
+            texts.append(raw[at + 4 : at + 4 + length].decode("utf-8", "backslashreplace"))
+            at += rankfile.string_bytes(length)
+
+
+def open_rank_file(path: Path) -> RankFile:
+    """Map a rank file and check its header."""
+    data = _map(path)
+    return RankFile(path, data, _header(path, data))
+
+
+def _map(path: Path) -> Any:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < HEADER.itemsize:
+                raise BadFile(f"{path}: {size} bytes are too few for a rank file (truncated?)")
+            mapped = mmap.mmap(file.fileno(), min(size, MAX_FILE_BYTES), access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as problem:
+        raise BadFile(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+    return np.frombuffer(mapped, np.uint8)
+
+
+def _header(path: Path, data: Any) -> Any:
+    view = data[: HEADER.itemsize].view(HEADER)
+    header = view.copy()
+    _check_identity(path, header[0])
+    header["facts"] = _settled_facts(path, view)
+    _check_sizes(path, header[0], len(data))
+    return header[0]
+
+
+def _check_identity(path: Path, header: Any) -> None:
+    if header["magic"] != rankfile.MAGIC:
+        raise BadFile(f"{path}: not a rank file: no {rankfile.MAGIC.decode()} at byte 0")
+    if header["byte_order"] == OTHER_ORDER:
+        raise BadFile(f"{path}: written on a machine of the other byte order: read it on such a machine")
+    if header["byte_order"] != rankfile.BYTE_ORDER:
+        raise BadFile(f"{path}: damaged header: byte order mark {header['byte_order']:#x}")
+    if header["version"] != rankfile.VERSION:
+        told = f"format version {header['version']}, this rankscope reads version {rankfile.VERSION}"
+        raise BadFile(f"{path}: {told}: use the rankscope that wrote it")
+
+
+def _check_sizes(path: Path, header: Any, size: int) -> None:
+    page, head, used = (int(header[name]) for name in ("page_bytes", "header_bytes", "used_bytes"))
+    if page < rankfile.PAGE or page % rankfile.PAGE or page > 1 << 20:
+        raise BadFile(f"{path}: damaged header: pages of {page} bytes")
+    if not HEADER.itemsize <= head <= used:
+        raise BadFile(f"{path}: damaged header: {head} bytes of header in {used} bytes used")
+    if used > MAX_FILE_BYTES:
+        raise BadFile(f"{path}: {used} bytes in use, more than the {MAX_FILE_BYTES} a rank file may have")
+    if used > size:
+        raise BadFile(f"{path}: ends at byte {size}, but {used} bytes are in use (truncated?)")
+
+
+def _settled_facts(path: Path, view: Any) -> Any:
+    """The facts, whose seqlock their writer holds only for moments; after a kill in there: as they are."""
+    facts = view["facts"].copy()
+    for _ in range(READ_TRIES):
+        before = int(view["facts"]["seq"][0])
+        facts = view["facts"].copy()
+        if before % 2 == 0 and int(view["facts"]["seq"][0]) == before:
+            break
+    return facts

@@ -1,0 +1,53 @@
+"""How a process ended, as far as its rank file and this machine can tell."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rankscope.model import Ending
+from rankscope.rankfile import Flag, State
+
+HEARD_WITHIN_NS = 10_000_000_000  # a process elsewhere counts as running when its last sign of life is this recent
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where and when the reading happens; injectable so that tests decide."""
+
+    host: str = field(default_factory=socket.gethostname)
+    proc: Path = Path("/proc")
+    now_ns: Callable[[], int] = time.time_ns
+
+
+def ending(header: Any, last_heard_ns: int, here: Here) -> Ending:
+    """How the process ended; for one that left no end state, whether it still runs."""
+    state, aborted = int(header["state"]), bool(header["flags"] & Flag.MPI_ABORTED)
+    if state == State.REPLACED:
+        return "replaced"
+    if state in (State.EXITED, State.SIGNALLED):
+        return "aborted" if aborted else "exited" if state == State.EXITED else "signalled"
+    if state != State.RUNNING:
+        return "unknown"
+    found = _running(header, last_heard_ns, here)
+    return "aborted" if aborted and found != "running" else found
+
+
+def _running(header: Any, last_heard_ns: int, here: Here) -> Ending:
+    """On its own host the kernel knows; elsewhere only the last sign of life can speak."""
+    if header["host"].decode("utf-8", "backslashreplace") == here.host:
+        return "running" if _is_alive(header, here.proc) else "vanished"
+    return "running" if here.now_ns() - last_heard_ns < HEARD_WITHIN_NS else "unknown"
+
+
+def _is_alive(header: Any, proc: Path) -> bool:
+    """Whether a process of this pid and this start time exists and is no zombie."""
+    try:
+        after_name = (proc / str(header["pid"]) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return after_name[0] not in "ZX" and int(after_name[19]) == int(header["start_jiffies"])
+    except (OSError, ValueError, IndexError):
+        return False

@@ -1,0 +1,141 @@
+"""What the header of a rank file says of its process, and what should be said about the file."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rankscope import rankfile
+from rankscope.model import PHASES, Note, RankFacts, Severity
+from rankscope.rankfile import Flag
+from rankscope.readers.chunks import RankFile
+from rankscope.readers.clock import Clock
+from rankscope.readers.ending import Here, ending
+
+SOURCES = {
+    rankfile.RankSource.NONE: "none",
+    rankfile.RankSource.OPENMPI: "Open MPI",
+    rankfile.RankSource.TORCHRUN: "torchrun",
+    rankfile.RankSource.SLURM: "Slurm",
+    rankfile.RankSource.PMIX: "PMIx",
+    rankfile.RankSource.HOROVOD: "Horovod",
+    rankfile.RankSource.FLUX: "Flux",
+}
+USAGE = (
+    "user_ns",
+    "system_ns",
+    "max_rss_bytes",
+    "voluntary_switches",
+    "involuntary_switches",
+    "minor_faults",
+    "major_faults",
+)
+LOSSES = ("lost_calls", "untracked_requests", "folded_groups", "lost_strings", "paused_calls")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _command(header: Any) -> str:
+    arguments = header["command"].tobytes().rstrip(b"\0").split(b"\0")
+    text = shlex.join(_text(argument) for argument in arguments) if arguments != [b""] else ""
+    return f"{text} ..." if header["flags"] & Flag.COMMAND_CUT else text
+
+
+def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here) -> RankFacts:
+    header, usage = file.header, file.header["facts"]
+    ended_ticks = int(header["ended_ticks"]) or last_ticks
+    ended_ns = int(clock.unix_ns(ended_ticks))
+    started_ns = int(header["started_realtime_ns"]) or int(header["loaded"]["realtime_ns"])
+    how = ending(header, ended_ns, here)
+    facts = RankFacts(
+        host=_text(header["host"]),
+        pid=int(header["pid"]),
+        parent_pid=int(header["parent_pid"]),
+        rank=_known(header["rank"]),
+        local_rank=_known(header["local_rank"]),
+        world_size=_known(header["world_size"]) or int(header["launcher_world_size"]) or None,
+        rank_source=_source(int(header["rank_source"])),
+        command=_command(header),
+        executable=_text(header["executable"]),
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+        elapsed_ns=max(0, ended_ns - started_ns),
+        ending=how,
+        exit_code=_exit_code(header, how),
+        end_signal=int(header["end_signal"]) or None,
+        phase=PHASES[header["phase"]] if header["phase"] < len(PHASES) else "",
+        cpus_allowed=int(header["cpus_allowed"]) or None,
+        threads=int(usage["threads"]) or None,
+        versions=_versions(header),
+        source=str(file.path),
+    )
+    _add_mpi(facts, header, clock, ended_ticks)
+    _add_usage(facts, usage)
+    _add_cost(facts, header, clock)
+    return facts
+
+
+def _add_mpi(facts: RankFacts, header: Any, clock: Clock, ended_ticks: int) -> None:
+    if header["flags"] & Flag.MPI_STARTED:
+        facts.finalized = bool(header["flags"] & Flag.MPI_FINALIZED)
+        until = int(header["mpi_finalized_ticks"]) or ended_ticks
+        facts.mpi_elapsed_ns = max(0, clock.ns(until - int(header["mpi_started_ticks"])))
+
+
+def _add_usage(facts: RankFacts, usage: Any) -> None:
+    for name in USAGE:
+        setattr(facts, name, int(usage[name]) % 2**63)
+
+
+def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:
+    facts.setup_ns = clock.ns(int(header["setup_ticks"]))
+    facts.call_cost_ns = int(header["call_cost_picoticks"]) / 1000 * clock.ns_per_tick
+    facts.collective_cost_ns = int(header["collective_cost_picoticks"]) / 1000 * clock.ns_per_tick
+    facts.lost_ns = clock.ns(int(header["lost_ticks"]))
+    for name in LOSSES:
+        setattr(facts, name, int(header[name]) % 2**63)
+
+
+def _known(number: Any) -> int | None:
+    return int(number) if number >= 0 else None
+
+
+def _source(number: int) -> str:
+    if number not in set(rankfile.RankSource):
+        return "unknown"
+    return SOURCES.get(rankfile.RankSource(number), rankfile.RankSource(number).name)
+
+
+def _exit_code(header: Any, how: str) -> int | None:
+    if header["state"] == rankfile.State.EXITED:
+        return int(header["exit_code"])
+    return int(header["abort_code"]) if how == "aborted" else None
+
+
+def _versions(header: Any) -> str:
+    library = _text(header["mpi_version"]).strip().splitlines()[:1]
+    return "; ".join([f"rankscope {_text(header['rankscope_version'])}", *library])
+
+
+def notes_of(file: RankFile, clock: Clock, unwrapped: list[str]) -> list[Note]:
+    header, where = file.header, str(file.path)
+    notes = [Note(f"not intercepted: {name}", Severity.NOTE, where) for name in unwrapped]
+    if header["flags"] & Flag.SINGLETON:
+        promised, seen = header["launcher_world_size"], header["world_size"]
+        told = f"the launcher promised {promised} ranks, MPI_COMM_WORLD has {seen}"
+        notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
+    if header["flags"] & Flag.PAUSED:
+        notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
+    if header["lost_peers"]:
+        notes.append(
+            Note(f"{header['lost_peers']} messages had no room in the sent-to matrix", Severity.WARNING, where)
+        )
+    if not clock.known:
+        notes.append(
+            Note("ended before its clock could be calibrated: its times are left out", Severity.WARNING, where)
+        )
+    for kind in sorted(file.unknown_kinds()):
+        notes.append(Note(f"chunks of unknown kind {kind} were left out", Severity.WARNING, where))
+    return notes

@@ -1,0 +1,43 @@
+"""The formats that can be read: a new one is one new file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+
+from rankscope.model import Reading
+from rankscope.readers.source import Source
+
+# Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
+# format stands before a more general one, since the first that recognises a file reads it.
+FORMATS: dict[str, str] = {}
+
+Sniff = Callable[[bytes], bool]
+Read = Callable[[Source], Iterator[Reading]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format: its name, what it is, and how it is recognised and read."""
+
+    name: str
+    about: str
+    sniff: Sniff
+    read: Read
+
+
+def format_named(name: str) -> Format:
+    """The format of that name; its reader is imported now."""
+    module = import_module(f"rankscope.readers.{name}")
+    return Format(name, FORMATS[name], module.sniff, module.read)
+
+
+def recognised(source: Source) -> Format | None:
+    """The first format that knows the file by its content."""
+    head = source.head()
+    for name in FORMATS:
+        known = format_named(name)
+        if known.sniff(head):
+            return known
+    return None

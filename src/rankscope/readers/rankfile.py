@@ -1,0 +1,177 @@
+"""Reads a rank file, finished, cut short or still being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankscope import rankfile
+from rankscope.model import PHASES, BadFile, Group, Peer, Reading, Words
+from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Rows
+from rankscope.readers.chunks import RankFile, open_rank_file
+from rankscope.readers.clock import Clock
+from rankscope.readers.ending import Here
+from rankscope.readers.facts import facts_of, notes_of
+from rankscope.readers.rows import copy_rows
+
+GROUP_KINDS: dict[int, str] = {GroupKind.COMM: "communicator", GroupKind.WINDOW: "window", GroupKind.FILE: "file"}
+PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
+LAYERS = ("", "mpi")
+KINDS = ("call", "progress")
+
+
+def read_rank_file(path: Path, events: bool = True, here: Here | None = None) -> Reading:
+    """Everything in one rank file; raises BadFile with the file's name and the place where it is damaged."""
+    file = open_rank_file(path)
+    clock = Clock(file.header)
+    tallies, threads, torn = _tally_rows(file)
+    # without events the log matters only for the last sign of life of a process that left no end
+    log = _log_rows(file) if events or not file.header["ended_ticks"] else np.zeros(0, rankfile.COLLECTIVE)
+    peers, torn_peers = _peer_rows(file)
+    unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
+    group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
+    strings = file.strings()
+    groups = [_group(row, strings, path) for row in group_rows]
+    labels = ["", *(group.name for group in groups)]
+    facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
+    facts.torn_rows, facts.overwritten_events = torn + torn_peers, _overwritten(file)
+    reading = Reading(facts, groups=groups, peers=peers)
+    reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped])
+    reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
+    if events:
+        reading.event_columns = _event_columns(log, clock, strings, labels, path)
+    return reading
+
+
+def _tally_rows(file: RankFile) -> tuple[Rows, Any, int]:
+    """The tally rows in use, the thread slot of each, and how many are torn."""
+    rows, threads, torn = [np.zeros(0, rankfile.TALLY)], [np.zeros(0, np.int32)], 0
+    for part in file.parts(ChunkKind.TALLIES):
+        copied, unsettled = copy_rows(part.rows, "seq")
+        torn += int(unsettled.sum())
+        kept = copied[copied["calls"] > 0]
+        rows.append(kept)
+        threads.append(np.full(len(kept), part.thread % 2**31, np.int32))
+    return np.concatenate(rows), np.concatenate(threads), torn
+
+
+def _log_rows(file: RankFile) -> Rows:
+    """The records that the ring holds, oldest first."""
+    parts = file.parts(ChunkKind.LOG)
+    if not parts:
+        return np.zeros(0, rankfile.COLLECTIVE)
+    copies = [copy_rows(part.rows, "number", zero_is_busy=True) for part in parts]
+    ring = np.concatenate([rows for rows, _ in copies])
+    settled = ~np.concatenate([unsettled for _, unsettled in copies])
+    capacity = int(file.header["log_capacity"])
+    if capacity > len(ring):
+        raise BadFile(f"{file.path}: a log of {capacity} records in room for {len(ring)}")
+    numbers = _claims(ring["number"], file.now("log_written"))
+    slots = np.arange(len(ring))
+    fits = np.flatnonzero(settled & (numbers > 0) & (slots < capacity) & ((numbers - 1) % max(1, capacity) == slots))
+    return ring[fits[np.argsort(numbers[fits], kind="stable")]]
+
+
+def _overwritten(file: RankFile) -> int:
+    """Records that newer ones have taken the place of."""
+    return max(0, file.now("log_written") - int(file.header["log_capacity"])) % 2**63
+
+
+def _claims(low_bits: Any, written: int) -> Any:
+    """The full claim numbers, of which a record keeps the low 32 bits; the newest is near what was written."""
+    behind = (np.int64(written & 0xFFFFFFFF) - low_bits.astype(np.int64)) % 2**32
+    ahead = np.where(behind >= 2**31, behind - 2**32, behind)  # claimed since the count was read
+    return np.where(low_bits == 0, 0, np.int64(min(written, 2**62)) - ahead)
+
+
+def _peer_rows(file: RankFile) -> tuple[list[Peer], int]:
+    """Traffic per destination, summed over the threads, and the number of torn rows."""
+    sums: dict[int, Peer] = {}
+    torn = 0
+    for part in file.parts(ChunkKind.PEERS):
+        copied, unsettled = copy_rows(part.rows, "seq")
+        torn += int(unsettled.sum())
+        for rank, _, calls, size in copied[copied["calls"] > 0].tolist():
+            peer = sums.setdefault(rank, Peer(rank, 0, 0))
+            peer.calls += calls
+            peer.bytes += size
+    return [sums[rank] for rank in sorted(sums)], torn
+
+
+def _word(strings: Sequence[str], number: int, path: Path) -> str:
+    if number >= len(strings):
+        raise BadFile(f"{path}: string id {number}, but there are only {len(strings)}")
+    return strings[number]
+
+
+def _words(codes: Any, values: Sequence[str], path: Path, what: str) -> Words:
+    if len(codes) and int(codes.max()) >= len(values):
+        raise BadFile(f"{path}: {what} id {int(codes.max())}, but there are only {len(values)}")
+    return Words(codes.astype(np.int32), values)
+
+
+def _group(row: Any, strings: Sequence[str], path: Path) -> Group:
+    name, guessed = _word(strings, int(row["name"]), path), bool(row["flags"] & GroupFlag.GUESSED)
+    kind = GROUP_KINDS.get(int(row["kind"]), "group")
+    return Group(
+        name=name if name in PREDEFINED else f"{name or kind} #{int(row['identity']) & 0xFFFFFFFF:08x}",
+        identity=f"{int(row['identity']):016x}",
+        kind=kind,
+        size=int(row["size"]),
+        my_rank=int(row["my_rank"]),
+        collectives=int(row["collectives"]) % 2**63,
+        guessed=guessed,
+        freed=bool(row["freed_ticks"]),
+    )
+
+
+def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels: Any, path: Path) -> dict[str, Any]:
+    rate = clock.ns_per_tick
+    return {
+        "layer": _words(rows["layer"], LAYERS, path, "layer"),
+        "name": _words(rows["name"], strings, path, "string"),
+        "calls": _signed(rows["calls"]),
+        "total_ns": rows["total_ticks"] * rate,
+        "group": _words(rows["group"], labels, path, "group"),
+        "size_class": rows["size_class"].astype(np.int16),
+        "phase": _words(rows["phase"], PHASES, path, "phase"),
+        "kind": _words(rows["kind"], KINDS, path, "kind"),
+        "thread": threads,
+        "min_ns": rows["min_ticks"] * rate,
+        "max_ns": rows["max_ticks"] * rate,
+        "sum_squares_ns2": rows["sum_squares_ticks2"] * rate * rate,
+        "bytes": _signed(rows["bytes"]),
+        "errors": _signed(rows["errors"]),
+    }
+
+
+def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, path: Path) -> dict[str, Any]:
+    nonblocking = (rows["flags"] & CollectiveFlag.NONBLOCKING) != 0
+    return {
+        "layer": Words(np.ones(len(rows), np.int32), LAYERS),
+        "name": _words(rows["name"], strings, path, "string"),
+        "start_ns": clock.unix_ns(rows["enter_ticks"]),
+        "end_ns": np.ma.masked_array(clock.unix_ns(rows["end_ticks"]), rows["end_ticks"] == 0),
+        "group": _words(rows["group"], labels, path, "group"),
+        "sequence": rows["sequence"].astype(np.int64),
+        "bytes": _signed(rows["bytes"]),
+        "phase": _words(rows["phase"], PHASES, path, "phase"),
+        "thread": rows["thread"].astype(np.int32),
+        "root": np.ma.masked_array(rows["root"], rows["root"] < 0),
+        "call_ns": np.ma.masked_array((rows["call_ticks"] * clock.ns_per_tick).astype(np.int64), ~nonblocking),
+    }
+
+
+def _signed(values: Any) -> Any:
+    """Counts as the tables hold them: 63 bits are enough for any true one."""
+    return np.minimum(values.astype(np.uint64), np.uint64(2**63 - 1)).astype(np.int64)
+
+
+def _last_ticks(header: Any, log: Rows) -> int:
+    """The latest moment of which the file speaks: a killed process writes no end."""
+    known = [int(header["facts"]["anchor"]["ticks"]), int(header["loaded"]["ticks"])]
+    known += [int(header[name]) for name in ("ended_ticks", "mpi_started_ticks", "mpi_finalized_ticks")]
+    return max(known + [int(log[name].max()) for name in ("enter_ticks", "end_ticks") if len(log)])

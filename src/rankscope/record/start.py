@@ -1,0 +1,181 @@
+"""`rankscope run`: prepare the recording, then become the command, whatever happened before."""
+
+import os
+import time
+
+from rankscope import __version__
+from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, point_latest
+from rankscope.record.options import Options
+from rankscope.record.place import Place, find_place
+from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
+from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
+
+
+class Plan:
+    """The command and the variables with which it is recorded."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Folder) -> None:
+        self.command = command
+        self.environment = environment
+        self.folder = folder
+
+
+def start(options: Options) -> int:
+    """Replace this process by the command; return only the exit code of a command that cannot be started."""
+    environment = first_environment()
+    try:
+        program = find_program(options.command[0], environment)
+    except NoProgram as error:
+        return give_up(error)
+    place = find_place(environment)
+    plan = try_to_plan(options, program, environment, place)
+    restore_signals()
+    if plan:
+        become(program, plan.command, plan.environment)  # comes back e.g. where our variables are one too many
+    return give_up(become(program, options.command, environment))
+
+
+def give_up(error: NoProgram) -> int:
+    say(str(error))
+    return error.exit_code
+
+
+def say(text: str) -> None:
+    """One line on stderr, in one write so that lines of several ranks stay whole."""
+    try:
+        os.write(2, os.fsencode(f"rankscope: {text}\n"))
+    except OSError:
+        pass  # stderr may be closed; the job does not need it
+
+
+def try_to_plan(options: Options, program: str, environment: dict[str, str], place: Place) -> Plan | None:
+    """The plan, or None and one warning: nothing of ours may keep the command from running."""
+    try:
+        plan = make_plan(options, program, environment, place)
+    except NotRecordable as reason:
+        warn(place, str(reason))
+    except OSError as error:
+        where = f" ({os.fsdecode(error.filename)})" if error.filename else ""
+        warn(place, f"{error.strerror or error}{where}; give a folder that can be written with --out")
+    except Exception as error:  # a mistake of ours is no reason to stop a job
+        warn(place, f"{type(error).__name__}: {error}; please report this, the command runs without rankscope")
+    else:
+        if plan.folder.created:
+            announce(options, plan.folder)
+        return plan
+    return None
+
+
+def announce(options: Options, folder: Folder) -> None:
+    if options.out and folder.path != os.path.abspath(options.out):
+        say(f"{options.out} already holds another run: recording to {shown(folder.path)}")
+    elif not options.quiet:
+        say(f"recording to {shown(folder.path)}")
+
+
+def warn(place: Place, text: str) -> None:
+    if place.speaks:
+        say(f"not recording: {text}")
+
+
+def shown(path: str) -> str:
+    """The path as the user would type it."""
+    here = os.getcwd() + "/"
+    return path.removeprefix(here)
+
+
+def make_plan(options: Options, program: str, environment: dict[str, str], place: Place) -> Plan:
+    """Check everything, make the folder, and say how the command is to be started."""
+    if not is_recorded(environment):
+        check_program(program, check_library())
+    elif not options.out:
+        return joined_plan(options, program, environment)
+    folder = find_folder(options, place)
+    added = variables(options, folder, environment)
+    command, family, ranks = launched(options, program, environment, added)
+    if folder.created:
+        describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
+        if not options.out:
+            point_latest(folder)
+    if options.local:
+        os.makedirs(added["RANKSCOPE_DIR"], exist_ok=True)
+    return Plan(command, {**environment, **added}, folder)
+
+
+def is_recorded(environment: dict[str, str]) -> bool:
+    """Whether we ourselves were started by a `rankscope run`."""
+    return bool(environment.get("RANKSCOPE_DIR")) and LIBRARY in environment.get("LD_PRELOAD", "").split(":")
+
+
+def joined_plan(options: Options, program: str, environment: dict[str, str]) -> Plan:
+    """Inside a recorded script: the same run, only told to a launcher."""
+    added = {name: environment[name] for name in environment if name == "LD_PRELOAD" or name.startswith("RANKSCOPE_")}
+    command = launched(options, program, environment, added)[0]
+    return Plan(command, environment, Folder(environment["RANKSCOPE_DIR"], False))
+
+
+def variables(options: Options, folder: Folder, environment: dict[str, str]) -> dict[str, str]:
+    """What the recorder is told: docs/environment.md."""
+    theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word and word != LIBRARY]
+    preload = ":".join([LIBRARY, *theirs])
+    added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    if options.local:
+        added["RANKSCOPE_DIR"] = local_folder(options, folder)
+        added["RANKSCOPE_COLLECT"] = folder.path
+    if options.file_bytes is not None:
+        added["RANKSCOPE_FILE_BYTES"] = str(options.file_bytes)
+    if options.log_records is not None:
+        added["RANKSCOPE_LOG_RECORDS"] = str(options.log_records)
+    if options.matrix:
+        added["RANKSCOPE_MATRIX"] = "1"
+    return added
+
+
+def local_folder(options: Options, folder: Folder) -> str:
+    return os.path.join(os.path.abspath(options.local), folder.name)
+
+
+def launched(
+    options: Options, program: str, environment: dict[str, str], added: dict[str, str]
+) -> tuple[list[str], str, int | None]:
+    """The command, told to pass our variables on if it is a launcher; which one; how many ranks it starts."""
+    if not may_launch(program, options.command):
+        return options.command, "", None
+    from rankscope.record.launch import expected_ranks, find_launcher, passing_on
+
+    family, begin = find_launcher(program, options.command)
+    if not family:
+        return options.command, "", None
+    arguments = options.command[begin:]
+    command = options.command[:begin] + passing_on(family, arguments, added, environment)
+    return command, family, expected_ranks(family, arguments, environment)
+
+
+def may_launch(program: str, command: list[str]) -> bool:
+    """A look at the name, so that most ranks need not load what is known about launchers."""
+    name = os.path.basename(program)
+    return name in ("srun", "torchrun") or "run" in name or "mpiexec" in name or "-m" in command
+
+
+def description(options: Options, folder: Folder, launcher: str, ranks: int | None) -> dict[str, Json]:
+    """The content of run.json."""
+    chosen: dict[str, Json] = {
+        "out": options.out or ROOT,
+        "local": os.path.abspath(options.local) if options.local else None,
+        "local_dir": local_folder(options, folder) if options.local else None,
+        "matrix": options.matrix,
+        "file_bytes": options.file_bytes,
+        "log_records": options.log_records,
+    }
+    return {
+        "format": 1,
+        "name": folder.name,
+        "command": options.command,
+        "launcher": launcher or None,
+        "expected_ranks": ranks,
+        "started_ns": time.time_ns(),
+        "host": os.uname().nodename,
+        "cwd": os.getcwd(),
+        "rankscope_version": __version__,
+        "options": chosen,
+    }

@@ -1,0 +1,29 @@
+"""Tables as comma-separated values, numbers in the unit that the column's name says."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from rankscope.model import Cell, Table
+from rankscope.report.cells import printable
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """One table is plain CSV; several are parted by an empty line and named by a line `# name`."""
+    return "\n".join(_part(table, named=len(tables) > 1) for table in tables)
+
+
+def _part(table: Table, named: bool) -> str:
+    buffer = io.StringIO()
+    if named:
+        buffer.write(f"# {table.name}\n")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([column.name for column in table.columns])
+    writer.writerows([_cell(cell) for cell in row] for row in table.rows)
+    return buffer.getvalue()
+
+
+def _cell(cell: Cell) -> Cell:
+    return printable(cell) if isinstance(cell, str) else cell

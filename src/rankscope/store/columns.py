@@ -1,0 +1,96 @@
+"""Records and columns of readings as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+from rankscope.model import Event, Figure, Group, Note, Peer, RankFacts, Reading, Tally, Words
+
+WORD = pa.dictionary(pa.int32(), pa.string())
+RECORDS: dict[str, type] = {
+    "ranks": RankFacts,
+    "tallies": Tally,
+    "events": Event,
+    "groups": Group,
+    "peers": Peer,
+    "figures": Figure,
+    "notes": Note,
+}
+REPEATED = ("tallies", "events")  # their words are few and come often
+
+
+@cache
+def schema_of(table: str) -> pa.Schema:
+    """The columns of a table: `process`, then the fields of its record."""
+    hints = get_type_hints(RECORDS[table])
+    text = WORD if table in REPEATED else pa.string()
+    columns = [(field.name, _arrow_type(hints[field.name], text)) for field in fields(RECORDS[table])]
+    return pa.schema([("process", pa.int32()), *columns])
+
+
+def _arrow_type(hint: Any, text: Any) -> Any:
+    kinds = {str(part) for part in getattr(hint, "__args__", (hint,))} - {str(type(None))}
+    for kind, arrow in ((bool, pa.bool_()), (float, pa.float64()), (int, pa.int64())):
+        if str(kind) in kinds:
+            return arrow
+    return text
+
+
+def records_table(table: str, processes: Sequence[int | None], records: Sequence[Any]) -> pa.Table:
+    """A table from records, each with the process it belongs to."""
+    schema = schema_of(table)
+    columns = {"process": processes}
+    for name in schema.names[1:]:
+        columns[name] = [_plain(getattr(record, name)) for record in records]
+    return pa.table({name: pa.array(columns[name], schema.field(name).type) for name in schema.names}, schema)
+
+
+def _plain(value: Any) -> Any:
+    return getattr(value, "value", value)  # of an enumeration
+
+
+def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Table:
+    """A table from the columns of one process; a column that is not given is empty."""
+    schema = schema_of(table)
+    rows = len(next(iter(columns.values())).codes)
+    given = {**columns, "process": np.full(rows, process, np.int32)}
+    arrays = [_array(given.get(name), schema.field(name).type, rows) for name in schema.names]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _array(values: Any, kind: Any, rows: int) -> Any:
+    if values is None:
+        return pa.nulls(rows, kind)
+    if isinstance(values, Words):
+        return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), pa.array(values.values, pa.string()))
+    if isinstance(values, np.ma.MaskedArray):
+        return pa.array(values.data, kind, mask=np.ma.getmaskarray(values))
+    return pa.array(values, kind)
+
+
+def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa.Table]:
+    """The tables of one process but `ranks`, which needs all processes."""
+    tables = {"tallies": _either("tallies", process, reading.tallies, reading.tally_columns)}
+    if events:
+        tables["events"] = _either("events", process, reading.events, reading.event_columns)
+    for name in ("groups", "peers", "figures", "notes"):
+        records = getattr(reading, name)
+        tables[name] = records_table(name, [process] * len(records), records)
+    return tables
+
+
+def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:
+    return (
+        columns_table(table, process, columns) if columns else records_table(table, [process] * len(records), records)
+    )
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Many tables as one, in one piece, with one dictionary for each column of words."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()

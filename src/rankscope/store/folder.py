@@ -1,0 +1,74 @@
+"""Finds a run's folder, its description and its rank files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+LATEST = Path("rankscope-runs/latest")
+
+
+class NoRun(Exception):
+    """There is no run to open there, in one line with the next action."""
+
+
+@dataclass(slots=True)
+class Job:
+    """What run.json tells: what was started, where, when and with how many ranks."""
+
+    command: list[str] = field(default_factory=list)
+    launcher: str = ""
+    expected_ranks: int | None = None
+    started_ns: int | None = None
+    host: str = ""
+    cwd: str = ""
+    rankscope_version: str = ""
+
+
+def find_run(path: Path | None) -> Path:
+    """The folder of the run that was asked for, by default the latest."""
+    folder = path or LATEST
+    if not folder.exists():
+        record = "record one with `rankscope run COMMAND` or name a run's folder"
+        raise NoRun(f"{folder}: no such run: {record}")
+    if not folder.is_dir():
+        raise NoRun(f"{folder}: not a folder: name the folder that `rankscope run` made")
+    return folder
+
+
+def rank_files(folder: Path) -> list[Path]:
+    """All rank files of a run, in a fixed order."""
+    files = sorted(folder.glob("ranks/*/*.rank"))
+    if not files:
+        why = "still starting, started without `rankscope run`, or recorded with --local: then `rankscope gather`"
+        raise NoRun(f"{folder}: no rank files in ranks/ ({why})")
+    return files
+
+
+def read_job(folder: Path) -> tuple[Job, list[str]]:
+    """What run.json says, and what is wrong with it: a run without one can still be read."""
+    path = folder / "run.json"
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Job(), [f"{path} is missing: what was started and how many ranks were expected is not known"]
+    except (OSError, ValueError) as problem:
+        return Job(), [f"{path} cannot be read: {problem}"]
+    if not isinstance(told, dict):
+        return Job(), [f"{path} cannot be read: not an object"]
+    newer = [f"{path} has format {told.get('format')}, this rankscope knows {FORMAT}"]
+    return _job(told), newer if told.get("format") != FORMAT else []
+
+
+def _job(told: dict[str, Any]) -> Job:
+    """Only what has the right type: the file may have been edited."""
+    command = told.get("command")
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    texts = {
+        key: told[key] for key in ("launcher", "host", "cwd", "rankscope_version") if isinstance(told.get(key), str)
+    }
+    numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
+    return Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})

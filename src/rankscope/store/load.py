@@ -1,0 +1,77 @@
+"""Reads all files of a run, in several processes when they are many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from rankscope.model import BadFile, RankFacts, Reading
+from rankscope.store.columns import joined, reading_tables
+
+BATCH = 32  # files a worker reads at a time
+POOL_FROM = 256  # files from which starting workers pays
+
+Read = Callable[[Path], Reading]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What came out of some files."""
+
+    processes: list[int] = field(default_factory=list)
+    facts: list[RankFacts] = field(default_factory=list)
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    bad: list[str] = field(default_factory=list)
+
+
+def load(files: Sequence[Path], read: Read, events: bool, progress: Progress) -> Loaded:
+    """Everything the files hold; a bad file is told and the others are still read."""
+    batches = [list(enumerate(files))[at : at + BATCH] for at in range(0, len(files), BATCH)]
+    all_loaded = Loaded()
+    for loaded in _in_order(partial(load_batch, read=read, events=events), batches, len(files)):
+        all_loaded.processes += loaded.processes
+        all_loaded.facts += loaded.facts
+        all_loaded.bad += loaded.bad
+        for name, tables in loaded.tables.items():
+            all_loaded.tables.setdefault(name, []).extend(tables)
+        progress(len(all_loaded.processes) + len(all_loaded.bad), len(files))
+    return all_loaded
+
+
+def _in_order(work: Callable[[Batch], Loaded], batches: Sequence[Batch], files: int) -> Iterable[Loaded]:
+    workers = len(os.sched_getaffinity(0))
+    if files < POOL_FROM or workers < 2:
+        yield from map(work, batches)
+        return
+    # by fork: nothing here has started a thread yet, and the workers need not import everything again
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(work, batches)
+
+
+Batch = Sequence[tuple[int, Path]]
+
+
+def load_batch(batch: Batch, read: Read, events: bool) -> Loaded:
+    """One batch, its tables joined."""
+    loaded = Loaded()
+    for process, path in batch:
+        try:
+            reading = read(path)
+            tables = reading_tables(process, reading, events)
+        except BadFile as problem:
+            loaded.bad.append(str(problem))
+            continue
+        loaded.processes.append(process)
+        loaded.facts.append(reading.facts)
+        for name, table in tables.items():
+            loaded.tables.setdefault(name, []).append(table)
+    loaded.tables = {name: [joined(tables)] for name, tables in loaded.tables.items()}
+    return loaded

@@ -1,0 +1,71 @@
+"""The dispatcher, what the run path imports, and `rankscope doctor`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankscope import __version__
+from rankscope.cli import COMMANDS, main
+
+from .conftest import ROOT, Mpi, Run
+
+NOT_ON_THE_RUN_PATH = {"argparse", "json", "re", "pathlib", "typing", "subprocess", "shutil", "datetime", "signal",
+                       "dataclasses", "enum", "collections", "functools", "rankscope.model"}
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    output = capsys.readouterr().out
+    assert all(f"  {name} " in output for name in COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0 and capsys.readouterr().out == f"rankscope {__version__}\n"
+
+
+def test_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nonsense"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "nonsense" in error and "--help" in error
+
+
+@pytest.mark.parametrize("name", ["run", "gather", "doctor"])
+def test_help_of_commands_is_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert capsys.readouterr().out in (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def test_as_a_module(run: Run) -> None:
+    done = run(sys.executable, "-m", "rankscope", "run", "--quiet", "sh", "-c", "exit 4",
+               env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"})
+    assert done.returncode == 4
+
+
+def test_run_imports_only_what_it_needs(rankscope: str, work: Path) -> None:
+    """-S and -I leave out what the site's own .pth files import."""
+    command = [sys.executable, "-I", "-S", "-X", "importtime", rankscope, "run", "true"]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert "rankscope.record.start" in imported
+    assert not imported & NOT_ON_THE_RUN_PATH
+
+
+def test_doctor_says_yes(rankscope: str, run: Run) -> None:
+    done = run(rankscope, "doctor", "--python", sys.executable)
+    assert done.returncode == 0 and b"ok   recorder" in done.stdout and b"ok   python" in done.stdout, done
+
+
+def test_doctor_says_no(rankscope: str, run: Run) -> None:
+    done = run(rankscope, "doctor", "--python", "no-such-python", "--out", "/proc/x")
+    assert done.returncode == 1 and done.stdout.count(b"\nbad ") == 2, done
+
+
+def test_doctor_usage(rankscope: str, run: Run) -> None:
+    assert run(rankscope, "doctor", "--bogus", "x").returncode == 2
+
+
+def test_doctor_names_the_mpi(rankscope: str, run: Run, mpi: Mpi) -> None:
+    done = run(rankscope, "doctor", "--python", str(mpi.bin / "python"))
+    assert done.returncode == 0 and b"ok   MPI: " in done.stdout, done

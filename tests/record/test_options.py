@@ -1,0 +1,31 @@
+"""The options of `rankscope run`."""
+
+import pytest
+
+from rankscope.record.options import UsageError, parse
+
+
+def test_everything_given() -> None:
+    words = "--out a --local=b --matrix --size 64K --log 0 --name n --quiet -- python -c x --out c"
+    options = parse(words.split())
+    assert (options.out, options.local, options.matrix, options.quiet) == ("a", "b", True, True)
+    assert (options.file_bytes, options.log_records, options.name) == (65536, 0, "n")
+    assert options.command == ["python", "-c", "x", "--out", "c"]
+
+
+def test_first_word_without_dash_begins_the_command() -> None:
+    assert parse(["env", "--help"]).command == ["env", "--help"]
+
+
+@pytest.mark.parametrize(("text", "size"), [("65536", 65536), ("4M", 4194304), ("1g", 1073741824)])
+def test_sizes(text: str, size: int) -> None:
+    assert parse(["--size", text, "true"]).file_bytes == size
+
+
+@pytest.mark.parametrize("line", [
+    "", "--", "--out", "--out=", "--size 1K true", "--size x true", "--size K true", "--log -1 true", "--log x true",
+    "--bogus true", "-x true", "--matrix=1 true",
+])
+def test_mistakes(line: str) -> None:
+    with pytest.raises(UsageError, match=r"; "):
+        parse(line.split())

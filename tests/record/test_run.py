@@ -1,0 +1,168 @@
+"""The job is sacred: under `rankscope run` a command does and ends as without it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run, compile_c, library_of
+
+DOCUMENTED = {"LD_PRELOAD", "RANKSCOPE_DIR", "RANKSCOPE_PID"}
+
+
+def variables(output: bytes) -> dict[bytes, bytes]:
+    return dict(entry.split(b"=", 1) for entry in output.split(b"\0") if entry)
+
+
+def only_run(work: Path) -> Path:
+    [folder] = list((work / "rankscope-runs").glob("2*"))
+    return folder
+
+
+def test_environment_differs_in_documented_variables_only(rankscope: str, run: Run) -> None:
+    """Also in the C locale, where Python sets LC_CTYPE for itself, and with values that are no UTF-8."""
+    given = {b"PATH": os.fsencode(os.environ["PATH"]), b"ODD": b"\xff\xfe=x\ny", b"EMPTY": b""}
+    bare = variables(run("env", "-0", env=given).stdout)
+    recorded = variables(run(rankscope, "run", "env", "-0", env=given).stdout)
+    added = {os.fsdecode(name) for name in recorded if recorded[name] != bare.get(name)}
+    assert added == DOCUMENTED
+    assert set(bare) <= set(recorded)
+
+
+def test_other_preloads_stay_behind_ours(rankscope: str, run: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other.so"
+    compile_c("int other;", other, "-shared", "-fPIC")
+    done = run(rankscope, "run", "sh", "-c", "echo $LD_PRELOAD", env={**os.environ, "LD_PRELOAD": str(other)})
+    assert done.stdout.decode().strip().split(":") == [str(library_of(Path(rankscope))), str(other)]
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 77, 255])
+def test_exit_code(rankscope: str, run: Run, code: int) -> None:
+    assert run(rankscope, "run", "sh", "-c", f"exit {code}").returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGSEGV])
+def test_killed_by_signal(rankscope: str, run: Run, number: signal.Signals) -> None:
+    assert run(rankscope, "run", "sh", "-c", f"kill -{int(number)} $$").returncode == -number
+
+
+def test_signal_to_our_pid_reaches_the_command(rankscope: str, work: Path) -> None:
+    script = "trap 'echo caught; exit 5' TERM; echo ready $$; while :; do read line || exit 9; done"
+    with subprocess.Popen([rankscope, "run", "--quiet", "sh", "-c", script], cwd=work, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdin
+        assert process.stdout.readline() == f"ready {process.pid}\n"
+        process.send_signal(signal.SIGTERM)
+        process.stdin.write("\n")  # the shell runs its trap when read returns
+        process.stdin.flush()
+        assert process.stdout.read() == "caught\n"
+    assert process.returncode == 5
+
+
+def test_bytes_pass_through(rankscope: str, run: Run) -> None:
+    data = bytes(range(256)) * 4096
+    done = run(rankscope, "run", "--quiet", "cat", input=data)
+    assert (done.stdout, done.stderr, done.returncode) == (data, b"", 0)
+
+
+def test_eight_bit_arguments(rankscope: str, run: Run, work: Path) -> None:
+    words = ["", "a b", "*", b"\xff\xfe", "é€\U0001f600", "-x", "--", "new\nline"]
+    done = run(rankscope, "run", "printf", "%s\\0", *words, env={"PATH": os.environ["PATH"]})
+    assert done.stdout == b"".join((os.fsencode(word)) + b"\0" for word in words)
+    command = json.loads((only_run(work) / "run.json").read_text())["command"]
+    assert command[2:] == ["", "a b", "*", "��", "é€\U0001f600", "-x", "--", "new\nline"]
+
+
+def ignored(output: bytes) -> bytes:
+    [line] = [line for line in output.splitlines() if line.startswith(b"SigIgn")]
+    return line
+
+
+@pytest.mark.parametrize("prefix", ["", "trap '' PIPE; ", "trap '' XFSZ HUP; ", "trap '' PIPE XFSZ USR1; "])
+def test_signal_dispositions(rankscope: str, run: Run, prefix: str) -> None:
+    look = "grep Sig /proc/self/status; true"
+    bare = run("sh", "-c", prefix + look).stdout
+    recorded = run("sh", "-c", f"{prefix}{rankscope} run {look}").stdout
+    assert ignored(recorded) == ignored(bare)
+
+
+def test_process_state_is_unchanged(rankscope: str, run: Run) -> None:
+    look = "umask; ulimit -a; ls /proc/self/fd | wc -l; grep SigBlk /proc/self/status; pwd; ps -o nice= -p $$"
+    bare, recorded = run("sh", "-c", look), run(rankscope, "run", "sh", "-c", look)
+    assert recorded.stdout == bare.stdout
+
+
+def test_command_not_found(rankscope: str, run: Run, work: Path) -> None:
+    done = run(rankscope, "run", "no-such-program")
+    assert (done.returncode, done.stderr) == (127, b"rankscope: no-such-program: command not found\n")
+    assert not list(work.iterdir())
+
+
+def test_command_not_executable(rankscope: str, run: Run, work: Path) -> None:
+    (work / "data").write_text("x")
+    (work / "folder").mkdir()
+    assert run(rankscope, "run", "./data").returncode == 126
+    assert run(rankscope, "run", "./folder").returncode == 126
+
+
+def test_missing_interpreter(rankscope: str, run: Run, work: Path) -> None:
+    script = work / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    assert run(rankscope, "run", "./script").returncode == 127
+
+
+def test_script_without_interpreter_line(rankscope: str, run: Run, work: Path) -> None:
+    script = work / "script"
+    script.write_text('echo "$1"\n')
+    script.chmod(0o755)
+    assert run(rankscope, "run", "./script", "word").stdout == b"word\n"
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    ((), b"no command"), (("--bogus", "x"), b"--bogus"), (("--out",), b"--out"),
+])
+def test_usage_errors_are_one_line(rankscope: str, run: Run, words: tuple[str, ...], text: bytes) -> None:
+    done = run(rankscope, "run", *words)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and text in done.stderr
+
+
+def test_run_folder_and_latest(rankscope: str, run: Run, work: Path) -> None:
+    run(rankscope, "run", "--name", "first", "true")
+    done = run(rankscope, "run", "--matrix", "--size", "64K", "--log", "7", sys.executable, "-c", "pass", "train.py")
+    latest = (work / "rankscope-runs" / "latest").resolve()
+    assert latest.name.endswith("-train")
+    assert done.stderr == f"rankscope: recording to rankscope-runs/{latest.name}\n".encode()
+    about = json.loads((latest / "run.json").read_text())
+    assert about["format"] == 1 and about["expected_ranks"] is None and about["launcher"] is None
+    assert about["command"] == [sys.executable, "-c", "pass", "train.py"] and about["cwd"] == str(work)
+    assert about["options"]["matrix"] is True and about["options"]["file_bytes"] == 65536
+    assert about["options"]["log_records"] == 7
+
+
+def test_options_reach_the_recorder(rankscope: str, run: Run, work: Path) -> None:
+    done = run(rankscope, "run", "--out", "o/p", "--local", "l", "--matrix", "--size", "64K", "--log", "0", "env", "-0")
+    found = {os.fsdecode(name): os.fsdecode(value) for name, value in variables(done.stdout).items()}
+    assert found["RANKSCOPE_DIR"] == str(work / "l" / "p") and (work / "l" / "p").is_dir()
+    assert found["RANKSCOPE_COLLECT"] == str(work / "o" / "p")
+    numbers = [found[f"RANKSCOPE_{name}"] for name in ("MATRIX", "FILE_BYTES", "LOG_RECORDS")]
+    assert numbers == ["1", "65536", "0"]
+    assert json.loads((work / "o/p/run.json").read_text())["options"]["local_dir"] == found["RANKSCOPE_DIR"]
+
+
+def test_second_run_in_one_folder_gets_its_own(rankscope: str, run: Run, work: Path) -> None:
+    show = ("sh", "-c", "echo $RANKSCOPE_DIR")
+    assert run(rankscope, "run", "--out", "prof", *show).stdout == f"{work}/prof\n".encode()
+    second = run(rankscope, "run", "--quiet", "--out", "prof", *show)
+    assert second.stdout == f"{work}/prof-2\n".encode()
+    assert second.stderr == b"rankscope: prof already holds another run: recording to prof-2\n"
+
+
+def test_inside_a_recorded_script_the_same_run(rankscope: str, run: Run, work: Path) -> None:
+    done = run(rankscope, "run", "sh", "-c", f"echo $RANKSCOPE_DIR; {rankscope} run sh -c 'echo $RANKSCOPE_DIR'")
+    assert len(set(done.stdout.splitlines())) == 1 and len(done.stdout.splitlines()) == 2
+    assert only_run(work)
