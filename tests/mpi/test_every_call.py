@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from dataclasses import dataclass
@@ -18,7 +19,14 @@ from rankscope.model import Reading
 # How often a test must be repeated before it says yes is up to the MPI.
 UP_TO_THE_MPI = {"MPI_Win_test"}
 # mpi4py asks these for its own purposes, as often as it likes.
-ENQUIRIES = ("MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_remote_size", "MPI_Comm_test_inter", "MPI_Comm_get_", "MPI_Type_")
+ENQUIRIES = (
+    "MPI_Comm_rank",
+    "MPI_Comm_size",
+    "MPI_Comm_remote_size",
+    "MPI_Comm_test_inter",
+    "MPI_Comm_get_",
+    "MPI_Type_",
+)
 FORMS = {"plain": ("-DNO_LARGE_COUNTS",), "all": ()}
 
 
@@ -78,7 +86,13 @@ def different(expected: dict[Key, Counts], found: dict[Key, Counts]) -> dict[Key
 def test_nothing_was_lost(ranks: list[Rank]) -> None:
     for rank in ranks:
         facts = rank.reading.facts
-        lost = (facts.lost_calls, facts.overwritten_events, facts.untracked_requests, facts.torn_rows, facts.lost_strings)
+        lost = (
+            facts.lost_calls,
+            facts.overwritten_events,
+            facts.untracked_requests,
+            facts.torn_rows,
+            facts.lost_strings,
+        )
         assert lost == (0, 0, 0, 0, 0)
         assert (facts.rank, facts.world_size, facts.finalized) == (rank.did["rank"], rank.did["size"], True)
 
@@ -128,7 +142,7 @@ def by_group(rank: Rank) -> dict[int, list[Collective]]:
 
 def skip_paused(sequences: list[int]) -> list[int]:
     """Closes the gap of the two collectives made while recording was paused, which still count on their group."""
-    gap = next((i for i, (a, b) in enumerate(zip(sequences, sequences[1:], strict=False), 1) if b == a + 3), None)
+    gap = next((i for i, (a, b) in enumerate(itertools.pairwise(sequences), 1) if b == a + 3), None)
     return sequences if gap is None else sequences[:gap] + [number - 2 for number in sequences[gap:]]
 
 

@@ -40,7 +40,7 @@ def build(target: Path, compiler: Path | str, sources: Sequence[Path], *flags: s
 
 
 def build_with_mpi(mpi: Mpi, folder: Path, name: str, *flags: str) -> Path:
-    """programs/<name>.c or programs/<name>/*.c, compiled once for this MPI; Intel's runs what MPICH's compiler makes."""
+    """programs/<name>.c or programs/<name>/*.c, compiled once per MPI; Intel's runs what MPICH's compiler makes."""
     target = folder / "-".join([name, mpi.name, *(flag.strip("-") for flag in flags)])
     if target.exists():
         return target

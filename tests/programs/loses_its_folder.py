@@ -14,7 +14,7 @@ WORLD = MPI.COMM_WORLD
 def work(communicators: int) -> float:
     """Uses many communicators and sizes, so that the profile has to grow."""
     total = 0.0
-    for number in range(communicators):
+    for _number in range(communicators):
         copy = WORLD.Dup()
         for power in range(8):
             values = np.ones(2**power)

@@ -71,7 +71,7 @@ def test_disk_that_is_full_already(openmpi: Mpi, small_disk: Path) -> None:
 def test_limit_on_file_sizes(driver: Driver, blocks: int, tmp_path: Path) -> None:
     """No signal, no loss of the program; in blocks of 1 kB."""
     command = ["bash", "-c", f'ulimit -f {blocks}; exec "$@"', "bash"]
-    ran = [command + [str(program), "communicators", "2000"] for program in (driver.bare, driver.recorded)]
+    ran = [[*command, str(program), "communicators", "2000"] for program in (driver.bare, driver.recorded)]
     bare, job = (subprocess.run(argv, env=recording(tmp_path), capture_output=True, text=True) for argv in ran)
     assert (job.returncode, job.stdout, job.stderr) == (bare.returncode, bare.stdout, bare.stderr)
     assert all(path.stat().st_size <= blocks * 1024 for path in recorded.rank_files(tmp_path))

@@ -115,8 +115,9 @@ def _exit_code(header: Any, how: str) -> int | None:
 
 
 def _versions(header: Any) -> str:
-    library = _text(header["mpi_version"]).strip().splitlines()[:1]
-    return "; ".join([f"rankscope {_text(header['rankscope_version'])}", *library])
+    library = _text(header["mpi_version"]).strip().partition("\n")[0].partition(",")[0]
+    parts = (f"rankscope {_text(header['rankscope_version'])}", " ".join(library.split()))
+    return "; ".join(part for part in parts if part)
 
 
 def notes_of(file: RankFile, clock: Clock, unwrapped: list[str]) -> list[Note]:
