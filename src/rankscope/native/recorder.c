@@ -171,9 +171,9 @@ static struct rs_tally *new_row(struct rs_thread *thread, uint64_t key)
 {
     if (chunk_full(thread->tallies)) {
         struct rs_chunk *chunk =
-            rs.full ? NULL : rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
+            __atomic_load_n(&rs.full, __ATOMIC_RELAXED) ? NULL : rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
         if (!chunk) {
-            rs.full = 1;
+            __atomic_store_n(&rs.full, 1, __ATOMIC_RELAXED);
             return NULL;
         }
         thread->tallies = chunk;

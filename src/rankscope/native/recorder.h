@@ -226,19 +226,20 @@ static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const
         return NULL;
     uint64_t claim = rs_log_claim(thread);
     struct rs_collective *record = &rs.log[claim & (rs.log_capacity - 1)];
+    (void)__atomic_load_n(&record->number, __ATOMIC_ACQUIRE);   /* after whoever filled it a lap ago */
     __atomic_store_n(&record->number, 0, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     record->enter_ticks = filled->enter_ticks;
-    record->end_ticks = 0;
+    __atomic_store_n(&record->end_ticks, 0, __ATOMIC_RELAXED);
     record->bytes = filled->bytes;
     record->sequence = filled->sequence;
-    record->call_ticks = 0;
+    __atomic_store_n(&record->call_ticks, 0, __ATOMIC_RELAXED);
     record->root = filled->root;
     record->name = filled->name;
     record->group = filled->group;
     record->thread = filled->thread;
     record->phase = filled->phase;
-    record->flags = filled->flags;
+    __atomic_store_n(&record->flags, filled->flags, __ATOMIC_RELAXED);
     uint32_t number = (uint32_t)(claim + 1);
     __atomic_store_n(&record->number, number ? number : 1, __ATOMIC_RELEASE);
     return record;
