@@ -226,8 +226,12 @@ static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const
         return NULL;
     uint64_t claim = rs_log_claim(thread);
     struct rs_collective *record = &rs.log[claim & (rs.log_capacity - 1)];
-    (void)__atomic_load_n(&record->number, __ATOMIC_ACQUIRE);   /* after whoever filled it a lap ago */
-    __atomic_store_n(&record->number, 0, __ATOMIC_RELAXED);
+    if (RS_UNLIKELY(rs.concurrent)) {
+        /* A thread that was lapped while filling in the place still owns it: this record is given up. */
+        if (!__atomic_exchange_n(&record->number, 0, __ATOMIC_ACQ_REL) && claim >= rs.log_capacity)
+            return NULL;
+    } else
+        __atomic_store_n(&record->number, 0, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     record->enter_ticks = filled->enter_ticks;
     __atomic_store_n(&record->end_ticks, 0, __ATOMIC_RELAXED);
