@@ -70,8 +70,8 @@ def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
 
 
 def _add_processes(tables: Tables, table: Table) -> None:
-    sql = """SELECT CASE WHEN ending = 'replaced' THEN 'program images replaced by exec' ELSE role || ' processes' END AS
-        what, count(*) FROM ranks WHERE role <> 'rank' GROUP BY what ORDER BY what"""
+    sql = """SELECT CASE ending WHEN 'replaced' THEN 'program images replaced by exec' ELSE role || ' processes' END,
+        count(*) FROM ranks WHERE role <> 'rank' GROUP BY 1 ORDER BY 1"""
     table.rows += [(what, count, "") for what, count in tables.query(sql)]
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
