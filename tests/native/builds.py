@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SANITIZERS = {
     "plain": (),
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"),
-    "thread": ("-fsanitize=thread", "-fno-omit-frame-pointer"),
+    "thread": ("-fsanitize=thread", "-fno-omit-frame-pointer", "-Wno-tsan"),
 }
 
 

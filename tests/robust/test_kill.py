@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ from robust.self_counts import SelfCounts
 
 SEED = int(os.environ.get("RANKSCOPE_TEST_SEED", random.SystemRandom().randrange(2**32)))
 DEADLINE_S = 60
+LAUNCHER_S = 15
 MOST_CALLS = 60_000
 
 
@@ -74,16 +76,29 @@ def one_kill(mpi: Mpi, program: list[str | Path], folder: Path, chance: random.R
     command = mpi.command(ranks, *jobs.recording(run), *program, folder, "forever")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     environment = {**mpi.environment, **jobs.variables(mpi)}
-    job = subprocess.Popen(command, env=environment, **quiet)  # type: ignore[call-overload]
+    job = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)  # type: ignore[call-overload]
     try:
         kill_one(job, folder, ranks, chance)
-        job.wait(DEADLINE_S)
+        job.wait(LAUNCHER_S)
+    except subprocess.TimeoutExpired:
+        end_survivors(folder)  # Intel's launcher can wait for ever for a rank killed before MPI_Init
     finally:
-        job.kill()
-        job.wait()
-    counts = self_counts.read_all(folder)
-    until_gone([process.pid for process in counts])
+        end_launcher(job)
+    until_gone([process.pid for process in self_counts.read_all(folder)])
     check(run, self_counts.read_all(folder))
+
+
+def end_launcher(job: subprocess.Popen[bytes]) -> None:
+    """Intel's mpirun is a script: what it has started has to go with it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+
+
+def end_survivors(folder: Path) -> None:
+    for process in self_counts.read_all(folder):
+        if alive(process.pid):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def kills(mpi: Mpi, built: Path, folder: Path, number: int) -> None:

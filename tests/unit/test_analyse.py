@@ -179,7 +179,7 @@ def test_matrix(run: Run) -> None:
 
 
 def test_overhead_is_calls_times_calibrated_cost(tmp_path: Path) -> None:
-    made = mpi_rank(0, 1, call_cost_picoticks=20_000, collective_cost_picoticks=30_000, setup_ticks=5 * MILLI)
+    made = mpi_rank(0, 1, call_cost_milliticks=20_000, collective_cost_milliticks=30_000, setup_ticks=5 * MILLI)
     made.tally("MPI_Allreduce", 1000, SECOND)
     made.tally("MPI_Send", 500, SECOND)
     made.group("MPI_COMM_WORLD", collectives=1000)

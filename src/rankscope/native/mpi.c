@@ -19,12 +19,16 @@ RS_COLD void *rs_mpi_resolve(enum rs_mpi_function function)
 {
     char symbol[64];
     snprintf(symbol, sizeof symbol, "P%s", texts[function]);
-    return rs_mpi_real[function] = rs_mpi_symbol(symbol);
+    void *real = rs_mpi_symbol(symbol);
+    __atomic_store_n(&rs_mpi_real[function], real, __ATOMIC_RELAXED);
+    return real;
 }
 
 RS_COLD uint16_t rs_mpi_intern(enum rs_mpi_function function)
 {
-    return rs_mpi_name[function] = rs_intern(texts[function]);
+    uint16_t name = rs_intern(texts[function]);
+    __atomic_store_n(&rs_mpi_name[function], name, __ATOMIC_RELAXED);
+    return name;
 }
 
 /* NULL unless MPI_Pcontrol(0) is in force and this is a call of the program's own. */

@@ -25,13 +25,13 @@ struct rs_thread *rs_paused_thread(void);
 
 static inline void *rs_mpi_function(enum rs_mpi_function function)
 {
-    void *real = rs_mpi_real[function];
+    void *real = __atomic_load_n(&rs_mpi_real[function], __ATOMIC_RELAXED);
     return RS_LIKELY(real != NULL) ? real : rs_mpi_resolve(function);
 }
 
 static inline uint16_t rs_mpi_name_of(enum rs_mpi_function function)
 {
-    uint16_t name = rs_mpi_name[function];
+    uint16_t name = __atomic_load_n(&rs_mpi_name[function], __ATOMIC_RELAXED);
     return RS_LIKELY(name) ? name : rs_mpi_intern(function);
 }
 
