@@ -56,7 +56,7 @@ static inline struct rs_logged rs_collective_enter(struct rs_thread *thread, enu
         .phase = rs.phase, .flags = flags};
     struct rs_logged logged = {rs_log_enter(thread, &filled), 0};
     if (logged.record)
-        logged.number = __atomic_load_n(&logged.record->number, __ATOMIC_RELAXED);
+        logged.number = rs_log_number(logged.record);
     return logged;
 }
 
@@ -64,18 +64,18 @@ static inline struct rs_logged rs_collective_enter(struct rs_thread *thread, enu
 static inline void rs_collective_end(struct rs_logged logged, uint64_t now, int failed)
 {
     struct rs_collective *record = logged.record;
-    if (RS_UNLIKELY(!record || __atomic_load_n(&record->number, __ATOMIC_RELAXED) != logged.number))
+    if (RS_UNLIKELY(!record || rs_log_number(record) != logged.number))
         return;
     if (RS_UNLIKELY(failed))
-        __atomic_fetch_or(&record->flags, RS_COLL_FAILED, __ATOMIC_RELAXED);
+        record->flags |= RS_COLL_FAILED;
     __atomic_store_n(&record->end_ticks, now, __ATOMIC_RELEASE);
 }
 
 static inline void rs_collective_started(struct rs_logged logged, uint64_t call_ticks, uint64_t now, int failed)
 {
-    if (!logged.record || __atomic_load_n(&logged.record->number, __ATOMIC_RELAXED) != logged.number)
+    if (!logged.record || rs_log_number(logged.record) != logged.number)
         return;
-    __atomic_store_n(&logged.record->call_ticks, call_ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)call_ticks, __ATOMIC_RELAXED);
+    RS_SET(logged.record->call_ticks, call_ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)call_ticks);
     if (failed)
         rs_collective_end(logged, now, failed);
 }

@@ -20,7 +20,7 @@
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
 #define DEFAULT_LOG_RECORDS 16384u
-#define LEAST_LOG_RECORDS 512u  /* a thread must not be lapped while it fills in its record */
+#define LEAST_LOG_RECORDS 16u
 
 static struct rs_header identity;
 
