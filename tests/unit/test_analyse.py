@@ -179,7 +179,7 @@ def test_matrix(run: Run) -> None:
 
 
 def test_overhead_is_calls_times_calibrated_cost(tmp_path: Path) -> None:
-    made = mpi_rank(0, 1, call_cost_picoticks=20_000, collective_cost_picoticks=30_000, setup_ticks=5 * MILLI)
+    made = mpi_rank(0, 1, call_cost_milliticks=20_000, collective_cost_milliticks=30_000, setup_ticks=5 * MILLI)
     made.tally("MPI_Allreduce", 1000, SECOND)
     made.tally("MPI_Send", 500, SECOND)
     made.group("MPI_COMM_WORLD", collectives=1000)
@@ -244,6 +244,12 @@ def test_coverage_tells_all_that_is_missing(tmp_path: Path) -> None:
     assert "1 rank did not end well (SIGTERM): 2" in told
     assert "the tables lack 7 calls (2.000 s)" in told
     assert "more processes than ranks (1) used MPI, again as rank 2: several MPI jobs" in told
+
+
+def test_a_replaced_program_image_is_no_further_process(tmp_path: Path) -> None:
+    run = opened(tmp_path, mpi_rank(0, 1), process(pid=100, state=State.REPLACED))
+    assert counts(coverage(run))["program images replaced by exec"] == (1, "")
+    assert overview(run).rows[0][5] == 1
 
 
 def test_singletons_are_told_once(tmp_path: Path) -> None:

@@ -70,10 +70,9 @@ def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
 
 
 def _add_processes(tables: Tables, table: Table) -> None:
-    for role, count in tables.query(
-        "SELECT role, count(*) FROM ranks WHERE role <> 'rank' GROUP BY role ORDER BY role"
-    ):
-        table.rows.append((f"{role} processes", count, ""))
+    sql = """SELECT CASE ending WHEN 'replaced' THEN 'program images replaced by exec' ELSE role || ' processes' END,
+        count(*) FROM ranks WHERE role <> 'rank' GROUP BY 1 ORDER BY 1"""
+    table.rows += [(what, count, "") for what, count in tables.query(sql)]
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
         told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"

@@ -24,7 +24,8 @@ COLUMNS = (
     Column("comm_share", Unit.SHARE, "MPI of elapsed"),
 )
 SQL = """
-    SELECT count(*) FILTER (role = 'rank'), count(DISTINCT host) FILTER (role = 'rank'), count(*),
+    SELECT count(*) FILTER (role = 'rank'), count(DISTINCT host) FILTER (role = 'rank'),
+        count(*) FILTER (ending <> 'replaced'),
         min(started_ns), max(ended_ns), list_sort(list(DISTINCT versions) FILTER (role = 'rank' AND versions <> '')),
         list_sort(list(DISTINCT rank_source) FILTER (role = 'rank' AND rank_source NOT IN ('', 'none'))),
         min_by(command, rank) FILTER (role = 'rank')
