@@ -52,7 +52,7 @@ def test_grids() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("|   3 |    2 |", "|   3 |    4 |", "file.txt:6: a,fwd: the mean 4"),
+        ("|   3 |    2 |", "|   3 |    5 |", "file.txt:6: a,fwd: the mean 5"),
         ("|        1 |     1 |", "|        1 |     2 |", "file.txt:6: a,fwd: the standard deviation"),
         ("|     0.25 |   0.5 |", "|        9 |     3 |", "file.txt:8: a,back: the variance 9"),
         ("|        1 |     1 |", "|       -1 |     1 |", "file.txt:6: a,fwd: variance -1"),
