@@ -9,12 +9,12 @@ from rankscope.readers.source import Source
 
 MAX_TALLIES = 200_000  # more different names than any true file has: bounds what a hostile one can make us keep
 
-Key = tuple[str, str, str, int | None, int, str]
+Key = tuple[str, str, str, int | None, int, str, str]
 
 
 @dataclass(slots=True)
 class Sums:
-    """Tallies by layer, name, group, size class, thread and kind."""
+    """Tallies by layer, name, group, size class, thread, kind and what they are part of."""
 
     source: Source
     found: dict[Key, Tally] = field(default_factory=dict)
@@ -30,14 +30,15 @@ class Sums:
         kind: str = "call",
         size_bytes: int | None = None,
         errors: int = 0,
+        within: str = "",
     ) -> None:
         """Count one occurrence; None for a time that the file does not tell."""
-        key = (layer, name, group, size_class, thread, kind)
+        key = (layer, name, group, size_class, thread, kind, within)
         tally = self.found.get(key)
         if tally is None:
             if len(self.found) >= MAX_TALLIES:
                 raise self.source.bad(f"more than {MAX_TALLIES} different names: not a file of this format")
-            tally = self.found[key] = Tally(layer, name, 0, 0.0, group, size_class, "", kind, thread)
+            tally = self.found[key] = Tally(layer, name, 0, 0.0, group, size_class, "", kind, thread, within=within)
         tally.calls += 1
         tally.errors += errors
         if size_bytes is not None:
