@@ -8,8 +8,9 @@ import pytest
 
 from foreign_files import reading, shared, warnings
 
-HEAD = "Comm. Op            Message Size        Count               Total Latency(ms)   Avg Latency(ms)     tput_avg (Gbps)     busbw_avg (Gbps)    \n"
-TAIL = "Comm. Op            Message Size        Count               Total comm lat(ms)  Total straggler(ms) Avg comm lat(ms)    Avg straggler(ms)   \n"
+NAMES = "Comm. Op|Message Size|Count|Total Latency(ms)|Avg Latency(ms)|tput_avg (Gbps)|busbw_avg (Gbps)"
+STRAGGLERS = "Comm. Op|Message Size|Count|Total comm lat(ms)|Total straggler(ms)|Avg comm lat(ms)|Avg straggler(ms)"
+HEAD, TAIL = ("".join(f"{name:<20}" for name in names.split("|")) + "\n" for names in (NAMES, STRAGGLERS))
 
 
 def row(*cells: object) -> str:
@@ -48,8 +49,16 @@ def test_summary() -> None:
     [
         (row("1.5 KB", 3, "0.30", "0.10"), row("1.5 KB", 3, "0.50", "0.10"), "file.txt:8: broadcast"),
         (row("2.0 MB", 40, "602.29"), row("2.0 MB", 40, "302.29"), "file.txt:6: all_reduce of 2097152 bytes: 40 calls"),
-        ("8.39                6.29", "8.39                4.29", "file.txt:5: all_reduce of 1048576 bytes: a bus bandwidth"),
-        ("8.39                6.29", "5.39                4.04", "file.txt:5: all_reduce of 1048576 bytes: 5.39 Gbps is not"),
+        (
+            "8.39                6.29",
+            "8.39                4.29",
+            "file.txt:5: all_reduce of 1048576 bytes: a bus bandwidth",
+        ),
+        (
+            "8.39                6.29",
+            "5.39                4.04",
+            "file.txt:5: all_reduce of 1048576 bytes: 5.39 Gbps is not",
+        ),
         ("0.12                0.12", "0.12                0.22", "file.txt:8: broadcast"),
     ],
 )

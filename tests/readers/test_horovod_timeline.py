@@ -56,7 +56,9 @@ def test_what_cannot_be() -> None:
     assert warnings(found) == ["file.txt:8: grad_0: a phase ends that has not begun"]
 
 
-@pytest.mark.parametrize("middle", ['{"a":' * 100_000, '{"ph": "B", "ts": NaN, "pid": 1}', "[{}]", '{"ph": "E", "ts": -1}', "x" * 100])
+@pytest.mark.parametrize(
+    "middle", ['{"a":' * 100_000, '{"ph": "B", "ts": NaN, "pid": 1}', "[{}]", '{"ph": "E", "ts": -1}', "x" * 100]
+)
 def test_hostile_files(middle: str) -> None:
     with pytest.raises(BadFile):
         reading("horovod_timeline", TEXT[:-1] + "," + middle + "," + "{}" * 100)

@@ -38,7 +38,10 @@ def test_self_and_whole_times_with_their_importers() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "place"),
-    [("122 | top", "222 | top", "file.txt:5: top"), ("5 |         15", "25 |         15", "file.txt:3: a: 25 us by itself")],
+    [
+        ("122 | top", "222 | top", "file.txt:5: top"),
+        ("5 |         15", "25 |         15", "file.txt:3: a: 25 us by itself"),
+    ],
 )
 def test_times_that_do_not_add_up(before: str, after: str, place: str) -> None:
     found = warnings(reading("importtime", TEXT.replace(before, after)))

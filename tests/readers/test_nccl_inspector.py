@@ -50,8 +50,16 @@ def test_collectives(indent: int | None) -> None:
     text = "\n".join(json.dumps(one(n, event_trace_ts=TRACE), indent=indent) for n in (1, 2, 3))
     found = reading("nccl_inspector", text)
     (tally,) = found.tallies
-    assert (tally.layer, tally.name, tally.calls, tally.total_ns, tally.bytes) == ("nccl", "AllReduce", 3, 300_000, 24_000_000)
-    assert [(e.start_ns, e.end_ns, e.sequence) for e in found.events] == [(1_000_010_000, 1_000_110_000, n) for n in (1, 2, 3)]
+    assert (tally.layer, tally.name, tally.calls, tally.total_ns, tally.bytes) == (
+        "nccl",
+        "AllReduce",
+        3,
+        300_000,
+        24_000_000,
+    )
+    assert [(e.start_ns, e.end_ns, e.sequence) for e in found.events] == [
+        (1_000_010_000, 1_000_110_000, n) for n in (1, 2, 3)
+    ]
     (group,) = found.groups
     assert (group.identity, group.size, group.my_rank, group.collectives) == ("0xabc", 8, 2, 3)
     assert (found.facts.host, found.facts.pid, found.facts.rank, found.facts.world_size) == ("node1", 77, 2, 8)
@@ -65,7 +73,9 @@ def test_sizes_of_one_rank() -> None:
     assert warnings(found) == []
 
 
-@pytest.mark.parametrize(("key", "value"), [("coll_algobw_gbs", 90.0), ("coll_busbw_gbs", 80.0), ("coll_exec_time_us", 200)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("coll_algobw_gbs", 90.0), ("coll_busbw_gbs", 80.0), ("coll_exec_time_us", 200)]
+)
 def test_bandwidths_that_do_not_fit(key: str, value: float) -> None:
     found = warnings(reading("nccl_inspector", json.dumps(one()) + "\n" + json.dumps(one(**{key: value}))))
     assert found

@@ -85,7 +85,12 @@ def test_every_number_of_real_csv_files(path: Path) -> None:
     found = reading("ps_metrics", path.read_bytes())
     with path.open(newline="") as file:
         expected = [
-            ("file", row["name"], statistic, float(Decimal(row[statistic]) * (10**12 if statistic == "variance" else 10**6)))
+            (
+                "file",
+                row["name"],
+                statistic,
+                float(Decimal(row[statistic]) * (10**12 if statistic == "variance" else 10**6)),
+            )
             for row in csv.DictReader(file)
             for statistic in ("min", "max", "mean", "variance", "stdev")
         ]

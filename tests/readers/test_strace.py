@@ -181,7 +181,9 @@ def test_real_log_agrees_with_its_summary_and_an_independent_count(strace: str, 
 def test_real_times_are_the_sum_of_those_in_the_log(strace: str, tmp_path: Path) -> None:
     written = tmp_path / "log"
     subprocess.run([strace, "-T", "-o", written, sys.executable, "-S", "-c", "import os"], check=True)
-    times_us = [int(whole) * 10**6 + int(part) for whole, part in re.findall(r"<(\d+)\.(\d{6})>$", written.read_text(), re.M)]
+    times_us = [
+        int(whole) * 10**6 + int(part) for whole, part in re.findall(r"<(\d+)\.(\d{6})>$", written.read_text(), re.M)
+    ]
     found = reading("strace_log", written.read_bytes())
     assert sum(t.total_ns for t in found.tallies) == pytest.approx(1000 * sum(times_us))
 

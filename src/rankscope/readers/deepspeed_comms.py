@@ -14,7 +14,14 @@ from rankscope.readers.source import Source
 from rankscope.readers.sums import Sums
 
 SUMMARY = ("Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
-STRAGGLER = ("Message Size", "Count", "Total comm lat(ms)", "Total straggler(ms)", "Avg comm lat(ms)", "Avg straggler(ms)")
+STRAGGLER = (
+    "Message Size",
+    "Count",
+    "Total comm lat(ms)",
+    "Total straggler(ms)",
+    "Avg comm lat(ms)",
+    "Avg straggler(ms)",
+)
 HEADERS = {" ".join(("Comm. Op", *names)).replace(" ", ""): names for names in (SUMMARY, STRAGGLER)}
 SNIFFED = re.compile(
     rb"(?m)^Comm\. Op +Message Size +Count +Total (?:Latency|comm lat)\(ms\)"
@@ -22,7 +29,8 @@ SNIFFED = re.compile(
 )
 ROW = re.compile(r"\s+(?P<size>[\d.]{1,30} ?[KMGTPEZY]?B)\s+(?P<count>\d{1,18})" + 4 * r"\s+(-?[\d.]{1,30})" + r"\s*")
 OPERATION = re.compile(
-    r"(?:rank=(?P<rank>\d{1,7}) \| )?comm op: (?P<name>[^|]{1,200}?) \| (?:\[Caller Func: (?P<caller>[^\]]{0,200})\] \| )?"
+    r"(?:rank=(?P<rank>\d{1,7}) \| )?comm op: (?P<name>[^|]{1,200}?) \| "
+    r"(?:\[Caller Func: (?P<caller>[^\]]{0,200})\] \| )?"
     r"time \(ms\): (?P<time>[\d.]{1,30}) \| msg size: (?P<size>[\d.]{1,30} ?[KMGTPEZY]?B)"
     r" \| algbw \(Gbps\): (?P<algbw>[\d.]{1,30}) +\| busbw \(Gbps\): (?P<busbw>[\d.]{1,30})"
 )
@@ -152,7 +160,9 @@ def _reading(log: Log) -> Reading:
     _compare_stragglers(log, reading)
     reading.notes += [Note(text, Severity.WARNING, source.at(line)) for line, text in log.notes]
     if log.tables > 1:
-        reading.notes.append(Note(f"{log.tables} summaries: the last one holds the others and is the one read", where=str(source)))
+        reading.notes.append(
+            Note(f"{log.tables} summaries: the last one holds the others and is the one read", where=str(source))
+        )
     return reading
 
 
@@ -205,7 +215,8 @@ def _compare_stragglers(log: Log, reading: Reading) -> None:
         summed = totals.get((row.name, row.size.value))
         both = (row.cells[0].low + row.cells[1].low, row.cells[0].high + row.cells[1].high)
         if summed is not None and not summed.cells[0].meets(*both) and _apart(summed.cells[0], both):
-            text = f"{row.name}: {row.cells[0].value} + {row.cells[1].value} ms are not the {summed.cells[0].value} ms above"
+            parts = f"{row.cells[0].value} + {row.cells[1].value} ms"
+            text = f"{row.name}: {parts} are not the {summed.cells[0].value} ms above"
             log.notes.append((row.line, text))
 
 

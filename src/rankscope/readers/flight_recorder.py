@@ -16,7 +16,9 @@ from rankscope.readers.sums import Sums
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 SNIFFED = re.compile(rb'"(?:collective_seq_id|last_enqueued_collective|time_discovered_completed_ns)"')
-CONVERT = "python -c 'import json, pickle, sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)' < DUMP > DUMP.json"
+CONVERT = (
+    "python -c 'import json, pickle, sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)' < DUMP > DUMP.json"
+)
 MAX_ENTRIES = 2_000_000
 DTYPE_BYTES = {
     "Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "UInt16": 2,
@@ -73,7 +75,7 @@ def _groups(config: Any) -> dict[str, Group]:
     found: dict[str, Group] = {}
     for name, about in (config if isinstance(config, dict) else {}).items():
         about = about if isinstance(about, dict) else {}
-        ranks = [int(rank) for rank in re.findall(r"\d{1,9}", str(about.get("ranks", ""))[:10**6])]
+        ranks = [int(rank) for rank in re.findall(r"\d{1,9}", str(about.get("ranks", ""))[: 10**6])]
         label = _label(name, word(about.get("desc")))
         found[name] = Group(label, f"{name}:{ranks}"[:200], size=len(ranks) or None)
     return found
@@ -181,4 +183,4 @@ def _status_problems(status: Any) -> Iterator[str]:
         numbers = [whole_number(one.get(key)) for key in keys] if isinstance(one, dict) else []
         known = [number for number in numbers if number is not None]  # -1: none yet
         if known != sorted(known):
-            yield f"group {str(name)[:50]}: completed, started and enqueued are {known}, but no later one can be smaller"
+            yield f"group {str(name)[:50]}: completed, started and enqueued are {known}: not in order"

@@ -53,7 +53,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> Iterator[Reading]:
-    """All events of the coordinating rank, which writes the file; a killed job's file is read to its last whole event."""
+    """All events of the coordinating rank, up to the last whole one where the job was killed."""
     timeline = Timeline(source, Sums(source))
     facts = RankFacts(rank=source.hints.rank, source=str(source))
     if facts.rank is None:
@@ -168,7 +168,9 @@ def _last(timeline: Timeline, facts: RankFacts, continues: bool, cut_off: bool) 
         reading.events += [Event(LAYER, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:1000]]
     if timeline.start_us is None:
-        reading.notes.append(Note("the timeline does not tell when it began: its times count from 0", where=str(source)))
+        reading.notes.append(
+            Note("the timeline does not tell when it began: its times count from 0", where=str(source))
+        )
     if cut_off:
         reading.notes.append(Note("the file ends within an event: the job was killed", where=str(source)))
     return reading

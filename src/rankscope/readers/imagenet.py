@@ -12,7 +12,8 @@ from rankscope.readers.printed import Printed, number
 from rankscope.readers.source import Source
 
 LINE = re.compile(
-    r"(?:Epoch: \[ *(?P<epoch>\d{1,9})\]|(?P<test>Test): ) ?\[ *(?P<at>\d{1,9})/(?P<of>\d{1,9})\]\s+(?P<meters>Time\s.{1,2000})"
+    r"(?:Epoch: \[ *(?P<epoch>\d{1,9})\]|(?P<test>Test): ) ?"
+    r"\[ *(?P<at>\d{1,9})/(?P<of>\d{1,9})\]\s+(?P<meters>Time\s.{1,2000})"
 )
 METER = re.compile(r"(?P<name>Time|Data)\s+(?P<now>[\d.eE+-]{1,30})\s+\( ?\s*(?P<mean>[\d.eE+-]{1,30})\)")
 SNIFFED = re.compile(rb"(?m)(?:Epoch: \[ *\d+\]|Test: )\[ *\d+/\d+\]\s+Time\s+[\d.]+\s+\(\s*[\d.]+\)\s")

@@ -59,7 +59,9 @@ class Objects:
             if len(text) - place > LONGEST:
                 raise self.source.bad(f"an object of more than {LONGEST >> 20} MiB, or not JSON", self.line) from None
             if _broken(text, problem.pos):
-                raise self.source.bad(f"is not JSON: {problem.msg}", self.line + text.count("\n", place, problem.pos)) from None
+                raise self.source.bad(
+                    f"is not JSON: {problem.msg}", self.line + text.count("\n", place, problem.pos)
+                ) from None
             return None
         except (RecursionError, ValueError) as problem:
             raise self.source.bad(f"is not JSON that can be read: {problem}", self.line) from None

@@ -73,7 +73,9 @@ def _key(about: Object) -> tuple[str, int | None]:
 def _facts(source: Source, about: Object) -> RankFacts:
     host, pid = _key(about)
     version = word(about.get("inspector_output_format_version"), 40)
-    return RankFacts(host=host, pid=pid, rank=source.hints.rank, versions=f"NCCL Inspector {version}", source=str(source))
+    return RankFacts(
+        host=host, pid=pid, rank=source.hints.rank, versions=f"NCCL Inspector {version}", source=str(source)
+    )
 
 
 def _take(source: Source, process: Process, header: Object, performance: Object, line: int) -> None:
@@ -94,7 +96,11 @@ def _take(source: Source, process: Process, header: Object, performance: Object,
 
 
 def _group(source: Source, process: Process, header: Object, line: int) -> Group:
-    identity, rank, ranks = word(header.get("id"), 100), whole_number(header.get("rank")), whole_number(header.get("n_ranks"))
+    identity, rank, ranks = (
+        word(header.get("id"), 100),
+        whole_number(header.get("rank")),
+        whole_number(header.get("n_ranks")),
+    )
     if identity not in process.groups:
         if len(process.groups) >= MAX_GROUPS:
             raise source.bad(f"more than {MAX_GROUPS} communicators", line)
@@ -140,5 +146,9 @@ def _part_reading(process: Process) -> Reading:
 
 def _reading(process: Process) -> Reading:
     reading = _part_reading(process)
-    reading.tallies, reading.groups, reading.notes = process.sums.tallies(), list(process.groups.values()), process.notes
+    reading.tallies, reading.groups, reading.notes = (
+        process.sums.tallies(),
+        list(process.groups.values()),
+        process.notes,
+    )
     return reading

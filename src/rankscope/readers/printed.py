@@ -38,7 +38,7 @@ def number(text: str, steps: float = 0.5) -> Printed | None:
     if abs(value) > LARGEST:
         return None
     exponent = value.as_tuple().exponent
-    step = 10.0 ** exponent if isinstance(exponent, int) else 0.0
+    step = 10.0**exponent if isinstance(exponent, int) else 0.0
     return Printed(value, float(value) - steps * step, float(value) + steps * step)
 
 

@@ -19,8 +19,10 @@ RESUMED = re.compile(r"<\.\.\. (?P<name>[A-Za-z_][A-Za-z0-9_]{0,60}) resumed>")
 RESULT = re.compile(r"(?P<value>-?\d{1,20}|0x[0-9a-f]{1,16}|\?)(?:<[^\n]*>|\\\d+)?(?: (?P<error>E[A-Z0-9]{1,20})\b)?")
 TIME = re.compile(r" <(\d{1,9}\.\d{1,9})>$")
 SIGNAL = re.compile(r"--- (?:stopped by )?(?P<name>SIG[A-Z0-9_]{1,20}) ?(?:\{.*\} )?---$")
-ENDED = re.compile(r"\+\+\+ (?:exited with (?P<code>\d{1,3})|killed by (?P<signal>SIG[A-Z0-9_]+)[^+]*"
-                   r"|superseded by execve in pid (?P<heir>\d{1,9})) \+\+\+$")
+ENDED = re.compile(
+    r"\+\+\+ (?:exited with (?P<code>\d{1,3})|killed by (?P<signal>SIG[A-Z0-9_]+)[^+]*"
+    r"|superseded by execve in pid (?P<heir>\d{1,9})) \+\+\+$"
+)
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 PADDING = 100  # strace sets results in column 40 where it can
 LONGEST_RESULT = 8192  # a path and an explanation

@@ -162,7 +162,9 @@ def _compare(log: Log, rest: Iterator[tuple[int, str]]) -> None:
                 seen[tally.name] = seen.get(tally.name, 0) + tally.calls
         for row in summary.rows:
             if row.whole("calls") != seen.get(row.name, 0):
-                text = f"{row.name}: {row.whole('calls')} calls in the summary, {seen.get(row.name, 0)} in the log above"
+                text = (
+                    f"{row.name}: {row.whole('calls')} calls in the summary, {seen.get(row.name, 0)} in the log above"
+                )
                 log.notes.append(Note(text, Severity.WARNING, log.source.at(row.line)))
         problems = strace_summary.checked(summary)
         log.notes += [Note(text, Severity.WARNING, log.source.at(line)) for line, text in problems]
