@@ -104,7 +104,7 @@ def _reading(log: Log, rank: int, first: bool) -> Reading:
     facts.world_size = _whole(header.get("nprocs"))
     facts.versions = f"darshan {header.get('darshan log version', '')}"
     runtime = number(header.get("run time", ""))
-    facts.elapsed_ns = int(runtime.value * S) if runtime else None
+    facts.elapsed_ns = int(runtime.value * S) if runtime and 0 <= runtime.value < 2**33 else None
     start, end = _whole(header.get("start_time")), _whole(header.get("end_time"))
     facts.started_ns = start * 10**9 if start is not None and start < 2**33 else None
     facts.ended_ns = end * 10**9 if end is not None and end < 2**33 else None

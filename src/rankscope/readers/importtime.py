@@ -77,7 +77,9 @@ def _reading(source: Source, imports: Imports) -> Reading:
     reading = Reading(facts)
     for name, own, cumulative, parent in imports.modules:
         within = imports.modules[parent][0] if parent >= 0 else ""
-        reading.tallies.append(Tally("import", name, 1, own * US, phase="imports"))
-        reading.tallies.append(Tally("import", name, 1, cumulative * US, phase="imports", kind="whole", within=within))
+        reading.tallies.append(Tally("import", name, 1, float(own * US), phase="imports"))
+        reading.tallies.append(
+            Tally("import", name, 1, float(cumulative * US), phase="imports", kind="whole", within=within)
+        )
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in imports.problems]
     return reading

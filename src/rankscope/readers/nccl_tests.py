@@ -11,7 +11,7 @@ from rankscope.readers.bandwidth import ALL_RANKS, ALL_REDUCE, FACTORS, ONCE, fa
 from rankscope.readers.printed import Printed, number, ratio
 from rankscope.readers.source import Source
 
-SNIFFED = re.compile(rb"(?m)^.{0,20}#\s+size\s+count(?: \(elements\))?\s+type\s.*\btime\b.*\balgbw\b.*\bbusbw\b")
+HEADER_WORDS = (b"size", b"count", b"type", b"algbw", b"busbw")
 RANK = re.compile(
     r"#\s+Rank\s+(?P<rank>\d{1,7}) (?:Group\s+\d{1,7} )?Pid\s+(?P<pid>\d{1,9}) on\s+(?P<host>\S{1,255})"
     r" device\s+(?P<device>\d{1,6}) \[[^\]]{0,40}\] ?(?P<model>.{0,200})"
@@ -60,7 +60,8 @@ class Test:
 
 def sniff(head: bytes) -> bool:
     """The header of the table."""
-    return SNIFFED.search(head) is not None
+    lines = [line.partition(b"#")[2][:500].split() for line in head.split(b"\n") if b"algbw" in line]
+    return any(words[:3] == [*HEADER_WORDS[:3]] and {*HEADER_WORDS} <= {*words} for words in lines)
 
 
 def read(source: Source) -> Iterator[Reading]:
@@ -68,6 +69,8 @@ def read(source: Source) -> Iterator[Reading]:
     test = Test()
     found = 0
     for line, text in source.lines():
+        if not text:
+            continue
         mark = text.find("#")
         told = text[mark:] if 0 <= mark <= 20 else ""  # launchers set a rank before each line
         if SETTINGS.match(told) and test.rows:
@@ -154,9 +157,9 @@ def _readings(source: Source, test: Test) -> Iterator[Reading]:
 
 def _figures(name: str, row: Measured) -> Iterator[Figure]:
     series = f"{name} {row.place}"
-    yield Figure(series, "time", float(row.time.value * 1000), "ns", row.size, "bytes", "mean")
-    yield Figure(series, "algbw", float(row.algbw.value * 10**9), "bytes/s", row.size, "bytes", "mean")
-    yield Figure(series, "busbw", float(row.busbw.value * 10**9), "bytes/s", row.size, "bytes", "mean")
+    yield Figure(series, "time", float(row.time.value * 1000), "ns", float(row.size), "bytes", "mean")
+    yield Figure(series, "algbw", float(row.algbw.value * 10**9), "bytes/s", float(row.size), "bytes", "mean")
+    yield Figure(series, "busbw", float(row.busbw.value * 10**9), "bytes/s", float(row.size), "bytes", "mean")
 
 
 def _kinds(test: Test) -> list[str]:

@@ -59,8 +59,15 @@ def rows(source: Source) -> Iterator[Row]:
         elif in_grid and text.startswith("|"):
             yield _row(source, line, series, [cell.strip() for cell in text.strip().strip("|").split("|")])
         elif in_csv and text.strip():
-            yield _row(source, line, series, next(csv.reader([text])))
+            yield _row(source, line, series, _cells(source, line, text))
         in_grid = in_grid and text[:1] in ("|", "+")
+
+
+def _cells(source: Source, line: int, text: str) -> list[str]:
+    try:
+        return next(csv.reader([text]))
+    except csv.Error as problem:
+        raise source.bad(f"is not csv: {problem}", line) from None
 
 
 def _row(source: Source, line: int, series: str, cells: list[str]) -> Row:

@@ -23,9 +23,10 @@ ENDED = re.compile(
     r"\+\+\+ (?:exited with (?P<code>\d{1,3})|killed by (?P<signal>SIG[A-Z0-9_]+)[^+]*"
     r"|superseded by execve in pid (?P<heir>\d{1,9})) \+\+\+$"
 )
-STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+STRING = re.compile(r'"((?:[^"\\]|\\.?)*)(?:"|$)')  # strings may be cut off: then the end closes them
 PADDING = 100  # strace sets results in column 40 where it can
 LONGEST_RESULT = 8192  # a path and an explanation
+LATEST_S = 2**33
 UNIX_FROM_S = 10**8  # smaller numbers of seconds are since the line before (-r)
 
 
@@ -42,7 +43,7 @@ class Call:
 
     def command(self) -> str:
         """The command line of an execve."""
-        words = STRING.findall(self.arguments[:100_000].partition("[")[2].partition("]")[0])
+        words = STRING.findall(self.arguments[:10_000].partition("[")[2].partition("]")[0])
         return " ".join(words)
 
 
@@ -85,7 +86,7 @@ def parsed(text: str) -> Line:
     if prefix["day"]:
         return Line(task, _day_ns(prefix["day"]), False, False, what)
     seconds = number(prefix["seconds"]) if prefix["seconds"] and what else None
-    if seconds is None:
+    if seconds is None or seconds.value > LATEST_S:
         return Line(task, None, False, False, what)
     unix = seconds.value > UNIX_FROM_S
     return Line(task, int(seconds.value * 10**9), not unix, unix, what)

@@ -77,13 +77,14 @@ def read(source: Source) -> Iterator[Reading]:
         if text.startswith("% time "):
             _compare(log, chain([(number, text)], lines))
             break
-        _take(log, text, number)
+        if text:
+            _take(log, text)
     if not any(task.calls or task.ended for task in log.tasks.values()):
         raise source.bad("no system call in it")
     yield from _readings(log)
 
 
-def _take(log: Log, text: str, number: int) -> None:
+def _take(log: Log, text: str) -> None:
     line = parsed(text)
     task = log.task(line.task)
     _keep_time(log, task, line)
@@ -130,14 +131,14 @@ def _finish(log: Log, task: Task, call: object) -> None:
     if call.name == "execve" and call.result == "0":
         task.command = call.command()
     made = int(call.result) if call.name in CHILD_MAKERS and call.result.isdigit() else 0
-    if made:
+    if made and len(log.threads) + len(log.parents) < 2 * MAX_TASKS:
         is_thread = call.name in THREAD_MAKERS and "CLONE_THREAD" in call.arguments
         (log.threads if is_thread else log.parents)[made] = task.number
 
 
 def _keep_time(log: Log, task: Task, line: Line) -> None:
     if line.relative:
-        log.relative_ns += line.ns or 0
+        log.relative_ns = min(log.relative_ns + (line.ns or 0), 2**62)
         now: int | None = log.relative_ns
     else:
         now, log.unix = line.ns, log.unix or line.unix
@@ -171,24 +172,27 @@ def _compare(log: Log, rest: Iterator[tuple[int, str]]) -> None:
 
 
 def _readings(log: Log) -> Iterator[Reading]:
+    owners = _owners(log)
     by_process: dict[int, list[Tally]] = {}
     for tally in log.sums.tallies():
-        process = _process(log, tally.thread)
+        process = owners[tally.thread]
         tally.thread = tally.thread if tally.thread != process else 0
         by_process.setdefault(process, []).append(tally)
+    members: dict[int, list[Task]] = {}
+    for number, task in log.tasks.items():
+        members.setdefault(owners[number], []).append(task)
     first = True
-    for process, task in log.tasks.items():
-        if _process(log, process) == process and (process in by_process or task.ended):
-            yield _reading(log, task, by_process.get(process, []), first)
+    for process, tasks in members.items():
+        if process in by_process or any(task.ended for task in tasks):
+            yield _reading(log, tasks, log.task(process), by_process.get(process, []), first)
             first = False
 
 
-def _reading(log: Log, task: Task, tallies: list[Tally], first: bool) -> Reading:
-    reading = Reading(_facts(log, task, first), tallies=tallies)
+def _reading(log: Log, tasks: list[Task], task: Task, tallies: list[Tally], first: bool) -> Reading:
+    reading = Reading(_facts(log, task, len(tasks), first), tallies=tallies)
     if first:
         reading.notes = [*log.notes, *_general_notes(log)]
-    unfinished = [other for other in log.tasks.values() if other.pending and _process(log, other.number) == task.number]
-    for other in unfinished:
+    for other in (one for one in tasks if one.pending is not None):
         text = f"{other.pending_name} of {other.number or 'the process'} had not returned when the log ends"
         reading.notes.append(Note(text, where=str(log.source)))
     return reading
@@ -199,12 +203,12 @@ def _general_notes(log: Log) -> Iterator[Note]:
         yield Note("the calls carry no times: record with strace -T to have them", where=str(log.source))
 
 
-def _facts(log: Log, task: Task, first: bool) -> RankFacts:
+def _facts(log: Log, task: Task, threads: int, first: bool) -> RankFacts:
     parent = log.parents.get(task.number)
     facts = RankFacts(pid=task.number or None, parent_pid=parent or None, command=task.command, source=str(log.source))
     facts.role = "rank" if first else "helper"
     facts.rank = log.source.hints.rank if first else None
-    facts.threads = 1 + sum(_process(log, thread) == task.number for thread in log.threads) if task.number else None
+    facts.threads = threads if task.number else None
     if task.first_ns is not None and task.last_ns is not None:
         facts.elapsed_ns = task.last_ns - task.first_ns + (DAY_NS if task.last_ns < task.first_ns else 0)
     if log.unix:
@@ -215,10 +219,14 @@ def _facts(log: Log, task: Task, first: bool) -> RankFacts:
     return facts
 
 
-def _process(log: Log, thread: int) -> int:
-    """The process a thread belongs to; a chain of makers that does not end in one is left where it is."""
-    seen = {thread}
-    while (maker := log.threads.get(thread)) is not None and maker not in seen:
-        seen.add(maker)
-        thread = maker
-    return thread
+def _owners(log: Log) -> dict[int, int]:
+    """The process each thread belongs to: the first in its chain of makers that no thread call made."""
+    owners: dict[int, int] = {}
+    for number in log.tasks:
+        passed: dict[int, None] = {}
+        at = number
+        while at not in owners and at not in passed:
+            passed[at] = None
+            at = log.threads.get(at, at)
+        owners.update(dict.fromkeys(passed, owners.get(at, at)))
+    return owners

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from rankscope.model import Tally
 from rankscope.readers.source import Source
 
+MAX_BYTES = 2**63 - 1
 MAX_TALLIES = 200_000  # more different names than any true file has: bounds what a hostile one can make us keep
 
 Key = tuple[str, str, str, int | None, int, str, str]
@@ -42,9 +43,9 @@ class Sums:
         tally.calls += 1
         tally.errors += errors
         if size_bytes is not None:
-            tally.bytes = (tally.bytes or 0) + size_bytes
+            tally.bytes = min((tally.bytes or 0) + size_bytes, MAX_BYTES)
         if ns is not None:
-            _add_time(tally, ns)
+            _add_time(tally, float(ns))
 
     def tallies(self) -> list[Tally]:
         """What was counted, in the order first met."""
