@@ -45,7 +45,9 @@ class TextTrace:
     def _cells(self, line: str) -> dict[str, str] | None:
         cells = {title: line[first:last].strip() for title, (first, last) in self.spans.items()}
         cells["Name"] = line[self.name_at :].strip()
-        if time_ns(cells["Start"]) and time_ns(cells["Duration"]) and line[self.name_at - 1 : self.name_at] == " ":
+        straight = all(line[last : last + 1] in (" ", "") for _, last in self.spans.values())
+        whole = not any("  " in cells[title] for title in self.spans)
+        if straight and whole and time_ns(cells["Start"]) and time_ns(cells["Duration"]):
             return cells
         return self._cells_by_gaps(line)
 
