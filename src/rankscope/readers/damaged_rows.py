@@ -27,7 +27,7 @@ class Block:
     command: str = ""
     rows: list[Row] = field(default_factory=list)
     loose: list[tuple[int, Printed]] = field(default_factory=list)  # times that stand alone, with their line
-    shares: list[Printed] = field(default_factory=list)  # shares that stand alone
+    pairs: list[Row] = field(default_factory=list)  # share and time side by side, without a name
     told: list[tuple[int, str, Severity]] = field(default_factory=list)
 
     def tell(self, line: int, text: str, severity: Severity = Severity.NOTE) -> None:
@@ -73,8 +73,8 @@ def _alone(block: Block, number: int, share: str, total: str) -> None:
     percent, time = share_cell(share)[0], time_cell(total)[0]
     if time is not None:
         block.loose.append((number, time))
-    if percent is not None:
-        block.shares.append(percent)
+    if time is not None and percent is not None:
+        block.pairs.append(Row("", number, percent, time, None, *_NO_TIMES))
 
 
 def _add(block: Block, number: int, share: str, total: str, calls: str, times: list[str], name: str) -> None:
@@ -91,7 +91,6 @@ def _add(block: Block, number: int, share: str, total: str, calls: str, times: l
     times += [""] * (len(TIMES) - len(times))
     row.mean, row.least = (_time(block, number, text, what) for text, what in zip(times[:2], TIMES, strict=False))
     row.most = _longest(block, row, times[2])
-    _told_missing(block, row, total)
     _keep(block, row)
 
 
@@ -133,9 +132,3 @@ def _longest(block: Block, row: Row, text: str) -> Printed | None:
         return _time(block, row.line, text, TIMES[2])
     block.tell(row.line, f"{TIMES[2]} {how}")
     return found
-
-
-def _told_missing(block: Block, row: Row, total: str) -> None:
-    missing = [what for what, cell in (("calls", row.calls), ("average", row.mean)) if cell is None]
-    if missing and row.total:
-        block.tell(row.line, f"{row.name[:60]}: no {' and no '.join(missing)} to be read", Severity.WARNING)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from rankscope.model import Severity
 from rankscope.readers.damaged_rows import Block
 from rankscope.readers.printed import Printed
-from rankscope.readers.summary_table import Row, Section, mean_fits, share_fits, whole_ns
+from rankscope.readers.summary_table import Row, Section, mean_fits, whole_ns
 
 SURE = Decimal("0.1")  # calls that time ÷ average may be away from a whole number, rounding included
 
@@ -27,10 +27,13 @@ def settle(block: Block) -> Section:
 
 def _count(block: Block, row: Row) -> None:
     """Calls from time ÷ average."""
-    if row.calls is None and row.total and row.mean:
-        row.calls = _whole_quotient(row.total, row.mean)
-        if row.calls is not None:
-            block.tell(row.line, f"{row.name[:60]}: {row.calls} calls, from time ÷ average")
+    if row.calls is not None:
+        return
+    row.calls = _whole_quotient(row.total, row.mean) if row.total and row.mean else None
+    if row.calls is None:
+        block.tell(row.line, f"{row.name[:60]}: calls cannot be read and do not follow from the rest", Severity.WARNING)
+    else:
+        block.tell(row.line, f"{row.name[:60]}: {row.calls} calls, from time ÷ average")
 
 
 def _whole_quotient(total: Printed, mean: Printed) -> int | None:
@@ -112,14 +115,12 @@ def _product(block: Block, row: Row) -> None:
 
 def _whole(block: Block) -> None:
     """A row without time but with a share has that part of the whole, as exactly as the share is printed."""
-    found = whole_ns(block.rows)
+    found = whole_ns([*block.rows, *block.pairs])
     for row in block.rows:
         if row.total is None and row.share and found and row.share.value:
             value = (row.share.value * found[0] / 100).to_integral_value()
             row.total = Printed(value, row.share.step * found[0] / 100 + found[1])
             block.tell(row.line, f"{row.name[:60]}: time about {float(value) / 1e6:.4g} ms, share × the whole")
-        elif row.total and row.share and found and not share_fits(row, *found):
-            continue  # told by the check of shares
 
 
 def _unnamed(block: Block, listed: list[Printed]) -> None:

@@ -28,7 +28,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source) -> Iterator[Reading]:
-    """One reading per profiled process, in the order of their first line."""
+    """One reading per profiled process, in the order of their results."""
     log = Log(source)
     for number, line in source.lines():
         _take(log, number, line)

@@ -9,7 +9,7 @@ from rankscope.model import Note, RankFacts, Reading, Severity
 from rankscope.readers.damaged_rows import Block, read_line
 from rankscope.readers.damaged_totals import settle
 from rankscope.readers.source import Source
-from rankscope.readers.summary_table import check, tallies, unlisted
+from rankscope.readers.summary_table import Section, check, tallies, unlisted
 
 STARTED = re.compile(r"NVPROF is profiling process (\d{1,10}), command: ")
 HEADING = re.compile(r"#{1,6} +\S")
@@ -59,8 +59,8 @@ def reading(block: Block, source: Source, rank: int | None, profiles: int) -> Re
     facts = RankFacts(pid=block.pid, rank=rank, command=block.command, source=str(source.path))
     if profiles > 1:
         facts.rank_source, facts.world_size = "order in the file", 1
-    section = settle(block)
-    made = Reading(facts, tallies=tallies(section), figures=unlisted(section))
+    section, loose = settle(block), Section("", "gpu", rows=block.pairs)
+    made = Reading(facts, tallies=tallies(section), figures=unlisted(section) or unlisted(loose))
     if block.heading:
         made.notes.append(Note(f"under the heading {block.heading!r}", Severity.NOTE, source.at(block.line)))
     made.notes += [Note(text, severity, source.at(line)) for line, text, severity in block.told]

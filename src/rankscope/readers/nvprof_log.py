@@ -39,7 +39,7 @@ class Profile:
     trace: Trace = field(default_factory=Trace)
     threads: dict[int, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
-    told: bool = False  # its result was found
+    told_line: int = 0  # of its first result; 0: none was found
 
     def has_gpu(self) -> bool:
         """Whether anything ran on a device."""
@@ -70,7 +70,7 @@ class Log:
         """The process whose result is being told; a log may hold nothing but a table."""
         if self._now is None:
             self._now = self._process(None, number)
-        self._now.told = True
+        self._now.told_line = self._now.told_line or number
         return self._now
 
     def open_summary(self, typed: bool) -> None:
@@ -137,7 +137,7 @@ class Log:
         self.in_ranges = text.startswith("NVTX result")
         self.thread, self.domain, self.range = 0, "", ""
         self.kind = "API calls" if text.startswith("API calls") else ""
-        profile.told = True
+        profile.told_line = profile.told_line or number
         if text.startswith(UNREAD):
             profile.note(f"not read: {text.rstrip(':')}", Severity.NOTE, self.source.at(number))
 
@@ -167,7 +167,7 @@ class Log:
         if not any(profile.sections or len(profile.trace) for profile in self.profiles):
             raise self.source.bad("holds no table of nvprof")
         number_ranks(self.profiles, self.source)
-        for profile in self.profiles:
+        for profile in sorted(self.profiles, key=lambda one: one.told_line or one.first_line):
             yield reading(profile, self.source)
 
 
@@ -199,7 +199,7 @@ def reading(profile: Profile, source: Source) -> Reading:
     made.event_columns = profile.trace.columns()
     made.notes += profile.trace.notes(source)
     made.groups = [Group(name, str(thread), "thread") for thread, name in sorted(profile.threads.items())]
-    if not profile.told:
+    if not profile.told_line:
         told = "its profile begins here, but no result of it is in this file"
         made.notes.append(Note(told, Severity.WARNING, source.at(profile.first_line)))
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import ceil, floor
 from statistics import median
 
 from rankscope.model import Figure, Note, Severity, Tally
@@ -77,12 +78,15 @@ def total_of(row: Row) -> int | None:
     printed = int(row.total.value.to_integral_value())
     if row.mean is None or not row.calls:
         return printed
-    # the average is cut to whole ns before it is printed, so the true one may be up to 1 ns larger
-    low, high = row.calls * row.mean.low, row.calls * (row.mean.high + 1)
-    if low <= printed < high:
+    # tools cut the average to whole ns before they print it; a tie may have been rounded either way
+    inside = (floor(row.mean.low) + 1, ceil(row.mean.high) - 1)
+    if inside[0] <= printed // row.calls <= inside[1]:
         return printed
-    low, high = max(low, row.total.low), min(high, row.total.high)
-    return int((low + high) / 2) if low <= high else printed
+    for least, most in (inside, (ceil(row.mean.low), floor(row.mean.high))):
+        low, high = max(row.calls * Decimal(least), row.total.low), min(row.calls * Decimal(most + 1), row.total.high)
+        if low < high:
+            return int((low + high) / 2)
+    return printed
 
 
 def check(section: Section, source: Source) -> list[Note]:
