@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
 from rankscope.model import Table
@@ -107,17 +108,15 @@ def time_text(nanoseconds: float | None) -> str:
     if nanoseconds is None:
         return "-"
     for unit, scale in UNITS:
-        text = _filled(nanoseconds / scale, unit)
+        text = _filled(Decimal(nanoseconds) / scale, unit)
         if unit == "s" or float(text.removesuffix(unit)) < 1000:
             return text
     return ""
 
 
-def _filled(number: float, unit: str) -> str:
-    if unit == "ns":
-        return f"{number:.0f}ns"
-    whole = len(str(int(number)))
-    return f"{number:.{max(0, WIDTH - len(unit) - 1 - whole)}f}{unit}"
+def _filled(number: Decimal, unit: str) -> str:
+    places = 0 if unit == "ns" else max(0, WIDTH - len(unit) - 1 - len(str(int(number))))
+    return f"{number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)}{unit}"  # halves go up, as nvprof's do
 
 
 def _csv_table(lines: list[Line], where: str) -> Iterator[str]:
