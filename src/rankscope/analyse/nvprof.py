@@ -31,7 +31,7 @@ PROCESSES = f"""
     WHERE {{condition}} AND process IN (SELECT process FROM tallies WHERE {LAYERS}) ORDER BY process"""
 # A range names its domain and itself as `group` and `name`; what is attributed to it says `domain/range` as `within`.
 SUMS = f"""
-    SELECT {{process}} AS process, {{thread}} AS thread, layer, "group", within, name,
+    SELECT {{process}} AS process, {{thread}} AS thread, layer, "group", coalesce(within, '') AS within, name,
         sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns
     FROM (SELECT * REPLACE (CASE WHEN layer = 'nvtx' THEN "group" ELSE '' END AS "group") FROM tallies)
     JOIN ranks USING (process) WHERE {LAYERS} AND kind = 'call' AND {{condition}}
@@ -67,7 +67,7 @@ def nvprof_processes(tables: Tables, selection: Selection = ALL, merged: bool = 
 def nvprof_rows(tables: Tables, selection: Selection = ALL, merged: bool = False) -> Table:
     """Every row of their profiles, or of one that adds up the ranks."""
     given = {"condition": _condition(selection, merged), "process": "0" if merged else "process"}
-    sums = SUMS.format(**given, thread="0" if merged else "thread")
+    sums = SUMS.format(**given, thread="0" if merged else "coalesce(thread, 0)")
     return Table("nvprof_rows", "Profiles", ROW_COLUMNS, tables.query(ROWS.format(sums=sums, **given)))
 
 

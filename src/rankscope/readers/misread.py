@@ -13,7 +13,7 @@ LETTERS = str.maketrans({"l": "1", "I": "1", "O": "0"})
 DIGITS = {"us": 5, "ms": 5, "s": 6}  # that nvprof prints; ns are whole
 UNITS = {"m": "ms", "u": "us", "n": "ns"}
 SWAPPED = {"sm": "ms", "su": "us", "sn": "ns"}
-MARKUP = re.compile(r"</[^<>]{0,2000}(?:>|$)|<pre>|< ?td(?:=\"\")?>?|<=?\"\"")
+MARKUP = re.compile(r"<pre>|< ?td=\"\">")
 ATTRIBUTES = re.compile(r"<[^<>]*=\"")
 
 
@@ -71,7 +71,8 @@ def _between(time: Printed | None, mean: Printed, total: Printed) -> bool:
 
 def name_cell(text: str) -> tuple[str, str]:
     """The name without the markup of a conversion, and what that cost."""
-    plain = html.unescape(MARKUP.sub("", text.replace("\\_", "_").replace("\\$", "$")))
+    opened = text.partition("</")[0]  # a converter closes at the end of the cell all that it took for tags
+    plain = html.unescape(MARKUP.sub("", opened.replace("\\_", "_").replace("\\$", "$")))
     plain = plain.replace(" <", "<").strip()
     if ATTRIBUTES.search(plain):
         return plain, "its template arguments were taken for markup: some are lost"
