@@ -62,7 +62,7 @@ def gpu_checks(tables: Tables, selection: Selection = ALL) -> Table:
     table.warnings += [f"{row[2]}: {row[5]}" for row in table.rows if row[0] == "uneven collective"]
     if any(row[0] == "waiting inside" for row in table.rows):
         table.notes.append(
-            "Waiting inside: what calls take beyond the shortest, all of it waiting if all move as much."
+            "Waiting inside: time beyond the shortest call, all of it waiting if all calls move as much."
         )
     return table
 
@@ -91,7 +91,7 @@ def _iterations(kernels: Sequence[Kernel]) -> Iterator[Row]:
         if factor:
             found.setdefault(factor, []).append(rank)
     for factor, ranks in sorted(found.items()):
-        told = f"call counts are multiples of {factor}: probably {factor} iterations, or a part of {factor} with several calls each"
+        told = f"call counts are multiples of {factor}: {factor} iterations, or a part of it with several calls in each"
         yield "iterations", ranges(ranks), "", None, None, told
     if len(found) > 1 and (shared := gcd(*found)) >= LEAST_FACTOR:
         told = f"all profiles have call counts that are multiples of {shared}: probably {shared} iterations each"
@@ -106,7 +106,8 @@ def _spinning(kernels: Sequence[Kernel]) -> Iterator[Row]:
         if kernel.mean_ns < SPIN_RATIO * kernel.min_ns or kernel.total_ns < SPIN_SHARE * kernel.gpu_ns:
             continue
         waiting_ns = kernel.total_ns - kernel.calls * kernel.min_ns
-        told = f"shortest call {kernel.min_ns / 1e6:.3g} ms, average {kernel.mean_ns / 1e6:.3g} ms: mostly waiting, it seems"
+        times = f"shortest call {kernel.min_ns / 1e6:.3g} ms, average {kernel.mean_ns / 1e6:.3g} ms"
+        told = f"{times}: mostly waiting, it seems"
         yield "waiting inside", str(kernel.rank), kernel.name, waiting_ns, waiting_ns / kernel.total_ns, told
 
 
@@ -121,33 +122,50 @@ def _uneven(kernels: Sequence[Kernel]) -> Iterator[Row]:
         waiting_ns = first.total_ns - last.total_ns
         if waiting_ns < UNEVEN_SHARE * first.total_ns or waiting_ns < UNEVEN_NS:
             continue
-        times = f"{first.total_ns / 1e6:.5g} ms on rank {first.rank}, {last.total_ns / 1e6:.5g} ms on rank {last.rank}"
-        told = f"{times} for the same {last.calls} calls: {waiting_ns / first.total_ns:.0%} of the first is waiting for rank {last.rank}"
-        ranks = ranges(one.rank for one in members)
-        yield "uneven collective", ranks, last.name, waiting_ns, waiting_ns / first.total_ns, told
+        ranks, part = ranges(one.rank for one in members), waiting_ns / first.total_ns
+        yield "uneven collective", ranks, last.name, waiting_ns, part, _uneven_text(first, last, part)
+
+
+def _uneven_text(first: Kernel, last: Kernel, part: float) -> str:
+    times = f"{first.total_ns / 1e6:.5g} ms on rank {first.rank}, {last.total_ns / 1e6:.5g} ms on rank {last.rank}"
+    return f"{times} for the same {last.calls} calls: {part:.0%} of the first is waiting for rank {last.rank}"
 
 
 def _fixed(kernels: Sequence[Kernel]) -> Iterator[Row]:
     """Kernels that cost the same in runs of their own, while all GPU time grows."""
-    runs = [kernel for kernel in kernels if kernel.world_size == 1 and not kernel.communicates]
     together: dict[tuple[str, int], list[Kernel]] = {}
-    for kernel in runs:
-        together.setdefault((short_name(kernel.name), kernel.calls), []).append(kernel)
-    for (name, calls), members in sorted(together.items(), key=lambda item: -item[1][0].total_ns):
-        least, most = min(one.total_ns for one in members), max(one.total_ns for one in members)
+    for kernel in kernels:
+        if kernel.world_size == 1 and not kernel.communicates:
+            together.setdefault((short_name(kernel.name), kernel.calls), []).append(kernel)
+    found = {key: members for key, members in together.items() if _is_fixed(members)}
+    for (name, calls), members in found.items():
         shares = [one.total_ns / one.gpu_ns for one in members]
-        grown = max(one.gpu_ns for one in members) > GROWTH * min(one.gpu_ns for one in members)
-        if len(members) < FEWEST_RUNS or most > (1 + FIXED_SPREAD) * least or not grown or max(shares) < FIXED_SHARE:
-            continue
-        told = f"{calls} calls and the same time in {len(members)} profiles: {max(shares):.0%} of the GPU time of one, {min(shares):.0%} of another"
-        yield (
-            "fixed cost",
-            ranges(one.rank for one in members),
-            name,
-            sum(one.total_ns for one in members) / len(members),
-            max(shares),
-            told,
-        )
+        told = f"{calls} calls and the same time in {len(members)} profiles: {max(shares):.0%} to {min(shares):.0%} of each"
+        yield "fixed cost", ranges(one.rank for one in members), name, _mean_ns(members), max(shares), told
+    if len(found) > 1:
+        yield _fixed_together(list(found.values()))
+
+
+def _is_fixed(members: Sequence[Kernel]) -> bool:
+    times, wholes = [one.total_ns for one in members], [one.gpu_ns for one in members]
+    if len(members) < FEWEST_RUNS or max(times) > (1 + FIXED_SPREAD) * min(times):
+        return False
+    return max(wholes) > GROWTH * min(wholes) and max(times) > FIXED_SHARE * min(wholes)
+
+
+def _mean_ns(members: Sequence[Kernel]) -> float:
+    return sum(one.total_ns for one in members) / len(members)
+
+
+def _fixed_together(found: Sequence[Sequence[Kernel]]) -> Row:
+    total_ns = sum(_mean_ns(members) for members in found)
+    wholes = [one.gpu_ns for members in found for one in members]
+    least, most = total_ns / max(wholes), total_ns / min(wholes)
+    told = (
+        f"these {len(found)} together: {most:.0%} of the GPU time of the smallest profile, {least:.0%} of the largest"
+    )
+    ranks = ranges(one.rank for members in found for one in members)
+    return "fixed cost", ranks, "", total_ns, most, told
 
 
 def short_name(name: str) -> str:

@@ -17,7 +17,6 @@ UNIT = re.compile(r"\s*\(([^()]{1,12})\)\s*$")
 NUMBER = re.compile(r"(\d{1,18})(?:\.(\d{1,12}))?", re.ASCII)
 TIME_UNITS = {**TIME_NS, "nsec": 1, "usec": 10**3, "msec": 10**6, "sec": 10**9, "nanoseconds": 1, "": 1}
 SIZE_UNITS = {"B": 1, "bytes": 1, "KB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
-MEGA = {"MB", "KB", "GB"}  # of sizes: nsys counts by powers of ten
 COUNTS = ("Num Calls", "Instances", "Count", "Operations", "Calls", "Total Count")
 TITLES = {
     "Avg": "mean",
@@ -31,10 +30,10 @@ TITLES = {
 }
 NAMES = ("Name", "Operation", "Range", "Kernel Name")
 HEAD = re.compile(
-    rb'^"?Time ?\(%\)"?,"?Total Time(?: \([a-z]{1,11}\))?"?,|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
+    rb'^"?Time ?\(%\)"?,"?Total Time(?: \([a-z]{1,11}\))?"?,'
+    rb'|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
     re.M,
 )
-LAYERS = {"Num Calls": "cuda_api", "Kernel": "gpu", "Operation": "gpu", "Range": "nvtx"}
 COPY = re.compile(r"\[?CUDA (memcpy|memset)(?: ([A-Za-z]+(?:-to-[A-Za-z]+)?))?\]?", re.I)
 DIRECTIONS = {"host-to-device": "HtoD", "device-to-host": "DtoH", "device-to-device": "DtoD", "host-to-host": "HtoH"}
 DIRECTIONS |= {"peer-to-peer": "PtoP", "p2p": "PtoP"}
