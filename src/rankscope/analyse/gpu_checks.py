@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import gcd, log2
 
 from rankscope.analyse.gpu import COMMUNICATES, ONCE, WHOLES
-from rankscope.analyse.selection import ALL, Selection, ranges
+from rankscope.analyse.selection import ALL, Selection
+from rankscope.analyse.words import ranges
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (
@@ -140,7 +141,7 @@ def _fixed(kernels: Sequence[Kernel]) -> Iterator[Row]:
     found = {key: members for key, members in together.items() if _is_fixed(members)}
     for (name, calls), members in found.items():
         shares = [one.total_ns / one.gpu_ns for one in members]
-        told = f"{calls} calls and the same time in {len(members)} profiles: {max(shares):.0%} to {min(shares):.0%} of each"
+        told = f"{calls} calls and the same time in {len(members)} profiles: {max(shares):.0%} to {min(shares):.0%}"
         yield "fixed cost", ranges(one.rank for one in members), name, _mean_ns(members), max(shares), told
     if len(found) > 1:
         yield _fixed_together(list(found.values()))

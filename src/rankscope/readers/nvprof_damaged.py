@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers import nvprof
 from rankscope.readers.damaged_rows import Block, read_line
 from rankscope.readers.damaged_totals import settle
 from rankscope.readers.source import Source
@@ -19,8 +20,8 @@ LONGEST = 200  # letters of a heading that are told again
 
 
 def sniff(head: bytes) -> bool:
-    """An nvprof log whose lines no longer begin as nvprof's: the reader of whole logs has looked already."""
-    return KNOWN.search(head) is not None and b"GPU activities" in head and b"%" in head
+    """Whether nvprof is named but none of its lines begins as nvprof's: those are left to the reader of whole logs."""
+    return KNOWN.search(head) is not None and b"GPU activities" in head and not nvprof.sniff(head)
 
 
 def read(source: Source) -> Iterator[Reading]:

@@ -177,7 +177,9 @@ def _layer(kind: str) -> str:
 
 def number_ranks(profiles: list[Profile], source: Source) -> None:
     """nvprof does not know ranks: the processes that used a device are counted, run by run, by pid."""
-    counted = [profile for profile in profiles if profile.has_gpu()] or profiles
+    counted = [profile for profile in profiles if profile.has_gpu()] or list(profiles)
+    for profile in profiles:
+        profile.facts.role = "rank" if profile in counted else "helper"
     if len(counted) == 1:
         counted[0].facts.rank = source.hints.rank
         return
