@@ -9,7 +9,7 @@ from rankscope.readers.damaged_rows import Block
 from rankscope.readers.printed import Printed
 from rankscope.readers.summary_table import Row, Section, mean_fits, whole_ns
 
-SURE = Decimal("0.1")  # calls that time ÷ average may be away from a whole number, rounding included
+SURE = Decimal("0.5")  # calls: where rounding leaves more room than this, a whole number in it says nothing
 
 
 def settle(block: Block) -> Section:
@@ -42,7 +42,7 @@ def _whole_quotient(total: Printed, mean: Printed) -> int | None:
         return None
     calls = int((total.value / mean.value).to_integral_value())
     low, high = total.low / (mean.high + 1), total.high / mean.low
-    return calls if calls > 0 and calls - SURE <= low and high <= calls + SURE else None
+    return calls if calls > 0 and low <= calls <= high and high - low < SURE else None
 
 
 def _without_rows(block: Block) -> list[Printed]:

@@ -171,6 +171,8 @@ def reading(found: Found, source: Source) -> Reading:
         own = tallies(section)
         for tally in own:
             tally.bytes = found.sizes.get(tally.name)
+            if tally.layer == "nvtx" and ":" in tally.name:  # domain:range, or :range in the default domain
+                tally.group, _, tally.name = tally.name.partition(":")
         made.tallies += own
         made.notes += check(section, source)
         made.figures += unlisted(section)

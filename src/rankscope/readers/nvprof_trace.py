@@ -115,7 +115,7 @@ def _bytes(cells: dict[str, str], units: dict[str, str], duration: Printed) -> t
     size = size_bytes(*texts)
     if size is None:
         return None, f"{texts[0]!r} is no size"
-    return int(size.value), f"{texts[0]}{texts[1]} in {duration.value} ns is not {rates[0]}{rates[1]}"
+    return int(size.value), f"{texts[0]}{texts[1]} in {int(duration.value)} ns is not {rates[0]}{rates[1]}"
 
 
 def _agree(size: Printed, rate: Printed, duration: Printed) -> bool:
