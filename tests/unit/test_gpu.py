@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankscope.analyse.gpu import cuda_api, gpu, gpu_ranks
+from rankscope.analyse.cuda_api import cuda_api
+from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import common_factor, gpu_checks
+from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.selection import Selection
 from rankscope.model import Figure, RankFacts, Reading, Table, Tally
 from rankscope.readers.nvprof import read

@@ -12,6 +12,8 @@ import pytest
 
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.selection import ALL, Selection
+from rankscope.cli.report import parser, selection_of
+from rankscope.cli.report import rendered as rendered_by_command
 from rankscope.model import BadFile, Reading
 from rankscope.readers.nvprof import read, sniff
 from rankscope.readers.source import Hints, Source
@@ -241,3 +243,16 @@ def every_shared_file() -> Iterator[Path]:
 )
 def test_times_fill_eight_letters(nanoseconds: float | None, text: str) -> None:
     assert time_text(nanoseconds) == text
+
+
+def test_the_report_command_knows_the_layout() -> None:
+    run = run_of(read(Source(LOG)))
+
+    def shown(*arguments: str) -> str:
+        options = parser().parse_args(["--layout", "nvprof", *arguments])
+        return rendered_by_command(run, selection_of(options), options)
+
+    assert shown() == rendered(run)
+    assert shown("--rank", "1").startswith("==202== Profiling application")
+    assert shown("--merged").startswith("======== Profiling result:\n")
+    assert '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,ms,ms,ms,\n' in shown("--format", "csv")

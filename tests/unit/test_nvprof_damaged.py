@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rankscope.analyse.gpu import gpu_ranks
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.model import Reading
 from rankscope.readers.misread import name_cell, share_cell, time_cell
 from rankscope.readers.nvprof_damaged import read, sniff

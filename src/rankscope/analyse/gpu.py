@@ -1,4 +1,4 @@
-"""Which kernels, copies and CUDA calls take the time, and do the ranks agree?"""
+"""Which kernels and copies take the time of the GPUs, and do the ranks agree?"""
 
 from __future__ import annotations
 
@@ -22,22 +22,10 @@ COLUMNS = (
     Column("most_rank_ns", Unit.NS, "Most rank"),
     Column("most_rank", Unit.NAME, "Which"),
 )
-RANK_COLUMNS = (
-    Column("rank", Unit.NAME, "Rank"),
-    Column("host", Unit.NAME, "Host"),
-    Column("gpu_ns", Unit.NS, "GPU time"),
-    Column("compute_ns", Unit.NS, "Computing"),
-    Column("communication_ns", Unit.NS, "Communicating"),
-    Column("communication_share", Unit.SHARE, "Of GPU time"),
-    Column("copy_ns", Unit.NS, "Copies, sets"),
-    Column("unlisted_ns", Unit.NS, "Not listed"),
-    Column("api_ns", Unit.NS, "CUDA calls"),
-)
 # Kernels and copies of a rank once: what is attributed to a range is counted there once more and left out here.
 ONCE = "coalesce(within, '') = '' AND kind = 'call'"
 COLLECTIVES = "[nr]ccl|msccl|oneccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_?kernel"
 COMMUNICATES = f"regexp_matches(name, '(?i){COLLECTIVES}') AND NOT starts_with(name, '[')"
-COPIES = "regexp_matches(name, '(?i)^\\[?(CUDA |HIP )?mem(cpy|set|ory)')"
 WHOLES = """
     SELECT process, max(value) AS whole_ns FROM figures
     WHERE series = ? AND name = 'time of all rows' GROUP BY process"""
@@ -56,29 +44,15 @@ ALL_NS = f"""
     sums AS (SELECT process, sum(total_ns) AS sum_ns FROM tallies WHERE layer = ? AND {ONCE} GROUP BY process)
     SELECT coalesce(sum(greatest(sum_ns, coalesce(whole_ns, 0))), 0)
     FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}}"""
-BY_RANK = f"""
-    WITH wholes AS ({WHOLES}),
-    sums AS (
-        SELECT process, coalesce(sum(total_ns) FILTER (layer = 'gpu'), 0) AS gpu_ns,
-            coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COMMUNICATES}), 0) AS communication_ns,
-            coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COPIES}), 0) AS copy_ns,
-            sum(total_ns) FILTER (layer = 'cuda_api') AS api_ns
-        FROM tallies WHERE layer IN ('gpu', 'cuda_api') AND {ONCE} GROUP BY process)
-    SELECT rank, host, gpu_ns, communication_ns, copy_ns, api_ns, coalesce(whole_ns, 0)
-    FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}} ORDER BY rank"""
 
 
 def gpu(tables: Tables, selection: Selection = ALL) -> Table:
     """Kernels, copies and sets over the selected ranks, and how their time is spread over them."""
-    return _activities(tables, selection, "gpu", "GPU activities")
+    return activities(tables, selection, "gpu", "GPU activities")
 
 
-def cuda_api(tables: Tables, selection: Selection = ALL) -> Table:
-    """CUDA runtime and driver calls, likewise."""
-    return _activities(tables, selection, "cuda_api", "CUDA API calls")
-
-
-def _activities(tables: Tables, selection: Selection, layer: str, title: str) -> Table:
+def activities(tables: Tables, selection: Selection, layer: str, title: str) -> Table:
+    """Everything of one layer by name."""
     condition = selection.condition
     all_ns = float(tables.query(ALL_NS.format(condition=condition), (layer, layer))[0][0])
     found = tables.query(ACTIVITIES.format(condition=condition), (layer,))
@@ -96,18 +70,3 @@ def _row(found: tuple[Any, ...], all_ns: float) -> tuple[Cell, ...]:
     if ranks < 2:
         spread = [None] * 4
     return name, calls, total_ns, share, mean_ns, min_ns, max_ns, size, ranks, *spread
-
-
-def gpu_ranks(tables: Tables, selection: Selection = ALL) -> Table:
-    """The GPU time of each rank: computing, communicating (waiting included), copying."""
-    table = Table("gpu_ranks", "GPU time by rank", RANK_COLUMNS, [])
-    for row in tables.query(BY_RANK.format(condition=selection.condition), ("gpu",)):
-        rank, host, listed_ns, communication_ns, copy_ns, api_ns, whole_ns = row
-        gpu_ns = max(listed_ns, whole_ns)
-        unlisted_ns = gpu_ns - listed_ns if gpu_ns > 1.005 * listed_ns else None
-        share = communication_ns / gpu_ns if gpu_ns else None
-        compute_ns = listed_ns - communication_ns - copy_ns
-        table.rows.append((rank, host, gpu_ns, compute_ns, communication_ns, share, copy_ns, unlisted_ns, api_ns))
-    if any(row[4] for row in table.rows):
-        table.notes.append("Communicating: kernels of collectives; they spin while they wait, so waiting is in it.")
-    return arranged(table, selection)

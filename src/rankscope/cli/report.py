@@ -14,8 +14,10 @@ from rankscope.analyse.balance import balance
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
-from rankscope.analyse.gpu import cuda_api, gpu, gpu_ranks
+from rankscope.analyse.cuda_api import cuda_api
+from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
