@@ -104,3 +104,22 @@ def test_names_stay_what_they_are() -> None:
     hostile = row.replace("ncclKernel_AllReduce(ncclWork)", "\x1b[2J<script>")
     (reading,) = nvprof.read(text_source(LOG.splitlines()[9] + "\n" + hostile + "\n"))
     assert reading.tallies[0].name == "\x1b[2J<script>"  # reports escape it
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (nvprof.read, "=={0}== NVPROF is profiling process {0}, command: warm-up done\nwarm-up done\n"),
+        (nvprof.read, "=={0}== Profiling result:\n" + "".join(LOG.splitlines(keepends=True)[9:11])),
+        (nvprof_damaged.read, "{0} 134.59us 96.196us 238.57us x\n1.{0}ms\n"),
+        (nsys_stats.read, KERNELS),
+    ],
+)
+def test_many_lines_take_no_more_than_their_number(read: Read, line: str) -> None:
+    text = BEGIN + "".join(line.format(1000 + at) for at in range(8000))
+    began = time.process_time()
+    try:
+        list(read(text_source(text)))
+    except BadFile:
+        pass
+    assert time.process_time() - began < 20  # seconds for at most a few MB: what grows by the square takes minutes

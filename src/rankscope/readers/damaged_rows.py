@@ -15,6 +15,7 @@ SHARE = re.compile(r"\d{1,3}[. ]\d{1,2}%", re.ASCII)
 CELLS = 7  # share, time, calls, average, least, most, name
 TIMES = ("average", "least time", "longest time")
 MOST_CELLS = 400
+MOST_ROWS = 200  # of one profile, rows and lone figures together: each is compared with each
 
 
 @dataclass(slots=True)
@@ -27,8 +28,10 @@ class Block:
     command: str = ""
     rows: list[Row] = field(default_factory=list)
     loose: list[tuple[int, Printed]] = field(default_factory=list)  # times that stand alone, with their line
+    full: bool = False  # there were more rows than are looked at
     pairs: list[Row] = field(default_factory=list)  # share and time side by side, without a name
     told: list[tuple[int, str, Severity]] = field(default_factory=list)
+    lines: dict[tuple[str, int | None, Printed | None, Printed | None], int] = field(default_factory=dict)
 
     def tell(self, line: int, text: str, severity: Severity = Severity.NOTE) -> None:
         self.told.append((line, text, severity))
@@ -38,6 +41,9 @@ def read_line(block: Block, number: int, line: str) -> None:
     """Take what the line holds of a table."""
     kind = KIND.match(line)
     text = line[kind.end() :] if kind else line
+    if len(block.rows) + len(block.loose) >= MOST_ROWS:
+        block.full = True
+        return
     if "\t" in text.strip():
         _tabbed(block, number, text)
     else:
@@ -99,11 +105,11 @@ _NO_TIMES = (None, None, None)
 
 def _keep(block: Block, row: Row) -> None:
     """A row that stands there twice is one row."""
-    for other in block.rows:
-        if (other.name, other.calls, other.mean, other.most) == (row.name, row.calls, row.mean, row.most) and row.mean:
-            block.tell(row.line, f"{row.name[:60]}: the same row stands in line {other.line}: counted once")
-            return
-    block.rows.append(row)
+    line = block.lines.setdefault((row.name, row.calls, row.mean, row.most), row.line) if row.mean else row.line
+    if line != row.line:
+        block.tell(row.line, f"{row.name[:60]}: the same row stands in line {line}: counted once")
+    else:
+        block.rows.append(row)
 
 
 def _share(block: Block, number: int, text: str) -> Printed | None:

@@ -9,6 +9,7 @@ from rankscope.readers.damaged_rows import Block
 from rankscope.readers.printed import Printed
 from rankscope.readers.summary_table import Row, Section, mean_fits, whole_ns
 
+NEAR = 0.02  # of the product: what is farther away needs no exact look
 SURE = Decimal("0.5")  # calls: where rounding leaves more room than this, a whole number in it says nothing
 
 
@@ -53,7 +54,9 @@ def _without_rows(block: Block) -> list[Printed]:
 
 def _time(block: Block, row: Row, listed: list[Printed], column_survived: bool) -> None:
     """The time of a row without one: the listed time that fits calls × average, or that product itself."""
-    fitting = [time for time in listed if _fits(row, time)]
+    about_ns = float(row.mean.value) * row.calls if row.mean and row.calls else 0.0
+    near = [time for time in listed if abs(float(time.value) - about_ns) < NEAR * about_ns]
+    fitting = [time for time in near if _fits(row, time)]
     if len(fitting) == 1:
         _take(block, row, listed, fitting[0], "the listed time that is calls × average")
     elif column_survived:
@@ -78,9 +81,9 @@ def _take(block: Block, row: Row, listed: list[Printed], time: Printed, how: str
 def _misread_count(block: Block, row: Row, listed: list[Printed]) -> None:
     """No listed time fits: a digit of the calls was misread or lost, if one listed time says so plainly."""
     assert row.mean is not None
-    found = [
-        (calls, time) for time in listed if (calls := _whole_quotient(time, row.mean)) and _alike(calls, row.calls)
-    ]
+    mean_ns = float(row.mean.value)
+    near = [time for time in listed if mean_ns and _alike(round(float(time.value) / mean_ns), row.calls)]
+    found = [(calls, time) for time in near if (calls := _whole_quotient(time, row.mean)) and _alike(calls, row.calls)]
     if len(found) != 1:
         told = (
             f"{row.name[:60]}: no listed time is {row.calls} calls × average: one of them was misread, time left empty"

@@ -11,7 +11,7 @@ from decimal import Decimal
 from rankscope.model import Note, RankFacts, Reading, Severity
 from rankscope.readers.printed import LARGEST, TIME_NS, Printed
 from rankscope.readers.source import Source
-from rankscope.readers.summary_table import Row, Section, check, tallies, unlisted
+from rankscope.readers.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
 
 UNIT = re.compile(r"\s*\(([^()]{1,12})\)\s*$")
 NUMBER = re.compile(r"(\d{1,18})(?:\.(\d{1,12}))?", re.ASCII)
@@ -131,7 +131,8 @@ def take(table: Open, cells: list[str], number: int, found: Found, source: Sourc
     units = SIZE_UNITS if table.sizes else TIME_UNITS
     figures = [scaled(*table.cell(cells, title), units) for title in ("total", "mean", "least", "most")]
     if calls is None or figures[0] is None or not name:
-        found.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
+        if len(found.notes) < MOST_NOTES:
+            found.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
         return
     if table.sizes:
         found.sizes[copy_name(name)] = int(figures[0].value)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rankscope.model import Note, RankFacts, Reading, Severity
 from rankscope.readers import nvprof
-from rankscope.readers.damaged_rows import Block, read_line
+from rankscope.readers.damaged_rows import MOST_ROWS, Block, read_line
 from rankscope.readers.damaged_totals import settle
 from rankscope.readers.source import Source
 from rankscope.readers.summary_table import Section, check, tallies, unlisted
@@ -66,4 +66,6 @@ def reading(block: Block, source: Source, rank: int | None, profiles: int) -> Re
         made.notes.append(Note(f"under the heading {block.heading!r}", Severity.NOTE, source.at(block.line)))
     made.notes += [Note(text, severity, source.at(line)) for line, text, severity in block.told]
     made.notes += check(section, source)
+    if block.full:
+        made.notes.append(Note(f"only {MOST_ROWS} rows are looked at", Severity.WARNING, source.at(block.line)))
     return made

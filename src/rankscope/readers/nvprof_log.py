@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -65,6 +66,7 @@ class Log:
         self._now: Profile | None = None
         self._going: set[int | None] = set()
         self._session = 0
+        self._warmed: set[int] = set()  # sessions whose program told of a warm-up
 
     def profile(self, number: int) -> Profile:
         """The process whose result is being told; a log may hold nothing but a table."""
@@ -155,7 +157,8 @@ class Log:
 
     def take_other(self, number: int, line: str) -> None:
         """What the profiled program prints; only one thing in it matters here."""
-        if self._going and len(line) < 1000 and WARM_UP.search(line):
+        if self._going and self._session not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
+            self._warmed.add(self._session)
             where = self.source.at(number)
             told = f"the program tells of a warm-up ({line.strip()[:60]!r}) while it was profiled"
             for profile in self.profiles:
@@ -179,14 +182,17 @@ def number_ranks(profiles: list[Profile], source: Source) -> None:
     """nvprof does not know ranks: the processes that used a device are counted, run by run, by pid."""
     counted = [profile for profile in profiles if profile.has_gpu()] or list(profiles)
     for profile in profiles:
-        profile.facts.role = "rank" if profile in counted else "helper"
+        profile.facts.role = "helper"
+    for profile in counted:
+        profile.facts.role = "rank"
     if len(counted) == 1:
         counted[0].facts.rank = source.hints.rank
         return
     counted.sort(key=lambda profile: (profile.session, profile.facts.pid or 0))
+    sizes = Counter(profile.session for profile in counted)
     for rank, profile in enumerate(counted):
         profile.facts.rank, profile.facts.rank_source = rank, "order of pids"
-        profile.facts.world_size = sum(other.session == profile.session for other in counted)
+        profile.facts.world_size = sizes[profile.session]
 
 
 def reading(profile: Profile, source: Source) -> Reading:
