@@ -256,3 +256,10 @@ def test_the_report_command_knows_the_layout() -> None:
     assert shown("--rank", "1").startswith("==202== Profiling application")
     assert shown("--merged").startswith("======== Profiling result:\n")
     assert '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,ms,ms,ms,\n' in shown("--format", "csv")
+
+
+def test_unified_memory_results_are_named_and_passed_over() -> None:
+    unified = '==5== Unified Memory profiling result:\nDevice "P100 (0)"\n      48  170.67KB  4.0000KB  0.9961MB\n'
+    (reading,) = read(text_source(f"==5== Profiling result:\n{TABLE}\n{unified}"))
+    assert len(reading.tallies) == 3
+    assert [note.text for note in reading.notes] == ["not read: Unified Memory profiling result"]

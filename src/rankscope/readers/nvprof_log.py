@@ -19,7 +19,14 @@ PLACE = re.compile(r'\s+(Thread|Domain|Range) "(.*)"(?: \(id = (\d{1,18})\))?\s*
 LOSS = re.compile(r"not recorded|not collected|invalid|insufficient|dropped|lost|overflow|out of memory", re.I)
 WARM_UP = re.compile(r"\bwarm[- ]?up\b.{0,40}\b(?:done|finish|finished|complete|completed|over|end|ended)\b", re.I)
 LAYERS = {"GPU activities": "gpu", "API calls": "cuda_api", "Range": "nvtx"}
-UNREAD = ("Metric result:", "Event result:", "Source-Level Analysis result:", "OpenACC", "CPU profiling result")
+UNREAD = (
+    "Unified Memory profiling result",
+    "Metric result:",
+    "Event result:",
+    "Source-Level Analysis result:",
+    "OpenACC",
+    "CPU profiling result",
+)
 MOST_NOTES = 50
 
 
@@ -35,7 +42,7 @@ class Profile:
 
     facts: RankFacts
     first_line: int
-    session: int = 0
+    turn: int = 0  # which of several runs, one after the other, it belongs to
     sections: list[Section] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     threads: dict[int, str] = field(default_factory=dict)
@@ -65,8 +72,8 @@ class Log:
         self._by_pid: dict[int | None, Profile] = {}
         self._now: Profile | None = None
         self._going: set[int | None] = set()
-        self._session = 0
-        self._warmed: set[int] = set()  # sessions whose program told of a warm-up
+        self._turn = 0
+        self._warmed: set[int] = set()  # turns whose program told of a warm-up
 
     def profile(self, number: int) -> Profile:
         """The process whose result is being told; a log may hold nothing but a table."""
@@ -145,24 +152,24 @@ class Log:
 
     def _start(self, pid: int, command: str, number: int) -> None:
         if self.profiles and not self._going:
-            self._session += 1  # all that had begun has ended: another run
+            self._turn += 1  # all that had begun has ended: another run
         self._going.add(pid)
         self._process(pid, number).facts.command = command
 
     def _process(self, pid: int | None, number: int) -> Profile:
-        made = Profile(RankFacts(pid=pid, source=str(self.source.path)), number, self._session)
+        made = Profile(RankFacts(pid=pid, source=str(self.source.path)), number, self._turn)
         self.profiles.append(made)
         self._by_pid[pid] = made
         return made
 
     def take_other(self, number: int, line: str) -> None:
         """What the profiled program prints; only one thing in it matters here."""
-        if self._going and self._session not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
-            self._warmed.add(self._session)
+        if self._going and self._turn not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
+            self._warmed.add(self._turn)
             where = self.source.at(number)
             told = f"the program tells of a warm-up ({line.strip()[:60]!r}) while it was profiled"
             for profile in self.profiles:
-                if profile.session == self._session:
+                if profile.turn == self._turn:
                     profile.note(f"{told}: warm-up and measured pass are mixed in its figures", Severity.WARNING, where)
 
     def readings(self) -> Iterator[Reading]:
@@ -188,11 +195,11 @@ def number_ranks(profiles: list[Profile], source: Source) -> None:
     if len(counted) == 1:
         counted[0].facts.rank = source.hints.rank
         return
-    counted.sort(key=lambda profile: (profile.session, profile.facts.pid or 0))
-    sizes = Counter(profile.session for profile in counted)
+    counted.sort(key=lambda profile: (profile.turn, profile.facts.pid or 0))
+    sizes = Counter(profile.turn for profile in counted)
     for rank, profile in enumerate(counted):
         profile.facts.rank, profile.facts.rank_source = rank, "order of pids"
-        profile.facts.world_size = sizes[profile.session]
+        profile.facts.world_size = sizes[profile.turn]
 
 
 def reading(profile: Profile, source: Source) -> Reading:
