@@ -12,6 +12,9 @@ from rankscope.readers.source import Source
 # Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
 # format stands before a more general one, since the first that recognises a file reads it.
 FORMATS: dict[str, str] = {
+    "nvprof": "nvprof output, text or csv: summaries, traces, NVTX results",
+    "nvprof_damaged": "nvprof summaries that a scanner or converter damaged",
+    "nsys_stats": "csv tables of nsys stats",
     "horovod_timeline": "Horovod timeline (HOROVOD_TIMELINE)",
     "nccl_inspector": "NCCL Inspector plugin, JSON",
     "flight_recorder": "PyTorch flight recorder dump, JSON",
