@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rankscope.model import Severity
 from rankscope.readers.misread import looks_like_time, name_cell, share_cell, time_cell, unit_by_neighbours
-from rankscope.readers.units import Printed, count
 from rankscope.readers.summary_table import Row
+from rankscope.readers.units import Printed, count
 
 KIND = re.compile(r"\s*(?:GPU activities|API calls):\s*")
 SHARE = re.compile(r"\d{1,3}[. ]\d{1,2}%", re.ASCII)

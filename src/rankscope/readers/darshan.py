@@ -81,13 +81,13 @@ def _take(log: Log, line: int, found: re.Match[str]) -> None:
         return  # Darshan's way to say that it does not know
     tally = _tally(log, line, (int(found["rank"]), found["module"], operation))
     if counter in TIMES:
-        tally.total_ns += float(value.value * S)
+        tally.total_ns = (tally.total_ns or 0.0) + float(value.value * S)
     elif value.value != int(value.value) or value.value >= 2**62:
         raise log.source.bad(f"{found['name']} is {found['value']}, no count", line)
     elif counter in BYTES:
         tally.bytes = min((tally.bytes or 0) + int(value.value), 2**63 - 1)
     else:
-        tally.calls = min(tally.calls + int(value.value), 2**63 - 1)
+        tally.calls = min((tally.calls or 0) + int(value.value), 2**63 - 1)
 
 
 def _tally(log: Log, line: int, key: Key) -> Tally:
@@ -129,8 +129,9 @@ def _problems(log: Log, facts: RankFacts, tallies: list[Tally]) -> Iterator[str]
         if tally.bytes and not tally.calls:
             yield f"{tally.group}: {tally.bytes} bytes in no {tally.name}"
         # threads of one process may wait at the same time, so only far more than its run time cannot be
-        if facts.elapsed_ns and tally.total_ns > 1000 * processes * facts.elapsed_ns:
-            yield f"{tally.group}: {tally.total_ns / 1e9:g} s of {tally.name} in a job of {facts.elapsed_ns / 1e9:g} s"
+        total_ns = tally.total_ns or 0.0
+        if facts.elapsed_ns and total_ns > 1000 * processes * facts.elapsed_ns:
+            yield f"{tally.group}: {total_ns / 1e9:g} s of {tally.name} in a job of {facts.elapsed_ns / 1e9:g} s"
     if facts.started_ns and facts.ended_ns and facts.started_ns > facts.ended_ns:
         yield "the job ends before it starts"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rankscope.model import Note, RankFacts, Reading, Severity
-from rankscope.readers.units import LARGEST, TIME_NS, Printed
 from rankscope.readers.source import Source
 from rankscope.readers.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
+from rankscope.readers.units import LARGEST, TIME_NS, Printed
 
 UNIT = re.compile(r"\s*\(([^()]{1,12})\)\s*$")
 NUMBER = re.compile(r"(\d{1,18})(?:\.(\d{1,12}))?", re.ASCII)

@@ -160,7 +160,7 @@ def _compare(log: Log, rest: Iterator[tuple[int, str]]) -> None:
         seen: dict[str, int] = {}
         for tally in log.sums.tallies():
             if tally.layer == "calls":
-                seen[tally.name] = seen.get(tally.name, 0) + tally.calls
+                seen[tally.name] = seen.get(tally.name, 0) + (tally.calls or 0)
         for row in summary.rows:
             if row.whole("calls") != seen.get(row.name, 0):
                 text = (

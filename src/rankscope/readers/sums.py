@@ -40,7 +40,7 @@ class Sums:
             if len(self.found) >= MAX_TALLIES:
                 raise self.source.bad(f"more than {MAX_TALLIES} different names: not a file of this format")
             tally = self.found[key] = Tally(layer, name, 0, 0.0, group, size_class, "", kind, thread, within=within)
-        tally.calls += 1
+        tally.calls = (tally.calls or 0) + 1
         tally.errors += errors
         if size_bytes is not None:
             tally.bytes = min((tally.bytes or 0) + size_bytes, MAX_BYTES)
@@ -53,7 +53,7 @@ class Sums:
 
 
 def _add_time(tally: Tally, ns: float) -> None:
-    tally.total_ns += ns
+    tally.total_ns = (tally.total_ns or 0.0) + ns
     tally.min_ns = ns if tally.min_ns is None else min(tally.min_ns, ns)
     tally.max_ns = ns if tally.max_ns is None else max(tally.max_ns, ns)
     tally.sum_squares_ns2 = (tally.sum_squares_ns2 or 0.0) + ns * ns
