@@ -170,10 +170,11 @@ static int chunk_full(const struct rs_chunk *chunk)
 static struct rs_tally *new_row(struct rs_thread *thread, uint64_t key)
 {
     if (chunk_full(thread->tallies)) {
-        struct rs_chunk *chunk =
-            rs.full ? NULL : rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
+        struct rs_chunk *chunk = NULL;
+        if (!__atomic_load_n(&rs.full, __ATOMIC_RELAXED))
+            chunk = rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
         if (!chunk) {
-            rs.full = 1;
+            RS_SET(rs.full, 1);
             return NULL;
         }
         thread->tallies = chunk;
