@@ -1,119 +1,17 @@
-"""Which kernels, and which kinds of GPU work, take the time?"""
+"""Which kernels, copies and sets take the GPUs' time?"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-
-import numpy as np
-
-from rankscope.analyse.gpu_activities import Activities, kind_of, processes
+from rankscope.analyse.gpu_activities import kind_of
+from rankscope.analyse.gpu_lengths import STATISTICS, all_ranks, statistics
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
-STATISTICS = (
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Share"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("stdev_ns", Unit.NS, "Std dev"),
-)
-KERNEL_COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
-KIND_COLUMNS = (Column("kind", Unit.NAME, "Kind"), *STATISTICS)
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """What is kept of many lengths so that it can be joined with others."""
-
-    calls: int
-    total_ns: int
-    min_ns: int
-    max_ns: int
-    deviations_ns2: float  # sum of squared differences from the mean
-
-    @property
-    def mean_ns(self) -> float:
-        return self.total_ns / self.calls
-
-    @property
-    def stdev_ns(self) -> float:
-        return math.sqrt(self.deviations_ns2 / self.calls)
-
-    def joined(self, other: Lengths) -> Lengths:
-        """Both together; squared deviations add up, and so does what the means differ by."""
-        calls = self.calls + other.calls
-        apart = (self.mean_ns - other.mean_ns) ** 2 * self.calls * other.calls / calls
-        return Lengths(
-            calls,
-            self.total_ns + other.total_ns,
-            min(self.min_ns, other.min_ns),
-            max(self.max_ns, other.max_ns),
-            self.deviations_ns2 + other.deviations_ns2 + apart,
-        )
-
-
-def lengths_by_name(found: Activities) -> dict[str, Lengths]:
-    """The lengths of the activities of each name."""
-    if not len(found):
-        return {}
-    order = np.argsort(found.name, kind="stable")
-    codes, first, calls = np.unique(found.name[order], return_index=True, return_counts=True)
-    lengths_ns = (found.end_ns - found.start_ns)[order]
-    totals_ns = np.add.reduceat(lengths_ns, first)
-    away_ns = lengths_ns - np.repeat(totals_ns / calls, calls)
-    columns = (
-        calls,
-        totals_ns,
-        np.minimum.reduceat(lengths_ns, first),
-        np.maximum.reduceat(lengths_ns, first),
-        np.add.reduceat(away_ns * away_ns, first),
-    )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {found.names[code]: Lengths(*row) for code, row in zip(codes.tolist(), rows, strict=True)}
-
-
-def together(some: Iterable[tuple[str, Lengths]]) -> dict[str, Lengths]:
-    """Lengths joined by their key."""
-    joined: dict[str, Lengths] = {}
-    for key, lengths in some:
-        joined[key] = joined[key].joined(lengths) if key in joined else lengths
-    return joined
-
-
-def by_kind(names: Mapping[str, Lengths]) -> dict[str, Lengths]:
-    """The same by what the activities do."""
-    return together((kind_of(name), lengths) for name, lengths in names.items())
+COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
 
 
 def kernels(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls and time of every kernel, copy and set, over the selected ranks."""
-    found = _all_ranks(tables, selection)
-    rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in _rows(found)]
-    return arranged(Table("kernels", "GPU kernels, copies and sets", KERNEL_COLUMNS, rows), selection)
-
-
-def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
-    """Calls and time of computing, communicating, copying and setting."""
-    rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in _rows(by_kind(_all_ranks(tables, selection)))]
-    table = Table("gpu_kinds", "GPU work by kind", KIND_COLUMNS, rows)
-    table.notes.append("Time: the lengths added up. What runs side by side counts twice; the table GPU time does not.")
-    return arranged(table, selection)
-
-
-def _all_ranks(tables: Tables, selection: Selection) -> dict[str, Lengths]:
-    return together(pair for _, found in processes(tables, selection) for pair in lengths_by_name(found).items())
-
-
-def _rows(found: Mapping[str, Lengths]) -> list[tuple[str, tuple[int | float, ...]]]:
-    total_ns = sum(one.total_ns for one in found.values())
-    ordered = sorted(found.items(), key=lambda pair: (-pair[1].total_ns, pair[0]))
-    return [(key, _cells(lengths, total_ns)) for key, lengths in ordered]
-
-
-def _cells(one: Lengths, all_ns: int) -> tuple[int | float, ...]:
-    share = one.total_ns / all_ns if all_ns else 0.0
-    return one.calls, one.total_ns, share, one.mean_ns, one.min_ns, one.max_ns, one.stdev_ns
+    found = statistics(all_ranks(tables, selection))
+    rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in found]
+    return arranged(Table("kernels", "GPU kernels, copies and sets", COLUMNS, rows), selection)

@@ -14,6 +14,10 @@ from rankscope.analyse.balance import balance
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
+from rankscope.analyse.gpu_idle import gpu_idle
+from rankscope.analyse.gpu_kinds import gpu_kinds
+from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
 from rankscope.analyse.overhead import overhead
@@ -35,6 +39,13 @@ from rankscope.store.run import Run, open_run
 
 HELP = "show what was recorded"
 
+# They need the single events, which are read only where one of these is asked for.
+EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "gpu_time": gpu_time,
+    "gpu_kinds": gpu_kinds,
+    "kernels": kernels,
+    "gpu_idle": gpu_idle,
+}
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
@@ -46,6 +57,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "ranks": ranks,
     "matrix": matrix,
     "overhead": overhead,
+    **EVENT_QUESTIONS,
 }
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
@@ -62,7 +74,8 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        opened = open_run(options.run, partial(read_rank_file, events=False), events=False, progress=progress())
+        events = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
+        opened = open_run(options.run, partial(read_rank_file, events=events), events=events, progress=progress())
         text = rendered(opened, selection, options)
         deliver(text, options.out)
     except (NoRun, Wrong) as problem:
@@ -118,7 +131,7 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     shown = ranks_shown(opened, selection)
     if options.layout == "mpitrace":
         return to_mpitrace(tasks(opened), task_routines(opened, selection), task_sizes(opened, selection), shown)
-    names = options.table or list(QUESTIONS)
+    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)
     if options.format != "text":

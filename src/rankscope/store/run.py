@@ -34,7 +34,7 @@ class Run:
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """The same as arrays, for questions of many rows."""
-        return columns_of(self._database.execute(sql, list(parameters)).to_arrow_table())
+        return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
     @property
     def has_events(self) -> bool:
