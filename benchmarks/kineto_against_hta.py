@@ -6,7 +6,7 @@ Asked of both: load the trace, temporal breakdown, overlap of communication and 
 turn is a new process; CPU time (user + system, its children included), wall time and the largest resident set are the
 kernel's own figures. Then rankscope alone on traces of 1, 2 and 5 million events: does each event of a longer trace
 cost more? HolisticTraceAnalysis is installed by name into .envs/hta. Both must agree, figure by figure; where it is
-known to be wrong (the figures of a kernel among more than ten of its kind, fractions of a microsecond) is left to tests.
+known to be wrong (a kernel's figures among more than ten of its kind, fractions of a microsecond) is left to tests.
 """
 
 import argparse
@@ -203,8 +203,8 @@ def as_markdown(result: dict[str, Any]) -> str:
     alike = "All figures are equal" if not result["not_equal"] else f"NOT equal: {', '.join(result['not_equal'])}"
     lines = [
         f"# Kineto traces: rankscope against HolisticTraceAnalysis {result['hta']}",
-        f"{result['date']}, {result['cpu']} ({result['cpus']} CPUs), Linux {result['kernel']}, Python {result['python']}, "
-        f"{result['rounds']} rounds in turns, medians, load {result['load_before']} before. "
+        f"{result['date']}, {result['cpu']} ({result['cpus']} CPUs), Linux {result['kernel']}, "
+        f"Python {result['python']}, {result['rounds']} rounds in turns, medians, load {result['load_before']} before. "
         f"One trace of a million events ({result['file_mb']} MB, made by `benchmarks/kineto_trace.py`): "
         "load, temporal breakdown, overlap, kernel breakdown.",
         "",
@@ -215,8 +215,8 @@ def as_markdown(result: dict[str, Any]) -> str:
         row("wall time", "wall_s", "s", result),
         row("largest resident set", "peak_mb", "MB", result, f"{BAR_MEMORY:g}"),
         "",
-        f"{alike}: kernel, idle and compute time, overlap, hidden and exposed communication, copies; and of each kernel "
-        "the sum, least, largest, mean and standard deviation.",
+        f"{alike}: kernel, idle and compute time, overlap, hidden and exposed communication, copies; and of each "
+        "kernel the sum, least, largest, mean and standard deviation.",
         "",
         "| rankscope on | CPU time | an event | largest resident set |",
         "|---|---:|---:|---:|",

@@ -20,7 +20,7 @@ OURS = re.compile(
 )
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
-FIRST_TIME = re.compile(rb'"ts"\s*:\s*(\d{1,18})')
+LARGEST_BASE_NS = 2**61  # 73 years, so that added to the largest time it still fits
 UNIX_FROM_US = 10**14  # 1973: smaller times count from the base time
 MOST_CORRELATIONS = 4_000_000  # compared: bounds the memory
 API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
@@ -72,9 +72,8 @@ class Trace:
         self.facts.rank = self.source.hints.rank
         self.facts.rank_source = "" if self.facts.rank is None else "--rank"
         take_facts(self.facts, members)
-        self.base_ns = whole(members.get("baseTimeNanoseconds"))
-        if self.base_ns is None:
-            self.base_ns = self._base_at_end(events)
+        told_ns = whole(members.get("baseTimeNanoseconds"))
+        self.base_ns = self._base_at_end(events) if told_ns is None else min(max(told_ns, 0), LARGEST_BASE_NS)
 
     def _base_at_end(self, events: Sequence[TraceEvent]) -> int:
         """Only times that do not count from 1970 need it: then the file is read to its end first."""
@@ -84,7 +83,7 @@ class Trace:
         found = BASE.findall(_end_of(self.source))
         if not found:
             self.notes.append(Note("times do not count from 1970, and from when is not told", where=str(self.source)))
-        return int(found[-1]) if found and int(found[-1]) < 2**62 else 0
+        return min(int(found[-1]), LARGEST_BASE_NS) if found else 0
 
     def reading(self, events: Sequence[TraceEvent]) -> Reading:
         spans = self._spans(events)

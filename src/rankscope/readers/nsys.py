@@ -26,11 +26,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """Each process in the report that did something, its events in batches."""
-    with closing(opened(source)) as connection:
-        try:
+    try:
+        with closing(opened(source)) as connection:
             yield from _processes(source, Database(connection))
-        except (sqlite3.Error, OverflowError) as problem:
-            raise source.bad(f"cannot be read as an nsys report: {problem}") from None
+    except (sqlite3.Error, OverflowError, UnicodeError) as problem:
+        raise source.bad(f"cannot be read as an nsys report: {problem}") from None
 
 
 def opened(source: Source) -> sqlite3.Connection:
