@@ -1,6 +1,6 @@
 """Writes a made-up Kineto trace of a distributed training: as many events as wanted, always the same for a seed.
 
-    python benchmarks/kineto_trace.py FILE [--events N] [--rank R] [--world-size W] [--seed S]
+    python benchmarks/kineto_trace.py [FILE] [--events N] [--rank R] [--world-size W] [--seed S]
 
 The law. A step is 64 layers and one ProfilerStep. A layer is 4 operators on the main thread, one after another, each
 with a child; each launches a kernel (a runtime call, and a flow event at its end and at the kernel's), which runs on
@@ -171,13 +171,17 @@ def write_trace(path: Path, events: int, rank: int = 0, world_size: int = 8, see
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", help="default: in build/benchmark")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--world-size", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    write_trace(options.file, options.events, options.rank, options.world_size, options.seed)
+    path = options.file or Path(__file__).parents[1] / f"build/benchmark/kineto-{options.events}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if options.file or not path.exists():
+        write_trace(path, options.events, options.rank, options.world_size, options.seed)
+    print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from rankscope.model import BadFile, Reading, Severity, Words
 from rankscope.readers import kineto, trace_stream
 from rankscope.readers.formats import recognised
 from rankscope.readers.source import Hints, Source
+from rankscope.store.columns import joined, reading_tables
 
 SAMPLES = Path(__file__).parents[2].parent / "shared/samples"
 KINETO = sorted(SAMPLES.glob("kineto/*"))
@@ -119,6 +121,23 @@ def test_streams_correlations_bytes_and_collectives() -> None:
         ("gloo", "", None, 60, None, "float"),
         ("nccl", "7", 10, 2000, 41, "BFloat16"),
     ]
+
+
+def test_the_store_takes_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_stream, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(trace_stream, "PIECE_BYTES", 1 << 10)
+    parts = [reading_tables(4, reading, events=True)["events"] for reading in read(trace(EVENTS * 20))]
+    events = joined(parts)
+    assert len(parts) > 20 and events.num_rows == 20 * 9
+    nccl = events.filter(pc.equal(events["layer"].cast("string"), "nccl"))
+    assert nccl.select(["process", "name", "group", "sequence", "bytes", "dtype"]).to_pylist()[0] == {
+        "process": 4,
+        "name": "allreduce",
+        "group": "7",
+        "sequence": 41,
+        "bytes": 2000,
+        "dtype": "BFloat16",
+    }
 
 
 def test_facts_groups_and_notes() -> None:

@@ -14,6 +14,7 @@ from rankscope.readers.source import Source
 FORMATS: dict[str, str] = {
     "kineto": "PyTorch profiler (Kineto) trace, JSON",
     "nsys": "Nsight Systems report, exported as sqlite",
+    "nsys_stats": "tables of nsys stats, csv",
 }
 
 Sniff = Callable[[bytes], bool]
