@@ -102,6 +102,13 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_shown(
     assert "of 4 ranks expected by run.json, 1 not seen: 3" in told.out
 
 
+def test_tables_of_events_are_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in EVENT_QUESTIONS:
+        assert run([str(folder), "--format", "json", "--table", name]) == 0
+        [table] = json.loads(capsys.readouterr().out)["tables"]
+        assert (table["name"], table["rows"]) == (name, [])  # a run of MPI alone
+
+
 def test_only_bad_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(tmp_path, mpi_rank(0, 1))
     (folder / "ranks/node0/100.rank").write_bytes(b"")

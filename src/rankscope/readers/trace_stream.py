@@ -20,7 +20,7 @@ from rankscope.readers.source import Source
 BLOCK_BYTES = 2 << 20
 PIECE_BYTES = 1 << 16  # so little is lost of a compressed file that breaks off
 MEMBERS_BYTES = 16 << 20  # the most that may stand before the events, or is kept of what stands after them
-EVENT_BYTES = 8 << 20  # the longest event
+EVENT_BYTES = 4 << 20  # the longest event
 CUTS = 3  # tried before brackets are counted
 KEYS = 8  # a word in a string may look like the key, but not so often
 
