@@ -99,6 +99,7 @@ class Event:
     thread: int = 0
     root: int | None = None
     call_ns: int | None = None  # nonblocking operations: time inside the starting call
+    dtype: str = ""  # of a collective's elements
 
 
 @dataclass(slots=True)
@@ -219,6 +220,10 @@ class Tables(Protocol):
     """What an analysis is given: the tables ranks, tallies, events, groups, peers, figures and notes, behind SQL."""
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+    def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """The same for many rows: arrays, and Words where they are text."""
+        ...
 
 
 def names_of(record: type) -> tuple[str, ...]:

@@ -17,7 +17,11 @@ from rankscope.analyse.coverage import coverage
 from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_idle import gpu_idle
+from rankscope.analyse.gpu_kinds import gpu_kinds
 from rankscope.analyse.gpu_ranks import gpu_ranks
+from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
@@ -41,6 +45,13 @@ from rankscope.store.run import Run, open_run
 
 HELP = "show what was recorded"
 
+# They need the single events, which are read only where one of these is asked for.
+EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "gpu_time": gpu_time,
+    "gpu_kinds": gpu_kinds,
+    "kernels": kernels,
+    "gpu_idle": gpu_idle,
+}
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
@@ -56,6 +67,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
     "overhead": overhead,
+    **EVENT_QUESTIONS,
 }
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
@@ -72,7 +84,8 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        opened = open_run(options.run, partial(read_rank_file, events=False), events=False, progress=progress())
+        events = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
+        opened = open_run(options.run, partial(read_rank_file, events=events), events=events, progress=progress())
         text = rendered(opened, selection, options)
         deliver(text, options.out)
     except (NoRun, Wrong) as problem:
@@ -136,7 +149,7 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
         return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
-    names = options.table or list(QUESTIONS)
+    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)
     if options.format != "text":

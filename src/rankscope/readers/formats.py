@@ -27,6 +27,8 @@ FORMATS: dict[str, str] = {
     "strace_log": "strace log of single calls",
     "strace_summary": "strace -c summary",
     "ps_metrics": "PyTorch parameter-server benchmark metrics",
+    "kineto": "PyTorch profiler (Kineto) trace, JSON",
+    "nsys": "Nsight Systems report, exported as sqlite",
 }
 
 Sniff = Callable[[bytes], bool]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from rankscope.model import Note, Severity
-from rankscope.store.columns import RECORDS, records_table, schema_of
+from rankscope.store.columns import RECORDS, columns_of, records_table, schema_of
 from rankscope.store.folder import Job, find_run, rank_files, read_job
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.roles import assign_roles
@@ -31,6 +31,15 @@ class Run:
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
         return self._database.execute(sql, list(parameters)).fetchall()
+
+    def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """The same as arrays, for questions of many rows."""
+        return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
+
+    @property
+    def has_events(self) -> bool:
+        """Whether events were read, and there were any."""
+        return "events" in self._tables and self._tables["events"].num_rows > 0
 
 
 def open_run(path: Path | None, read: Read, events: bool = True, progress: Progress | None = None) -> Run:
