@@ -16,6 +16,8 @@ TASK_COLUMNS = (
     Column("system_ns", Unit.NS),
     Column("max_rss_bytes", Unit.BYTES),
     Column("switches", Unit.COUNT),
+    Column("cpu", Unit.NAME),
+    Column("own_file", Unit.NAME),
 )
 COUNTED = (
     Column("calls", Unit.COUNT),
@@ -28,10 +30,20 @@ SIZE_COLUMNS = (Column("rank", Unit.NAME), Column("name", Unit.NAME), Column("si
 TASKS = f"""
     SELECT rank, coalesce(world_size, 1), host, coalesce(comm_ns, 0), coalesce(mpi_elapsed_ns, elapsed_ns, 0),
         coalesce(user_ns, 0), coalesce(system_ns, 0), coalesce(max_rss_bytes, 0),
-        coalesce(voluntary_switches + involuntary_switches, 0)
+        coalesce(voluntary_switches + involuntary_switches, switches, 0), cpu, NOT second_hand
     FROM ranks LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
                           WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
-    WHERE role = 'rank' ORDER BY rank"""
+    WHERE {{condition}} ORDER BY rank"""
+EXTREME_COLUMNS = (
+    Column("rank", Unit.NAME),
+    Column("what", Unit.NAME),
+    Column("statistic", Unit.NAME),
+    Column("of_rank", Unit.NAME),
+    Column("value", Unit.NUMBER),
+)
+EXTREMES = """
+    SELECT ranks.rank, name, statistic, scale::BIGINT, value FROM figures JOIN ranks USING (process)
+    WHERE role = 'rank' AND series IN ('all tasks', 'this task') AND scale_name = 'rank' ORDER BY ALL"""
 ROUTINES = f"""
     SELECT rank, name, coalesce((sum(calls) FILTER (kind = 'call'))::BIGINT, 0), {BYTES_SQL},
         coalesce(sum(total_ns) FILTER (kind = 'call'), 0)
@@ -51,7 +63,26 @@ SIZES = f"""
 
 def tasks(tables: Tables) -> Table:
     """All ranks: the summary that the first task shown carries needs them, whichever are shown."""
-    return Table("tasks", "MPI timing summary for all ranks", TASK_COLUMNS, tables.query(TASKS))
+    return Table("tasks", "Tasks", TASK_COLUMNS, tables.query(TASKS.format(condition="role = 'rank'")))
+
+
+def summary_tasks(tables: Tables) -> Table:
+    """All ranks as the first one's summary tells of them, where it was loaded; else as they tell of themselves."""
+    condition = "role = 'summary' OR (role = 'rank' AND rank NOT IN (SELECT rank FROM ranks WHERE role = 'summary'))"
+    return Table(
+        "summary", "MPI timing summary for all ranks", TASK_COLUMNS, tables.query(TASKS.format(condition=condition))
+    )
+
+
+def told_extremes(tables: Tables) -> Table:
+    """Which task was said to have the least, the median and the most: equal times have no other order."""
+    return Table("extremes", "Communication summary for all tasks", EXTREME_COLUMNS, tables.query(EXTREMES))
+
+
+def is_new_layout(tables: Tables) -> bool:
+    """Whether the profiles that were loaded are in libmpitrace's new layout."""
+    found = tables.query("SELECT count(*) FROM ranks WHERE versions = 'libmpitrace (new layout)'")
+    return bool(found[0][0])
 
 
 def task_routines(tables: Tables, selection: Selection = ALL) -> Table:

@@ -15,7 +15,7 @@ from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
 from rankscope.analyse.matrix import matrix
-from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
+from rankscope.analyse.mpitrace import is_new_layout, summary_tasks, task_routines, task_sizes, tasks, told_extremes
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -79,7 +79,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
-        "--layout", choices=["native", "mpitrace"], default="native", help="mpitrace: as libmpitrace prints"
+        "--layout",
+        choices=["native", "mpitrace", "mpitrace-new"],
+        default="native",
+        help="mpitrace: as libmpitrace prints; its newer layout where that was loaded, or with mpitrace-new",
     )
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
@@ -115,8 +118,8 @@ def ranks_of(text: str) -> frozenset[int]:
 def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
     """The report in the wanted form."""
     shown = ranks_shown(opened, selection)
-    if options.layout == "mpitrace":
-        return to_mpitrace(tasks(opened), task_routines(opened, selection), task_sizes(opened, selection), shown)
+    if options.layout.startswith("mpitrace"):
+        return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new" or is_new_layout(opened))
     names = options.table or list(QUESTIONS)
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)
@@ -124,6 +127,13 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
+    """The profiles of the ranks that have one."""
+    routines, sizes = task_routines(opened, selection), task_sizes(opened, selection)
+    summary, told = summary_tasks(opened), told_extremes(opened)
+    return to_mpitrace(tasks(opened), routines, sizes, shown, summary, told, new)
 
 
 def ranks_shown(opened: Run, selection: Selection) -> list[int]:

@@ -11,7 +11,9 @@ from rankscope.readers.source import Source
 
 # Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
 # format stands before a more general one, since the first that recognises a file reads it.
-FORMATS: dict[str, str] = {}
+FORMATS: dict[str, str] = {
+    "mpitrace": "profiles of libmpitrace, one rank or all of them",
+}
 
 Sniff = Callable[[bytes], bool]
 Read = Callable[[Source], Iterator[Reading]]
