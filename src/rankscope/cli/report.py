@@ -14,6 +14,7 @@ from rankscope.analyse.balance import balance
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
+from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import is_new_layout, summary_tasks, task_routines, task_sizes, tasks, told_extremes
 from rankscope.analyse.overhead import overhead
@@ -25,6 +26,7 @@ from rankscope.analyse.sizes import sizes
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.csv import to_csv
+from rankscope.report.iprof import to_iprof
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
@@ -80,9 +82,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
         "--layout",
-        choices=["native", "mpitrace", "mpitrace-new"],
+        choices=["native", "mpitrace", "mpitrace-new", "iprof"],
         default="native",
-        help="mpitrace: as libmpitrace prints; its newer layout where that was loaded, or with mpitrace-new",
+        help="as libmpitrace prints (its newer layout where that was loaded, or with mpitrace-new) or as iprof prints",
     )
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
@@ -120,6 +122,8 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     shown = ranks_shown(opened, selection)
     if options.layout.startswith("mpitrace"):
         return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new" or is_new_layout(opened))
+    if options.layout == "iprof":
+        return to_iprof(iprof_parts(opened))
     names = options.table or list(QUESTIONS)
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)

@@ -13,6 +13,7 @@ from rankscope.readers.source import Source
 # format stands before a more general one, since the first that recognises a file reads it.
 FORMATS: dict[str, str] = {
     "mpitrace": "profiles of libmpitrace, one rank or all of them",
+    "iprof": "tally tables of THAPI's iprof, text or JSON",
 }
 
 Sniff = Callable[[bytes], bool]

@@ -23,13 +23,15 @@ class Span:
         return Span(self.low * factor, self.at * factor, self.high * factor)
 
     def meets(self, other: Span) -> bool:
-        return self.low <= other.high and other.low <= self.high
+        return self.low <= other.high + 1 and other.low <= self.high + 1  # a half may have been rounded either way
 
     def narrowed(self, other: Span | None) -> Span | None:
         """Both at once: our choice moves as little as it must; None where they contradict each other."""
         if other is None:
             return self
         low, high = max(self.low, other.low), min(self.high, other.high)
+        if low == high + 1:  # a half, which may have been rounded either way
+            low = high = next((span.at for span in (self, other) if span.low == span.high), low)
         return Span(low, min(max(self.at, low), high), high) if low <= high else None
 
 
