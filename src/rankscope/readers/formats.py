@@ -14,6 +14,7 @@ from rankscope.readers.source import Source
 FORMATS: dict[str, str] = {
     "mpitrace": "profiles of libmpitrace, one rank or all of them",
     "iprof": "tally tables of THAPI's iprof, text or JSON",
+    "handmade": "tables made by hand, Markdown or CSV, with a column of nodes or another scale",
 }
 
 Sniff = Callable[[bytes], bool]
