@@ -13,6 +13,8 @@ from rankscope.readers.source import Source
 # format stands before a more general one, since the first that recognises a file reads it.
 FORMATS: dict[str, str] = {
     "mpitrace": "profiles of libmpitrace, one rank or all of them",
+    "mpip": "reports of mpiP",
+    "ipm": "banners of IPM, also in the output of a job",
     "iprof": "tally tables of THAPI's iprof, text or JSON",
     "handmade": "tables made by hand, Markdown or CSV, with a column of nodes or another scale",
 }
