@@ -80,8 +80,8 @@ struct rs_header {
     struct rs_facts facts;
 
     uint64_t setup_ticks;           /* what loading the recorder cost */
-    uint64_t call_cost_picoticks;   /* calibrated cost of one tallied call, in 1/1000 tick */
-    uint64_t collective_cost_picoticks;
+    uint64_t call_cost_milliticks;   /* calibrated cost of one tallied call, in 1/1000 tick */
+    uint64_t collective_cost_milliticks;
     uint64_t mpi_started_ticks, mpi_finalized_ticks;   /* return of init, entry of finalize; 0 if not seen */
     uint64_t ended_ticks;
 
@@ -116,7 +116,7 @@ struct rs_chunk {
     uint32_t reserved[10];
 };
 
-/* A string: its length, its bytes, padding to a multiple of 4. Ids count up through all string chunks; id 0 is "". */
+/* A string: its length, its bytes, a \0, padding to a multiple of 4. Ids count through all string chunks; id 0 is "". */
 struct rs_string { uint32_t length; char bytes[]; };
 
 /* One counted thing. Written by one thread only; seq is odd while it is being written. */

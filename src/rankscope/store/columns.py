@@ -56,17 +56,30 @@ def _plain(value: Any) -> Any:
 
 
 def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Table:
-    """A table from the columns of one process; a column that is not given is empty."""
+    """A table from the columns of one process; a column that is not given has its field's default."""
     schema = schema_of(table)
     rows = len(next(iter(columns.values())).codes)
     given = {**columns, "process": np.full(rows, process, np.int32)}
-    arrays = [_array(given.get(name), schema.field(name).type, rows) for name in schema.names]
+    defaults = {field.name: field.default for field in fields(RECORDS[table])}
+    arrays = [
+        _array(given[name], schema.field(name).type)
+        if name in given
+        else _same(defaults[name], schema.field(name).type, rows)
+        for name in schema.names
+    ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _array(values: Any, kind: Any, rows: int) -> Any:
-    if values is None:
+def _same(value: Any, kind: Any, rows: int) -> Any:
+    """A column that holds the same everywhere."""
+    if value is None:
         return pa.nulls(rows, kind)
+    if kind == WORD:
+        return _array(Words(np.zeros(rows, np.int32), [value]), kind)
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _array(values: Any, kind: Any) -> Any:
     if isinstance(values, Words):
         return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), pa.array(values.values, pa.string()))
     if isinstance(values, np.ma.MaskedArray):
