@@ -128,10 +128,15 @@ def test_what_is_off_is_told_with_its_line(old: str, new: str, line: int, said: 
 
 def test_one_reading_for_each_process_where_the_tables_are_by_process() -> None:
     text = TEXT.replace("2 Hostnames | 2 Processes | 3 Threads", "Hostname: x1 | Process: 12 | Thread: 34")
-    text += text.replace("Hostname: x1 | Process: 12", "Hostname: x1 | Process: 13")
+    text += text[: text.index("Device")].replace("Hostname: x1 | Process: 12", "Hostname: x1 | Process: 13")
     readings = read_text(text)
     assert [(r.facts.host, r.facts.pid) for r in readings] == [("x1", 12), ("", None), ("x1", 13)]
+    assert {r.facts.job for r in readings} == {""}
     assert readings[0].tallies[0].thread == 34
+
+
+def test_two_profiles_in_a_file_are_two_jobs() -> None:
+    assert [(r.facts.job, len(r.tallies)) for r in read_text(TEXT + TEXT)] == [("", 5), ("2", 5)]
 
 
 JSON = {

@@ -123,6 +123,15 @@ def test_silence_is_no_result() -> None:
     assert [note.text for note in notes if "large-count" in note.text]
 
 
+def test_two_reports_in_a_file_are_two_jobs() -> None:
+    assert [(r.facts.job, r.facts.rank, len(r.tallies)) for r in read_text(REPORT + REPORT)] == [
+        ("", 0, 2),
+        ("", 1, 2),
+        ("2", 0, 2),
+        ("2", 1, 2),
+    ]
+
+
 def test_recognition_and_bad_files() -> None:
     assert sniff(REPORT.encode()) and not sniff(b"@ other\n@ x : y\n") and not sniff(b"see @ mpiP\n@ x")
     with pytest.raises(BadFile, match="no task"):

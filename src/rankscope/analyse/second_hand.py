@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rankscope.analyse.mpi import IS_COMMUNICATION
-from rankscope.analyse.selection import ALL, Selection, arranged, ranges
+from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.analyse.words import ranges
 from rankscope.model import Column, Table, Tables, Unit
 
 COLUMNS = (

@@ -21,6 +21,7 @@ from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
+from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.words import ranges
@@ -46,6 +47,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communication": communication,
     "balance": balance,
     "ranks": ranks,
+    "second_hand": second_hand,
     "matrix": matrix,
     "overhead": overhead,
 }

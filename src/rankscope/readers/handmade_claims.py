@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from math import prod
 
 from rankscope.readers.handmade_cells import NUMBER, number_of
@@ -23,9 +24,11 @@ HOSTS = re.compile(r"\b(\d{1,9}) Hostnames?\b")
 RATIO = re.compile(r"/?(\w{2,30}) is (\d{1,6}(?:\.\d{1,6})?) ?[xX×] (slower|faster) than /?(\w{2,30})")
 BENEFIT, BEYOND = r"(?:benefit|pays|break.?even|kicks? in)", r"(?:beyond|above|after|over|from)"
 PAYS = re.compile(rf"{BENEFIT}\b([^.\n]{{0,120}}?)\b{BEYOND}\s{{1,3}}(\d{{1,9}})\s{{0,3}}(nodes|ranks|gpus)", re.I)
+CLAIM = re.compile(rf"[*×]|slower|faster|{BENEFIT}", re.I)
 TOKEN = re.compile(r"[a-z0-9]+")
 NO_MATTER = frozenset(("slash", "import", "time", "the", "of", "for", "total"))
-LONGEST_LINE, MOST_LINES, MOST_COLUMNS = 4000, 5000, 300  # of a page written by a person
+LONGEST_LINE, MOST_LINES, MOST_COLUMNS, MOST_CLAIMS = 4000, 5000, 300, 100  # of a page written by a person
+MOST_IN_A_LINE = 5  # claims of one kind
 WRONG = 1.5  # a claimed factor may be off by this much
 MUCH_LESS = 0.5  # of a projection
 MULTIPLES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
@@ -38,7 +41,8 @@ def claim_problems(page: Page, columns: Columns) -> Iterator[Problem]:
     known = Columns(measured, columns.labelled[:MOST_COLUMNS])
     yield from _hosts(lines, measured)
     rates = _rates(lines)
-    for number, text in lines:
+    claims = [(number, text) for number, text in lines if CLAIM.search(text)]
+    for number, text in claims[:MOST_CLAIMS]:
         yield from _products(number, text, rates, known)
         yield from _ratios(number, text, measured)
         yield from _break_even(number, text, measured)
@@ -67,7 +71,7 @@ def _rates(lines: Sequence[tuple[int, str]]) -> tuple[float, int] | None:
 
 
 def _products(number: int, text: str, rates: tuple[float, int] | None, columns: Columns) -> Iterator[Problem]:
-    for found in PRODUCT.finditer(text):
+    for found in islice(PRODUCT.finditer(text), MOST_IN_A_LINE):
         factors = [number_of(re.match(NUMBER, part.strip())[0]) for part in re.split(r"[*×]", found[1])]  # type: ignore[index]
         claimed = number_of(found[2])
         if None in factors or claimed is None:
@@ -132,7 +136,7 @@ def _tokens(text: str) -> frozenset[str]:
 
 def _ratios(number: int, text: str, columns: Sequence[Measured]) -> Iterator[Problem]:
     """One thing is said to be so many times slower than another: over all rows that have both."""
-    for found in RATIO.finditer(text):
+    for found in islice(RATIO.finditer(text), MOST_IN_A_LINE):
         slow, fast = (found[1], found[4]) if found[3] == "slower" else (found[4], found[1])
         ratios = list(_measured_ratios(slow.lower(), fast.lower(), columns))
         if len(ratios) < 2:
@@ -157,7 +161,7 @@ def _measured_ratios(slow: str, fast: str, columns: Sequence[Measured]) -> Itera
 
 def _break_even(number: int, text: str, columns: Sequence[Measured]) -> Iterator[Problem]:
     """A method is said to pay only beyond a scale: where does its total first stay below the others' times?"""
-    for found in PAYS.finditer(text):
+    for found in islice(PAYS.finditer(text), MOST_IN_A_LINE):
         claimed = float(found[2])
         words = TOKEN.findall(text.lower())
         told = []

@@ -34,16 +34,37 @@ def read(source: Source) -> Iterator[Reading]:
     if JSON_SNIFF.match(source.head()):
         yield from json_readings(source)
         return
-    by_process: dict[tuple[str, str], Reading] = {}
-    hosts: dict[str, int] = {}
+    found = 0
+    for profile in _profiles(source):
+        found += 1
+        for reading in _readings(profile, source):
+            reading.facts.job = "" if found == 1 else str(found)
+            yield reading
+    if not found:
+        raise source.bad("no table `Name | Time | Time(%) | Calls | …` under a header line")
+
+
+def _profiles(source: Source) -> Iterator[list[Section]]:
+    """The sections of each profile: one that has been seen already begins the next profile."""
+    now: dict[tuple[str, ...], Section] = {}
     for section in sections(source.lines()):
+        key = section.title, *section.place.values()
+        if key in now:
+            yield list(now.values())
+            now = {}
+        now[key] = section
+    if now:
+        yield list(now.values())
+
+
+def _readings(profile: list[Section], source: Source) -> Iterator[Reading]:
+    by_process: dict[tuple[str, str], Reading] = {}
+    for section in profile:
         key = section.place.get("Hostname", ""), section.place.get("Process", "")
         if key not in by_process:
             by_process[key] = Reading(_facts(*key, source))
         _add(section, by_process[key], source)
-        hosts.setdefault(section.title, section.counts.get("hostnames", 0))
-    if not by_process:
-        raise source.bad("no table `Name | Time | Time(%) | Calls | …` under a header line")
+    hosts = {section.title: section.counts.get("hostnames", 0) for section in profile}
     next(iter(by_process.values())).notes += _unequal_hosts(hosts)
     yield from by_process.values()
 

@@ -49,10 +49,27 @@ class Report:
 
 
 def read(source: Source) -> Iterator[Reading]:
-    """One reading for each task; the first carries what is told of all, and what is off."""
+    """The readings of each report: one for each task."""
+    found = 0
+    for report in _reports(source):
+        found += 1
+        for reading in _readings(report, source):
+            reading.facts.job = "" if found == 1 else str(found)
+            yield reading
+
+
+def _reports(source: Source) -> Iterator[Report]:
     report = Report()
     for number, text in source.lines():
+        if text.startswith("@ mpiP") and (report.header or report.hosts):
+            yield report
+            report = Report()
         _take(report, number, text, source)
+    yield report
+
+
+def _readings(report: Report, source: Source) -> Iterator[Reading]:
+    """One reading for each task; the first carries what is told of all, and what is off."""
     ranks = sorted({*report.tasks, *report.hosts, *(site.rank for site in report.timed)})
     if not ranks:
         raise source.bad("no task is told of: neither an assignment nor a section MPI Time")
