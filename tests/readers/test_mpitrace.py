@@ -48,13 +48,12 @@ def texts_of(document: Path) -> list[str]:
 def test_files_come_out_as_they_went_in(folder: Path) -> None:
     files = sorted(folder.iterdir(), key=lambda file: int(file.suffix[1:]))
     readings = read_files(files)
-    new = "polaris" in folder.name
-    whole = as_mpitrace(run_of(readings), ALL, [int(file.suffix[1:]) for file in files], new)
+    whole = as_mpitrace(run_of(readings), ALL, [int(file.suffix[1:]) for file in files], new=False)
     assert whole == "".join(file.read_text() for file in files)
     assert warnings_of(readings) == []
     for file in files:
         rank = int(file.suffix[1:])
-        again = printed_again(run_of(read(Source(file))), rank, new)
+        again = printed_again(run_of(read(Source(file))), rank)
         assert again.startswith(file.read_text()) and (rank or again == file.read_text())
 
 
@@ -66,7 +65,7 @@ def test_the_document_comes_out_as_it_went_in() -> None:
         jobs[reading.facts.job].append(reading)
     texts = texts_of(DOCUMENTS[0])
     assert [len(job) for job in jobs.values()] == [16, 8] and len(texts) == 2
-    assert [printed_again(run_of(job), 0) for job in jobs.values()] == [text + "\n" for text in texts]
+    assert printed_again(run_of(readings), 0) == "".join(text + "\n" for text in texts)
     assert warnings_of(readings) == []
 
 
@@ -123,6 +122,12 @@ def test_every_number_of_the_document_is_in_the_model_once() -> None:
         expected = numbers_of(text)
         assert len(expected) == {"": 21 + 24 * 3 + 16 * 7, "2": 24 + 8 * 3 + 8 * 7}[job]
         assert model_numbers([reading for reading in readings if reading.facts.job == job]) == expected
+
+
+@here
+def test_the_new_layout_can_be_asked_for() -> None:
+    text = printed_again(run_of(read_files([DOCUMENTS[0]])), 0, new=True)
+    assert "Times from MPI_Init()" in text and "size(MiB)" in text and " MBytes" not in text
 
 
 @here

@@ -16,7 +16,15 @@ from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
 from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.matrix import matrix
-from rankscope.analyse.mpitrace import is_new_layout, summary_tasks, task_routines, task_sizes, tasks, told_extremes
+from rankscope.analyse.mpitrace import (
+    is_new_layout,
+    other_jobs,
+    summary_tasks,
+    task_routines,
+    task_sizes,
+    tasks,
+    told_extremes,
+)
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -124,7 +132,7 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     """The report in the wanted form."""
     shown = ranks_shown(opened, selection)
     if options.layout.startswith("mpitrace"):
-        return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new" or is_new_layout(opened))
+        return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
     if options.layout == "iprof":
         return to_iprof(iprof_parts(opened))
     names = options.table or list(QUESTIONS)
@@ -137,10 +145,19 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 
 
 def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
-    """The profiles of the ranks that have one."""
-    routines, sizes = task_routines(opened, selection), task_sizes(opened, selection)
-    summary, told = summary_tasks(opened), told_extremes(opened)
-    return to_mpitrace(tasks(opened), routines, sizes, shown, summary, told, new)
+    """The profiles of the ranks that have one, of every job that was loaded."""
+    parts = [mpitrace_job(opened, selection, shown, new, "")]
+    for job in other_jobs(opened):
+        present = [int(str(row[0])) for row in tasks(opened, job).rows]
+        wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+        parts.append(mpitrace_job(opened, selection, wanted, new, job))
+    return "".join(parts)
+
+
+def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new: bool, job: str) -> str:
+    routines, sizes = task_routines(opened, selection, job), task_sizes(opened, selection, job)
+    summary, told = summary_tasks(opened, job), told_extremes(opened, job)
+    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, told, new or is_new_layout(opened, job))
 
 
 def ranks_shown(opened: Run, selection: Selection) -> list[int]:
