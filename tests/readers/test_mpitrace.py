@@ -17,8 +17,7 @@ from rankscope.model import Reading
 from rankscope.readers.formats import recognised
 from rankscope.readers.mpitrace import UNSPLIT, read, sniff
 from rankscope.readers.source import Source
-from rankscope.store.run import Run
-from readers.loaded import SHARED, run_of, warnings_of
+from readers.loaded import SHARED, Tables, run_of, warnings_of
 
 FOLDERS = sorted((SHARED / "samples/mpitrace").glob("*"))
 DOCUMENTS = sorted((SHARED / "seeds").glob("004*"))
@@ -34,7 +33,7 @@ def read_files(files: list[Path]) -> list[Reading]:
     return [reading for file in files for reading in read(Source(file))]
 
 
-def printed_again(run: Run, rank: int, new: bool = False) -> str:
+def printed_again(run: Tables, rank: int, new: bool = False) -> str:
     return as_mpitrace(run, Selection(ranks=frozenset([rank])), [rank], new)
 
 

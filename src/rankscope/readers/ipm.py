@@ -145,6 +145,8 @@ def _reading(banner: Banner, source: Source, job: str) -> Reading:
             layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), "io")
             reading.tallies.append(Tally(layer, call.name, call.calls, call.time_s * SECOND, within=part.name))
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in _problems(banner)]
+    if banner.tasks > 1:
+        reading.notes.append(Note(f"these are sums over {banner.tasks} tasks, not those of one rank"))
     return reading
 
 

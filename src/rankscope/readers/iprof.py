@@ -65,13 +65,23 @@ def _readings(profile: list[Section], source: Source) -> Iterator[Reading]:
             by_process[key] = Reading(_facts(*key, source))
         _add(section, by_process[key], source)
     hosts = {section.title: section.counts.get("hostnames", 0) for section in profile}
-    next(iter(by_process.values())).notes += _unequal_hosts(hosts)
+    first = next(iter(by_process.values()))
+    first.notes += [*_unequal_hosts(hosts), *_summed(profile)]
     yield from by_process.values()
 
 
 def _facts(host: str, pid: str, source: Source) -> RankFacts:
     number = int(pid) if pid.isdecimal() and len(pid) < 12 else None
     return RankFacts(host=host, pid=number, versions="iprof", source=str(source))
+
+
+def _summed(profile: list[Section]) -> Iterator[Note]:
+    processes = max(section.counts.get("processes", 0) for section in profile)
+    if processes > 1:
+        hosts = max(section.counts.get("hostnames", 0) for section in profile)
+        yield Note(
+            f"these are sums over {processes} processes on {hosts} host{'s' * (hosts != 1)}, not those of one rank"
+        )
 
 
 def _unequal_hosts(hosts: dict[str, int]) -> Iterable[Note]:
