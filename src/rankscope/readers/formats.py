@@ -16,6 +16,7 @@ FORMATS: dict[str, str] = {
     "mpip": "reports of mpiP",
     "ipm": "banners of IPM, also in the output of a job",
     "iprof": "tally tables of THAPI's iprof, text or JSON",
+    # last: it takes any table with a scale
     "handmade": "tables made by hand, Markdown or CSV, with a column of nodes or another scale",
 }
 

@@ -18,6 +18,7 @@ from rankscope.readers.source import Source
 RULE = re.compile(rb"^\|(?: {0,3}:?-{1,60}:? {0,3}\|){2,}", re.M)
 CSV_HEAD = re.compile(rb'"?(#?nodes?|ranks?|gpus?|hosts?|processes|world size|batch(?: size)?)"? {0,3},', re.I)
 CSV_ROW = re.compile(rb'\n"?\d{1,9}"? {0,3},')
+COUNT = re.compile(r"\b(\d{1,12}) (Hostnames|Processes|Threads|Devices|Subdevices)\b")
 OTHER = "what the table shows"
 
 
@@ -43,6 +44,7 @@ def read(source: Source) -> Iterator[Reading]:
         Figure(one.label, _heading(page, one.line), one.quantity.value, _label_unit(page, one.line, one.quantity.kind))
         for one in columns.labelled
     ]
+    reading.figures += _profile_counts(page)
     problems = [*table_problems(columns.measured), *claim_problems(page, columns)]
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in dict.fromkeys(problems) if text]
     yield reading
@@ -54,6 +56,15 @@ def _figures(column: Measured) -> Iterator[Figure]:
         if point.quantity.kind in ("", column.kind):
             value, unit = point.quantity.value, column.kind or "number"
             yield Figure(column.series, column.name or OTHER, value, unit, point.scale, column.scale_name)
+
+
+def _profile_counts(page: Page) -> Iterator[Figure]:
+    """Hosts, processes, threads and devices of profiles whose header lines stand beside the tables."""
+    for _, text in page.text:
+        if "Hostnames" in text and len(text) < 1000:
+            series = text.partition("|")[0].strip()
+            for found in COUNT.finditer(text):
+                yield Figure(series, found[2].lower(), float(found[1]), "count")
 
 
 def _heading(page: Page, line: int) -> str:
