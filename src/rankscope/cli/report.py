@@ -14,6 +14,10 @@ from rankscope.analyse.balance import balance
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
+from rankscope.analyse.cuda_api import cuda_api
+from rankscope.analyse.gpu import gpu
+from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import (
@@ -25,6 +29,7 @@ from rankscope.analyse.mpitrace import (
     tasks,
     told_extremes,
 )
+from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -40,6 +45,7 @@ from rankscope.report.iprof import to_iprof
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
+from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
 from rankscope.store.run import Run, open_run
@@ -57,6 +63,10 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
+    "gpu": gpu,
+    "gpu_ranks": gpu_ranks,
+    "cuda_api": cuda_api,
+    "gpu_checks": gpu_checks,
     "overhead": overhead,
 }
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
@@ -93,10 +103,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
         "--layout",
-        choices=["native", "mpitrace", "mpitrace-new", "iprof"],
+        choices=["native", "mpitrace", "mpitrace-new", "nvprof", "iprof"],
         default="native",
-        help="as libmpitrace prints (its newer layout where that was loaded, or with mpitrace-new) or as iprof prints",
+        help="as libmpitrace (its newer layout where that was loaded, or with mpitrace-new), nvprof (also with "
+        "--format csv) or iprof prints",
     )
+    made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
@@ -135,6 +147,10 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
     if options.layout == "iprof":
         return to_iprof(iprof_parts(opened))
+    if options.layout == "nvprof":
+        form = to_nvprof_csv if options.format == "csv" else to_nvprof
+        of_whom = (opened, selection, options.merged)
+        return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
     names = options.table or list(QUESTIONS)
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)

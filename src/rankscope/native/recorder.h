@@ -125,6 +125,11 @@ static inline uint64_t rs_key(uint16_t name, uint16_t group, uint8_t layer, uint
          | (uint64_t)size << 48 | (uint64_t)kind << 56;
 }
 
+static inline uint64_t rs_key_in_phase(uint64_t key, uint8_t phase)
+{
+    return (key & ~((uint64_t)0xFF << 40)) | (uint64_t)phase << 40;
+}
+
 static inline uint64_t rs_key_of(const struct rs_tally *row)
 {
     uint64_t key;
@@ -251,6 +256,8 @@ static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const
     RS_SET(record->flags, filled->flags);
     uint32_t number = (uint32_t)(claim + 1);
     __atomic_store_n(&record->number, number ? number : 1, __ATOMIC_RELEASE);
+    /* Stores become visible in order: a record that misses the cache would hold up the message the MPI sends next. */
+    __builtin_prefetch((char *)&rs.log[(claim + 1) & (rs.log_capacity - 1)] + sizeof *record - 1, 1);
     return record;
 }
 
