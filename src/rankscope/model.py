@@ -44,11 +44,15 @@ class RankFacts:
     max_rss_bytes: int | None = None
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
+    switches: int | None = None  # where only the sum of both is known
     minor_faults: int | None = None
     major_faults: int | None = None
+    cpu: int | None = None  # where it was seen to run
     devices: str = ""
     versions: str = ""  # "name version; name version"
     source: str = ""  # the file this came from
+    second_hand: bool = False  # told by another rank's file: this rank's own file, where there is one, goes before it
+    job: str = ""  # which one, in a file that holds the profiles of several; "" for the first
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective

@@ -21,20 +21,31 @@ from rankscope.analyse.gpu_idle import gpu_idle
 from rankscope.analyse.gpu_kinds import gpu_kinds
 from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
-from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
+from rankscope.analyse.mpitrace import (
+    is_new_layout,
+    other_jobs,
+    summary_tasks,
+    task_routines,
+    task_sizes,
+    tasks,
+    told_extremes,
+)
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
+from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.csv import to_csv
+from rankscope.report.iprof import to_iprof
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
@@ -61,6 +72,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communication": communication,
     "balance": balance,
     "ranks": ranks,
+    "second_hand": second_hand,
     "matrix": matrix,
     "gpu": gpu,
     "gpu_ranks": gpu_ranks,
@@ -104,9 +116,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
         "--layout",
-        choices=["native", "mpitrace", "nvprof"],
+        choices=["native", "mpitrace", "mpitrace-new", "nvprof", "iprof"],
         default="native",
-        help="mpitrace, nvprof: as libmpitrace or nvprof prints (nvprof also with --format csv)",
+        help="as libmpitrace (its newer layout where that was loaded, or with mpitrace-new), nvprof (also with "
+        "--format csv) or iprof prints",
     )
     made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
@@ -143,8 +156,10 @@ def ranks_of(text: str) -> frozenset[int]:
 def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
     """The report in the wanted form."""
     shown = ranks_shown(opened, selection)
-    if options.layout == "mpitrace":
-        return to_mpitrace(tasks(opened), task_routines(opened, selection), task_sizes(opened, selection), shown)
+    if options.layout.startswith("mpitrace"):
+        return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
+    if options.layout == "iprof":
+        return to_iprof(iprof_parts(opened))
     if options.layout == "nvprof":
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
@@ -156,6 +171,22 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
+    """The profiles of the ranks that have one, of every job that was loaded."""
+    parts = [mpitrace_job(opened, selection, shown, new, "")]
+    for job in other_jobs(opened):
+        present = [int(str(row[0])) for row in tasks(opened, job).rows]
+        wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+        parts.append(mpitrace_job(opened, selection, wanted, new, job))
+    return "".join(parts)
+
+
+def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new: bool, job: str) -> str:
+    routines, sizes = task_routines(opened, selection, job), task_sizes(opened, selection, job)
+    summary, told = summary_tasks(opened, job), told_extremes(opened, job)
+    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, told, new or is_new_layout(opened, job))
 
 
 def ranks_shown(opened: Run, selection: Selection) -> list[int]:
