@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -250,4 +251,4 @@ def _piece(text: str, place: int, separator: str) -> str:
 def _rises(rows: list[Row]) -> bool:
     """Whether the first column counts upwards, as a scale does."""
     values = [found.value for row in rows if (found := quantity_of(_cell(row, 0)))]
-    return len(values) >= 3 and all(low < high for low, high in zip(values, values[1:], strict=False))
+    return len(values) >= 3 and all(low < high for low, high in itertools.pairwise(values))
