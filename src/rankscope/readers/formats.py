@@ -10,7 +10,8 @@ from rankscope.model import Reading
 from rankscope.readers.source import Source
 
 # Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
-# format stands before a more general one, since the first that recognises a file reads it.
+# format stands before a more general one, since the first that recognises a file reads it. A reader that picks its
+# tables out of other programs' output says BESIDE = True: it also reads files that another format claimed first.
 FORMATS: dict[str, str] = {}
 
 Sniff = Callable[[bytes], bool]
@@ -25,19 +26,24 @@ class Format:
     about: str
     sniff: Sniff
     read: Read
+    beside: bool = False
 
 
 def format_named(name: str) -> Format:
     """The format of that name; its reader is imported now."""
     module = import_module(f"rankscope.readers.{name}")
-    return Format(name, FORMATS[name], module.sniff, module.read)
+    return Format(name, FORMATS[name], module.sniff, module.read, getattr(module, "BESIDE", False))
 
 
 def recognised(source: Source) -> Format | None:
     """The first format that knows the file by its content."""
-    head = source.head()
-    for name in FORMATS:
-        known = format_named(name)
-        if known.sniff(head):
-            return known
-    return None
+    return next(iter(all_recognised(source.head())), None)
+
+
+def all_recognised(head: bytes) -> list[Format]:
+    """The first format that knows the content, and those that read beside it."""
+    found: list[Format] = []
+    for known in map(format_named, FORMATS):
+        if (not found or known.beside) and known.sniff(head):
+            found.append(known)
+    return found
