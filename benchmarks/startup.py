@@ -116,20 +116,20 @@ def as_markdown(result: dict[str, object]) -> str:
     calls = result["added_file_calls"]
     return f"""\
 # `rankscope run true` against `true`
-{result['date']}, {result['cpu']} ({result['cpus']} CPUs), Linux {result['kernel']}, Python {result['python']}, \
-{result['rounds']} rounds, load {result['load_before']} before; \
-{'every run left its rank file' if result['recorded'] else 'NO rank file was written: without the recorder'}.
+{result["date"]}, {result["cpu"]} ({result["cpus"]} CPUs), Linux {result["kernel"]}, Python {result["python"]}, \
+{result["rounds"]} rounds, load {result["load_before"]} before; \
+{"every run left its rank file" if result["recorded"] else "NO rank file was written: without the recorder"}.
 
 | | added by rankscope run | of that Python alone (`python -c pass`) | bar |
 |---|---:|---:|---:|
-| wall time, median of differences | {result['added_ms_median']} ms | {result['python_alone_ms_median']} ms \
+| wall time, median of differences | {result["added_ms_median"]} ms | {result["python_alone_ms_median"]} ms \
 | {BAR_MS:g} ms |
-| wall time, best and 90th percentile | {result['added_ms_best']} – {result['added_ms_p90']} ms | | |
-| file-system calls | {calls if calls is not None else 'not counted: strace is missing or refused'} \
-| {result['python_alone_file_calls']} | {BAR_CALLS} |
-| status of open files (fstat) | {result['added_fstat_calls']} | {result['python_alone_fstat_calls']} | |
+| wall time, best and 90th percentile | {result["added_ms_best"]} – {result["added_ms_p90"]} ms | | |
+| file-system calls | {calls if calls is not None else "not counted: strace is missing or refused"} \
+| {result["python_alone_file_calls"]} | {BAR_CALLS} |
+| status of open files (fstat) | {result["added_fstat_calls"]} | {result["python_alone_fstat_calls"]} | |
 
-File-system calls, counted by `strace -f`: {', '.join(sorted(FILE_CALLS))}.
+File-system calls, counted by `strace -f`: {", ".join(sorted(FILE_CALLS))}.
 """
 
 

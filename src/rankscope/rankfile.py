@@ -123,7 +123,7 @@ HEADER = _structure(
     "u4 tick_source mpi_threads_level",
     "anchor loaded",
     "facts facts",
-    "u8 setup_ticks call_cost_picoticks collective_cost_picoticks",
+    "u8 setup_ticks call_cost_milliticks collective_cost_milliticks",
     "u8 mpi_started_ticks mpi_finalized_ticks ended_ticks",
     "u8 lost_calls lost_ticks lost_strings folded_groups untracked_requests lost_peers",
     "u8 log_capacity log_written threads_seen forks_seen paused_calls",

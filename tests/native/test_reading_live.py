@@ -54,6 +54,7 @@ def check(path: Path) -> int:
     return int(tallies["calls"].sum())
 
 
+@pytest.mark.timeout(900)
 def test_ten_thousand_readings_by_the_library(built: Path, growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     function = rows.load(built / "read.so")
     monkeypatch.setattr(rows, "native_copy", lambda: function)

@@ -14,15 +14,27 @@ SHOW = ("sh", "-c", "echo $RANKSCOPE_DIR")
 
 
 def rank_environment(rank: int, ranks: int, job: str) -> dict[str, str]:
-    return {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
-            "OMPI_COMM_WORLD_SIZE": str(ranks), "PMIX_NAMESPACE": job}
+    return {
+        **os.environ,
+        "OMPI_COMM_WORLD_RANK": str(rank),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+        "OMPI_COMM_WORLD_SIZE": str(ranks),
+        "PMIX_NAMESPACE": job,
+    }
 
 
 @pytest.mark.parametrize("out", [(), ("--out", "chosen")])
 def test_fifty_ranks_at_once_agree(rankscope: str, work: Path, out: tuple[str, ...]) -> None:
-    processes = [subprocess.Popen([rankscope, "run", *out, *SHOW], cwd=work, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, env=rank_environment(rank, 50, "race"))
-                 for rank in range(50)]
+    processes = [
+        subprocess.Popen(
+            [rankscope, "run", *out, *SHOW],
+            cwd=work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=rank_environment(rank, 50, "race"),
+        )
+        for rank in range(50)
+    ]
     outputs = [process.communicate(timeout=60) for process in processes]
     [folder] = {output for output, _ in outputs}
     about = json.loads((Path(os.fsdecode(folder).strip()) / "run.json").read_text())
@@ -36,8 +48,10 @@ def under_new_launcher(rankscope: str, work: Path, job: str, *options: str, time
     names = "OMPI_COMM_WORLD_RANK={0} OMPI_COMM_WORLD_LOCAL_RANK={0} OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE={1}"
     ranks = [f"env {names.format(rank, job)} {command}" for rank in range(2)]
     if times > 1:  # a shell in each rank that starts the command several times
-        ranks = [f"env {names.format(rank, job)} sh -c \"{'; '.join([command.replace('$', chr(92) + '$')] * times)}\""
-                 for rank in range(2)]
+        ranks = [
+            f'env {names.format(rank, job)} sh -c "{"; ".join([command.replace("$", chr(92) + "$")] * times)}"'
+            for rank in range(2)
+        ]
     done = subprocess.run(["sh", "-c", "; ".join(ranks) + "; true"], cwd=work, capture_output=True, text=True)
     return done.stdout.split()
 
@@ -62,8 +76,10 @@ def test_several_commands_in_one_rank(rankscope: str, work: Path) -> None:
 
 def test_single_rank_always_gets_a_new_folder(rankscope: str, work: Path) -> None:
     environment = rank_environment(0, 1, "single")
-    folders = {subprocess.run([rankscope, "run", *SHOW], cwd=work, env=environment, capture_output=True).stdout
-               for _ in range(3)}
+    folders = {
+        subprocess.run([rankscope, "run", *SHOW], cwd=work, env=environment, capture_output=True).stdout
+        for _ in range(3)
+    }
     assert len(folders) == 3
 
 

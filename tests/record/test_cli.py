@@ -11,8 +11,22 @@ from rankscope.cli import COMMANDS, main
 
 from .conftest import ROOT, Mpi, Run
 
-NOT_ON_THE_RUN_PATH = {"argparse", "json", "re", "pathlib", "typing", "subprocess", "shutil", "datetime", "signal",
-                       "dataclasses", "enum", "collections", "functools", "rankscope.model"}
+NOT_ON_THE_RUN_PATH = {
+    "argparse",
+    "json",
+    "re",
+    "pathlib",
+    "typing",
+    "subprocess",
+    "shutil",
+    "datetime",
+    "signal",
+    "dataclasses",
+    "enum",
+    "collections",
+    "functools",
+    "rankscope.model",
+}
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,8 +52,17 @@ def test_help_of_commands_is_documented(name: str, capsys: pytest.CaptureFixture
 
 
 def test_as_a_module(run: Run) -> None:
-    done = run(sys.executable, "-m", "rankscope", "run", "--quiet", "sh", "-c", "exit 4",
-               env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"})
+    done = run(
+        sys.executable,
+        "-m",
+        "rankscope",
+        "run",
+        "--quiet",
+        "sh",
+        "-c",
+        "exit 4",
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+    )
     assert done.returncode == 4
 
 

@@ -19,8 +19,16 @@ EXITED = 2
 
 def rank_file(path: Path, used_bytes: int = 8192, fill: bytes = b"x", order: str = "<", **fields: int) -> Path:
     """A file that begins as a rank file does and reserves more than it uses."""
-    values = {"byte_order": BYTE_ORDER, "used_bytes": used_bytes, "state": RUNNING, "pid": 2**22 + 1,
-              "start_jiffies": 77, "loaded_realtime_ns": 10**18, "heard_realtime_ns": 10**18 + 5, **fields}
+    values = {
+        "byte_order": BYTE_ORDER,
+        "used_bytes": used_bytes,
+        "state": RUNNING,
+        "pid": 2**22 + 1,
+        "start_jiffies": 77,
+        "loaded_realtime_ns": 10**18,
+        "heard_realtime_ns": 10**18 + 5,
+        **fields,
+    }
     head = bytearray(HEAD_BYTES)
     head[:8] = MAGIC
     for name, (at, code) in FIELDS.items():
@@ -40,8 +48,11 @@ def run_folder(tmp_path: Path) -> Path:
 
 def test_fields_are_where_the_layout_says(tmp_path: Path) -> None:
     names = {"heard_realtime_ns": "facts.anchor.realtime_ns", "loaded_realtime_ns": "loaded.realtime_ns"}
-    lines = [f'printf("{name} %zu %zu\\n", offsetof(struct rs_header, {names.get(name, name)}), '
-             f"sizeof(((struct rs_header *)0)->{names.get(name, name)}));" for name in FIELDS]
+    lines = [
+        f'printf("{name} %zu %zu\\n", offsetof(struct rs_header, {names.get(name, name)}), '
+        f"sizeof(((struct rs_header *)0)->{names.get(name, name)}));"
+        for name in FIELDS
+    ]
     source = f'#include <stddef.h>\n#include <stdio.h>\n#include "layout.h"\nint main(void) {{ {"".join(lines)} }}'
     compile_c(source, tmp_path / "offsets", f"-I{ROOT / 'src/rankscope/native'}")
     output = subprocess.run([tmp_path / "offsets"], capture_output=True, text=True, check=True).stdout

@@ -10,45 +10,54 @@ from rankscope.record.launch import expected_ranks, find_launcher, mpi_family, p
 ADDED = {"LD_PRELOAD": "/l.so", "RANKSCOPE_DIR": "/r"}
 
 
-@pytest.mark.parametrize(("family", "line", "ranks"), [
-    ("openmpi", "-n 4 python train.py -n 9", 4),
-    ("openmpi", "--oversubscribe --mca btl self -x A=1 -np 3 a", 3),
-    ("openmpi", "-n 1 server : -n 3 client -n 7", 4),
-    ("openmpi", "--map-by ppr:2:node python a", None),
-    ("openmpi", "-H a:2,b:2 --np 4 a", 4),
-    ("hydra", "-genv A b -ppn 2 -n 8 python -n 5", 8),
-    ("hydra", "-hosts a,b python", None),
-    ("pals", "-n 24 --ppn 12 --cpu-bind depth -d 8 a", 24),
-    ("slurm", "-n4 a", 4),
-    ("slurm", "--ntasks=6 -N 2 a -n 3", 6),
-    ("slurm", "-N 2 --ntasks-per-node=4 -c 8 --gpus-per-task 1 a", 8),
-    ("slurm", "--cpu-bind=none a", 16),
-    ("torchrun", "--nproc-per-node=4 --nnodes 2 train.py --nnodes 9", 8),
-    ("torchrun", "--nproc_per_node 2 --standalone train.py", 2),
-    ("torchrun", "--nproc-per-node=gpu train.py", None),
-    ("torchrun", "--nnodes=1:4 --nproc-per-node=8 train.py", None),
-])
+@pytest.mark.parametrize(
+    ("family", "line", "ranks"),
+    [
+        ("openmpi", "-n 4 python train.py -n 9", 4),
+        ("openmpi", "--oversubscribe --mca btl self -x A=1 -np 3 a", 3),
+        ("openmpi", "-n 1 server : -n 3 client -n 7", 4),
+        ("openmpi", "--map-by ppr:2:node python a", None),
+        ("openmpi", "-H a:2,b:2 --np 4 a", 4),
+        ("hydra", "-genv A b -ppn 2 -n 8 python -n 5", 8),
+        ("hydra", "-hosts a,b python", None),
+        ("pals", "-n 24 --ppn 12 --cpu-bind depth -d 8 a", 24),
+        ("slurm", "-n4 a", 4),
+        ("slurm", "--ntasks=6 -N 2 a -n 3", 6),
+        ("slurm", "-N 2 --ntasks-per-node=4 -c 8 --gpus-per-task 1 a", 8),
+        ("slurm", "--cpu-bind=none a", 16),
+        ("torchrun", "--nproc-per-node=4 --nnodes 2 train.py --nnodes 9", 8),
+        ("torchrun", "--nproc_per_node 2 --standalone train.py", 2),
+        ("torchrun", "--nproc-per-node=gpu train.py", None),
+        ("torchrun", "--nnodes=1:4 --nproc-per-node=8 train.py", None),
+    ],
+)
 def test_expected_ranks(family: str, line: str, ranks: int | None) -> None:
     assert expected_ranks(family, line.split(), {"SLURM_NTASKS": "16"}) == ranks
 
 
-@pytest.mark.parametrize(("family", "line", "result"), [
-    ("openmpi", "-n 2 a", "-x LD_PRELOAD -x RANKSCOPE_DIR -n 2 a"),
-    ("openmpi", "-n 1 a : -n 1 b", "-x LD_PRELOAD -x RANKSCOPE_DIR -n 1 a : -x LD_PRELOAD -x RANKSCOPE_DIR -n 1 b"),
-    ("openmpi", "-x LD_PRELOAD=/u.so -n 2 a", "-x RANKSCOPE_DIR -x LD_PRELOAD=/l.so:/u.so -n 2 a"),
-    ("openmpi", "-n 2 a -x LD_PRELOAD=/u.so", "-x LD_PRELOAD -x RANKSCOPE_DIR -n 2 a -x LD_PRELOAD=/u.so"),
-    ("hydra", "-n 2 a", "-genv LD_PRELOAD /l.so -genv RANKSCOPE_DIR /r -n 2 a"),
-    ("hydra", "-genv LD_PRELOAD /u.so -n 2 a", "-genv RANKSCOPE_DIR /r -genv LD_PRELOAD /l.so:/u.so -n 2 a"),
-    ("hydra", "-n 1 a : -env LD_PRELOAD /u.so b",
-     "-genv LD_PRELOAD /l.so -genv RANKSCOPE_DIR /r -n 1 a : -env LD_PRELOAD /l.so:/u.so b"),
-    ("pals", "-n 2 a", "--env LD_PRELOAD=/l.so --env RANKSCOPE_DIR=/r -n 2 a"),
-    ("slurm", "-n 2 a", "-n 2 a"),
-    ("slurm", "--export=ALL -n 2 a", "--export=ALL -n 2 a"),
-    ("slurm", "--export=PATH -n 2 a", "--export=PATH,LD_PRELOAD=/l.so,RANKSCOPE_DIR=/r -n 2 a"),
-    ("slurm", "-n 2 --export NONE a", "-n 2 --export=LD_PRELOAD=/l.so,RANKSCOPE_DIR=/r a"),
-    ("slurm", "--export=ALL,LD_PRELOAD=/u.so a", "--export=ALL,LD_PRELOAD=/l.so:/u.so,RANKSCOPE_DIR=/r a"),
-    ("torchrun", "--standalone a", "--standalone a"),
-])
+@pytest.mark.parametrize(
+    ("family", "line", "result"),
+    [
+        ("openmpi", "-n 2 a", "-x LD_PRELOAD -x RANKSCOPE_DIR -n 2 a"),
+        ("openmpi", "-n 1 a : -n 1 b", "-x LD_PRELOAD -x RANKSCOPE_DIR -n 1 a : -x LD_PRELOAD -x RANKSCOPE_DIR -n 1 b"),
+        ("openmpi", "-x LD_PRELOAD=/u.so -n 2 a", "-x RANKSCOPE_DIR -x LD_PRELOAD=/l.so:/u.so -n 2 a"),
+        ("openmpi", "-n 2 a -x LD_PRELOAD=/u.so", "-x LD_PRELOAD -x RANKSCOPE_DIR -n 2 a -x LD_PRELOAD=/u.so"),
+        ("hydra", "-n 2 a", "-genv LD_PRELOAD /l.so -genv RANKSCOPE_DIR /r -n 2 a"),
+        ("hydra", "-genv LD_PRELOAD /u.so -n 2 a", "-genv RANKSCOPE_DIR /r -genv LD_PRELOAD /l.so:/u.so -n 2 a"),
+        (
+            "hydra",
+            "-n 1 a : -env LD_PRELOAD /u.so b",
+            "-genv LD_PRELOAD /l.so -genv RANKSCOPE_DIR /r -n 1 a : -env LD_PRELOAD /l.so:/u.so b",
+        ),
+        ("pals", "-n 2 a", "--env LD_PRELOAD=/l.so --env RANKSCOPE_DIR=/r -n 2 a"),
+        ("slurm", "-n 2 a", "-n 2 a"),
+        ("slurm", "--export=ALL -n 2 a", "--export=ALL -n 2 a"),
+        ("slurm", "--export=PATH -n 2 a", "--export=PATH,LD_PRELOAD=/l.so,RANKSCOPE_DIR=/r -n 2 a"),
+        ("slurm", "-n 2 --export NONE a", "-n 2 --export=LD_PRELOAD=/l.so,RANKSCOPE_DIR=/r a"),
+        ("slurm", "--export=ALL,LD_PRELOAD=/u.so a", "--export=ALL,LD_PRELOAD=/l.so:/u.so,RANKSCOPE_DIR=/r a"),
+        ("torchrun", "--standalone a", "--standalone a"),
+    ],
+)
 def test_passing_on(family: str, line: str, result: str) -> None:
     assert passing_on(family, line.split(), ADDED, {}) == result.split()
 
@@ -58,23 +67,31 @@ def test_slurm_variable_that_drops_the_environment() -> None:
     assert result == ["--export=LD_PRELOAD=/l.so,RANKSCOPE_DIR=/r", "a"]
 
 
-@pytest.mark.parametrize(("command", "family", "begin"), [
-    ("/usr/bin/srun a", "slurm", 1),
-    ("/x/torchrun a", "torchrun", 1),
-    ("/x/python3.11 -u -m torch.distributed.run --nnodes 1 a", "torchrun", 4),
-    ("/x/python3 train.py -m x", "", 0),
-    ("/x/env mpirun", "", 1),
-    ("/x/orterun -n 2 a", "openmpi", 1),
-])
+@pytest.mark.parametrize(
+    ("command", "family", "begin"),
+    [
+        ("/usr/bin/srun a", "slurm", 1),
+        ("/x/torchrun a", "torchrun", 1),
+        ("/x/python3.11 -u -m torch.distributed.run --nnodes 1 a", "torchrun", 4),
+        ("/x/python3 train.py -m x", "", 0),
+        ("/x/env mpirun", "", 1),
+        ("/x/orterun -n 2 a", "openmpi", 1),
+    ],
+)
 def test_find_launcher(command: str, family: str, begin: int) -> None:
     words = command.split()
     assert find_launcher(words[0], words) == (family, begin)
 
 
-@pytest.mark.parametrize(("content", "family"), [
-    ("#!/bin/sh\nexec mpiexec.hydra \"$@\"\n", "hydra"), ("\x7fELF prterun", "openmpi"), ("PALS hydra", "pals"),
-    ("nothing", ""),
-])
+@pytest.mark.parametrize(
+    ("content", "family"),
+    [
+        ('#!/bin/sh\nexec mpiexec.hydra "$@"\n', "hydra"),
+        ("\x7fELF prterun", "openmpi"),
+        ("PALS hydra", "pals"),
+        ("nothing", ""),
+    ],
+)
 def test_family_by_content(tmp_path: Path, content: str, family: str) -> None:
     program = tmp_path / "mpirun"
     program.write_text(content)

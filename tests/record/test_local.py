@@ -38,8 +38,9 @@ def test_clean_end_leaves_the_file_in_the_run(recorder: str, run: Run, work: Pat
 
 def test_killed_rank_is_gathered(recorder: str, mpi: Mpi, run: Run, work: Path) -> None:
     python = str(mpi.bin / "python")
-    done = run(*mpi.mpirun(2), recorder, "run", "--out", "prof", "--local", "node", python, "-c", PROGRAM,
-               env=mpi.environment)
+    done = run(
+        *mpi.mpirun(2), recorder, "run", "--out", "prof", "--local", "node", python, "-c", PROGRAM, env=mpi.environment
+    )
     assert done.returncode != 0
     left = rank_files(work / "node" / "prof")
     assert left, "the killed rank's file is still on its node"

@@ -22,10 +22,23 @@ def test_sizes(text: str, size: int) -> None:
     assert parse(["--size", text, "true"]).file_bytes == size
 
 
-@pytest.mark.parametrize("line", [
-    "", "--", "--out", "--out=", "--size 1K true", "--size x true", "--size K true", "--log -1 true", "--log x true",
-    "--bogus true", "-x true", "--matrix=1 true",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--",
+        "--out",
+        "--out=",
+        "--size 1K true",
+        "--size x true",
+        "--size K true",
+        "--log -1 true",
+        "--log x true",
+        "--bogus true",
+        "-x true",
+        "--matrix=1 true",
+    ],
+)
 def test_mistakes(line: str) -> None:
     with pytest.raises(UsageError, match=r"; "):
         parse(line.split())

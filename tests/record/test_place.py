@@ -7,18 +7,35 @@ import pytest
 from rankscope.record.place import cleaned, find_place, launcher_process, process
 
 CASES = {
-    "openmpi": ("OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=3 "
-                "PMIX_NAMESPACE=prterun-node1-4701@1 SLURM_JOB_ID=7 SLURM_PROCID=0", (3, 1, 4), "prterun-node1-4701@1"),
-    "intelmpi": ("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 I_MPI_HYDRA_UUID=85120000-ff29 PMI_FD=9",
-                 (1, 1, 2), "85120000-ff29"),
+    "openmpi": (
+        "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=3 "
+        "PMIX_NAMESPACE=prterun-node1-4701@1 SLURM_JOB_ID=7 SLURM_PROCID=0",
+        (3, 1, 4),
+        "prterun-node1-4701@1",
+    ),
+    "intelmpi": (
+        "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 I_MPI_HYDRA_UUID=85120000-ff29 PMI_FD=9",
+        (1, 1, 2),
+        "85120000-ff29",
+    ),
     "mpich": ("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 HYDI_CONTROL_FD=7 PMI_FD=9", (1, 0, 2), ""),
-    "pals": ("PALS_APID=ab-12 PALS_RANKID=9 PALS_LOCAL_RANKID=3 PMI_RANK=9 PMI_SIZE=24 PBS_JOBID=1.x",
-             (9, 3, 24), "ab-12"),
-    "slurm": ("SLURM_JOB_ID=99 SLURM_STEP_ID=0 SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_STEP_NUM_TASKS=8 "
-              "PMI_RANK=5 PMI_SIZE=8", (5, 1, 8), "99-0"),
+    "pals": (
+        "PALS_APID=ab-12 PALS_RANKID=9 PALS_LOCAL_RANKID=3 PMI_RANK=9 PMI_SIZE=24 PBS_JOBID=1.x",
+        (9, 3, 24),
+        "ab-12",
+    ),
+    "slurm": (
+        "SLURM_JOB_ID=99 SLURM_STEP_ID=0 SLURM_PROCID=5 SLURM_LOCALID=1 SLURM_STEP_NUM_TASKS=8 PMI_RANK=5 PMI_SIZE=8",
+        (5, 1, 8),
+        "99-0",
+    ),
     "flux": ("FLUX_TASK_RANK=2 FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=3 FLUX_JOB_ID=17", (2, 0, 3), "17"),
-    "torchrun": ("TORCHELASTIC_RUN_ID=none RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29500 "
-                 "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", (1, 1, 2), "none-a-29500"),
+    "torchrun": (
+        "TORCHELASTIC_RUN_ID=none RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29500 "
+        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1",
+        (1, 1, 2),
+        "none-a-29500",
+    ),
 }
 
 

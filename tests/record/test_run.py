@@ -52,8 +52,13 @@ def test_killed_by_signal(rankscope: str, run: Run, number: signal.Signals) -> N
 
 def test_signal_to_our_pid_reaches_the_command(rankscope: str, work: Path) -> None:
     script = "trap 'echo caught; exit 5' TERM; echo ready $$; while :; do read line || exit 9; done"
-    with subprocess.Popen([rankscope, "run", "--quiet", "sh", "-c", script], cwd=work, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [rankscope, "run", "--quiet", "sh", "-c", script],
+        cwd=work,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout and process.stdin
         assert process.stdout.readline() == f"ready {process.pid}\n"
         process.send_signal(signal.SIGTERM)
@@ -123,9 +128,14 @@ def test_script_without_interpreter_line(rankscope: str, run: Run, work: Path) -
     assert run(rankscope, "run", "./script", "word").stdout == b"word\n"
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    ((), b"no command"), (("--bogus", "x"), b"--bogus"), (("--out",), b"--out"),
-])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), b"no command"),
+        (("--bogus", "x"), b"--bogus"),
+        (("--out",), b"--out"),
+    ],
+)
 def test_usage_errors_are_one_line(rankscope: str, run: Run, words: tuple[str, ...], text: bytes) -> None:
     done = run(rankscope, "run", *words)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and text in done.stderr

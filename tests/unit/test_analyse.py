@@ -12,14 +12,14 @@ from rankscope.analyse.balance import balance
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
-from rankscope.analyse.endings import ending_text
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
-from rankscope.analyse.selection import Selection, ranges
+from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import edges, sizes
+from rankscope.analyse.words import ending_text, ranges
 from rankscope.model import Table
 from rankscope.rankfile import Flag, RankFileWriter, State, size_class
 from rankscope.readers.rankfile import read_rank_file
@@ -179,7 +179,7 @@ def test_matrix(run: Run) -> None:
 
 
 def test_overhead_is_calls_times_calibrated_cost(tmp_path: Path) -> None:
-    made = mpi_rank(0, 1, call_cost_picoticks=20_000, collective_cost_picoticks=30_000, setup_ticks=5 * MILLI)
+    made = mpi_rank(0, 1, call_cost_milliticks=20_000, collective_cost_milliticks=30_000, setup_ticks=5 * MILLI)
     made.tally("MPI_Allreduce", 1000, SECOND)
     made.tally("MPI_Send", 500, SECOND)
     made.group("MPI_COMM_WORLD", collectives=1000)
@@ -239,11 +239,11 @@ def test_coverage_tells_all_that_is_missing(tmp_path: Path) -> None:
     assert found["calls passed over while paused"] == (6, "0")
     assert found["MPI entry points not intercepted"] == (2, "MPIX_A, MPIX_B")
     told = "\n".join(table.warnings)
-    assert "1 of 3 ranks expected by run.json were not seen: 1" in told
-    assert "2 of 4 ranks expected by world size were not seen: 1, 3" in told
-    assert "1 ranks did not end well (SIGTERM): 2" in told
-    assert "7 calls (2.000 s) are missing" in told
-    assert "1 more processes used MPI as ranks 2: several MPI jobs" in told
+    assert "of 3 ranks expected by run.json, 1 not seen: 1" in told
+    assert "of 4 ranks expected by world size, 2 not seen: 1, 3" in told
+    assert "1 rank did not end well (SIGTERM): 2" in told
+    assert "the tables lack 7 calls (2.000 s)" in told
+    assert "more processes than ranks (1) used MPI, again as rank 2: several MPI jobs" in told
 
 
 def test_singletons_are_told_once(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
 
     folder = write_run(tmp_path, mpi_rank(0, 1, state=State.RUNNING, ended_ticks=0))
     run = open_run(folder, read)
-    assert "still going on: 1 ranks (0)" in overview(run).warnings[0]
+    assert "still going on (1 rank: 0)" in overview(run).warnings[0]
     assert counts(coverage(run))["ended: still running"] == (1, "0")
 
 

@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_shown(
     assert run([str(folder)]) == 1
     told = capsys.readouterr()
     assert "103.rank: not a rank file" in told.err and "MPI_Allreduce" in told.out
-    assert "1 of 4 ranks expected by run.json were not seen: 3" in told.out
+    assert "of 4 ranks expected by run.json, 1 not seen: 3" in told.out
 
 
 def test_only_bad_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def read(made: RankFileWriter, folder: Path, **options: Any) -> Reading:
 
 
 def test_facts_are_in_nanoseconds_of_the_tick_clock(tmp_path: Path) -> None:
-    made = writer(state=State.EXITED, exit_code=5, ended_ticks=1_000 + 4 * SECOND, call_cost_picoticks=40_000)
+    made = writer(state=State.EXITED, exit_code=5, ended_ticks=1_000 + 4 * SECOND, call_cost_milliticks=40_000)
     made.set(flags=Flag.MPI_STARTED | Flag.MPI_FINALIZED, mpi_started_ticks=1_000 + SECOND, setup_ticks=500)
     made.set(mpi_finalized_ticks=1_000 + 3 * SECOND)
     facts = read(made, tmp_path).facts

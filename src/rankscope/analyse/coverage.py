@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.analyse.endings import ending_text
-from rankscope.analyse.selection import ALL, Selection, ranges
+from rankscope.analyse.selection import ALL, Selection
+from rankscope.analyse.words import counted, ending_text, ranges
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (
@@ -63,10 +63,10 @@ def _add_expected(tables: Tables, table: Table) -> None:
 def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
     missing = set(range(min(size, 10_000_000))) - set(seen)
     if missing:
-        told = f"{len(missing)} of {size} ranks expected by {source} were not seen: {ranges(missing)}"
+        told = f"of {counted(size, 'rank')} expected by {source}, {len(missing)} not seen: {ranges(missing)}"
         table.warnings.append(told)
     if len(seen) > size:
-        table.warnings.append(f"{len(seen)} ranks were seen, {size} were expected by {source}")
+        table.warnings.append(f"{counted(len(seen), 'rank')} seen, {size} expected by {source}")
 
 
 def _add_processes(tables: Tables, table: Table) -> None:
@@ -76,7 +76,7 @@ def _add_processes(tables: Tables, table: Table) -> None:
         table.rows.append((f"{role} processes", count, ""))
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
-        told = f"{len(again)} more processes used MPI as ranks {ranges(row[0] for row in again)}"
+        told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"
         table.warnings.append(f"{told}: several MPI jobs in one run? Their calls are not in these tables")
 
 
@@ -87,7 +87,7 @@ def _add_endings(tables: Tables, table: Table) -> None:
         text = ending_text(ending, exit_code, end_signal)
         table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
         if text not in GOOD_ENDS:
-            table.warnings.append(f"{len(ranks)} ranks did not end well ({text}): {ranges(ranks)}")
+            table.warnings.append(f"{counted(len(ranks), 'rank')} did not end well ({text}): {ranges(ranks)}")
     sql = "SELECT rank FROM ranks WHERE role = 'rank' AND finalized = false AND ending <> 'running'"
     skipped = [row[0] for row in tables.query(sql)]
     if skipped:
@@ -101,7 +101,7 @@ def _add_losses(tables: Tables, table: Table) -> None:
             table.rows.append((text, sum(row[1] for row in found), ranges(row[0] for row in found)))
     lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
     if lost[0]:
-        told = f"{lost[0]} calls ({lost[1] / 1e9:.3f} s) are missing from the tables below"
+        told = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
         table.warnings.append(f"{told}: record with a larger --size")
     if not any(row[0] in LOSSES.values() for row in table.rows):
         table.rows.append(("calls, records or names lost", 0, ""))
@@ -119,7 +119,7 @@ def _add_warnings(tables: Tables, table: Table) -> None:
         WHERE severity = 'warning' GROUP BY text ORDER BY text"""
     for text, told_by in tables.query(sql):
         ranks = [rank for rank in told_by if rank is not None]
-        table.warnings.append(f"{text} (ranks {ranges(ranks)})" if ranks else text)
+        table.warnings.append(f"{text} (rank {ranges(ranks)})" if ranks else text)
 
 
 def _names(names: list[Any]) -> str:

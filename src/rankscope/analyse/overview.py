@@ -6,7 +6,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from rankscope.analyse.mpi import shares
-from rankscope.analyse.selection import ALL, Selection, ranges
+from rankscope.analyse.selection import ALL, Selection
+from rankscope.analyse.words import counted, ranges
 from rankscope.model import Column, Table, Tables, Unit
 
 COLUMNS = (
@@ -55,7 +56,7 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
 
 def _still_running(tables: Tables) -> list[str]:
     going = [row[0] for row in tables.query("SELECT rank FROM ranks WHERE ending = 'running' AND role = 'rank'")]
-    told = f"The run is still going on: {len(going)} ranks ({ranges(going)}) are running, these are the numbers so far."
+    told = f"The run is still going on ({counted(len(going), 'rank')}: {ranges(going)}): these are the numbers so far."
     return [told] if going else []
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.analyse.endings import ending_text
 from rankscope.analyse.mpi import IS_COMMUNICATION
 from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.analyse.words import ending_text
 from rankscope.model import Column, Table, Tables, Unit
 
 COLUMNS = (

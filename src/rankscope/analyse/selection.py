@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rankscope.model import Cell, Table
-
-MOST_RANGES = 6  # of ranks in one cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,3 @@ def _order(at: int) -> Callable[[tuple[Cell, ...]], tuple[int, float, str]]:
         return (1, 0.0, "") if cell is None else (0, -float(cell), "")
 
     return key
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Ranks in few characters: 0-3, 7, 9-12."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MOST_RANGES]]
-    left = sum(last - first + 1 for first, last in runs[MOST_RANGES:])
-    return ", ".join(shown) + (f" and {left} more" if left else "")

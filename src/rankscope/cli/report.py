@@ -20,8 +20,9 @@ from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
-from rankscope.analyse.selection import Selection, ranges
+from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
+from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.csv import to_csv

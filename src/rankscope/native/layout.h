@@ -80,8 +80,8 @@ struct rs_header {
     struct rs_facts facts;
 
     uint64_t setup_ticks;           /* what loading the recorder cost */
-    uint64_t call_cost_picoticks;   /* calibrated cost of one tallied call, in 1/1000 tick */
-    uint64_t collective_cost_picoticks;
+    uint64_t call_cost_milliticks;   /* calibrated cost of one tallied call, in 1/1000 tick */
+    uint64_t collective_cost_milliticks;
     uint64_t mpi_started_ticks, mpi_finalized_ticks;   /* return of init, entry of finalize; 0 if not seen */
     uint64_t ended_ticks;
 

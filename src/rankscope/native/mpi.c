@@ -1,8 +1,5 @@
-/* The wrappers: one for every line of mpi_functions.h.
- *
- * What MPI 3 has is exported plainly. What is new in MPI 4, and every large-count twin, is an IFUNC that resolves to
- * nothing where the loaded MPI lacks it: programs (mpi4py) look for these names to decide what to call, so a name of
- * ours that the MPI does not have would change what they do. */
+/* The wrappers: one for every line of mpi_functions.h. What MPI 3 has is exported plainly; what is new in MPI 4, and
+ * every large-count twin, only where the loaded MPI has it (mpi_exports.c). */
 #include <stdio.h>
 
 #include "mpi_wrappers.h"
@@ -17,18 +14,21 @@ static const char *const texts[] = {
 
 void *rs_mpi_real[RS_MPI_FUNCTIONS];
 uint16_t rs_mpi_name[RS_MPI_FUNCTIONS];
-void *const rs_relocated = rs_mpi_real;
 
 RS_COLD void *rs_mpi_resolve(enum rs_mpi_function function)
 {
     char symbol[64];
     snprintf(symbol, sizeof symbol, "P%s", texts[function]);
-    return rs_mpi_real[function] = rs_mpi_symbol(symbol);
+    void *real = rs_mpi_symbol(symbol);
+    __atomic_store_n(&rs_mpi_real[function], real, __ATOMIC_RELAXED);
+    return real;
 }
 
 RS_COLD uint16_t rs_mpi_intern(enum rs_mpi_function function)
 {
-    return rs_mpi_name[function] = rs_intern(texts[function]);
+    uint16_t name = rs_intern(texts[function]);
+    __atomic_store_n(&rs_mpi_name[function], name, __ATOMIC_RELAXED);
+    return name;
 }
 
 /* NULL unless MPI_Pcontrol(0) is in force and this is a call of the program's own. */

@@ -92,9 +92,11 @@ static inline uint64_t rs_handle_at(W array, int64_t index)
     return rs_mpi.int_handles ? ((const uint32_t *)array)[index] : ((const uint64_t *)array)[index];
 }
 
+static inline uint64_t rs_epoch(const uint64_t *epoch) { return __atomic_load_n(epoch, __ATOMIC_RELAXED); }
+
 static inline uint64_t rs_type_bytes(struct rs_thread *thread, W type)
 {
-    if (RS_LIKELY((uint64_t)type == thread->last_type && thread->last_type_epoch == rs_mpi.type_epoch))
+    if (RS_LIKELY((uint64_t)type == thread->last_type && thread->last_type_epoch == rs_epoch(&rs_mpi.type_epoch)))
         return thread->last_type_bytes;
     return rs_type_bytes_slow(thread, type);
 }
@@ -107,7 +109,7 @@ static inline uint64_t rs_bytes(struct rs_thread *thread, int64_t count, W type)
 
 static inline struct rs_mpi_group *rs_comm(struct rs_thread *thread, W comm)
 {
-    if (RS_LIKELY((uint64_t)comm == thread->last_group_handle && thread->last_group_epoch == rs_mpi.group_epoch))
+    if (RS_LIKELY((uint64_t)comm == thread->last_group_handle && thread->last_group_epoch == rs_epoch(&rs_mpi.group_epoch)))
         return thread->last_group;
     return rs_group_slow(thread, comm, RS_GROUP_COMM);
 }

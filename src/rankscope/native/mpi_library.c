@@ -226,7 +226,7 @@ RS_COLD uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type)
         bytes = small;
     if (bytes < 0 && (!type_size_x || type_size_x(type, &bytes) != 0 || bytes < 0))
         bytes = 0;
-    thread->last_type_epoch = rs_mpi.type_epoch;
+    thread->last_type_epoch = rs_epoch(&rs_mpi.type_epoch);
     thread->last_type = (uint64_t)type;
     thread->last_type_bytes = (uint64_t)bytes;
     return (uint64_t)bytes;

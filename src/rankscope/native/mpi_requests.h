@@ -72,7 +72,7 @@ RS_HOT struct rs_request *rs_request_add(struct rs_thread *thread, uint64_t hand
     node->phase = rs.phase;
     node->flags = flags;
     node->next = rs_request_buckets[bucket];
-    rs_request_buckets[bucket] = node;
+    __atomic_store_n(&rs_request_buckets[bucket], node, __ATOMIC_RELAXED);
     rs_request_unlock(thread, bucket);
     return node;
 untracked:
@@ -92,7 +92,7 @@ static inline void rs_request_unlink(uint32_t bucket, struct rs_request **link)
 {
     struct rs_request *request = *link;
     struct rs_request_shard *shard = rs_request_shard(bucket);
-    *link = request->next;
+    __atomic_store_n(link, request->next, __ATOMIC_RELAXED);
     request->next = shard->unused;
     shard->unused = request;
 }
@@ -101,7 +101,7 @@ static inline void rs_request_unlink(uint32_t bucket, struct rs_request **link)
 RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_request *copy)
 {
     uint32_t bucket = rs_request_bucket(handle);
-    if (!rs_request_buckets[bucket] || !rs_request_lock(thread, bucket))
+    if (!__atomic_load_n(&rs_request_buckets[bucket], __ATOMIC_RELAXED) || !rs_request_lock(thread, bucket))
         return 0;
     struct rs_request **link = rs_request_find(bucket, handle);
     int active = *link && (*link)->flags & RS_REQUEST_ACTIVE;

@@ -25,13 +25,13 @@ struct rs_thread *rs_paused_thread(void);
 
 static inline void *rs_mpi_function(enum rs_mpi_function function)
 {
-    void *real = rs_mpi_real[function];
+    void *real = __atomic_load_n(&rs_mpi_real[function], __ATOMIC_RELAXED);
     return RS_LIKELY(real != NULL) ? real : rs_mpi_resolve(function);
 }
 
 static inline uint16_t rs_mpi_name_of(enum rs_mpi_function function)
 {
-    uint16_t name = rs_mpi_name[function];
+    uint16_t name = __atomic_load_n(&rs_mpi_name[function], __ATOMIC_RELAXED);
     return RS_LIKELY(name) ? name : rs_mpi_intern(function);
 }
 
@@ -88,18 +88,16 @@ static inline void rs_collective_seen(const struct rs_mpi_group *group)
 
 /* --- how a wrapper gets its name --- */
 
-/* Set by relocation: an IFUNC may be resolved for another library before our own is ready, when nothing but code
- * that needs no relocation may run. Whoever asks then was linked against a library that has the function. */
-extern void *const rs_relocated __attribute__((visibility("hidden")));
-
 #define EXPORT_ALWAYS(fn, n) RS_EXPORT int MPI_##fn(ARGS_##n) __attribute__((alias("wrap_" #fn)));
+
+/* A name that must not be there where the loaded MPI has no such function: see mpi_exports.c. */
+struct rs_optional { void *wrapper; void *(*choose)(void); };
 #if defined(__GLIBC__)
 #define EXPORT_IF_PRESENT(fn, n)                                                                  \
-    static int (*choose_##fn(void))(ARGS_##n)                                                     \
-    {                                                                                             \
-        return !rs_relocated || rs_elf_defines("PMPI_" #fn) ? wrap_##fn : NULL;                   \
-    }                                                                                             \
-    RS_EXPORT int MPI_##fn(ARGS_##n) __attribute__((ifunc("choose_" #fn)));
+    EXPORT_ALWAYS(fn, n)                                                                          \
+    static void *choose_##fn(void) { return rs_elf_defines("PMPI_" #fn) ? (void *)wrap_##fn : NULL; } \
+    static struct rs_optional optional_##fn __attribute__((used, section("rs_optional"))) =       \
+        {(void *)wrap_##fn, choose_##fn};
 #else
 #define EXPORT_IF_PRESENT(fn, n)
 #endif

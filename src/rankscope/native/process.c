@@ -177,8 +177,6 @@ static void record(uint32_t flags)
     atomic_store(&rs.enabled, 1);
 }
 
-static void before_fork(void) {}
-
 static void parent_forked(void)
 {
     if (rs.file)
@@ -304,7 +302,7 @@ __attribute__((constructor)) static void loaded(void)
     rs_clock_choose();
     record(0);
     if (rs.file) {
-        pthread_atfork(before_fork, parent_forked, child_forked);
+        pthread_atfork(NULL, parent_forked, child_forked);
         on_exit(at_exit, NULL);
     }
     errno = saved;

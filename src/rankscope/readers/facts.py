@@ -91,8 +91,8 @@ def _add_usage(facts: RankFacts, usage: Any) -> None:
 
 def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:
     facts.setup_ns = clock.ns(int(header["setup_ticks"]))
-    facts.call_cost_ns = int(header["call_cost_picoticks"]) / 1000 * clock.ns_per_tick
-    facts.collective_cost_ns = int(header["collective_cost_picoticks"]) / 1000 * clock.ns_per_tick
+    facts.call_cost_ns = int(header["call_cost_milliticks"]) / 1000 * clock.ns_per_tick
+    facts.collective_cost_ns = int(header["collective_cost_milliticks"]) / 1000 * clock.ns_per_tick
     facts.lost_ns = clock.ns(int(header["lost_ticks"]))
     for name in LOSSES:
         setattr(facts, name, int(header[name]) % 2**63)
@@ -115,8 +115,9 @@ def _exit_code(header: Any, how: str) -> int | None:
 
 
 def _versions(header: Any) -> str:
-    library = _text(header["mpi_version"]).strip().splitlines()[:1]
-    return "; ".join([f"rankscope {_text(header['rankscope_version'])}", *library])
+    library = _text(header["mpi_version"]).strip().partition("\n")[0].partition(",")[0]
+    parts = (f"rankscope {_text(header['rankscope_version'])}", " ".join(library.split()))
+    return "; ".join(part for part in parts if part)
 
 
 def notes_of(file: RankFile, clock: Clock, unwrapped: list[str]) -> list[Note]:

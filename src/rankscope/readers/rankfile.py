@@ -64,7 +64,7 @@ def _log_rows(file: RankFile) -> Rows:
     if not parts:
         return np.zeros(0, rankfile.COLLECTIVE)
     copies = [copy_rows(part.rows, "number", zero_is_busy=True) for part in parts]
-    ring = np.concatenate([rows for rows, _ in copies])
+    ring = copies[0][0] if len(copies) == 1 else np.concatenate([rows for rows, _ in copies])
     settled = ~np.concatenate([unsettled for _, unsettled in copies])
     capacity = int(file.header["log_capacity"])
     if capacity > len(ring):
