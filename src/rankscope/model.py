@@ -25,7 +25,7 @@ class RankFacts:
     local_rank: int | None = None
     world_size: int | None = None
     rank_source: str = ""
-    role: str = "rank"  # rank, helper (a child of a rank) or launcher
+    role: str = "rank"  # rank, helper (a child of a rank), launcher, other (a rank of another job), document
     command: str = ""
     executable: str = ""
     started_ns: int | None = None  # Unix time
@@ -49,6 +49,7 @@ class RankFacts:
     devices: str = ""
     versions: str = ""  # "name version; name version"
     source: str = ""  # the file this came from
+    tool: str = ""  # the format of that file; empty: recorded by rankscope
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective

@@ -42,7 +42,8 @@ def test_tables_have_the_columns_of_the_model(tmp_path: Path) -> None:
 
 def test_records_of_a_small_foreign_reader_do_as_well(tmp_path: Path) -> None:
     def read(path: Path) -> Reading:
-        return Reading(RankFacts(rank=3), [Tally("gpu", "gemm", 2, 5.5)], [Event("gpu", "copy", 1, None, root=4)])
+        tallies, events = [Tally("gpu", "gemm", 2, 5.5)], [Event("gpu", "copy", 1, None, root=4)]
+        return Reading(RankFacts(rank=3), tallies=tallies, events=events)
 
     run = open_run(write_run(tmp_path, process()), read)
     assert run.query("SELECT layer, name, total_ns, min_ns, errors FROM tallies") == [("gpu", "gemm", 5.5, None, 0)]

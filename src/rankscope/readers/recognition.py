@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankscope import rankfile
-from rankscope.model import BadFile, Note, Reading, Severity
+from rankscope.model import BadFile, Note, RankFacts, Reading, Severity
 from rankscope.readers.document import parts
 from rankscope.readers.formats import FORMATS, Format, all_recognised, format_named
 from rankscope.readers.source import Source
@@ -79,8 +79,6 @@ def _odd_bytes(piece: Source, tool: str) -> Reading:
 
 
 def _about_file(path: str, bad: list[BadFile]) -> Reading:
-    from rankscope.model import RankFacts
-
     made = Reading(RankFacts(source=path, role="document"))
     made.notes = [Note(f"this part was left out: {problem}", Severity.WARNING, path) for problem in bad]
     return made

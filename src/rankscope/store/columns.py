@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -52,23 +52,40 @@ def records_table(table: str, processes: Sequence[int | None], records: Sequence
 
 
 def _plain(value: Any) -> Any:
-    return getattr(value, "value", value)  # of an enumeration
+    return _text(value) if isinstance(value, str) else getattr(value, "value", value)  # of an enumeration
+
+
+def _text(text: str) -> str:
+    """Half a surrogate pair, as a damaged JSON file may hold, is no text that can be kept."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Table:
-    """A table from the columns of one process; a column that is not given is empty."""
+    """A table from the columns of one process; a column that is not given has the default of its record."""
     schema = schema_of(table)
-    rows = len(next(iter(columns.values())).codes)
-    given = {**columns, "process": np.full(rows, process, np.int32)}
+    first = next(iter(columns.values()))
+    rows = len(first.codes if isinstance(first, Words) else first)
+    given = {**_defaults(table, rows), **columns, "process": np.full(rows, process, np.int32)}
     arrays = [_array(given.get(name), schema.field(name).type, rows) for name in schema.names]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _defaults(table: str, rows: int) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for one in fields(RECORDS[table]):
+        if isinstance(one.default, str):
+            made[one.name] = Words(np.zeros(rows, np.int32), [one.default])
+        elif one.default is not MISSING and one.default is not None:
+            made[one.name] = np.full(rows, one.default)
+    return made
 
 
 def _array(values: Any, kind: Any, rows: int) -> Any:
     if values is None:
         return pa.nulls(rows, kind)
     if isinstance(values, Words):
-        return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), pa.array(values.values, pa.string()))
+        words = pa.array([_text(word) for word in values.values], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), words)
     if isinstance(values, np.ma.MaskedArray):
         return pa.array(values.data, kind, mask=np.ma.getmaskarray(values))
     return pa.array(values, kind)
@@ -86,9 +103,10 @@ def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:
-    return (
-        columns_table(table, process, columns) if columns else records_table(table, [process] * len(records), records)
-    )
+    made = [columns_table(table, process, columns)] if columns else []
+    if records or not made:
+        made.append(records_table(table, [process] * len(records), records))
+    return made[0] if len(made) == 1 else joined(made)
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -1,0 +1,86 @@
+"""Which loaded process is which rank of the run.
+
+A rank told by two files is one rank with two sources if they tell different layers of it (an MPI profile and a GPU
+trace) and nothing speaks against it: adding up two tellings of the same layer would count everything twice. Where the
+layers, hosts or world sizes clash, the second is a rank of another job: kept, but in no table of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rankscope.model import RankFacts
+from rankscope.store.facts import completed
+
+
+@dataclass(slots=True)
+class Member:
+    """One process of the run, from whichever files speak of it."""
+
+    process: int
+    facts: RankFacts
+    layers: frozenset[str]
+
+
+@dataclass(slots=True)
+class Members:
+    """The processes of a run, found by rank or by process id."""
+
+    all: list[Member] = field(default_factory=list)
+    _of_rank: dict[int, list[Member]] = field(default_factory=dict)
+    _of_pid: dict[int, list[Member]] = field(default_factory=dict)
+
+    def begin(self, processes: Iterable[int], facts: Iterable[RankFacts], layers: frozenset[str]) -> None:
+        """The recorded processes, whose roles are known."""
+        for process, one in zip(processes, facts, strict=True):
+            self._add(Member(process, one, layers))
+
+    def place(self, facts: RankFacts, layers: frozenset[str]) -> int:
+        """The process that a loaded one is, a new one if there was none."""
+        known = self._same(facts, layers)
+        if known is None:
+            if facts.role == "rank" and facts.rank is not None and self._of_rank.get(facts.rank):
+                facts.role = "other"
+            self._add(Member(self._next(), facts, layers))
+            return self.all[-1].process
+        # the facts of a file about the rank itself are more exact than a line in another rank's summary
+        first, second = (known.facts, facts) if known.layers or not layers else (facts, known.facts)
+        known.facts, known.layers = completed(first, second), known.layers | layers
+        return known.process
+
+    def number_unknown(self) -> None:
+        """Processes of which no file says the rank: numbered as read where no rank is known, else left aside."""
+        unknown = [one.facts for one in self.all if one.facts.role == "rank" and one.facts.rank is None]
+        for number, facts in enumerate(unknown):
+            if self._of_rank:
+                facts.role = "helper"
+            else:
+                facts.rank, facts.rank_source = number, "order of loading"
+
+    def _next(self) -> int:
+        return self.all[-1].process + 1 if self.all else 0
+
+    def _add(self, member: Member) -> None:
+        self.all.append(member)
+        facts = member.facts
+        if facts.rank is not None and facts.role in ("rank", "other"):
+            self._of_rank.setdefault(facts.rank, []).append(member)
+        if facts.pid is not None:
+            self._of_pid.setdefault(facts.pid, []).append(member)
+
+    def _same(self, facts: RankFacts, layers: frozenset[str]) -> Member | None:
+        if facts.role != "rank":
+            return None
+        if facts.rank is not None:
+            candidates: Sequence[Member] = self._of_rank.get(facts.rank, [])
+        else:
+            candidates = self._of_pid.get(facts.pid, []) if facts.pid is not None else []
+            candidates = candidates if len(candidates) == 1 else []
+        return next((one for one in candidates if _agree(one, facts, layers)), None)
+
+
+def _agree(known: Member, facts: RankFacts, layers: frozenset[str]) -> bool:
+    sizes = {size for size in (known.facts.world_size, facts.world_size) if size}
+    hosts = {host.partition(".")[0] for host in (known.facts.host, facts.host) if host}
+    return len(sizes) < 2 and len(hosts) < 2 and not known.layers & layers
