@@ -150,6 +150,7 @@ class Note:
     text: str
     severity: Severity = Severity.NOTE
     where: str = ""  # file, or file:line
+    tool: str = ""  # the format whose reader says it; empty: about the recording
 
 
 class BadFile(Exception):

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from rankscope.analyse.balance import balance
+from rankscope.analyse.checks import checks
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
+from rankscope.analyse.figures import figures
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
 from rankscope.analyse.overhead import overhead
@@ -22,6 +24,7 @@ from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
+from rankscope.analyse.tallies import tallies
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
@@ -38,6 +41,7 @@ HELP = "show what was recorded"
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
+    "checks": checks,
     "routines": routines,
     "sizes": sizes,
     "communicators": communicators,
@@ -45,6 +49,8 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "balance": balance,
     "ranks": ranks,
     "matrix": matrix,
+    "tallies": tallies,
+    "figures": figures,
     "overhead": overhead,
 }
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
@@ -129,7 +135,7 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 
 def ranks_shown(opened: Run, selection: Selection) -> list[int]:
     present = [row[0] for row in opened.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
-    if not present:
+    if not present and not opened.query("SELECT 1 FROM ranks LIMIT 1"):
         raise Wrong(f"{opened.folder}: none of its files could be read: {opened.bad_files[0]}")
     absent = (selection.ranks or frozenset()) - set(present)
     if absent:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rankscope import rankfile
 from rankscope.model import BadFile, Note, RankFacts, Reading, Severity
 from rankscope.readers.document import parts
-from rankscope.readers.formats import FORMATS, Format, all_recognised, format_named
+from rankscope.readers.formats import Format, all_recognised, format_named
 from rankscope.readers.source import Source
 
 Piece = tuple[Source, Format]
@@ -40,9 +40,11 @@ def _unknown(source: Source, head: bytes) -> BadFile:
 def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading]]:
     """Format and reading, piece by piece; a bad piece of several is told in a note, a bad file raises BadFile."""
     bad: list[BadFile] = []
+    found = False
     for piece, known in chosen:
         try:
             for reading in _sound(piece, known):
+                found = True
                 yield known.name, reading
         except BadFile as problem:
             if len(chosen) == 1:
@@ -50,6 +52,8 @@ def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading
             bad.append(problem)
     if len(bad) == len(chosen):
         raise bad[0]
+    if not found:
+        raise source.bad(f"holds nothing that the {chosen[0][1].name} reader knows")
     if bad:
         yield "", _about_file(str(source), bad)
 
@@ -82,8 +86,3 @@ def _about_file(path: str, bad: list[BadFile]) -> Reading:
     made = Reading(RankFacts(source=path, role="document"))
     made.notes = [Note(f"this part was left out: {problem}", Severity.WARNING, path) for problem in bad]
     return made
-
-
-def listed() -> list[tuple[str, str]]:
-    """Every format with what it is."""
-    return list(FORMATS.items())

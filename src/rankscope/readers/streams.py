@@ -110,10 +110,10 @@ class ZstdFrames(io.RawIOBase):
         return True
 
 
-def unpacked(raw: IO[bytes], fail: Fail, watch: Watch | None) -> io.BufferedReader:
+def unpacked(raw: IO[bytes], fail: Fail, watch: Watch | None) -> IO[bytes]:
     """The bytes of a file, unpacked if they are packed, without a byte-order mark."""
     counted = Counted(raw, fail, watch)
-    stream = io.BufferedReader(counted)
+    stream: io.BufferedReader[Any] = io.BufferedReader(counted)
     start = stream.peek(4)[:4]
     if start.startswith(GZIP):
         stream = io.BufferedReader(Unpacked(gzip.GzipFile(fileobj=stream, mode="rb"), counted, fail))

@@ -45,6 +45,8 @@ class LoadedFile:
     def add(self, reading: Reading) -> None:
         """One more reading; a number that fits no table is an error of the file."""
         self._enter(reading)
+        for note in reading.notes:
+            note.tool = note.tool or reading.facts.tool or self.processes[-1].tool or "load"
         try:
             tables = reading_tables(len(self.processes) - 1, reading, events=True)
         except UNFIT as problem:
