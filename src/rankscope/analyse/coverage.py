@@ -87,12 +87,13 @@ def _add_left_aside(tables: Tables, table: Table) -> None:
     """Loaded processes that are in no table of ranks, and what to do about it."""
     others = tables.query("SELECT rank, source FROM ranks WHERE role = 'other' ORDER BY process")
     if others:
-        told = f"ranks {ranges(row[0] for row in others)} are told once more, by {_names(_distinct(others))}"
+        ranks = ranges(row[0] for row in others)
+        told = f"{_names(_distinct(others))} tells of rank{'s' * (len(others) > 1)} {ranks} once more"
         table.warnings.append(f"{told}: another job? It is not in these tables: load it as a run of its own")
     unknown = tables.query("SELECT NULL, source FROM ranks WHERE role = 'helper' AND tool <> '' AND rank IS NULL")
     if unknown:
-        told = f"{len(unknown)} processes in {_names(_distinct(unknown))} are of unknown rank"
-        table.warnings.append(f"{told} and not in these tables: load them with --rank")
+        told = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
+        table.warnings.append(f"{told} is not known; not in these tables: load the file with --rank")
 
 
 def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:

@@ -23,15 +23,18 @@ COLUMNS = (
 )
 # What is attributed to a range is counted once more there: it is no part of the layer's sum.
 SQL = """
-    SELECT layer, "group", within, name, sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns,
-        CASE WHEN coalesce(within, '') = '' THEN
-            total_ns / nullif(sum(total_ns) FILTER (coalesce(within, '') = '') OVER (PARTITION BY layer), 0) END,
-        total_ns / nullif(calls, 0), min(min_ns), max(max_ns), sum(bytes)::BIGINT, sum(errors)::BIGINT,
-        count(DISTINCT process)
-    FROM tallies JOIN ranks USING (process)
-    WHERE layer NOT IN ({elsewhere}) AND kind = 'call' AND {condition}
-    GROUP BY layer, "group", within, name
-    ORDER BY layer, coalesce(within, ''), total_ns DESC, calls DESC, name, "group\""""
+    WITH summed AS (
+        SELECT layer, "group", coalesce(within, '') AS within, name, sum(calls)::BIGINT AS calls,
+            sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
+            sum(errors)::BIGINT AS errors, count(DISTINCT process) AS ranks
+        FROM tallies JOIN ranks USING (process)
+        WHERE layer NOT IN ({elsewhere}) AND kind = 'call' AND {condition} GROUP BY ALL),
+    layers AS (SELECT layer, sum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
+    SELECT layer, "group", within, name, calls, total_ns,
+        CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,
+        bytes, errors, ranks
+    FROM summed LEFT JOIN layers USING (layer)
+    ORDER BY layer, within, total_ns DESC, calls DESC, name, "group\""""
 
 
 def tallies(tables: Tables, selection: Selection = ALL) -> Table:

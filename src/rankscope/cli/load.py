@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope import __version__
+from rankscope.analyse.words import counted
 from rankscope.cli.loading import Outcome, Task, content_key, load_all
 from rankscope.cli.progress import byte_bar
 from rankscope.readers.files import find_files, is_run
@@ -174,10 +175,11 @@ def summary(folder: Path, good: Sequence[Outcome]) -> str:
     formats = Counter(name for one in good for name in one.formats)
     counts = ", ".join(f"{count} {name}" for name, count in formats.most_common())
     warnings = sum(one.warnings for one in good)
-    told = f"; {warnings} warnings about them are in the report" if warnings else ""
+    told = f"; {counted(warnings, 'warning')} about them in the report" if warnings else ""
     shown = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
-    processes = sum(one.processes for one in good)
-    read = f"{len(good)} {'file' if len(good) == 1 else 'files'} read ({counts}), {processes} processes{told}"
+    count = sum(one.processes for one in good)
+    processes = f"{count} process{'' if count == 1 else 'es'}"
+    read = f"{counted(len(good), 'file')} read ({counts}), {processes}{told}"
     return f"{printable(read)}\nrankscope report {printable(shlex.quote(shown))}"
 
 

@@ -66,8 +66,7 @@ def load_file(task: Task, watch: Callable[[int], None] | None = None) -> Outcome
     source = Source(task.path, task.hints, watch=watch)
     try:
         chosen = pieces(source, task.wanted)
-        outcome.key = content_key(task.path)
-        made = LoadedFile(task.run, outcome.key, os.path.abspath(task.path))
+        made = LoadedFile(task.run, os.path.abspath(task.path))
     except BadFile as problem:
         outcome.problem = str(problem)
         return outcome
@@ -96,14 +95,16 @@ def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: Outcome) -> No
     made.add(Reading(RankFacts(), continues=True, notes=notes))
     outcome.processes = sum(facts.role != "document" for facts in made.processes)
     task = outcome.task
+    outcome.key = content_key(task.path)
     made.finish(
+        outcome.key,
         {
             "formats": outcome.formats,
             "options": {"as": task.wanted, "rank": task.hints.rank, "map": str(task.hints.mapping or "") or None},
             "size_bytes": task.size_bytes,
             "loaded_ns": task.loaded_ns,
             "place": task.place,
-        }
+        },
     )
 
 

@@ -27,7 +27,10 @@ def find_files(words: Sequence[str]) -> Found:
             found.problems.append(f"{word}: no such file or folder")
         for path in paths:
             _add(path, found)
-    found.files = list({os.path.realpath(path): path for path in reversed(found.files)}.values())[::-1]
+    once: dict[str, Path] = {}
+    for path in found.files:
+        once.setdefault(os.path.realpath(path), path)
+    found.files = list(once.values())
     return found
 
 

@@ -17,7 +17,7 @@ def completed(facts: RankFacts, by: RankFacts) -> RankFacts:
     for field in fields(RankFacts):
         mine, other = getattr(facts, field.name), getattr(by, field.name)
         if field.name in LISTS:
-            filled[field.name] = "; ".join(dict.fromkeys(part for part in (*_parts(other), *_parts(mine))))
+            filled[field.name] = "; ".join(dict.fromkeys(part for part in (*_parts(mine), *_parts(other))))
         elif mine == getattr(DEFAULTS, field.name):
             filled[field.name] = other
     return replace(facts, **filled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,8 @@ UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 class LoadedFile:
     """Takes readings one by one; nothing of them can be seen before `finish`."""
 
-    def __init__(self, run: Path, key: str, source: str) -> None:
+    def __init__(self, run: Path, source: str) -> None:
         self.source = source
-        self.final = run / "loaded" / key
-        self.made = run / "loaded" / f".making-{key}-{os.getpid()}"
         self.processes: list[RankFacts] = []
         self.rows: dict[str, int] = {}
         self._layers: list[set[str]] = []
@@ -40,7 +39,9 @@ class LoadedFile:
         self._waiting: dict[str, list[pa.Table]] = {}
         self._waiting_rows: dict[str, int] = {}
         self._writers: dict[str, pq.ParquetWriter] = {}
-        self.made.mkdir(parents=True)
+        (run / "loaded").mkdir(exist_ok=True)
+        self.made = Path(tempfile.mkdtemp(prefix=".making-", dir=run / "loaded"))
+        self.made.chmod(0o777 & ~_umask())  # others may read the run as they may its other folders
 
     def add(self, reading: Reading) -> None:
         """One more reading; a number that fits no table is an error of the file."""
@@ -93,15 +94,15 @@ class LoadedFile:
                 facts.role = "document"
         return self.processes
 
-    def finish(self, about: Mapping[str, Any]) -> None:
-        """Write the rest, describe it, and put it in the place of what was there of the same content."""
+    def finish(self, key: str, about: Mapping[str, Any]) -> None:
+        """Write the rest, describe it, and put it in the place of what was there of the same content, the key."""
         for name in list(self._waiting):
             self._flush(name)
         self._close()
         pq.write_table(self._ranks(), self.made / "ranks.parquet", compression="zstd")
         told = {"format": FORMAT, "source": self.source, **about, "rows": self.rows}
         (self.made / ABOUT).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        _put(self.made, self.final)
+        _put(self.made, self.made.with_name(key))
 
     def _ranks(self) -> pa.Table:
         try:
@@ -120,6 +121,12 @@ class LoadedFile:
         """Leave no trace."""
         self._close()
         shutil.rmtree(self.made, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _put(made: Path, final: Path) -> None:
