@@ -197,7 +197,9 @@ def bars(rows: Iterable[dict[str, object]], starts: Iterable[dict[str, object]])
     alone = [row for row in rows if str(row["call"]).endswith("alone")]
     found = {
         f"at most {BAR_NS} ns added per call": all(number(row, f"{OURS}_best_added_ns") <= BAR_NS for row in alone),
-        f"at most {BAR_START_MS} ms of start-up": all(number(row, f"{OURS}_added_ms") <= BAR_START_MS for row in starts),
+        f"at most {BAR_START_MS} ms of start-up": all(
+            number(row, f"{OURS}_added_ms") <= BAR_START_MS for row in starts
+        ),
     }
     if all(f"{PEER}_best_added_ns" in row for row in alone):
         ours, peers = (sum(number(row, f"{name}_best_added_ns") for row in alone) for name in (OURS, PEER))

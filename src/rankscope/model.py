@@ -28,6 +28,7 @@ class RankFacts:
     role: str = "rank"  # rank, helper (a child of a rank), launcher, other (a rank of another job), document
     command: str = ""
     executable: str = ""
+    tool: str = ""  # the format of the file this came from; empty: recorded by rankscope
     started_ns: int | None = None  # Unix time
     ended_ns: int | None = None  # Unix time; of a running process: when it was last heard of
     elapsed_ns: int | None = None  # from process start to end (or last sign of life)
@@ -49,7 +50,8 @@ class RankFacts:
     devices: str = ""
     versions: str = ""  # "name version; name version"
     source: str = ""  # the file this came from
-    tool: str = ""  # the format of that file; empty: recorded by rankscope
+    second_hand: bool = False  # told by another rank's file: this rank's own file, where there is one, goes before it
+    job: str = ""  # which one, in a file that holds the profiles of several; "" for the first
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective

@@ -96,6 +96,25 @@ def test_a_line_in_a_summary_gives_way_to_the_ranks_own_file() -> None:
     assert run.query("SELECT rank, user_ns FROM ranks ORDER BY rank") == [(0, None), (1, 21)]
 
 
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_second_hand_telling_stands_only_for_ranks_without_a_file(order: tuple[str, str]) -> None:
+    told = [f"process rank={rank} second_hand=1 host=n{rank}\ntally mpi all 1 {rank}" for rank in (1, 2)]
+    write("a", "process rank=0 host=n0", "tally mpi MPI_Send 1 5", *told)
+    write("b", "process rank=1", "tally mpi MPI_Send 1 7")
+    run = loaded(*order)
+    assert run.query("SELECT rank, role, host, source FROM ranks ORDER BY rank, role") == [
+        (0, "rank", "n0", "a"),
+        (1, "rank", "n1", "b"),
+        (1, "summary", "n1", "a"),
+        (2, "rank", "n2", "a"),
+    ]
+
+
+def test_another_job_in_the_same_file_is_no_rank_of_this_one() -> None:
+    run = loaded(write("a", "process rank=0", "tally mpi a 1 5", "process rank=0 job=2", "tally gpu b 1 5"))
+    assert [row[:2] for row in ranks(run)] == [(0, "rank"), (0, "other")]
+
+
 def test_processes_are_known_by_their_pid() -> None:
     run = loaded(
         write("a", "process rank=4 pid=70", "tally mpi MPI_Send 1 5"), write("b", "process pid=70", "tally gpu a 1 1")

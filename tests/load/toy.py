@@ -44,7 +44,8 @@ def _facts(text: str) -> RankFacts:
     facts = RankFacts()
     for word in text.split():
         name, _, value = word.partition("=")
-        setattr(facts, name, value if name == "host" else int(value))
+        kind = {"host": str, "job": str, "second_hand": bool}.get(name, int)
+        setattr(facts, name, kind(value))
     return facts
 
 

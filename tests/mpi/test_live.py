@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from mpis import Mpi
+from mpis import find_mpi
 from programs import jobs, recorded
 from programs.recorded import Row
+from robust import self_counts
 
 READS = 10_000
 DEADLINE_S = 100
@@ -60,30 +61,28 @@ def assert_consistent(row: Row) -> None:
     assert row.bytes <= row.calls * high, row
 
 
-def until_started(job: subprocess.Popen[bytes], run: Path, ranks: int) -> list[Path]:
+def until_started(job: subprocess.Popen[bytes], folder: Path, ranks: int) -> list[Path]:
+    """The rank files, once every rank has made some calls."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
-        files = recorded.rank_files(run)
-        if len(files) == ranks and all(path.stat().st_size for path in files) and all_begun(files):
-            return files
+        counts = self_counts.read_all(folder)
+        if len(counts) == ranks and min(process.calls for process in counts) > 100:
+            return [recorded.file_of(folder / "run", process.pid) for process in counts]
         assert job.poll() is None and time.monotonic() < deadline, "the job did not start"
 
 
-def all_begun(files: list[Path]) -> bool:
-    return all(path.read_bytes()[:8] == b"RANKSCPE" for path in files)
-
-
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
-@pytest.mark.timeout(300)
-def test_ten_thousand_reads(name: str, request: pytest.FixtureRequest, built: Path, tmp_path: Path) -> None:
-    mpi: Mpi = request.getfixturevalue(name)
-    ranks = 4
+def test_ten_thousand_reads_while_it_runs(name: str, built: Path, tmp_path: Path) -> None:
+    ranks, mpi = 4, find_mpi(name)
     program = jobs.build_with_mpi(mpi, built, "counts_itself")
-    command = mpi.command(ranks, *jobs.recording(tmp_path / "run"), program, tmp_path, "forever")
+    recording = jobs.recording(tmp_path / "run", RANKSCOPE_LOG_RECORDS="64")
+    command = mpi.command(ranks, *recording, program, tmp_path, "forever")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    job = subprocess.Popen(command, env={**mpi.environment, **jobs.variables(mpi)}, **quiet)  # type: ignore[call-overload]
+    environment = {**mpi.environment, **jobs.variables(mpi)}
+    job = subprocess.Popen(command, env=environment, **quiet)  # type: ignore[call-overload]
     try:
-        watchers = [Watcher(path) for path in until_started(job, tmp_path / "run", ranks)]
+        watchers = [Watcher(path) for path in until_started(job, tmp_path, ranks)]
         for turn in range(READS):
             watchers[turn % ranks].look()
         assert job.poll() is None, "the job ended while it was being read"

@@ -246,6 +246,12 @@ def test_coverage_tells_all_that_is_missing(tmp_path: Path) -> None:
     assert "more processes than ranks (1) used MPI, again as rank 2: several MPI jobs" in told
 
 
+def test_a_replaced_program_image_is_no_further_process(tmp_path: Path) -> None:
+    run = opened(tmp_path, mpi_rank(0, 1), process(pid=100, state=State.REPLACED))
+    assert counts(coverage(run))["program images replaced by exec"] == (1, "")
+    assert overview(run).rows[0][5] == 1
+
+
 def test_singletons_are_told_once(tmp_path: Path) -> None:
     lonely = [
         mpi_rank(0, 1, pid=50 + i, flags=Flag.SINGLETON | Flag.MPI_STARTED, launcher_world_size=4) for i in range(2)

@@ -152,7 +152,8 @@ def test_peers_are_summed_over_threads(tmp_path: Path) -> None:
 
 
 def test_notes_tell_what_was_not_seen(tmp_path: Path) -> None:
-    made = writer(flags=Flag.SINGLETON | Flag.MPI_STARTED, launcher_world_size=4, world_size=1)
+    made = writer(flags=Flag.SINGLETON | Flag.MPI_STARTED, launcher_world_size=4, world_size=4)
+    made.group("MPI_COMM_WORLD", size=1)
     made.unwrapped("MPIX_New")
     notes = read(made, tmp_path).notes
     assert [note.text for note in notes] == [

@@ -31,8 +31,8 @@ def test_tables_have_the_columns_of_the_model(tmp_path: Path) -> None:
     run = opened(write_run(tmp_path, rank))
     described = {row[0]: row[1] for row in run.query("DESCRIBE tallies")}
     assert tuple(described) == ("process", *names_of(Tally))
-    assert run.query("SELECT process, name, calls, total_ns, bytes, kind FROM tallies") == [
-        (0, "MPI_Send", 2, 100.0, 16, "call")
+    assert run.query("SELECT process, name, calls, total_ns, bytes, kind, within FROM tallies") == [
+        (0, "MPI_Send", 2, 100.0, 16, "call", "")
     ]
     assert run.query("SELECT name, start_ns, end_ns, correlation FROM events") == [
         ("MPI_Barrier", START + 11, START + 21, None)
@@ -42,8 +42,8 @@ def test_tables_have_the_columns_of_the_model(tmp_path: Path) -> None:
 
 def test_records_of_a_small_foreign_reader_do_as_well(tmp_path: Path) -> None:
     def read(path: Path) -> Reading:
-        tallies, events = [Tally("gpu", "gemm", 2, 5.5)], [Event("gpu", "copy", 1, None, root=4)]
-        return Reading(RankFacts(rank=3), tallies=tallies, events=events)
+        tally, event = Tally("gpu", "gemm", 2, 5.5), Event("gpu", "copy", 1, None, root=4)
+        return Reading(RankFacts(rank=3), tallies=[tally], events=[event])
 
     run = open_run(write_run(tmp_path, process()), read)
     assert run.query("SELECT layer, name, total_ns, min_ns, errors FROM tallies") == [("gpu", "gemm", 5.5, None, 0)]

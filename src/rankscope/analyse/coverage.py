@@ -13,7 +13,13 @@ COLUMNS = (
     Column("count", Unit.COUNT, "Number"),
     Column("where", Unit.NAME, "Ranks or names"),
 )
-ROLES = {"document": "documents: figures or notes only", "other": "ranks of another job"}
+ROLES = {
+    "helper": "helper processes",
+    "launcher": "launcher processes",
+    "document": "documents: figures or notes only",
+    "other": "ranks of another job",
+    "summary": "ranks told of in another rank's file as well",
+}
 LOSSES = {
     "lost_calls": "calls that found no room in the file",
     "overwritten_events": "log records overwritten by newer ones",
@@ -72,10 +78,10 @@ def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
 
 
 def _add_processes(tables: Tables, table: Table) -> None:
-    for role, count in tables.query(
-        "SELECT role, count(*) FROM ranks WHERE role <> 'rank' GROUP BY role ORDER BY role"
-    ):
-        table.rows.append((ROLES.get(role, f"{role} processes"), count, ""))
+    sql = """SELECT CASE ending WHEN 'replaced' THEN 'program images replaced by exec' ELSE role END,
+        count(*) FROM ranks WHERE role <> 'rank' GROUP BY 1 ORDER BY 1"""
+    for role, count in tables.query(sql):
+        table.rows.append((ROLES.get(role, role), count, ""))
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
         told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"

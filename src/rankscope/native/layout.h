@@ -116,7 +116,7 @@ struct rs_chunk {
     uint32_t reserved[10];
 };
 
-/* A string: its length, its bytes, padding to a multiple of 4. Ids count up through all string chunks; id 0 is "". */
+/* A string: its length, its bytes, a \0, padding to a multiple of 4. Ids count through all string chunks; id 0 is "". */
 struct rs_string { uint32_t length; char bytes[]; };
 
 /* One counted thing. Written by one thread only; seq is odd while it is being written. */

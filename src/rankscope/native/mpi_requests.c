@@ -49,7 +49,7 @@ void rs_request_set_record(struct rs_thread *thread, uint64_t handle, struct rs_
     struct rs_request *request = *rs_request_find(bucket, handle);
     if (request) {
         request->record = record;
-        request->record_number = record->number;
+        request->record_number = rs_log_number(record);
     }
     rs_request_unlock(thread, bucket);
 }

@@ -56,7 +56,7 @@ static inline struct rs_logged rs_collective_enter(struct rs_thread *thread, enu
         .phase = rs.phase, .flags = flags};
     struct rs_logged logged = {rs_log_enter(thread, &filled), 0};
     if (logged.record)
-        logged.number = logged.record->number;
+        logged.number = rs_log_number(logged.record);
     return logged;
 }
 
@@ -64,7 +64,7 @@ static inline struct rs_logged rs_collective_enter(struct rs_thread *thread, enu
 static inline void rs_collective_end(struct rs_logged logged, uint64_t now, int failed)
 {
     struct rs_collective *record = logged.record;
-    if (RS_UNLIKELY(!record || record->number != logged.number))
+    if (RS_UNLIKELY(!record || rs_log_number(record) != logged.number))
         return;
     if (RS_UNLIKELY(failed))
         record->flags |= RS_COLL_FAILED;
@@ -73,9 +73,9 @@ static inline void rs_collective_end(struct rs_logged logged, uint64_t now, int 
 
 static inline void rs_collective_started(struct rs_logged logged, uint64_t call_ticks, uint64_t now, int failed)
 {
-    if (!logged.record || logged.record->number != logged.number)
+    if (!logged.record || rs_log_number(logged.record) != logged.number)
         return;
-    logged.record->call_ticks = call_ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)call_ticks;
+    RS_SET(logged.record->call_ticks, call_ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)call_ticks);
     if (failed)
         rs_collective_end(logged, now, failed);
 }

@@ -20,6 +20,7 @@
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
 #define DEFAULT_LOG_RECORDS 16384u
+#define LEAST_LOG_RECORDS 16u
 
 static struct rs_header identity;
 
@@ -131,7 +132,7 @@ static uint64_t log_records(uint64_t bound_bytes)
 {
     uint64_t asked = number_or("RANKSCOPE_LOG_RECORDS", DEFAULT_LOG_RECORDS);
     uint64_t most = bound_bytes / 2 / sizeof(struct rs_collective);
-    uint64_t records = 1;
+    uint64_t records = LEAST_LOG_RECORDS;
     if (!asked)
         return 0;
     while (records < asked && 2 * records <= most)

@@ -170,10 +170,11 @@ static int chunk_full(const struct rs_chunk *chunk)
 static struct rs_tally *new_row(struct rs_thread *thread, uint64_t key)
 {
     if (chunk_full(thread->tallies)) {
-        struct rs_chunk *chunk =
-            rs.full ? NULL : rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
+        struct rs_chunk *chunk = NULL;
+        if (!__atomic_load_n(&rs.full, __ATOMIC_RELAXED))
+            chunk = rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
         if (!chunk) {
-            rs.full = 1;
+            RS_SET(rs.full, 1);
             return NULL;
         }
         thread->tallies = chunk;
@@ -444,7 +445,7 @@ RS_COLD void rs_refresh(struct rs_thread *thread, uint64_t now)
 
 /* --- what a call costs, measured here and now on rows that are nobody's --- */
 
-static uint64_t best_milliticks(struct rs_thread *scratch, struct rs_tally *row, int with_log)
+static uint64_t best_picoticks(struct rs_thread *scratch, struct rs_tally *row, int with_log)
 {
     enum { ROUNDS = 12, CALLS = 200 };
     static struct rs_collective record;
@@ -478,8 +479,8 @@ void rs_calibrate(void)
     memcpy(&row, &key, sizeof key);
     clear_cache(scratch);
     scratch->cache[rs_cache_slot(key)] = &row;
-    rs.file->call_cost_milliticks = best_milliticks(scratch, &row, 0);
-    rs.file->collective_cost_milliticks = best_milliticks(scratch, &row, 1);
+    rs.file->call_cost_picoticks = best_picoticks(scratch, &row, 0);
+    rs.file->collective_cost_picoticks = best_picoticks(scratch, &row, 1);
     rs_memory_free(scratch, sizeof *scratch);
 }
 

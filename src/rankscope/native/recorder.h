@@ -219,26 +219,36 @@ static inline uint64_t rs_log_claim(struct rs_thread *thread)
     return claim;
 }
 
-/* Takes the next place in the ring and makes it valid: whoever looks sees an operation under way. */
+#define RS_SET(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELAXED)
+
+static inline uint32_t rs_log_number(const struct rs_collective *record)
+{
+    return __atomic_load_n(&record->number, __ATOMIC_RELAXED);
+}
+
+/* Takes the next place in the ring and makes it valid: whoever looks sees an operation under way. A place is left
+ * alone where a thread that the others have overtaken by a whole ring is still filling it in. */
 static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const struct rs_collective *filled)
 {
     if (RS_UNLIKELY(!rs.log))
         return NULL;
     uint64_t claim = rs_log_claim(thread);
     struct rs_collective *record = &rs.log[claim & (rs.log_capacity - 1)];
-    __atomic_store_n(&record->number, 0, __ATOMIC_RELAXED);
+    if (RS_UNLIKELY(claim >= rs.log_capacity && !rs_log_number(record)))
+        return NULL;
+    RS_SET(record->number, 0);
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    record->enter_ticks = filled->enter_ticks;
-    record->end_ticks = 0;
-    record->bytes = filled->bytes;
-    record->sequence = filled->sequence;
-    record->call_ticks = 0;
-    record->root = filled->root;
-    record->name = filled->name;
-    record->group = filled->group;
-    record->thread = filled->thread;
-    record->phase = filled->phase;
-    record->flags = filled->flags;
+    RS_SET(record->enter_ticks, filled->enter_ticks);
+    RS_SET(record->end_ticks, 0);
+    RS_SET(record->bytes, filled->bytes);
+    RS_SET(record->sequence, filled->sequence);
+    RS_SET(record->call_ticks, 0);
+    RS_SET(record->root, filled->root);
+    RS_SET(record->name, filled->name);
+    RS_SET(record->group, filled->group);
+    RS_SET(record->thread, filled->thread);
+    RS_SET(record->phase, filled->phase);
+    RS_SET(record->flags, filled->flags);
     uint32_t number = (uint32_t)(claim + 1);
     __atomic_store_n(&record->number, number ? number : 1, __ATOMIC_RELEASE);
     return record;

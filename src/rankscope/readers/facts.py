@@ -120,12 +120,14 @@ def _versions(header: Any) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def notes_of(file: RankFile, clock: Clock, unwrapped: list[str]) -> list[Note]:
+def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int | None) -> list[Note]:
     header, where = file.header, str(file.path)
     notes = [Note(f"not intercepted: {name}", Severity.NOTE, where) for name in unwrapped]
     if header["flags"] & Flag.SINGLETON:
-        promised, seen = header["launcher_world_size"], header["world_size"]
-        told = f"the launcher promised {promised} ranks, MPI_COMM_WORLD has {seen}"
+        # the header keeps the numbers of the launcher, which tell the processes apart
+        told = (
+            f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
+        )
         notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
     if header["flags"] & Flag.PAUSED:
         notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))

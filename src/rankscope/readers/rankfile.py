@@ -39,7 +39,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
     facts.torn_rows, facts.overwritten_events = torn + torn_peers, _overwritten(file)
     reading = Reading(facts, groups=groups, peers=peers)
-    reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped])
+    world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
+    reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
     if events:
         reading.event_columns = _event_columns(log, clock, strings, labels, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -61,28 +61,31 @@ def _text(text: str) -> str:
 
 
 def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Table:
-    """A table from the columns of one process; a column that is not given has the default of its record."""
+    """A table from the columns of one process; a column that is not given has its field's default."""
     schema = schema_of(table)
     first = next(iter(columns.values()))
     rows = len(first.codes if isinstance(first, Words) else first)
-    given = {**_defaults(table, rows), **columns, "process": np.full(rows, process, np.int32)}
-    arrays = [_array(given.get(name), schema.field(name).type, rows) for name in schema.names]
+    given = {**columns, "process": np.full(rows, process, np.int32)}
+    defaults = {field.name: field.default for field in fields(RECORDS[table])}
+    arrays = [
+        _array(given[name], schema.field(name).type)
+        if name in given
+        else _same(defaults[name], schema.field(name).type, rows)
+        for name in schema.names
+    ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _defaults(table: str, rows: int) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for one in fields(RECORDS[table]):
-        if isinstance(one.default, str):
-            made[one.name] = Words(np.zeros(rows, np.int32), [one.default])
-        elif one.default is not MISSING and one.default is not None:
-            made[one.name] = np.full(rows, one.default)
-    return made
-
-
-def _array(values: Any, kind: Any, rows: int) -> Any:
-    if values is None:
+def _same(value: Any, kind: Any, rows: int) -> Any:
+    """A column that holds the same everywhere."""
+    if value is None:
         return pa.nulls(rows, kind)
+    if kind == WORD:
+        return _array(Words(np.zeros(rows, np.int32), [value]), kind)
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _array(values: Any, kind: Any) -> Any:
     if isinstance(values, Words):
         words = pa.array([_text(word) for word in values.values], pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), words)

@@ -42,7 +42,7 @@ def place_processes(folders: Sequence[Path], members: Members) -> list[Place]:
         for row in pq.read_table(folder / "ranks.parquet").to_pylist():
             facts = RankFacts(**{name: row[name] for name in names_of(RankFacts) if name in row})
             places.append((str(folder), row["process"], members.place(facts, frozenset(row.get("layers") or ()))))
-    members.number_unknown()
+    members.settle()
     return places
 
 
