@@ -8,7 +8,6 @@ from typing import Any
 from rankscope.model import RankFacts
 
 DEFAULTS = RankFacts()
-OWN = ("role", "second_hand", "job")  # said of the telling, not of the process
 LISTS = ("source", "tool", "versions")  # of these both are kept
 
 
@@ -19,7 +18,7 @@ def completed(facts: RankFacts, by: RankFacts) -> RankFacts:
         mine, other = getattr(facts, field.name), getattr(by, field.name)
         if field.name in LISTS:
             filled[field.name] = "; ".join(dict.fromkeys(part for part in (*_parts(mine), *_parts(other))))
-        elif field.name not in OWN and mine == getattr(DEFAULTS, field.name):
+        elif mine == getattr(DEFAULTS, field.name):
             filled[field.name] = other
     return replace(facts, **filled)
 

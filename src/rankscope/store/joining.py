@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rankscope.model import RankFacts
 from rankscope.store.facts import completed
+
+# what is said of the telling, not of the rank
+ONLY_TOLD: dict[str, Any] = {"role": "rank", "second_hand": False, "source": "", "tool": "", "versions": ""}
 
 
 @dataclass(slots=True)
@@ -62,7 +66,7 @@ class Members:
             if own:
                 told.facts.role = "summary" if _sizes_agree(own[0].facts, told.facts) else "other"
             if told.facts.role == "summary":
-                own[0].facts = completed(own[0].facts, replace(told.facts, source="", tool="", versions=""))
+                own[0].facts = completed(own[0].facts, replace(told.facts, **ONLY_TOLD))
             elif not own:
                 self._of_rank[told.facts.rank or 0] = [told]
         self._number_unknown()
