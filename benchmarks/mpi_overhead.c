@@ -84,10 +84,14 @@ static void measure(const struct work *work, MPI_Comm comm, const char *where, i
 
 int main(int argc, char **argv)
 {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
     int chunks = argc > 1 ? atoi(argv[1]) : 50, calls = argc > 2 ? atoi(argv[2]) : 2000;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Get_library_version(version, &length);
+    if (rank == 0) printf("%.*s\n", (int)strcspn(version, "\n,"), version);
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         if (rank == 0) measure(&works[i], MPI_COMM_SELF, "alone", chunks, calls);
         MPI_Barrier(MPI_COMM_WORLD);

@@ -445,7 +445,7 @@ RS_COLD void rs_refresh(struct rs_thread *thread, uint64_t now)
 
 /* --- what a call costs, measured here and now on rows that are nobody's --- */
 
-static uint64_t best_picoticks(struct rs_thread *scratch, struct rs_tally *row, int with_log)
+static uint64_t best_milliticks(struct rs_thread *scratch, struct rs_tally *row, int with_log)
 {
     enum { ROUNDS = 12, CALLS = 200 };
     static struct rs_collective record;
@@ -479,8 +479,8 @@ void rs_calibrate(void)
     memcpy(&row, &key, sizeof key);
     clear_cache(scratch);
     scratch->cache[rs_cache_slot(key)] = &row;
-    rs.file->call_cost_picoticks = best_picoticks(scratch, &row, 0);
-    rs.file->collective_cost_picoticks = best_picoticks(scratch, &row, 1);
+    rs.file->call_cost_milliticks = best_milliticks(scratch, &row, 0);
+    rs.file->collective_cost_milliticks = best_milliticks(scratch, &row, 1);
     rs_memory_free(scratch, sizeof *scratch);
 }
 
