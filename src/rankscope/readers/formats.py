@@ -10,8 +10,7 @@ from rankscope.model import Reading
 from rankscope.readers.source import Source
 
 # Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
-# format stands before a more general one, since the first that recognises a file reads it. A reader that picks its
-# tables out of other programs' output says BESIDE = True: it also reads files that another format claimed first.
+# format stands before a more general one, since the first that recognises a file reads it.
 FORMATS: dict[str, str] = {}
 
 Sniff = Callable[[bytes], bool]
@@ -26,7 +25,7 @@ class Format:
     about: str
     sniff: Sniff
     read: Read
-    beside: bool = False
+    beside: bool = False  # BESIDE = True in the reader: it also reads what another format recognised first
 
 
 def format_named(name: str) -> Format:
