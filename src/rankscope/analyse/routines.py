@@ -48,6 +48,7 @@ def _row(found: tuple[Any, ...], elapsed_ns: int) -> tuple[Cell, ...]:
     share = total_ns / elapsed_ns if elapsed_ns and name not in OUTSIDE else None
     mean_ns = total_ns / calls if calls else None
     mean_bytes = size / calls if calls and size else None
-    spread = squares is not None  # a loaded table may not say how its times spread
-    stdev_ns = math.sqrt(max(0.0, squares / calls - mean_ns**2)) if spread and mean_ns is not None else None
+    stdev_ns = None
+    if calls and mean_ns is not None and squares is not None:
+        stdev_ns = math.sqrt(max(0.0, squares / calls - mean_ns**2))
     return name, calls, total_ns, share, mean_ns, min_ns, max_ns, stdev_ns, size, mean_bytes, progress_ns, errors or 0

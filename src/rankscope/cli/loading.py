@@ -73,6 +73,10 @@ def load_file(task: Task, watch: Callable[[int], None] | None = None) -> Outcome
     except OSError as problem:
         outcome.problem = f"{problem.filename or task.path}: {problem.strerror or problem}"
         return outcome
+    except Exception as problem:  # a format that cannot even say whether it knows a file is our mistake
+        told = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
+        outcome.problem = f"{task.path}: could not be recognised ({told}): please report this"
+        return outcome
     try:
         _fill(made, source, chosen, outcome)
     except BadFile as problem:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from rankscope.model import BadFile
+from rankscope.readers.streams import GZIP as GZIP
+from rankscope.readers.streams import ZSTD as ZSTD
 from rankscope.readers.streams import Watch, unpacked
 
 HEAD_BYTES = 64 << 10  # what a format is recognised by

@@ -25,18 +25,23 @@ class Run:
     def __init__(self, folder: Path, tables: dict[str, pa.Table], bad_files: list[str]) -> None:
         self.folder = folder
         self.bad_files = bad_files
-        self.database = duckdb.connect(":memory:")
+        self._database = duckdb.connect(":memory:")
         self._tables = tables
         for name, table in self._tables.items():
-            self.database.register(name, table)
+            self._database.register(name, table)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
         try:
-            return self.database.execute(sql, list(parameters)).fetchall()
+            return self._database.execute(sql, list(parameters)).fetchall()
         except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.IOException) as problem:
             told = " ".join(str(problem)[:200].split())
             raise NoRun(f"{self.folder}: holds numbers that cannot be summed: {told}") from None
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there are any events: those of rank files only where they were asked for."""
+        return bool(self.query("SELECT 1 FROM events LIMIT 1"))
 
 
 def open_run(path: Path | None, read: Read, events: bool = True, progress: Progress | None = None) -> Run:
@@ -62,7 +67,7 @@ def _joined(folder: Path, job: Job, recorded: Loaded, problems: Sequence[str], f
     tables = _arrow_tables(job, recorded, problems, len(folders))
     everyone = records_table("ranks", [one.process for one in members.all], [one.facts for one in members.all])
     run = Run(folder, {"run": tables["run"], "ranks": everyone}, recorded.bad)
-    add_loaded(run.database, tables, folders, places)
+    add_loaded(run._database, tables, folders, places)
     return run
 
 
