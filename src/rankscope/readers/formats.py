@@ -43,6 +43,7 @@ def all_recognised(head: bytes) -> list[Format]:
     """The first format that knows the content, and those that read beside it."""
     found: list[Format] = []
     for known in map(format_named, FORMATS):
-        if (not found or known.beside) and known.sniff(head):
+        claimed = any(not one.beside for one in found)
+        if (known.beside or not claimed) and known.sniff(head):
             found.append(known)
     return found
