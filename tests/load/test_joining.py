@@ -111,8 +111,10 @@ def test_second_hand_telling_stands_only_for_ranks_without_a_file(order: tuple[s
 
 
 def test_another_job_in_the_same_file_is_no_rank_of_this_one() -> None:
-    run = loaded(write("a", "process rank=0", "tally mpi a 1 5", "process rank=0 job=2", "tally gpu b 1 5"))
-    assert [row[:2] for row in ranks(run)] == [(0, "rank"), (0, "other")]
+    told, other = "process rank=1 second_hand=1", "process rank={} job=2 world_size=2"
+    first = ["process rank=0 world_size=4", "tally mpi a 1 5", told]
+    run = loaded(write("a", *first, other.format(0), "tally gpu b 1 5", other.format(1), "tally gpu b 1 5"))
+    assert [row[:2] for row in ranks(run)] == [(0, "rank"), (1, "rank"), (0, "other"), (1, "other")]
 
 
 def test_processes_are_known_by_their_pid() -> None:

@@ -92,7 +92,7 @@ class Members:
     def _add(self, member: Member) -> None:
         self.all.append(member)
         facts = member.facts
-        if facts.rank is not None and facts.role in ("rank", "other"):
+        if facts.rank is not None and facts.role in ("rank", "other") and not facts.job:
             self._of_rank.setdefault(facts.rank, []).append(member)
         if facts.pid is not None:
             self._of_pid.setdefault(facts.pid, []).append(member)
