@@ -39,6 +39,18 @@ TEXTS = (
 "GPU activities",75.0,3.0,3,1.0,0.5,1.5,"gemm(float*)"
 "API calls",100.0,2.0,4,0.5,0.1,0.9,"cudaLaunchKernel"
 """,
+    """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+75.0,3000,3,1000.0,1000.0,500,1500,400.0,"gemm(float *, int)"
+25.0,1000,2,500.0,500.0,400,600,100.0,copy
+""",
+    """Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+100.0,2000,4,500.0,450.0,100,900,300.0,cudaLaunchKernel
+""",
+    """==42== Profiling result:
+   Start  Duration            Grid Size      Block Size     Regs*    SSMem*    DSMem*      Size  Throughput  SrcMemType  DstMemType           Device   Context    Stream  Name
+300.00ms  10.000us                    -               -         -         -         -  4.0000KB  390.63MB/s    Pageable      Device  Tesla V100 (0)         1         7  [CUDA memcpy HtoD]
+310.00ms  2.0000us              (4 1 1)       (256 1 1)        16        0B        0B         -           -           -           -  Tesla V100 (0)         1         7  gemm(float*) [42]
+""",  # noqa: E501
     # MPI profiles: libmpitrace, mpiP, IPM
     """Data for MPI rank 0 of 2:
 Times and statistics from MPI_Init() to MPI_Finalize().
