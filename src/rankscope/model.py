@@ -71,8 +71,8 @@ class Tally:
 
     layer: str
     name: str
-    calls: int
-    total_ns: float
+    calls: int | None  # None where a damaged source does not tell it
+    total_ns: float | None  # likewise
     group: str = ""  # communicator, device, domain
     size_class: int | None = None  # see docs/metrics.md; None where sizes do not apply
     phase: str = ""

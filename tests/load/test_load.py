@@ -45,7 +45,14 @@ def test_a_loaded_file_is_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.query("SELECT name, start_ns, end_ns FROM events") == [("gemm", 100, 250)]
     told = json.loads(Path("rankscope-runs/latest/run.json").read_text())
     assert told["format"] == 1 and told["loaded"] is True
-    assert [(row["name"], row["calls"]) for row in table("tallies", capsys)] == [("gemm", "3"), ("copy", "1")]
+    assert [(row["name"], row["calls"]) for row in table("gpu", capsys)] == [("gemm", "3"), ("copy", "1")]
+
+
+def test_layers_without_a_table_of_their_own_are_in_the_general_one(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.txt").write_text("toy profile\ntally disk read 3 600\ntally disk open 1 200\ntally gpu gemm 1 1\n")
+    assert command.run(["a.txt"]) == 0
+    rows = [(row["name"], row["calls"], row["share"], row["mean_ns"]) for row in table("tallies", capsys)]
+    assert rows == [("read", "3", "0.75", "200.0"), ("open", "1", "0.25", "200.0")]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])

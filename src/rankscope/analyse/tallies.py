@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
 
-ELSEWHERE = ("mpi",)  # layers with tables of their own
+ELSEWHERE = ("mpi", "gpu", "cuda_api")  # layers with tables of their own, which leave out what is within a range
 COLUMNS = (
     Column("layer", Unit.NAME, "Layer"),
     Column("group", Unit.NAME, "Group"),
@@ -28,7 +28,7 @@ SQL = """
             sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
             sum(errors)::BIGINT AS errors, count(DISTINCT process) AS ranks
         FROM tallies JOIN ranks USING (process)
-        WHERE layer NOT IN ({elsewhere}) AND kind = 'call' AND {condition} GROUP BY ALL),
+        WHERE (layer NOT IN ({elsewhere}) OR within <> '') AND kind = 'call' AND {condition} GROUP BY ALL),
     layers AS (SELECT layer, sum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
     SELECT layer, "group", within, name, calls, total_ns,
         CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,

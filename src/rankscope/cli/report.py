@@ -15,9 +15,14 @@ from rankscope.analyse.checks import checks
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
+from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.figures import figures
+from rankscope.analyse.gpu import gpu
+from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
+from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -32,6 +37,7 @@ from rankscope.report.csv import to_csv
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
+from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
 from rankscope.store.run import Run, open_run
@@ -49,6 +55,10 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "balance": balance,
     "ranks": ranks,
     "matrix": matrix,
+    "gpu": gpu,
+    "gpu_ranks": gpu_ranks,
+    "cuda_api": cuda_api,
+    "gpu_checks": gpu_checks,
     "tallies": tallies,
     "figures": figures,
     "overhead": overhead,
@@ -86,8 +96,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
-        "--layout", choices=["native", "mpitrace"], default="native", help="mpitrace: as libmpitrace prints"
+        "--layout",
+        choices=["native", "mpitrace", "nvprof"],
+        default="native",
+        help="mpitrace, nvprof: as libmpitrace or nvprof prints (nvprof also with --format csv)",
     )
+    made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
@@ -124,6 +138,10 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     shown = ranks_shown(opened, selection)
     if options.layout == "mpitrace":
         return to_mpitrace(tasks(opened), task_routines(opened, selection), task_sizes(opened, selection), shown)
+    if options.layout == "nvprof":
+        form = to_nvprof_csv if options.format == "csv" else to_nvprof
+        of_whom = (opened, selection, options.merged)
+        return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
     names = options.table or list(QUESTIONS)
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)

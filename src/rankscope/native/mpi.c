@@ -156,8 +156,8 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
 
 #define TRACK(fn, request, bytes, flags, dest_or_root, logged)                                    \
     if (RS_LIKELY(!failed && rs_mpi.ready))                                                       \
-        rs_request_add(thread, rs_handle_at(a##request, 0), enter, bytes, group, rs_mpi_name_of(F_##fn), flags, \
-                       dest_or_root, logged);
+        rs_request_add(thread, rs_handle_at(a##request, 0), enter, bytes, group,                  \
+                       rs_mpi_key(F_##fn, group, RS_KIND_PROGRESS), flags, dest_or_root, logged);
 
 /* --- the kinds of the table --- */
 

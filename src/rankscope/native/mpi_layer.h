@@ -40,9 +40,11 @@ struct rs_mpi_group {
     char name[RS_GROUP_NAME];
 };
 
-/* A nonblocking or persistent operation under way. One cache line: it is copied on the hot path. */
+/* A nonblocking or persistent operation under way. One cache line. */
 struct rs_request {
-    uint64_t handle, start_ticks, bytes;
+    uint64_t handle, start_ticks;
+    uint64_t bytes : 56, flags : 8;
+    uint64_t key;                       /* of its progress row; the size class of a receive is still to come */
     struct rs_mpi_group *group;
     union {
         struct rs_collective *record;   /* its place in the log */
@@ -51,8 +53,6 @@ struct rs_request {
     struct rs_request *next;
     uint32_t record_number;
     int32_t dest_or_root;               /* of a persistent operation */
-    uint16_t name;
-    uint8_t phase, flags;
 };
 enum rs_request_flag {
     RS_REQUEST_RECEIVE = 1, RS_REQUEST_PERSISTENT = 2, RS_REQUEST_ACTIVE = 4, RS_REQUEST_COLLECTIVE = 8,
@@ -64,7 +64,7 @@ int rs_elf_defines(const char *symbol);
 void *rs_mpi_symbol(const char *symbol);
 void rs_mpi_started(void);
 uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type);
-uint64_t rs_status_bytes(const void *status);
+uint64_t rs_status_bytes_slow(const void *status);
 void rs_mpi_each_symbol(void (*visit)(const char *name));
 
 /* mpi_groups.c */
@@ -93,6 +93,27 @@ static inline uint64_t rs_handle_at(W array, int64_t index)
 }
 
 static inline uint64_t rs_epoch(const uint64_t *epoch) { return __atomic_load_n(epoch, __ATOMIC_RELAXED); }
+
+/* How the received size lies in a status: one word, or its low half and the rest left of the cancelled flag. */
+enum rs_status_layout { RS_STATUS_UNKNOWN, RS_STATUS_WORD_AT_16, RS_STATUS_SPLIT_AT_0, RS_STATUS_SPLIT_AT_12 };
+
+static inline uint64_t rs_status_decode(uint32_t layout, const void *status)
+{
+    uint64_t word;
+    uint32_t pair[2];
+    if (layout == RS_STATUS_WORD_AT_16) {
+        memcpy(&word, (const char *)status + 16, sizeof word);
+        return word;
+    }
+    memcpy(pair, (const char *)status + (layout == RS_STATUS_SPLIT_AT_12 ? 12 : 0), sizeof pair);
+    return pair[0] | (uint64_t)(pair[1] >> 1) << 32;
+}
+
+static inline uint64_t rs_status_bytes(const void *status)
+{
+    uint32_t layout = rs_mpi.status_layout;
+    return RS_LIKELY(layout != RS_STATUS_UNKNOWN) ? rs_status_decode(layout, status) : rs_status_bytes_slow(status);
+}
 
 static inline uint64_t rs_type_bytes(struct rs_thread *thread, W type)
 {

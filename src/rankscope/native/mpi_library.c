@@ -232,41 +232,22 @@ RS_COLD uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type)
     return (uint64_t)bytes;
 }
 
-enum { STATUS_UNKNOWN, STATUS_WORD_AT_16, STATUS_SPLIT_AT_0, STATUS_SPLIT_AT_12 };
-
-/* Low 32 bits first, then the rest shifted left by the cancelled flag. */
-static uint64_t split_count(const uint32_t *at) { return at[0] | (uint64_t)(at[1] >> 1) << 32; }
-
-static uint64_t decode_status(uint32_t layout, const void *status)
-{
-    uint64_t word;
-    if (layout == STATUS_WORD_AT_16) {
-        memcpy(&word, (const char *)status + 16, sizeof word);
-        return word;
-    }
-    uint32_t pair[2];
-    memcpy(pair, (const char *)status + (layout == STATUS_SPLIT_AT_12 ? 12 : 0), sizeof pair);
-    return split_count(pair);
-}
-
 /* The layout is not guessed: a status is made to hold a known size and read back. */
 static void learn_status_layout(void)
 {
     const int64_t probe = ((int64_t)5 << 32) | 0x1AB1E;
     uint64_t status[8] = {0};
-    rs_mpi.status_layout = STATUS_UNKNOWN;
+    rs_mpi.status_layout = RS_STATUS_UNKNOWN;
     if (ask("PMPI_Status_set_elements_x", (W)status, rs_mpi.byte_type, (W)probe, 0, 0) != 0)
         return;
-    for (uint32_t layout = STATUS_WORD_AT_16; layout <= STATUS_SPLIT_AT_12; layout++)
-        if (decode_status(layout, status) == (uint64_t)probe)
+    for (uint32_t layout = RS_STATUS_WORD_AT_16; layout <= RS_STATUS_SPLIT_AT_12; layout++)
+        if (rs_status_decode(layout, status) == (uint64_t)probe)
             rs_mpi.status_layout = layout;
 }
 
-uint64_t rs_status_bytes(const void *status)
+RS_COLD uint64_t rs_status_bytes_slow(const void *status)
 {
     int64_t bytes = 0;
-    if (RS_LIKELY(rs_mpi.status_layout != STATUS_UNKNOWN))
-        return decode_status(rs_mpi.status_layout, status);
     if (ask("PMPI_Get_elements_x", (W)status, rs_mpi.byte_type, (W)&bytes, 0, 0) != 0 || bytes < 0)
         return 0;
     return (uint64_t)bytes;

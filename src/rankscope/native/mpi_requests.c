@@ -33,7 +33,7 @@ int rs_request_start(struct rs_thread *thread, uint64_t handle, uint64_t now, st
     struct rs_request *request = *rs_request_find(bucket, handle);
     if (request) {
         request->start_ticks = now;
-        request->phase = rs.phase;
+        request->key = rs_key_in_phase(request->key, rs.phase);
         request->flags |= RS_REQUEST_ACTIVE;
         *copy = *request;
     }

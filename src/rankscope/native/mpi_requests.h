@@ -48,7 +48,7 @@ static inline void rs_request_unlock(struct rs_thread *thread, uint32_t bucket)
 /* The newest first: where a handle was used again without our seeing its completion, the old one is the stale one.
  * Fields go straight to their place: a copy of what was just written in small pieces stalls the processor. */
 RS_HOT struct rs_request *rs_request_add(struct rs_thread *thread, uint64_t handle, uint64_t start_ticks,
-                                                uint64_t bytes, struct rs_mpi_group *group, uint16_t name,
+                                                uint64_t bytes, struct rs_mpi_group *group, uint64_t key,
                                                 uint8_t flags, int32_t dest_or_root, struct rs_logged logged)
 {
     uint32_t bucket = rs_request_bucket(handle);
@@ -68,8 +68,7 @@ RS_HOT struct rs_request *rs_request_add(struct rs_thread *thread, uint64_t hand
     node->record = logged.record;
     node->record_number = logged.number;
     node->dest_or_root = dest_or_root;
-    node->name = name;
-    node->phase = rs.phase;
+    node->key = key;
     node->flags = flags;
     node->next = rs_request_buckets[bucket];
     __atomic_store_n(&rs_request_buckets[bucket], node, __ATOMIC_RELAXED);
@@ -97,18 +96,28 @@ static inline void rs_request_unlink(uint32_t bucket, struct rs_request **link)
     shard->unused = request;
 }
 
+/* What completion needs of an operation. */
+struct rs_completed {
+    uint64_t start_ticks, bytes, key;
+    struct rs_mpi_group *group;
+    struct rs_collective *record;
+    uint32_t record_number;
+    uint8_t flags;
+};
+
 /* The operation is complete. 0 where none was under way: a null, inactive or unknown request. */
-RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_request *copy)
+RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_completed *done)
 {
     uint32_t bucket = rs_request_bucket(handle);
     if (!__atomic_load_n(&rs_request_buckets[bucket], __ATOMIC_RELAXED) || !rs_request_lock(thread, bucket))
         return 0;
-    struct rs_request **link = rs_request_find(bucket, handle);
-    int active = *link && (*link)->flags & RS_REQUEST_ACTIVE;
+    struct rs_request **link = rs_request_find(bucket, handle), *node = *link;
+    int active = node && node->flags & RS_REQUEST_ACTIVE;
     if (active) {
-        *copy = **link;
-        if (RS_UNLIKELY(copy->flags & RS_REQUEST_PERSISTENT))
-            (*link)->flags &= (uint8_t)~RS_REQUEST_ACTIVE;
+        *done = (struct rs_completed){node->start_ticks, node->bytes, node->key, node->group, node->record,
+                                      node->record_number, node->flags};
+        if (RS_UNLIKELY(node->flags & RS_REQUEST_PERSISTENT))
+            node->flags &= (uint8_t)~RS_REQUEST_ACTIVE;
         else
             rs_request_unlink(bucket, link);
     }

@@ -111,18 +111,16 @@ RS_EXPORT int MPI_Pcontrol(const int level, ...)
 
 RS_HOT void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
 {
-    struct rs_request request;
-    if (!rs_request_take(thread, handle, &request))
+    struct rs_completed done;
+    if (!rs_request_take(thread, handle, &done))
         return;
-    uint64_t bytes = request.bytes;
-    if (request.flags & RS_REQUEST_RECEIVE)
-        bytes = status ? rs_status_bytes(status) : 0;
-    uint64_t key = rs_key(request.name, request.group->id, RS_LAYER_MPI, request.phase, rs_size_class(bytes), RS_KIND_PROGRESS);
-    rs_tally(thread, key, now - request.start_ticks, bytes, 0);
-    if (RS_UNLIKELY(request.flags & RS_REQUEST_IDUP))
-        rs_group_new((W)rs_handle_at(request.new_comm, 0), RS_GROUP_COMM, request.group, "dup", -1);
-    else if (request.record)
-        rs_collective_end((struct rs_logged){request.record, request.record_number}, now, 0);
+    if (done.flags & RS_REQUEST_RECEIVE)
+        done.bytes = status ? rs_status_bytes(status) : 0;
+    rs_tally(thread, rs_key_sized(done.key, done.bytes), now - done.start_ticks, done.bytes, 0);
+    if (RS_UNLIKELY(done.flags & RS_REQUEST_IDUP))
+        rs_group_new((W)rs_handle_at((W)done.record, 0), RS_GROUP_COMM, done.group, "dup", -1);
+    else if (done.record)
+        rs_collective_end((struct rs_logged){done.record, done.record_number}, now, 0);
 }
 
 /* The handles before the call, which sets them to null, and statuses of our own where the program wants none: nothing
@@ -316,7 +314,7 @@ static void log_started(struct rs_thread *thread, uint64_t handle, const struct 
     __atomic_store_n(&row->collectives, row->collectives + 1, __ATOMIC_RELAXED);
     struct rs_collective filled = {
         .enter_ticks = enter, .bytes = request->bytes, .sequence = (uint32_t)row->collectives, .root = request->dest_or_root,
-        .name = request->name, .group = request->group->id, .thread = (uint16_t)thread->slot,
+        .name = (uint16_t)request->key, .group = request->group->id, .thread = (uint16_t)thread->slot,
         .phase = rs.phase, .flags = RS_COLL_NONBLOCKING};
     rs_request_set_record(thread, handle, rs_log_enter(thread, &filled));
     rs_collective_seen(request->group);
@@ -379,7 +377,7 @@ static void track_idup(struct rs_thread *thread, enum rs_mpi_function function, 
 {
     if (!rs_mpi.ready)
         return;
-    struct rs_request *node = rs_request_add(thread, rs_handle_at(request, 0), enter, 0, parent, rs_mpi_name_of(function),
+    struct rs_request *node = rs_request_add(thread, rs_handle_at(request, 0), enter, 0, parent, rs_mpi_key(function, parent, RS_KIND_PROGRESS),
                                              RS_REQUEST_ACTIVE | RS_REQUEST_IDUP, -1, RS_NOT_LOGGED);
     if (node)
         node->new_comm = made;

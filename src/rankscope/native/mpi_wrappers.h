@@ -35,11 +35,17 @@ static inline uint16_t rs_mpi_name_of(enum rs_mpi_function function)
     return RS_LIKELY(name) ? name : rs_mpi_intern(function);
 }
 
+static inline uint64_t rs_mpi_key(enum rs_mpi_function function, const struct rs_mpi_group *group, uint8_t kind)
+{
+    return rs_key(rs_mpi_name_of(function), group->id, RS_LAYER_MPI, rs.phase, 0, kind);
+}
+
+static inline uint64_t rs_key_sized(uint64_t key, uint64_t bytes) { return key | (uint64_t)rs_size_class(bytes) << 48; }
+
 RS_HOT void rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
                            uint64_t bytes, uint64_t ticks, int failed)
 {
-    uint64_t key = rs_key(rs_mpi_name_of(function), group->id, RS_LAYER_MPI, rs.phase, rs_size_class(bytes), RS_KIND_CALL);
-    rs_tally(thread, key, ticks, bytes, failed);
+    rs_tally(thread, rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes), ticks, bytes, failed);
 }
 
 /* --- collectives --- */

@@ -125,6 +125,11 @@ static inline uint64_t rs_key(uint16_t name, uint16_t group, uint8_t layer, uint
          | (uint64_t)size << 48 | (uint64_t)kind << 56;
 }
 
+static inline uint64_t rs_key_in_phase(uint64_t key, uint8_t phase)
+{
+    return (key & ~((uint64_t)0xFF << 40)) | (uint64_t)phase << 40;
+}
+
 static inline uint64_t rs_key_of(const struct rs_tally *row)
 {
     uint64_t key;

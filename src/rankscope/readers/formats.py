@@ -11,7 +11,23 @@ from rankscope.readers.source import Source
 
 # Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
 # format stands before a more general one, since the first that recognises a file reads it.
-FORMATS: dict[str, str] = {}
+FORMATS: dict[str, str] = {
+    "nvprof": "nvprof output, text or csv: summaries, traces, NVTX results",
+    "nvprof_damaged": "nvprof summaries that a scanner or converter damaged",
+    "nsys_stats": "csv tables of nsys stats",
+    "horovod_timeline": "Horovod timeline (HOROVOD_TIMELINE)",
+    "nccl_inspector": "NCCL Inspector plugin, JSON",
+    "flight_recorder": "PyTorch flight recorder dump, JSON",
+    "nccl_tests": "nccl-tests and rccl-tests output",
+    "osu": "OSU micro-benchmarks output",
+    "darshan": "Darshan log as text (darshan-parser)",
+    "deepspeed_comms": "DeepSpeed communication logger output",
+    "imagenet": "PyTorch imagenet example's log",
+    "importtime": "python -X importtime output",
+    "strace_log": "strace log of single calls",
+    "strace_summary": "strace -c summary",
+    "ps_metrics": "PyTorch parameter-server benchmark metrics",
+}
 
 Sniff = Callable[[bytes], bool]
 Read = Callable[[Source], Iterator[Reading]]

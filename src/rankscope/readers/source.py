@@ -83,7 +83,8 @@ class Source:
             while line := stream.readline(LINE_BYTES + 1):
                 number += 1
                 if len(line) > LINE_BYTES:
-                    why = f"line is longer than {LINE_BYTES >> 20} MiB: not a text file of a known format"
+                    line_number = number + self.first_line - 1
+                    why = f"line {line_number} is longer than {LINE_BYTES >> 20} MiB: not text of a known format"
                     raise self.bad(why, number)
                 yield number, self._decoded(line, number).rstrip("\r\n")
 

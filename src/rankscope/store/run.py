@@ -22,13 +22,24 @@ from rankscope.store.union import RECORDED_LAYERS, add_loaded, place_processes, 
 class Run:
     """The tables run, ranks, tallies, events, groups, peers, figures and notes of one run."""
 
-    def __init__(self, folder: Path, tables: dict[str, pa.Table], bad_files: list[str]) -> None:
+    def __init__(
+        self, folder: Path, job: Job, recorded: Loaded, problems: Sequence[str], loaded: Sequence[Path] = ()
+    ) -> None:
         self.folder = folder
-        self.bad_files = bad_files
+        self.bad_files = recorded.bad
+        self._tables = _arrow_tables(job, recorded, problems, len(loaded))
         self._database = duckdb.connect(":memory:")
-        self._tables = tables
-        for name, table in self._tables.items():
-            self._database.register(name, table)
+        if loaded:
+            self._join(recorded, loaded)
+        for name in self._tables.keys() - (RECORDS.keys() - {"ranks"} if loaded else ()):
+            self._database.register(name, self._tables[name])
+
+    def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
+        members = Members()
+        members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
+        add_loaded(self._database, self._tables, loaded, place_processes(loaded, members))
+        everyone = [one.process for one in members.all], [one.facts for one in members.all]
+        self._tables["ranks"] = records_table("ranks", *everyone)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
@@ -55,20 +66,7 @@ def open_run(path: Path | None, read: Read, events: bool = True, progress: Progr
     recorded = load(rank_files(folder, folders or bad), read, events, progress or (lambda done, total: None))
     assign_roles(recorded.facts)
     recorded.bad += bad
-    if not folders:
-        return Run(folder, _arrow_tables(job, recorded, problems), recorded.bad)
-    return _joined(folder, job, recorded, problems, folders)
-
-
-def _joined(folder: Path, job: Job, recorded: Loaded, problems: Sequence[str], folders: Sequence[Path]) -> Run:
-    members = Members()
-    members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
-    places = place_processes(folders, members)
-    tables = _arrow_tables(job, recorded, problems, len(folders))
-    everyone = records_table("ranks", [one.process for one in members.all], [one.facts for one in members.all])
-    run = Run(folder, {"run": tables["run"], "ranks": everyone}, recorded.bad)
-    add_loaded(run._database, tables, folders, places)
-    return run
+    return Run(folder, job, recorded, problems, folders)
 
 
 def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:

@@ -1,0 +1,75 @@
+"""What nvprof tells of each process: GPU activities, API calls, and NVTX ranges with what is attributed to them."""
+
+from __future__ import annotations
+
+from rankscope.analyse.selection import ALL, Selection
+from rankscope.model import Column, Table, Tables, Unit
+
+PROCESS_COLUMNS = (
+    Column("process", Unit.NAME),
+    Column("pid", Unit.NAME),
+    Column("command", Unit.NAME),
+)
+ROW_COLUMNS = (
+    Column("process", Unit.NAME),
+    Column("thread", Unit.NAME),
+    Column("thread_name", Unit.NAME),
+    Column("domain", Unit.NAME),
+    Column("range", Unit.NAME),
+    Column("layer", Unit.NAME),
+    Column("share", Unit.SHARE),
+    Column("total_ns", Unit.NS),
+    Column("calls", Unit.COUNT),
+    Column("mean_ns", Unit.NS),
+    Column("min_ns", Unit.NS),
+    Column("max_ns", Unit.NS),
+    Column("name", Unit.NAME),
+)
+LAYERS = "layer IN ('gpu', 'cuda_api', 'nvtx')"
+PROCESSES = f"""
+    SELECT process, pid, command FROM ranks
+    WHERE {{condition}} AND process IN (SELECT process FROM tallies WHERE {LAYERS}) ORDER BY process"""
+# A range names its domain and itself as `group` and `name`; what is attributed to it says `domain/range` as `within`.
+SUMS = f"""
+    SELECT {{process}} AS process, {{thread}} AS thread, layer, "group", coalesce(within, '') AS within, name,
+        sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns
+    FROM (SELECT * REPLACE (CASE WHEN layer = 'nvtx' THEN "group" ELSE '' END AS "group") FROM tallies)
+    JOIN ranks USING (process) WHERE {LAYERS} AND kind = 'call' AND {{condition}}
+    GROUP BY ALL"""
+ROWS = """
+    WITH sums AS ({sums}),
+    ranges AS (SELECT DISTINCT process, thread, "group" AS domain, name AS range, "group" || '/' || name AS place
+               FROM sums WHERE layer = 'nvtx'),
+    wholes AS (SELECT {process} AS process, series AS layer, sum(value) AS whole_ns
+               FROM figures JOIN ranks USING (process) WHERE name = 'time of all rows' AND {condition} GROUP BY ALL),
+    placed AS (
+        SELECT sums.*, coalesce(ranges.domain, '') AS domain, coalesce(ranges.range, '') AS range,
+            sum(total_ns) OVER (PARTITION BY sums.process, sums.thread, layer, within,
+                                CASE WHEN layer = 'nvtx' THEN sums."group" || '/' || sums.name END) AS sum_ns
+        FROM sums LEFT JOIN ranges ON sums.process = ranges.process AND sums.thread = ranges.thread
+            AND place = CASE WHEN layer = 'nvtx' THEN sums."group" || '/' || sums.name ELSE within END),
+    names AS (SELECT DISTINCT {process} AS process, identity, name AS thread_name FROM groups JOIN ranks USING (process)
+              WHERE kind = 'thread' AND {condition})
+    SELECT placed.process, thread, coalesce(thread_name, '<unnamed>'), domain, range, placed.layer,
+        total_ns / CASE WHEN within = '' THEN greatest(sum_ns, coalesce(whole_ns, 0)) ELSE sum_ns END,
+        total_ns, calls, floor(total_ns / nullif(calls, 0)), min_ns, max_ns, placed.name
+    FROM placed LEFT JOIN wholes ON placed.process = wholes.process AND placed.layer = wholes.layer
+    LEFT JOIN names ON placed.process = names.process AND identity = thread::VARCHAR
+    ORDER BY 1, range <> '', thread, domain, range, total_ns DESC NULLS LAST, placed.name"""
+
+
+def nvprof_processes(tables: Tables, selection: Selection = ALL, merged: bool = False) -> Table:
+    """The processes that have a profile: all, since nvprof knows no ranks, or those of the selected ranks."""
+    rows = tables.query(PROCESSES.format(condition=_condition(selection, merged)))
+    return Table("nvprof_processes", "Processes", PROCESS_COLUMNS, [(0, None, "")] if merged and rows else rows)
+
+
+def nvprof_rows(tables: Tables, selection: Selection = ALL, merged: bool = False) -> Table:
+    """Every row of their profiles, or of one that adds up the ranks."""
+    given = {"condition": _condition(selection, merged), "process": "0" if merged else "process"}
+    sums = SUMS.format(**given, thread="0" if merged else "coalesce(thread, 0)")
+    return Table("nvprof_rows", "Profiles", ROW_COLUMNS, tables.query(ROWS.format(sums=sums, **given)))
+
+
+def _condition(selection: Selection, merged: bool) -> str:
+    return "true" if selection.ranks is None and not merged else selection.condition

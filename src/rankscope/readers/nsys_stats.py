@@ -1,0 +1,180 @@
+"""Csv tables of `nsys stats`: kernels, CUDA calls, copies by time and by size, NVTX ranges; old and new titles."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers.source import Source
+from rankscope.readers.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
+from rankscope.readers.units import LARGEST, TIME_NS, Printed
+
+UNIT = re.compile(r"\s*\(([^()]{1,12})\)\s*$")
+NUMBER = re.compile(r"(\d{1,18})(?:\.(\d{1,12}))?", re.ASCII)
+TIME_UNITS = {**TIME_NS, "nsec": 1, "usec": 10**3, "msec": 10**6, "sec": 10**9, "nanoseconds": 1, "": 1}
+SIZE_UNITS = {"B": 1, "bytes": 1, "KB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
+COUNTS = ("Num Calls", "Instances", "Count", "Operations", "Calls", "Total Count")
+TITLES = {
+    "Avg": "mean",
+    "Average": "mean",
+    "Min": "least",
+    "Minimum": "least",
+    "Max": "most",
+    "Maximum": "most",
+    "Total Time": "total",
+    "Total": "total",
+}
+NAMES = ("Name", "Operation", "Range", "Kernel Name")
+HEAD = re.compile(
+    rb'^"?Time ?\(%\)"?,"?Total Time(?: \([a-z]{1,11}\))?"?,'
+    rb'|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
+    re.M,
+)
+COPY = re.compile(r"\[?CUDA (memcpy|memset)(?: ([A-Za-z]+(?:-to-[A-Za-z]+)?))?\]?", re.I)
+DIRECTIONS = {"host-to-device": "HtoD", "device-to-host": "DtoH", "device-to-device": "DtoD", "host-to-host": "HtoH"}
+DIRECTIONS |= {"peer-to-peer": "PtoP", "p2p": "PtoP"}
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a line of titles of `nsys stats` stands there."""
+    return HEAD.search(head) is not None
+
+
+@dataclass(slots=True)
+class Open:
+    """The table being read."""
+
+    titles: list[str]
+    units: list[str]
+    layer: str
+    section: Section
+    sizes: bool
+
+    def cell(self, cells: list[str], *titles: str) -> tuple[str, str]:
+        """The cell under the first of these titles that is there, and its unit."""
+        for title in titles:
+            if title in self.titles:
+                at = self.titles.index(title)
+                return cells[at].strip(), self.units[at]
+        return "", ""
+
+
+@dataclass(slots=True)
+class Found:
+    """What the file has told so far."""
+
+    sections: list[Section] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+
+def read(source: Source) -> Iterator[Reading]:
+    """One reading: `nsys stats` adds up all processes of its report."""
+    found, table = Found(), None
+    for number, line in source.lines():
+        cells = cells_of(line)
+        opened = head_of(cells)
+        if opened is not None:
+            table = opened
+            found.sections.append(table.section)
+        elif table is not None and len(cells) == len(table.titles):
+            take(table, cells, number, found, source)
+        elif line.strip():
+            table = None
+    if not any(section.rows for section in found.sections) and not found.sizes:
+        raise source.bad("holds no table of nsys stats that could be read")
+    yield reading(found, source)
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of one line; none where it is no csv."""
+    try:
+        return next(iter(csv.reader([line], strict=True)), []) if "," in line else []
+    except csv.Error:
+        return []
+
+
+def head_of(cells: list[str]) -> Open | None:
+    """The table that begins with these titles."""
+    titles = [UNIT.sub("", cell).strip() for cell in cells]
+    units = [(UNIT.search(cell) or ["", ""])[1] for cell in cells]
+    names = [title for title in NAMES if title in titles]
+    counts = [title for title in COUNTS if title in titles]
+    if not names or not counts or not any(title in titles for title in ("Total Time", "Total")):
+        return None
+    sizes = "Total Time" not in titles
+    if sizes and names[0] != "Operation":
+        return None
+    layer = layer_of(names[0], counts[0])
+    titles = [TITLES.get(title, title) for title in titles]
+    return Open(titles, units, layer, Section(TABLES[layer], layer), sizes)
+
+
+TABLES = {"cuda_api": "CUDA API calls", "gpu": "GPU activities", "nvtx": "NVTX ranges", "osrt": "OS calls"}
+
+
+def layer_of(name: str, count: str) -> str:
+    """Which layer a table is of: its own titles tell."""
+    if name == "Range":
+        return "nvtx"
+    return "gpu" if name == "Operation" or count in ("Instances", "Count", "Operations") else "cuda_api"
+
+
+def take(table: Open, cells: list[str], number: int, found: Found, source: Source) -> None:
+    """One row, or a note that it is none."""
+    name, _ = table.cell(cells, *NAMES)
+    calls = figure(table.cell(cells, *COUNTS)[0], 1)
+    units = SIZE_UNITS if table.sizes else TIME_UNITS
+    figures = [scaled(*table.cell(cells, title), units) for title in ("total", "mean", "least", "most")]
+    if calls is None or figures[0] is None or not name:
+        if len(found.notes) < MOST_NOTES:
+            found.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
+        return
+    if table.sizes:
+        found.sizes[copy_name(name)] = int(figures[0].value)
+        return
+    share = figure(table.cell(cells, "Time")[0], 1)
+    row = Row(copy_name(name), number, share, figures[0], int(calls.value), *figures[1:])
+    table.section.rows.append(row)
+
+
+def scaled(text: str, unit: str, units: dict[str, int]) -> Printed | None:
+    return figure(text, units[unit]) if unit in units else None
+
+
+def figure(text: str, factor: int) -> Printed | None:
+    """A number times its unit."""
+    found = NUMBER.fullmatch(text.replace(",", ""))
+    if found is None:
+        return None
+    value = Decimal(found[0]) * factor
+    return Printed(value, Decimal(factor).scaleb(-len(found[2] or ""))) if value <= LARGEST else None
+
+
+def copy_name(name: str) -> str:
+    """Copies and sets by the names nvprof gave them, so that profiles of both can be compared."""
+    found = COPY.fullmatch(name)
+    if found is None:
+        return name
+    direction = found[2] or ""
+    short = DIRECTIONS.get(direction.lower(), direction)
+    return f"[CUDA {found[1].lower()}{' ' + short if short else ''}]"
+
+
+def reading(found: Found, source: Source) -> Reading:
+    """Everything as one process."""
+    made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=found.notes)
+    for section in found.sections:
+        own = tallies(section)
+        for tally in own:
+            tally.bytes = found.sizes.get(tally.name)
+            if tally.layer == "nvtx" and ":" in tally.name:  # domain:range, or :range in the default domain
+                tally.group, _, tally.name = tally.name.partition(":")
+        made.tallies += own
+        made.notes += check(section, source)
+        made.figures += unlisted(section)
+    return made
