@@ -45,8 +45,10 @@ class RankFacts:
     max_rss_bytes: int | None = None
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
+    switches: int | None = None  # where only the sum of both is known
     minor_faults: int | None = None
     major_faults: int | None = None
+    cpu: int | None = None  # where it was seen to run
     devices: str = ""
     versions: str = ""  # "name version; name version"
     source: str = ""  # the file this came from
@@ -102,6 +104,7 @@ class Event:
     thread: int = 0
     root: int | None = None
     call_ns: int | None = None  # nonblocking operations: time inside the starting call
+    dtype: str = ""  # of a collective's elements
 
 
 @dataclass(slots=True)
@@ -223,6 +226,10 @@ class Tables(Protocol):
     """What an analysis is given: the tables ranks, tallies, events, groups, peers, figures and notes, behind SQL."""
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+    def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """The same for many rows: arrays, and Words where they are text."""
+        ...
 
 
 def names_of(record: type) -> tuple[str, ...]:

@@ -14,10 +14,12 @@ import zstandard
 
 from rankscope.cli import load as command
 from rankscope.cli import loading, report
+from rankscope.readers.formats import FORMATS
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import SECOND, mpi_rank, write_run
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("toy", "here")
 GPU = "toy profile\nprocess rank={rank} host=a\ntally gpu gemm 3 600\ntally gpu copy 1 50\n"
 
@@ -189,6 +191,11 @@ def test_wrong_usage_is_one_line_and_exit_2(
 def test_formats_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.run(["--list"]) == 0
     assert "toy              a format of the tests" in capsys.readouterr().out.splitlines()
+
+
+def test_the_index_names_every_format() -> None:
+    page = (ROOT / "docs/formats/index.md").read_text(encoding="utf-8")
+    assert [name for name in FORMATS if name != "toy" and f"`{name}`" not in page] == []
 
 
 def test_names_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

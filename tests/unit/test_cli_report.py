@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.cli.report import QUESTIONS, parser, run
+from rankscope.cli.report import EVENT_QUESTIONS, QUESTIONS, parser, run
 from unit.small_run import SECOND, mpi_rank, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def test_every_form_tells_the_same_numbers(folder: Path, capsys: pytest.CaptureF
     assert rows["MPI_Allreduce"]["total_ns"] == "10000000000.0"
     assert run([str(folder), "--format", "json"]) == 0
     told = {table["name"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
-    assert list(told) == list(QUESTIONS)
+    assert list(told) == [name for name in QUESTIONS if name not in EVENT_QUESTIONS]
     assert told["routines"]["rows"][0][:3] == ["MPI_Allreduce", 40, 10.0 * SECOND]
     assert run([str(folder), "--format", "markdown"]) == 0
     assert "| MPI_Allreduce | 40 | 10.0 s | 31.2 % |" in capsys.readouterr().out
@@ -100,6 +100,13 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_shown(
     told = capsys.readouterr()
     assert "103.rank: not a rank file" in told.err and "MPI_Allreduce" in told.out
     assert "of 4 ranks expected by run.json, 1 not seen: 3" in told.out
+
+
+def test_tables_of_events_are_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in EVENT_QUESTIONS:
+        assert run([str(folder), "--format", "json", "--table", name]) == 0
+        [table] = json.loads(capsys.readouterr().out)["tables"]
+        assert (table["name"], table["rows"]) == (name, [])  # a run of MPI alone
 
 
 def test_only_bad_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

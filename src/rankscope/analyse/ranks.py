@@ -26,8 +26,8 @@ COLUMNS = (
 )
 SQL = f"""
     SELECT rank, host, CASE WHEN finalized IS NULL THEN NULL ELSE coalesce(comm_ns, 0) END, mpi_elapsed_ns, elapsed_ns,
-        user_ns, system_ns, max_rss_bytes, voluntary_switches + involuntary_switches, minor_faults + major_faults,
-        threads, ending, exit_code, end_signal, pid
+        user_ns, system_ns, max_rss_bytes, coalesce(voluntary_switches + involuntary_switches, switches),
+        minor_faults + major_faults, threads, ending, exit_code, end_signal, pid
     FROM ranks LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
                           WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
     WHERE {{condition}} ORDER BY rank"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -16,6 +18,9 @@ COLUMNS = (
     Column("mean_ns", Unit.NS, "Mean"),
     Column("kind", Unit.NAME, "Time is"),
 )
+SMALL_CLASS = 4  # up to 8 bytes
+MATTERS = 0.1  # of the time of all sized calls
+MOST = 0.5  # of the routine's time
 # A routine's sizes are those of its calls; where these carry no bytes, those known at completion.
 SQL = """
     WITH sized AS (
@@ -36,7 +41,24 @@ def sizes(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("sizes", "Message sizes", COLUMNS, rows)
     if any(row[8] == "progress" for row in rows):
         table.notes.append("progress: sizes of nonblocking receives are known at completion; their time is until then.")
+    table.notes += _small_messages(found)
     return arranged(table, selection)
+
+
+def _small_messages(found: list[tuple[Any, ...]]) -> list[str]:
+    """Routines whose time goes into messages too small to be data, where they matter."""
+    all_ns = sum(row[4] for row in found) or 1.0
+    notes = []
+    for name in dict.fromkeys(row[0] for row in found):
+        rows = [row for row in found if row[0] == name]
+        total_ns, calls = sum(row[4] for row in rows), sum(row[2] for row in rows)
+        small = [row for row in rows if 0 < row[1] <= SMALL_CLASS]
+        small_ns, small_calls = sum(row[4] for row in small), sum(row[2] for row in small)
+        if total_ns >= MATTERS * all_ns and small_ns >= MOST * total_ns:
+            told = f"{name}: messages of at most 8 bytes are {100 * small_ns / total_ns:.0f} % of its time and"
+            whole = ": its data, if any, move where MPI does not see them" if small_calls == calls else ""
+            notes.append(f"{told} {100 * small_calls / calls:.0f} % of its calls (agreement, not data){whole}.")
+    return notes
 
 
 def _row(name: str, size_class: int, calls: int, size: int, total_ns: float, kind: str) -> tuple[Cell, ...]:

@@ -19,14 +19,28 @@ from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.figures import figures
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_idle import gpu_idle
+from rankscope.analyse.gpu_kinds import gpu_kinds
 from rankscope.analyse.gpu_ranks import gpu_ranks
+from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.iprof import iprof_parts
+from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
-from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
+from rankscope.analyse.mpitrace import (
+    is_new_layout,
+    other_jobs,
+    summary_tasks,
+    task_routines,
+    task_sizes,
+    tasks,
+    told_extremes,
+)
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
+from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.tallies import tallies
@@ -34,6 +48,7 @@ from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.csv import to_csv
+from rankscope.report.iprof import to_iprof
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
@@ -44,6 +59,13 @@ from rankscope.store.run import Run, open_run
 
 HELP = "show what was recorded"
 
+# They need the single events, which are read only where one of these is asked for.
+EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "gpu_time": gpu_time,
+    "gpu_kinds": gpu_kinds,
+    "kernels": kernels,
+    "gpu_idle": gpu_idle,
+}
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
@@ -54,6 +76,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communication": communication,
     "balance": balance,
     "ranks": ranks,
+    "second_hand": second_hand,
     "matrix": matrix,
     "gpu": gpu,
     "gpu_ranks": gpu_ranks,
@@ -62,6 +85,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "tallies": tallies,
     "figures": figures,
     "overhead": overhead,
+    **EVENT_QUESTIONS,
 }
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
@@ -78,7 +102,8 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        opened = open_run(options.run, partial(read_rank_file, events=False), events=False, progress=progress())
+        events = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
+        opened = open_run(options.run, partial(read_rank_file, events=events), events=events, progress=progress())
         text = rendered(opened, selection, options)
         deliver(text, options.out)
     except (NoRun, Wrong) as problem:
@@ -97,9 +122,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
         "--layout",
-        choices=["native", "mpitrace", "nvprof"],
+        choices=["native", "mpitrace", "mpitrace-new", "nvprof", "iprof"],
         default="native",
-        help="mpitrace, nvprof: as libmpitrace or nvprof prints (nvprof also with --format csv)",
+        help="as libmpitrace (its newer layout where that was loaded, or with mpitrace-new), nvprof (also with "
+        "--format csv) or iprof prints",
     )
     made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
@@ -136,19 +162,37 @@ def ranks_of(text: str) -> frozenset[int]:
 def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
     """The report in the wanted form."""
     shown = ranks_shown(opened, selection)
-    if options.layout == "mpitrace":
-        return to_mpitrace(tasks(opened), task_routines(opened, selection), task_sizes(opened, selection), shown)
+    if options.layout.startswith("mpitrace"):
+        return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
+    if options.layout == "iprof":
+        return to_iprof(iprof_parts(opened))
     if options.layout == "nvprof":
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
         return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
-    names = options.table or list(QUESTIONS)
+    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)
     if options.format != "text":
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
+    """The profiles of the ranks that have one, of every job that was loaded."""
+    parts = [mpitrace_job(opened, selection, shown, new, "")]
+    for job in other_jobs(opened):
+        present = [int(str(row[0])) for row in tasks(opened, job).rows]
+        wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+        parts.append(mpitrace_job(opened, selection, wanted, new, job))
+    return "".join(parts)
+
+
+def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new: bool, job: str) -> str:
+    routines, sizes = task_routines(opened, selection, job), task_sizes(opened, selection, job)
+    summary, told = summary_tasks(opened, job), told_extremes(opened, job)
+    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, told, new or is_new_layout(opened, job))
 
 
 def ranks_shown(opened: Run, selection: Selection) -> list[int]:

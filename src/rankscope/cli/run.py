@@ -22,7 +22,7 @@ options:
   --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
   --log N        how many collectives each rank remembers (default 16384, 0: none)
   --name NAME    name of the run in place of the script's
-  --quiet        do not say where the run is recorded; warnings stay
+  --quiet        do not say (on a terminal) where the run is recorded; warnings stay
   --help         this text
 
 Exit code: the command's own; 2 if our options are wrong; 127 or 126 if the command is not found or cannot be run.

@@ -12,6 +12,10 @@ from rankscope.readers.source import Source
 # Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
 # format stands before a more general one, since the first that recognises a file reads it.
 FORMATS: dict[str, str] = {
+    "mpitrace": "profiles of libmpitrace, one rank or all of them",
+    "mpip": "reports of mpiP",
+    "ipm": "banners of IPM, also in the output of a job",
+    "iprof": "tally tables of THAPI's iprof, text or JSON",
     "nvprof": "nvprof output, text or csv: summaries, traces, NVTX results",
     "nvprof_damaged": "nvprof summaries that a scanner or converter damaged",
     "nsys_stats": "csv tables of nsys stats",
@@ -27,6 +31,10 @@ FORMATS: dict[str, str] = {
     "strace_log": "strace log of single calls",
     "strace_summary": "strace -c summary",
     "ps_metrics": "PyTorch parameter-server benchmark metrics",
+    "kineto": "PyTorch profiler (Kineto) trace, JSON",
+    "nsys": "Nsight Systems report, exported as sqlite",
+    # last: it takes any table with a scale
+    "handmade": "tables made by hand, Markdown or CSV, with a column of nodes or another scale",
 }
 
 Sniff = Callable[[bytes], bool]

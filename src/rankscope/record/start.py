@@ -69,7 +69,7 @@ def try_to_plan(options: Options, program: str, environment: dict[str, str], pla
 def announce(options: Options, folder: Folder) -> None:
     if options.out and folder.path != os.path.abspath(options.out):
         say(f"{options.out} already holds another run: recording to {shown(folder.path)}")
-    elif not options.quiet:
+    elif not options.quiet and os.isatty(2):  # what a script collects stays the job's own
         say(f"recording to {shown(folder.path)}")
 
 

@@ -1,4 +1,4 @@
-"""The layout of libmpitrace's per-rank profiles, column by column, so that scripts written for them keep working."""
+"""The layouts of libmpitrace's per-rank profiles, column by column, so that scripts written for them keep working."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ORDER = (
     "MPI_Scatterv MPI_Allgather MPI_Allgatherv MPI_Alltoall MPI_Alltoallv"
 ).split()
 PLACE = {name: place for place, name in enumerate(ORDER)}
+MEANINGS = {"min": "minimum", "median": "median", "max": "maximum"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,48 @@ class Task:
     system_ns: int
     max_rss_bytes: int
     switches: int
+    cpu: int | None
+    own_file: bool
 
 
-def to_mpitrace(tasks: Table, routines: Table, sizes: Table, ranks: Sequence[int]) -> str:
-    """The profile of each given rank; the first carries the summary of all."""
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """A task that stands out, and its number."""
+
+    rank: int
+    value: float
+
+
+@dataclass(slots=True)
+class Job:
+    """What a profile tells of all tasks: computed from them, or as it was told in the profiles that were loaded."""
+
+    summary: list[Task]
+    extremes: dict[str, Peak]
+    memory: Peak
+    elapsed: Peak
+    own_words: dict[int, list[str]] | None  # "minimum", … by the rank that was told so; None: by the extremes
+
+
+def to_mpitrace(
+    tasks: Table,
+    routines: Table,
+    sizes: Table,
+    ranks: Sequence[int],
+    summary: Table | None = None,
+    told: Table | None = None,
+    new: bool = False,
+) -> str:
+    """The profile of each given rank that has one; the first carries the summary of all."""
     everyone = {row[0]: Task(*row) for row in tasks.rows}  # type: ignore[arg-type]
-    extremes, largest = _extremes(list(everyone.values())), list(_largest(list(everyone.values())))
+    job = _job([Task(*row) for row in (summary or tasks).rows], told)  # type: ignore[arg-type]
     called, sized = _by_rank(routines), _by_rank(sizes)
     parts: list[str] = []
     for rank in ranks:
-        lines = [*_profile(everyone[rank], extremes, called.get(rank, [])), *largest]
-        lines += [*_distributions(sized.get(rank, [])), *([] if parts else _summary(list(everyone.values()), extremes))]
-        parts.append("\n".join(lines) + "\n")
+        if everyone[rank].own_file:
+            lines = [*_profile(everyone[rank], job, called.get(rank, []), new)]
+            lines += [*_distributions(sized.get(rank, [])), *([] if parts else _summary(job, new))]
+            parts.append("\n".join(lines) + "\n")
     return "".join(parts)
 
 
@@ -60,39 +91,72 @@ def _by_rank(table: Table) -> dict[int, list[Any]]:
     return found
 
 
-def _extremes(everyone: Sequence[Task]) -> dict[str, Task]:
+def _job(everyone: list[Task], told: Table | None) -> Job:
     ordered = sorted(everyone, key=lambda task: (task.comm_ns, task.rank))
-    return {"minimum": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "maximum": ordered[-1]}
+    places = {"minimum": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "maximum": ordered[-1]}
+    largest = max(everyone, key=lambda task: task.max_rss_bytes)
+    longest = max(everyone, key=lambda task: task.elapsed_ns)
+    job = Job(
+        everyone,
+        {which: Peak(task.rank, task.comm_ns) for which, task in places.items()},
+        Peak(largest.rank, largest.max_rss_bytes),
+        Peak(longest.rank, longest.elapsed_ns),
+        None,
+    )
+    for row in told.rows if told else []:
+        _tell(job, *row)
+    return job
 
 
-def _profile(task: Task, extremes: dict[str, Task], routines: list[Any]) -> Iterator[str]:
+def _tell(job: Job, rank: Any, what: Any, statistic: Any, of_rank: Any, value: Any) -> None:
+    """One thing that a loaded profile says of all tasks, or of its own place among them."""
+    job.own_words = job.own_words or {}
+    if what == "largest memory":
+        job.memory = Peak(of_rank, value)
+    elif what == "largest elapsed":
+        job.elapsed = Peak(of_rank, value)
+    elif what == "communication" and statistic in MEANINGS:
+        which = MEANINGS[statistic]
+        job.extremes[which] = Peak(of_rank, value)
+        if rank == of_rank and which not in job.own_words.setdefault(rank, []):
+            job.own_words[rank].append(which)
+
+
+def _profile(task: Task, job: Job, routines: list[Any], new: bool) -> Iterator[str]:
     yield f"Data for MPI rank {task.rank} of {task.world_size}:"
-    yield "Times and statistics from MPI_Init() to MPI_Finalize()."
+    yield f"Times {'' if new else 'and statistics '}from MPI_Init() to MPI_Finalize()."
     yield from (LONG, "MPI Routine                        #calls     avg. bytes      time(sec)", LONG)
     for name, calls, size, total_ns in routines:
         text = printable(name)
         yield f"{text} {calls:>{max(0, 40 - len(text))}}{_mean(size, calls):15.1f}{total_ns / 1e9:15.3f}"
-    yield SHORT
-    for which, holder in extremes.items():
-        if holder is task:
-            yield f"MPI task {task.rank} of {task.world_size} had the {which} communication time."
-    yield from _totals(task)
+    yield LONG if new else SHORT
+    for which in _places(task, job):
+        yield f"MPI task {task.rank} of {task.world_size} had the {which} communication time."
+    yield from _totals(task, "MiB" if new else "MBytes")
+    if not new:
+        yield from _largest(job, "MBytes", "")
 
 
-def _totals(task: Task) -> Iterator[str]:
+def _places(task: Task, job: Job) -> list[str]:
+    """What this task is told to be among all, in a fixed order."""
+    if job.own_words is not None:
+        return [which for which in MEANINGS.values() if which in job.own_words.get(task.rank, ())]
+    return [which for which, peak in job.extremes.items() if peak.rank == task.rank]
+
+
+def _totals(task: Task, mebibytes: str) -> Iterator[str]:
     yield f"total communication time = {task.comm_ns / 1e9:.3f} seconds."
     yield f"total elapsed time       = {task.elapsed_ns / 1e9:.3f} seconds."
     yield f"user cpu time            = {task.user_ns / 1e9:.3f} seconds."
     yield f"system time              = {task.system_ns / 1e9:.3f} seconds."
-    yield f"max resident set size    = {task.max_rss_bytes / MIB:.3f} MBytes."
+    yield f"max resident set size    = {task.max_rss_bytes / MIB:.3f} {mebibytes}."
     yield ""
 
 
-def _largest(everyone: Sequence[Task]) -> Iterator[str]:
-    largest = max(everyone, key=lambda task: task.max_rss_bytes)
-    longest = max(everyone, key=lambda task: task.elapsed_ns)
-    yield f"Rank {largest.rank} reported the largest memory utilization : {largest.max_rss_bytes / MIB:.2f} MBytes"
-    yield f"Rank {longest.rank} reported the largest elapsed time : {longest.elapsed_ns / 1e9:.2f} sec"
+def _largest(job: Job, mebibytes: str, indent: str) -> Iterator[str]:
+    memory, elapsed = job.memory, job.elapsed
+    yield f"{indent}Rank {memory.rank} reported the largest memory utilization : {memory.value / MIB:.2f} {mebibytes}"
+    yield f"{indent}Rank {elapsed.rank} reported the largest elapsed time : {elapsed.value / 1e9:.2f} sec"
     yield ""
 
 
@@ -109,17 +173,23 @@ def _mean(size: int, calls: int) -> float:
     return size / calls if calls else 0.0
 
 
-def _summary(everyone: Sequence[Task], extremes: dict[str, Task]) -> Iterator[str]:
-    yield from (SHORT, "", "Communication summary for all tasks:", "")
-    for which, task in extremes.items():
-        yield f"  {which:<7} communication time = {task.comm_ns / 1e9:.3f} sec for task {task.rank}"
+def _summary(job: Job, new: bool) -> Iterator[str]:
+    yield from (SHORT, "", "Summary for all tasks:" if new else "Communication summary for all tasks:", "")
+    if new:
+        yield from _largest(job, "MiB", "  ")
+    for which, peak in job.extremes.items():
+        yield f"  {which:<7} communication time = {peak.value / 1e9:.3f} sec for task {peak.rank}"
     yield from ("", "", "MPI timing summary for all ranks:")
-    yield "taskid       hostname     comm(s)  elapsed(s)     user(s)   system(s)    size(MB)    switches"
-    yield from (_task_line(task) for task in everyone)
+    head = "taskid             host    cpu    comm(s)" if new else "taskid       hostname     comm(s)"
+    size = "size(MiB)" if new else " size(MB)"
+    yield f"{head}  elapsed(s)     user(s)   system(s)   {size}    switches"
+    yield from (_task_line(task, new) for task in job.summary)
 
 
-def _task_line(task: Task) -> str:
+def _task_line(task: Task, new: bool) -> str:
     times = (
         f"{task.comm_ns / 1e9:11.2f}{task.elapsed_ns / 1e9:12.2f}{task.user_ns / 1e9:12.2f}{task.system_ns / 1e9:12.2f}"
     )
-    return f"{task.rank:6}{printable(task.host):>15}{times}{task.max_rss_bytes / MIB:12.2f}{task.switches:12}"
+    cpu = "-" if task.cpu is None else task.cpu
+    place = f"{printable(task.host):>17}{cpu:>7}" if new else f"{printable(task.host):>15}"
+    return f"{task.rank:6}{place}{times}{task.max_rss_bytes / MIB:12.2f}{task.switches:12}"

@@ -115,3 +115,18 @@ def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[s
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Many tables as one, in one piece, with one dictionary for each column of words."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def columns_of(table: pa.Table) -> Mapping[str, Any]:
+    """The columns of an Arrow table as analyses take them: Words and arrays."""
+    return {name: _column(table.column(name).combine_chunks()) for name in table.column_names}
+
+
+def _column(values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):  # of no rows
+        values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+    if pa.types.is_string(values.type):
+        values = values.dictionary_encode()
+    if pa.types.is_dictionary(values.type):
+        return Words(values.indices.to_numpy(zero_copy_only=False), values.dictionary.to_pylist())
+    return values.to_numpy(zero_copy_only=False)

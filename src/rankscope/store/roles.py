@@ -23,10 +23,10 @@ class _Family:
             seen.add(parent.pid)
             parent = self.by_pid.get((parent.host, parent.parent_pid))
 
-    def precedence(self, facts: RankFacts) -> tuple[bool, bool, int, int]:
-        """Smaller is more of a rank: used MPI, was not replaced by exec, is nearer the top, came first."""
+    def precedence(self, facts: RankFacts) -> tuple[bool, bool, bool, int, int]:
+        """Smaller is more of a rank: own file, used MPI, was not replaced by exec, is nearer the top, came first."""
         depth = sum(1 for _ in self.ancestors(facts))
-        return facts.finalized is None, facts.ending == "replaced", depth, facts.started_ns or 0
+        return facts.second_hand, facts.finalized is None, facts.ending == "replaced", depth, facts.started_ns or 0
 
 
 def assign_roles(processes: Sequence[RankFacts]) -> None:
@@ -35,11 +35,17 @@ def assign_roles(processes: Sequence[RankFacts]) -> None:
     if processes and all(facts.rank is None for facts in processes):
         first = min(processes, key=family.precedence)
         first.rank, first.world_size, first.rank_source = 0, 1, "none"
-    chosen = _rank_processes(processes, family)
+    first_job = min((facts.job for facts in processes), default="")
+    chosen = _rank_processes([facts for facts in processes if facts.job == first_job], family)
     launchers = {id(above) for facts in chosen.values() for above in family.ancestors(facts) if above.rank is None}
     for facts in processes:
-        if facts.rank is not None and chosen[facts.rank] is facts:
+        if facts.rank is not None and chosen.get(facts.rank) is facts:
             facts.role = "rank"
+        elif facts.job != first_job:
+            facts.role = f"job {facts.job}"
+        elif facts.second_hand and facts.rank is not None:
+            facts.role = "summary"
+            _complete(chosen[facts.rank], facts)
         else:
             facts.role = "launcher" if id(facts) in launchers else "helper"
 
@@ -52,3 +58,10 @@ def _rank_processes(processes: Sequence[RankFacts], family: _Family) -> dict[int
             if now is not facts and family.precedence(facts) < family.precedence(now):
                 chosen[facts.rank] = facts
     return chosen
+
+
+def _complete(facts: RankFacts, told: RankFacts) -> None:
+    """What only another rank's file tells of a rank: mostly its host."""
+    for name in ("host", "cpu", "switches"):
+        if getattr(facts, name) in ("", None):
+            setattr(facts, name, getattr(told, name))

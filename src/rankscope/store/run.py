@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from rankscope.model import Note, Severity
-from rankscope.store.columns import RECORDS, records_table, schema_of
+from rankscope.store.columns import RECORDS, columns_of, records_table, schema_of
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
@@ -53,6 +53,10 @@ class Run:
     def has_events(self) -> bool:
         """Whether there are any events: those of rank files only where they were asked for."""
         return bool(self.query("SELECT 1 FROM events LIMIT 1"))
+
+    def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
+        """The same as arrays, for questions of many rows."""
+        return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
 
 def open_run(path: Path | None, read: Read, events: bool = True, progress: Progress | None = None) -> Run:

@@ -1,0 +1,104 @@
+"""How long GPU activities take, added up so that ranks and kinds can be joined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.analyse.gpu_activities import Activities, kind_of, processes
+from rankscope.analyse.selection import Selection
+from rankscope.model import Column, Tables, Unit
+
+STATISTICS = (
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("share", Unit.SHARE, "Share"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("stdev_ns", Unit.NS, "Std dev"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What is kept of many lengths so that it can be joined with others."""
+
+    calls: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    deviations_ns2: float  # sum of squared differences from the mean
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.calls
+
+    @property
+    def stdev_ns(self) -> float:
+        return math.sqrt(self.deviations_ns2 / self.calls)
+
+    def joined(self, other: Lengths) -> Lengths:
+        """Both together; squared deviations add up, and so does what the means differ by."""
+        calls = self.calls + other.calls
+        apart = (self.mean_ns - other.mean_ns) ** 2 * self.calls * other.calls / calls
+        return Lengths(
+            calls,
+            self.total_ns + other.total_ns,
+            min(self.min_ns, other.min_ns),
+            max(self.max_ns, other.max_ns),
+            self.deviations_ns2 + other.deviations_ns2 + apart,
+        )
+
+
+def lengths_by_name(found: Activities) -> dict[str, Lengths]:
+    """The lengths of the activities of each name."""
+    if not len(found):
+        return {}
+    order = np.argsort(found.name, kind="stable")
+    codes, first, calls = np.unique(found.name[order], return_index=True, return_counts=True)
+    lengths_ns = (found.end_ns - found.start_ns)[order]
+    totals_ns = np.add.reduceat(lengths_ns, first)
+    away_ns = lengths_ns - np.repeat(totals_ns / calls, calls)
+    columns = (
+        calls,
+        totals_ns,
+        np.minimum.reduceat(lengths_ns, first),
+        np.maximum.reduceat(lengths_ns, first),
+        np.add.reduceat(away_ns * away_ns, first),
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {found.names[code]: Lengths(*row) for code, row in zip(codes.tolist(), rows, strict=True)}
+
+
+def together(some: Iterable[tuple[str, Lengths]]) -> dict[str, Lengths]:
+    """Lengths joined by their key."""
+    joined: dict[str, Lengths] = {}
+    for key, lengths in some:
+        joined[key] = joined[key].joined(lengths) if key in joined else lengths
+    return joined
+
+
+def by_kind(names: Mapping[str, Lengths]) -> dict[str, Lengths]:
+    """The same by what the activities do."""
+    return together((kind_of(name), lengths) for name, lengths in names.items())
+
+
+def all_ranks(tables: Tables, selection: Selection) -> dict[str, Lengths]:
+    """The lengths by name over the selected ranks."""
+    return together(pair for _, found in processes(tables, selection) for pair in lengths_by_name(found).items())
+
+
+def statistics(found: Mapping[str, Lengths]) -> list[tuple[str, tuple[int | float, ...]]]:
+    """The cells of the columns STATISTICS, the most time first."""
+    total_ns = sum(one.total_ns for one in found.values())
+    ordered = sorted(found.items(), key=lambda pair: (-pair[1].total_ns, pair[0]))
+    return [(key, _cells(lengths, total_ns)) for key, lengths in ordered]
+
+
+def _cells(one: Lengths, all_ns: int) -> tuple[int | float, ...]:
+    share = one.total_ns / all_ns if all_ns else 0.0
+    return one.calls, one.total_ns, share, one.mean_ns, one.min_ns, one.max_ns, one.stdev_ns

@@ -1,0 +1,101 @@
+"""Where does the time of each GPU go, and how much of the communication is hidden behind computation?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, KINDS, Activities, busy_ns, processes
+from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.model import Column, Table, Tables, Unit
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("device", Unit.NAME, "GPU"),
+    Column("span_ns", Unit.NS, "First to last"),
+    Column("busy_ns", Unit.NS, "Busy"),
+    Column("busy_share", Unit.SHARE, "Busy share"),
+    Column("idle_ns", Unit.NS, "Idle"),
+    Column("compute_ns", Unit.NS, "Compute"),
+    Column("compute_share", Unit.SHARE, "Compute share"),
+    Column("comm_ns", Unit.NS, "Communication"),
+    Column("copy_ns", Unit.NS, "Copies and sets"),
+    Column("hidden_ns", Unit.NS, "Comm. hidden"),
+    Column("hidden_share", Unit.SHARE, "Hidden share"),
+    Column("exposed_ns", Unit.NS, "Comm. exposed"),
+)
+NOTICEABLE = 0.05  # of the span
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTime:
+    """How long one GPU was busy, with what."""
+
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    comm_ns: int
+    copy_ns: int  # copies and sets
+    compute_or_comm_ns: int
+
+    @property
+    def idle_ns(self) -> int:
+        return self.span_ns - self.busy_ns
+
+    @property
+    def hidden_ns(self) -> int:
+        """Communication while something is computed too."""
+        return self.compute_ns + self.comm_ns - self.compute_or_comm_ns
+
+    @property
+    def exposed_ns(self) -> int:
+        """Communication while nothing is computed."""
+        return self.comm_ns - self.hidden_ns
+
+
+def time_of(found: Activities) -> GpuTime:
+    """The breakdown of some activities, as a rule those of one device."""
+    if not len(found):
+        return GpuTime(0, 0, 0, 0, 0, 0)
+    kinds = found.kinds()
+    computes, communicates = kinds == KINDS.index(COMPUTE), kinds == KINDS.index(COMMUNICATION)
+
+    def busy(rows: NDArray[np.bool_]) -> int:
+        return busy_ns(found.start_ns[rows], found.end_ns[rows])
+
+    return GpuTime(
+        int(found.end_ns.max() - found.start_ns.min()),
+        busy_ns(found.start_ns, found.end_ns),
+        busy(computes),
+        busy(communicates),
+        busy(~computes & ~communicates),
+        busy(computes | communicates),
+    )
+
+
+def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
+    """Busy, idle, compute, communication and copy time of each GPU of each rank."""
+    table = Table("gpu_time", "GPU time", COLUMNS, [])
+    exposed: list[tuple[float, int, str]] = []
+    for rank, found in processes(tables, selection):
+        for device, part in found.by_device():
+            time = time_of(part)
+            table.rows.append((rank, device, *_cells(time)))
+            exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, device))
+    if exposed and max(exposed)[0] >= NOTICEABLE:
+        share, rank, device = max(exposed)
+        told = f"{share:.0%} of its time, GPU {device} of rank {rank} communicates and computes nothing"
+        table.notes.append(f"{told}: the largest share of exposed communication.")
+    return arranged(table, selection)
+
+
+def _cells(time: GpuTime) -> tuple[int | float | None, ...]:
+    of_span = 1 / time.span_ns if time.span_ns else 0.0
+    hidden = time.hidden_ns / time.comm_ns if time.comm_ns else None
+    return (
+        *(time.span_ns, time.busy_ns, time.busy_ns * of_span, time.idle_ns),
+        *(time.compute_ns, time.compute_ns * of_span, time.comm_ns, time.copy_ns),
+        *(time.hidden_ns, hidden, time.exposed_ns),
+    )

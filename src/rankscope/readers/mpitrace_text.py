@@ -1,0 +1,157 @@
+"""The profiles of libmpitrace as they are written: one after the other, in files or pasted into a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+START = re.compile(r" {0,8}Data for MPI rank (\d{1,9}) of (\d{1,9}):\s*$")
+LAYOUTS = {"Times and statistics from MPI_Init()": "old", "Times from MPI_Init()": "new"}
+WHOLE, TENTH, MILLI, CENTI = r"(\d{1,18})", r"(\d{1,15}\.\d)", r"(\d{1,9}\.\d{3})", r"(\d{1,9}\.\d\d)"
+ROUTINE = re.compile(rf"(MPI_\w{{1,80}}) +{WHOLE} +{TENTH} +{MILLI}\s*$")
+SIZED = re.compile(r"(MPI_\w{1,80}) +#calls +avg\. bytes +time\(sec\)\s*$")
+SIZE = re.compile(rf" +{WHOLE} +{TENTH} +{MILLI}\s*$")
+OWN = re.compile(r"MPI task (\d{1,9}) of (\d{1,9}) had the (minimum|median|maximum) communication time\.")
+TOTAL = re.compile(
+    rf"(total communication time|total elapsed time|user cpu time|system time|max resident set size) +="
+    rf" +{MILLI} +(seconds|MBytes|MiB)\."
+)
+LARGEST = re.compile(
+    rf" {{0,4}}Rank (\d{{1,9}}) reported the largest (memory utilization|elapsed time) : {CENTI} (MBytes|MiB|sec)"
+)
+EXTREME = re.compile(rf" +(minimum|median|maximum) +communication time = {MILLI} sec for task (\d{{1,9}})\s*$")
+TASK = re.compile(rf" *(\d{{1,9}}) +(\S{{1,255}})(?: +(\d{{1,6}}))?((?: +\d{{1,9}}\.\d\d){{5}}) +{WHOLE}\s*$")
+DAMAGED = re.compile(r"(MPI_\w{1,80})\s")
+
+
+@dataclass(slots=True)
+class Count:
+    """A row of calls, mean bytes and seconds, as printed."""
+
+    line: int
+    calls: int
+    mean_bytes: str
+    time_s: str
+
+
+@dataclass(slots=True)
+class Told:
+    """A number that is told of one task, as printed."""
+
+    line: int
+    rank: int
+    value: str
+
+
+@dataclass(slots=True)
+class Task:
+    """A line of the table of all ranks, as printed: comm, elapsed, user, system in seconds, memory in MiB."""
+
+    line: int
+    rank: int
+    host: str
+    cpu: int | None
+    numbers: list[str]
+    switches: int
+
+
+@dataclass(slots=True)
+class Profile:
+    """One rank's profile, as printed."""
+
+    line: int
+    rank: int
+    world_size: int
+    layout: str = "old"
+    routines: dict[str, Count] = field(default_factory=dict)
+    sizes: dict[str, list[Count]] = field(default_factory=dict)
+    totals: dict[str, Told] = field(default_factory=dict)
+    own: dict[str, int] = field(default_factory=dict)  # "minimum", … that this rank says it had, and the line
+    extremes: dict[str, Told] = field(default_factory=dict)
+    largest: dict[str, Told] = field(default_factory=dict)
+    tasks: list[Task] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)
+    last_line: int = 0
+    sizing: str = ""  # the routine whose sizes are being read
+
+
+def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[Profile]:
+    """Every profile in the lines, whatever else stands between them."""
+    now: Profile | None = None
+    for number, text in lines:
+        if begun := START.match(text):
+            if now:
+                yield now
+            now = Profile(number, int(begun[1]), int(begun[2]))
+        if now is not None:
+            now.last_line = number
+            _take(now, number, text)
+    if now:
+        yield now
+
+
+def _take(profile: Profile, number: int, text: str) -> None:
+    for pattern, action in ACTIONS:
+        if found := pattern.match(text):
+            action(profile, number, found)
+            return
+    for phrase, layout in LAYOUTS.items():
+        if text.startswith(phrase):
+            profile.layout = layout
+    if DAMAGED.match(text):
+        profile.damaged.append(number)
+    if not text.startswith(" "):
+        profile.sizing = ""
+
+
+def _routine(profile: Profile, number: int, found: re.Match[str]) -> None:
+    if found[1] in profile.routines:
+        profile.damaged.append(number)
+    else:
+        profile.routines[found[1]] = Count(number, int(found[2]), found[3], found[4])
+
+
+def _sized(profile: Profile, number: int, found: re.Match[str]) -> None:
+    profile.sizing = found[1]
+    if profile.sizes.setdefault(found[1], []):
+        profile.damaged.append(number)
+        profile.sizing = ""
+
+
+def _size(profile: Profile, number: int, found: re.Match[str]) -> None:
+    if profile.sizing:
+        profile.sizes[profile.sizing].append(Count(number, int(found[1]), found[2], found[3]))
+
+
+def _own(profile: Profile, number: int, found: re.Match[str]) -> None:
+    profile.own[found[3]] = number
+
+
+def _total(profile: Profile, number: int, found: re.Match[str]) -> None:
+    profile.totals[found[1]] = Told(number, profile.rank, found[2])
+
+
+def _largest(profile: Profile, number: int, found: re.Match[str]) -> None:
+    profile.largest[found[2]] = Told(number, int(found[1]), found[3])
+
+
+def _extreme(profile: Profile, number: int, found: re.Match[str]) -> None:
+    profile.extremes[found[1]] = Told(number, int(found[3]), found[2])
+
+
+def _task(profile: Profile, number: int, found: re.Match[str]) -> None:
+    cpu = int(found[3]) if found[3] is not None else None
+    profile.tasks.append(Task(number, int(found[1]), found[2], cpu, found[4].split(), int(found[5])))
+
+
+ACTIONS: tuple[tuple[re.Pattern[str], Callable[[Profile, int, re.Match[str]], None]], ...] = (
+    (ROUTINE, _routine),
+    (SIZE, _size),
+    (SIZED, _sized),
+    (TASK, _task),
+    (TOTAL, _total),
+    (OWN, _own),
+    (LARGEST, _largest),
+    (EXTREME, _extreme),
+)
