@@ -22,7 +22,7 @@ from rankscope.readers.source import Source
 from rankscope.store.columns import reading_tables, records_table
 
 SECONDS_PER_MB = 5.0
-LEAST_SECONDS = 5.0
+LEAST_SECONDS = 2.0  # below this a small file is no hang
 MOST_GROWTH_MIB = 512
 MOST_READINGS = 100_000
 

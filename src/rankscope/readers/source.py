@@ -48,7 +48,8 @@ class Source:
     def bad(self, why: str, line: int | None = None) -> BadFile:
         """The error to raise."""
         whole_file = line is None and self.first_line == 1
-        return BadFile(f"{self.path if whole_file else self.at(line or 1)}: {why}")
+        place = self.path if whole_file else self.at(line or 1)
+        return BadFile(f"{place}: {' '.join(why.splitlines())}")  # a library's message may be several lines
 
     def part(self, content: bytes, first_line: int) -> Source:
         """A piece of this file as a source of its own."""
