@@ -25,9 +25,10 @@ class RankFacts:
     local_rank: int | None = None
     world_size: int | None = None
     rank_source: str = ""
-    role: str = "rank"  # rank, helper (a child of a rank) or launcher
+    role: str = "rank"  # rank, helper (a child of a rank), launcher, other (a rank of another job), document
     command: str = ""
     executable: str = ""
+    tool: str = ""  # the format of the file this came from; empty: recorded by rankscope
     started_ns: int | None = None  # Unix time
     ended_ns: int | None = None  # Unix time; of a running process: when it was last heard of
     elapsed_ns: int | None = None  # from process start to end (or last sign of life)
@@ -154,6 +155,7 @@ class Note:
     text: str
     severity: Severity = Severity.NOTE
     where: str = ""  # file, or file:line
+    tool: str = ""  # the format whose reader says it; empty: about the recording
 
 
 class BadFile(Exception):

@@ -13,6 +13,13 @@ COLUMNS = (
     Column("count", Unit.COUNT, "Number"),
     Column("where", Unit.NAME, "Ranks or names"),
 )
+ROLES = {
+    "helper": "helper processes",
+    "launcher": "launcher processes",
+    "document": "documents: figures or notes only",
+    "other": "ranks of another job",
+    "summary": "ranks told of in another rank's file as well",
+}
 LOSSES = {
     "lost_calls": "calls that found no room in the file",
     "overwritten_events": "log records overwritten by newer ones",
@@ -56,7 +63,8 @@ def _add_expected(tables: Tables, table: Table) -> None:
             table.rows.append((f"ranks expected by {source}", size, ""))
             _compare(table, source, size, seen)
     table.rows.append(("ranks seen", len(seen), ranges(seen)))
-    hosts = [row[0] for row in tables.query("SELECT DISTINCT host FROM ranks WHERE role = 'rank' ORDER BY host")]
+    sql = "SELECT DISTINCT host FROM ranks WHERE role = 'rank' AND host <> '' ORDER BY host"
+    hosts = [row[0] for row in tables.query(sql)]
     table.rows.append(("hosts seen", len(hosts), _names(hosts)))
 
 
@@ -70,18 +78,37 @@ def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
 
 
 def _add_processes(tables: Tables, table: Table) -> None:
-    sql = """SELECT CASE ending WHEN 'replaced' THEN 'program images replaced by exec' ELSE role || ' processes' END,
+    sql = """SELECT CASE ending WHEN 'replaced' THEN 'program images replaced by exec' ELSE role END,
         count(*) FROM ranks WHERE role <> 'rank' GROUP BY 1 ORDER BY 1"""
-    table.rows += [(what, count, "") for what, count in tables.query(sql)]
+    for role, count in tables.query(sql):
+        table.rows.append((ROLES.get(role, role), count, ""))
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
         told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"
         table.warnings.append(f"{told}: several MPI jobs in one run? Their calls are not in these tables")
+    _add_left_aside(tables, table)
+
+
+def _add_left_aside(tables: Tables, table: Table) -> None:
+    """Loaded processes that are in no table of ranks, and what to do about it."""
+    others = tables.query("SELECT rank, source FROM ranks WHERE role = 'other' ORDER BY process")
+    if others:
+        ranks = ranges(row[0] for row in others)
+        told = f"{_names(_distinct(others))} tells of rank{'s' * (len(others) > 1)} {ranks} once more"
+        table.warnings.append(f"{told}: another job? It is not in these tables: load it as a run of its own")
+    unknown = tables.query("SELECT NULL, source FROM ranks WHERE role = 'helper' AND tool <> '' AND rank IS NULL")
+    if unknown:
+        told = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
+        table.warnings.append(f"{told} is not known; not in these tables: load the file with --rank")
+
+
+def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:
+    return list(dict.fromkeys(row[1] for row in found))
 
 
 def _add_endings(tables: Tables, table: Table) -> None:
     sql = """SELECT ending, exit_code, end_signal, list(rank) FROM ranks
-        WHERE role = 'rank' GROUP BY ALL ORDER BY count(*) DESC, 1"""
+        WHERE role = 'rank' AND NOT (ending = 'unknown' AND tool <> '') GROUP BY ALL ORDER BY count(*) DESC, 1"""
     for ending, exit_code, end_signal, ranks in tables.query(sql):
         text = ending_text(ending, exit_code, end_signal)
         table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
@@ -102,23 +129,30 @@ def _add_losses(tables: Tables, table: Table) -> None:
     if lost[0]:
         told = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
         table.warnings.append(f"{told}: record with a larger --size")
-    if not any(row[0] in LOSSES.values() for row in table.rows):
+    if _recorded(tables) and not any(row[0] in LOSSES.values() for row in table.rows):
         table.rows.append(("calls, records or names lost", 0, ""))
 
 
 def _add_unwrapped(tables: Tables, table: Table) -> None:
     sql = "SELECT DISTINCT text FROM notes WHERE starts_with(text, 'not intercepted: ') ORDER BY text"
     names = [str(row[0]).removeprefix("not intercepted: ") for row in tables.query(sql)]
+    if not _recorded(tables):
+        return
     table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
 
 
 def _add_warnings(tables: Tables, table: Table) -> None:
     """Equal warnings of many ranks are told once."""
     sql = """SELECT text, list(rank) FROM notes LEFT JOIN ranks USING (process)
-        WHERE severity = 'warning' GROUP BY text ORDER BY text"""
+        WHERE severity = 'warning' AND notes.tool = '' GROUP BY text ORDER BY text"""
     for text, told_by in tables.query(sql):
         ranks = [rank for rank in told_by if rank is not None]
         table.warnings.append(f"{text} (rank {ranges(ranks)})" if ranks else text)
+
+
+def _recorded(tables: Tables) -> bool:
+    """Whether rankscope itself recorded any of the run: a loaded file says nothing of what it lost."""
+    return bool(tables.query("SELECT files > loaded_files FROM run")[0][0])
 
 
 def _names(names: list[Any]) -> str:

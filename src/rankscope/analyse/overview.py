@@ -20,21 +20,22 @@ COLUMNS = (
     Column("launcher", Unit.NAME, "Launcher"),
     Column("rank_source", Unit.NAME, "Ranks known from"),
     Column("versions", Unit.NAME, "Versions"),
+    Column("tools", Unit.NAME, "Loaded from files of"),
     Column("comm_ns", Unit.NS, "MPI time, all ranks"),
     Column("comm_share", Unit.SHARE, "MPI of elapsed"),
 )
 SQL = """
-    SELECT count(*) FILTER (role = 'rank'), count(DISTINCT host) FILTER (role = 'rank'),
-        count(*) FILTER (ending <> 'replaced'),
+    SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),
+        count(*) FILTER (ending <> 'replaced' AND role NOT IN ('document', 'summary')),
         min(started_ns), max(ended_ns), list_sort(list(DISTINCT versions) FILTER (role = 'rank' AND versions <> '')),
         list_sort(list(DISTINCT rank_source) FILTER (role = 'rank' AND rank_source NOT IN ('', 'none'))),
-        min_by(command, rank) FILTER (role = 'rank')
+        min_by(command, rank) FILTER (role = 'rank'), list_sort(list(DISTINCT tool) FILTER (tool <> ''))
     FROM ranks"""
 
 
 def overview(tables: Tables, selection: Selection = ALL) -> Table:
     """One run in a few facts."""
-    ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command = tables.query(SQL)[0]
+    ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command, tools = tables.query(SQL)[0]
     command, launcher, started_ns = tables.query("SELECT command, launcher, started_ns FROM run")[0]
     found = shares(tables, selection)
     comm_ns, span_ns = sum(one.comm_ns for one in found), sum(one.span_ns or 0 for one in found)
@@ -47,6 +48,7 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
         launcher or "",
         ", ".join(sources or []),
         "; ".join(_distinct(versions or [])),
+        ", ".join(_distinct(tools or [])),
         comm_ns if found else None,
         comm_ns / span_ns if span_ns else None,
     )
@@ -67,4 +69,7 @@ def _distinct(versions: list[Any]) -> list[str]:
 
 
 def _moment(unix_ns: int) -> str:
-    return datetime.fromtimestamp(unix_ns / 1e9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(unix_ns / 1e9, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError):  # a loaded file may say anything
+        return ""

@@ -63,7 +63,9 @@ def _small_messages(found: list[tuple[Any, ...]]) -> list[str]:
 
 def _row(name: str, size_class: int, calls: int, size: int, total_ns: float, kind: str) -> tuple[Cell, ...]:
     above, up_to = edges(size_class)
-    return name, above, up_to, calls, size, size / calls, total_ns, total_ns / calls, kind
+    mean_bytes = size / calls if calls and size is not None else None
+    mean_ns = total_ns / calls if calls and total_ns is not None else None
+    return name, above, up_to, calls, size, mean_bytes, total_ns, mean_ns, kind
 
 
 def edges(size_class: int) -> tuple[int | None, int]:

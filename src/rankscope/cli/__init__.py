@@ -8,6 +8,7 @@ from rankscope import __version__
 COMMANDS = {
     "run": "start a command and record it",
     "report": "show what was recorded",
+    "load": "read other tools' files into a run",
     "gather": "collect rank files left on nodes by ranks that died",
     "doctor": "say what can be recorded here, and why not",
 }

@@ -11,10 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from rankscope.analyse.balance import balance
+from rankscope.analyse.checks import checks
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
 from rankscope.analyse.cuda_api import cuda_api
+from rankscope.analyse.figures import figures
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
 from rankscope.analyse.gpu_idle import gpu_idle
@@ -41,6 +43,7 @@ from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
+from rankscope.analyse.tallies import tallies
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
@@ -66,6 +69,7 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
+    "checks": checks,
     "routines": routines,
     "sizes": sizes,
     "communicators": communicators,
@@ -78,6 +82,8 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_ranks": gpu_ranks,
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
+    "tallies": tallies,
+    "figures": figures,
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
@@ -191,7 +197,7 @@ def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new
 
 def ranks_shown(opened: Run, selection: Selection) -> list[int]:
     present = [row[0] for row in opened.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
-    if not present:
+    if not present and not opened.query("SELECT 1 FROM ranks LIMIT 1"):
         raise Wrong(f"{opened.folder}: none of its files could be read: {opened.bad_files[0]}")
     absent = (selection.ranks or frozenset()) - set(present)
     if absent:

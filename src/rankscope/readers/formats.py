@@ -49,19 +49,25 @@ class Format:
     about: str
     sniff: Sniff
     read: Read
+    beside: bool = False  # BESIDE = True in the reader: it also reads what another format recognised first
 
 
 def format_named(name: str) -> Format:
     """The format of that name; its reader is imported now."""
     module = import_module(f"rankscope.readers.{name}")
-    return Format(name, FORMATS[name], module.sniff, module.read)
+    return Format(name, FORMATS[name], module.sniff, module.read, getattr(module, "BESIDE", False))
 
 
 def recognised(source: Source) -> Format | None:
     """The first format that knows the file by its content."""
-    head = source.head()
-    for name in FORMATS:
-        known = format_named(name)
-        if known.sniff(head):
-            return known
-    return None
+    return next(iter(all_recognised(source.head())), None)
+
+
+def all_recognised(head: bytes) -> list[Format]:
+    """The first format that knows the content, and those that read beside it."""
+    found: list[Format] = []
+    for known in map(format_named, FORMATS):
+        claimed = any(not one.beside for one in found)
+        if (known.beside or not claimed) and known.sniff(head):
+            found.append(known)
+    return found

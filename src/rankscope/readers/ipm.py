@@ -16,7 +16,7 @@ REGION = re.compile(r"# region +: ?'?([^'\[]{1,200}?)'?\s*(?:\[.*)?$")
 TASKS = re.compile(r"mpi_tasks +: +(\d{1,9}) on (\d{1,9}) nodes?")
 COMM = re.compile(rf"%comm +: +{NUMBER}")
 WALL = re.compile(rf"wallclock +: +{NUMBER}\s*(?:sec)?\s*$")
-COMMAND = re.compile(r"# command +: (.{1,4000}?)(?: +\(completed\))?\s*$")
+COMMAND_LETTERS = 4000
 HOST = re.compile(r" host +: (\S{1,255})")
 FOUR = re.compile(rf"# {{1,4}}([%#A-Za-z][\w/ \[\]]{{0,24}}?) *:? +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\s*$")
 CALL = re.compile(rf"# (\w{{2,60}}) +{NUMBER} +(\d{{1,18}}) +{NUMBER}(?: +{NUMBER})?\s*$")
@@ -89,10 +89,17 @@ def _banners(source: Source) -> Iterator[Banner]:
             if now:
                 yield now
             now = Banner(number, begun[1])
+        elif now and text.startswith("# command"):
+            now.command = _command(text)
         elif now and text.startswith("#"):
-            _take(now, number, text)
+            _take(now, number, " ".join(text.split()))  # long runs of spaces would take the patterns long
     if now:
         yield now
+
+
+def _command(text: str) -> str:
+    said = text.partition(":")[2].strip()
+    return said.removesuffix("(completed)").rstrip()[:COMMAND_LETTERS]
 
 
 def _take(banner: Banner, number: int, text: str) -> None:
@@ -122,8 +129,6 @@ def _take_four(banner: Banner, number: int, four: re.Match[str]) -> None:
 
 
 def _take_facts(banner: Banner, number: int, text: str) -> None:
-    if found := COMMAND.match(text):
-        banner.command = found[1]
     if found := HOST.search(text[:2000]):
         banner.host = found[1]
     if found := TASKS.search(text[:2000]):

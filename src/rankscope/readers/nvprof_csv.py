@@ -58,14 +58,14 @@ class CsvTable:
         return True
 
     def _summary(self, named: dict[str, str], number: int) -> bool:
-        share, calls = percent(named["Time(%)"], self.units.get("Time(%)", "%")), count(named["Calls"])
-        times = [time_ns(named[title], self.units.get(title, "")) for title in ("Time", "Avg", "Min", "Max")]
+        share, calls = percent(named.get("Time(%)", ""), self.units.get("Time(%)", "%")), count(named.get("Calls", ""))
+        times = [time_ns(named.get(title, ""), self.units.get(title, "")) for title in ("Time", "Avg", "Min", "Max")]
         if share is None or calls is None or None in times:
             return self._unreadable(number)
         if "Type" in named:
             self.log.kind = named["Type"]
         total, mean, least, most = times
-        self.log.section(number).rows.append(Row(named["Name"], number, share, total, calls, mean, least, most))
+        self.log.section(number).rows.append(Row(named.get("Name", ""), number, share, total, calls, mean, least, most))
         return True
 
     def _unreadable(self, number: int) -> bool:

@@ -22,6 +22,8 @@ MS, S = Decimal(10**6), Decimal(10**9)  # in ns
 
 Row = tuple[int, str, str, dict[str, Printed]]  # line, series, name, numbers
 
+BESIDE = True  # the benchmark prints its tables among the output of profilers
+
 
 def sniff(head: bytes) -> bool:
     """The csv header as first line, or the header of a grid table anywhere."""

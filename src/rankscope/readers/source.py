@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-import zstandard
-
 from rankscope.model import BadFile
+from rankscope.readers.streams import GZIP as GZIP
+from rankscope.readers.streams import ZSTD as ZSTD
+from rankscope.readers.streams import Watch, unpacked
 
 HEAD_BYTES = 64 << 10  # what a format is recognised by
 LINE_BYTES = 1 << 20  # no format we read has longer lines
 TEXT_BYTES = 256 << 20  # for readers that need the whole text at once
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-BROKEN = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(slots=True)
@@ -31,80 +29,79 @@ class Hints:
 
 @dataclass(slots=True)
 class Source:
-    """A file to read; give `text` instead of a path's content in tests and for parts of a document."""
+    """A file to read; give `content` instead of a path's content in tests and for parts of a document."""
 
     path: Path
     hints: Hints = field(default_factory=Hints)
     content: bytes | None = None
+    first_line: int = 1  # which line of the file the content begins with
+    watch: Watch | None = None  # is told how many bytes of the file were taken
+    odd_line: int | None = None  # the first line found to hold bytes that are not UTF-8
 
     def __str__(self) -> str:
         return str(self.path)
 
     def at(self, line: int) -> str:
-        """A place in this file, for a note."""
-        return f"{self.path}:{line}"
+        """A place in this file, for a note; lines are counted from 1 in what this source gives."""
+        return f"{self.path}:{line + self.first_line - 1}"
 
     def bad(self, why: str, line: int | None = None) -> BadFile:
         """The error to raise."""
-        return BadFile(f"{self.path if line is None else self.at(line)}: {why}")
+        whole_file = line is None and self.first_line == 1
+        place = self.path if whole_file else self.at(line or 1)
+        return BadFile(f"{place}: {' '.join(why.splitlines())}")  # a library's message may be several lines
+
+    def part(self, content: bytes, first_line: int) -> Source:
+        """A piece of this file as a source of its own."""
+        return Source(self.path, self.hints, content, first_line + self.first_line - 1)
 
     def open(self) -> IO[bytes]:
         """The decompressed bytes as a stream."""
         try:
-            raw: IO[bytes] = self.path.open("rb") if self.content is None else io.BytesIO(self.content)
-            magic = raw.read(4)
-            raw.seek(0)
+            raw: IO[bytes] = self.path.open("rb", buffering=0) if self.content is None else io.BytesIO(self.content)
         except OSError as problem:
             raise self.bad(f"cannot be opened: {problem.strerror}") from None
-        if magic.startswith(GZIP):
-            return io.BufferedReader(gzip.GzipFile(fileobj=raw))
-        if magic.startswith(ZSTD):
-            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
-        return raw
+        return unpacked(raw, self.bad, self.watch)
 
     def blocks(self, size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes piece by piece; a stream that breaks off is a BadFile."""
         with self.open() as stream:
-            while block := self._read(stream, size):
+            while block := stream.read(size):
                 yield block
 
     def head(self, size: int = HEAD_BYTES) -> bytes:
-        """The first bytes."""
+        """The first bytes; text in two-byte letters is refused here, before a reader sees it."""
         with self.open() as stream:
-            return self._read(stream, size)
-
-    def _read(self, stream: IO[bytes], size: int) -> bytes:
-        try:
-            return stream.read(size)
-        except BROKEN as problem:
-            raise self.bad(f"is damaged: {problem}") from None
+            start = stream.read(size)
+        if start.startswith(UTF16):
+            raise self.bad("is UTF-16 text (its mark is at byte 0): convert it with iconv -f UTF-16 -t UTF-8")
+        return start
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Line number and text without its end; what is not UTF-8 becomes a replacement character."""
         with self.open() as stream:
             number = 0
-            while line := self._line(stream, number + 1):
+            while line := stream.readline(LINE_BYTES + 1):
                 number += 1
-                yield number, line.decode("utf-8", "replace").rstrip("\r\n")
+                if len(line) > LINE_BYTES:
+                    line_number = number + self.first_line - 1
+                    why = f"line {line_number} is longer than {LINE_BYTES >> 20} MiB: not text of a known format"
+                    raise self.bad(why, number)
+                yield number, self._decoded(line, number).rstrip("\r\n")
 
-    def _line(self, stream: IO[bytes], number: int) -> bytes:
+    def _decoded(self, raw: bytes | bytearray, number: int) -> str:
         try:
-            line = stream.readline(LINE_BYTES + 1)
-        except BROKEN as problem:
-            raise self.bad(f"is damaged: {problem}", number) from None
-        if len(line) > LINE_BYTES:
-            raise self.bad(
-                f"line {number} is longer than {LINE_BYTES >> 20} MiB: not a text file of a known format", number
-            )
-        return line
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as problem:
+            if self.odd_line is None:
+                self.odd_line = number + raw.count(b"\n", 0, problem.start)
+            return raw.decode("utf-8", "replace")
 
     def text(self) -> str:
         """All of it as text, where a format has to be seen whole."""
-        kept: list[bytes] = []
-        total = 0
+        kept = bytearray()
         for block in self.blocks():
-            kept.append(block)
-            total += len(block)
-            if total > TEXT_BYTES:
+            kept += block
+            if len(kept) > TEXT_BYTES:
                 raise self.bad(f"is larger than {TEXT_BYTES >> 20} MiB of text")
-        return b"".join(kept).decode("utf-8", "replace")
+        return self._decoded(kept, 1)

@@ -52,13 +52,19 @@ def records_table(table: str, processes: Sequence[int | None], records: Sequence
 
 
 def _plain(value: Any) -> Any:
-    return getattr(value, "value", value)  # of an enumeration
+    return _text(value) if isinstance(value, str) else getattr(value, "value", value)  # of an enumeration
+
+
+def _text(text: str) -> str:
+    """Half a surrogate pair, as a damaged JSON file may hold, is no text that can be kept."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Table:
     """A table from the columns of one process; a column that is not given has its field's default."""
     schema = schema_of(table)
-    rows = len(next(iter(columns.values())).codes)
+    first = next(iter(columns.values()))
+    rows = len(first.codes if isinstance(first, Words) else first)
     given = {**columns, "process": np.full(rows, process, np.int32)}
     defaults = {field.name: field.default for field in fields(RECORDS[table])}
     arrays = [
@@ -81,7 +87,8 @@ def _same(value: Any, kind: Any, rows: int) -> Any:
 
 def _array(values: Any, kind: Any) -> Any:
     if isinstance(values, Words):
-        return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), pa.array(values.values, pa.string()))
+        words = pa.array([_text(word) for word in values.values], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(values.codes, pa.int32()), words)
     if isinstance(values, np.ma.MaskedArray):
         return pa.array(values.data, kind, mask=np.ma.getmaskarray(values))
     return pa.array(values, kind)
@@ -99,9 +106,10 @@ def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:
-    return (
-        columns_table(table, process, columns) if columns else records_table(table, [process] * len(records), records)
-    )
+    made = [columns_table(table, process, columns)] if columns else []
+    if records or not made:
+        made.append(records_table(table, [process] * len(records), records))
+    return made[0] if len(made) == 1 else joined(made)
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

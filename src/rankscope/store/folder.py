@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,10 @@ def find_run(path: Path | None) -> Path:
     return folder
 
 
-def rank_files(folder: Path) -> list[Path]:
-    """All rank files of a run, in a fixed order."""
+def rank_files(folder: Path, loaded: Sequence[object] = ()) -> list[Path]:
+    """All rank files of a run, in a fixed order; a run into which files were loaded may have none."""
     files = sorted(folder.glob("ranks/*/*.rank"))
-    if not files:
+    if not files and not loaded:
         why = "still starting, started without `rankscope run`, or recorded with --local: then `rankscope gather`"
         raise NoRun(f"{folder}: no rank files in ranks/ ({why})")
     return files

@@ -12,58 +12,80 @@ import pyarrow as pa
 
 from rankscope.model import Note, Severity
 from rankscope.store.columns import RECORDS, columns_of, records_table, schema_of
-from rankscope.store.folder import Job, find_run, rank_files, read_job
+from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
+from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.roles import assign_roles
+from rankscope.store.union import RECORDED_LAYERS, add_loaded, place_processes, sound_folders
 
 
 class Run:
-    """The tables run, ranks, tallies, groups, peers, notes and (when asked for) events of one run."""
+    """The tables run, ranks, tallies, events, groups, peers, figures and notes of one run."""
 
-    def __init__(self, folder: Path, job: Job, loaded: Loaded, problems: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, job: Job, recorded: Loaded, problems: Sequence[str], loaded: Sequence[Path] = ()
+    ) -> None:
         self.folder = folder
-        self.bad_files = loaded.bad
-        self._tables = _arrow_tables(job, loaded, problems)
+        self.bad_files = recorded.bad
+        self._tables = _arrow_tables(job, recorded, problems, len(loaded))
         self._database = duckdb.connect(":memory:")
-        for name, table in self._tables.items():
-            self._database.register(name, table)
+        if loaded:
+            self._join(recorded, loaded)
+        for name in self._tables.keys() - (RECORDS.keys() - {"ranks"} if loaded else ()):
+            self._database.register(name, self._tables[name])
+
+    def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
+        members = Members()
+        members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
+        add_loaded(self._database, self._tables, loaded, place_processes(loaded, members))
+        everyone = [one.process for one in members.all], [one.facts for one in members.all]
+        self._tables["ranks"] = records_table("ranks", *everyone)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
-        return self._database.execute(sql, list(parameters)).fetchall()
+        try:
+            return self._database.execute(sql, list(parameters)).fetchall()
+        except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.IOException) as problem:
+            told = " ".join(str(problem)[:200].split())
+            raise NoRun(f"{self.folder}: holds numbers that cannot be summed: {told}") from None
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there are any events: those of rank files only where they were asked for."""
+        return bool(self.query("SELECT 1 FROM events LIMIT 1"))
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """The same as arrays, for questions of many rows."""
         return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
-    @property
-    def has_events(self) -> bool:
-        """Whether events were read, and there were any."""
-        return "events" in self._tables and self._tables["events"].num_rows > 0
-
 
 def open_run(path: Path | None, read: Read, events: bool = True, progress: Progress | None = None) -> Run:
-    """Open a run's folder (default: the latest), reading each of its files with `read`."""
+    """Open a run's folder (default: the latest), reading each of its rank files with `read`.
+
+    Events of rank files are read when asked for; those of loaded files stay on disk until a question needs them.
+    """
     folder = find_run(path)
     job, problems = read_job(folder)
-    loaded = load(rank_files(folder), read, events, progress or (lambda done, total: None))
-    assign_roles(loaded.facts)
-    return Run(folder, job, loaded, problems)
+    folders, bad = sound_folders(folder)
+    recorded = load(rank_files(folder, folders or bad), read, events, progress or (lambda done, total: None))
+    assign_roles(recorded.facts)
+    recorded.bad += bad
+    return Run(folder, job, recorded, problems, folders)
 
 
-def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str]) -> dict[str, pa.Table]:
+def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:
     tables = {name: pa.concat_tables(parts) for name, parts in loaded.tables.items()}
-    for name in RECORDS.keys() - tables.keys() - {"events"}:
+    for name in RECORDS.keys() - tables.keys():
         tables[name] = schema_of(name).empty_table()
     warnings = [Note(text, Severity.WARNING) for text in (*problems, *loaded.bad)]
     about_run = records_table("notes", [None] * len(warnings), warnings)
     tables["notes"] = pa.concat_tables([about_run, tables["notes"]])
     tables["ranks"] = records_table("ranks", loaded.processes, loaded.facts)
-    tables["run"] = _run_table(job, loaded)
+    tables["run"] = _run_table(job, loaded, more_files)
     return tables
 
 
-def _run_table(job: Job, loaded: Loaded) -> pa.Table:
+def _run_table(job: Job, loaded: Loaded, more_files: int) -> pa.Table:
     columns = {
         "command": pa.array([shlex.join(job.command)], pa.string()),
         "launcher": pa.array([job.launcher], pa.string()),
@@ -72,7 +94,8 @@ def _run_table(job: Job, loaded: Loaded) -> pa.Table:
         "host": pa.array([job.host], pa.string()),
         "cwd": pa.array([job.cwd], pa.string()),
         "rankscope_version": pa.array([job.rankscope_version], pa.string()),
-        "files": pa.array([len(loaded.facts) + len(loaded.bad)], pa.int64()),
+        "files": pa.array([len(loaded.facts) + len(loaded.bad) + more_files], pa.int64()),
+        "loaded_files": pa.array([more_files], pa.int64()),
         "bad_files": pa.array([len(loaded.bad)], pa.int64()),
     }
     return pa.table(columns)

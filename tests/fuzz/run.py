@@ -1,0 +1,84 @@
+"""Mutated inputs over all readers: python tests/fuzz/run.py --count 100000 (see --help)."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
+
+from fuzz.harness import Findings, fuzz, try_input  # noqa: E402
+from fuzz.seeds import collected  # noqa: E402
+
+KEPT = TESTS.parent / "build" / "fuzz"
+MEMORY_BYTES = 4 << 30  # of address space: what asks for more gets a MemoryError, which is a failure
+
+
+def main() -> int:
+    options = parser().parse_args()
+    jobs = options.jobs
+    step = -(-options.count // jobs)
+    work = [(options, range(start, min(start + step, options.count))) for start in range(0, options.count, step)]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        parts = pool.starmap(one_part, work)
+    return told(parts)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--count", type=int, default=100_000, help="how many inputs (default 100,000)")
+    made.add_argument("--seed", type=int, default=0, help="another seed gives other inputs")
+    made.add_argument("--seconds", type=float, help="stop after so many seconds")
+    made.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
+    made.add_argument("--input", type=Path, help="give this one file, unmutated, to every reader")
+    return made
+
+
+def one_part(options: argparse.Namespace, numbers: range) -> Findings:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    until = time.monotonic() + options.seconds if options.seconds else None
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder, "input")
+        if options.input is None:
+            return fuzz(collected(), numbers, scratch, options.seed, until)
+        return every_reader(options.input.read_bytes(), scratch)
+
+
+def every_reader(data: bytes, scratch: Path) -> Findings:
+    from random import Random
+
+    from rankscope.readers.formats import FORMATS
+
+    found = Findings()
+    for name in FORMATS:
+        try_input(data, name, Random(0), scratch, found)
+    return found
+
+
+def told(parts: list[Findings]) -> int:
+    counts: Counter[tuple[str, str]] = sum((part.counts for part in parts), Counter())
+    for name in sorted({name for name, _ in counts}):
+        print(f"{name:24}" + "".join(f"{counts[name, end]:10} {end}" for end in ("read", "refused", "failed")))
+    slowest = max(part.slowest for part in parts)
+    failures = {told: (data, name) for part in parts for data, name, told in part.failures}
+    for text, (data, name) in failures.items():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        path = KEPT / hashlib.blake2b(data, digest_size=6).hexdigest()
+        path.write_bytes(data)
+        print(f"FAILED {name}: {text}: {path}")
+    inputs = sum(part.inputs for part in parts)
+    print(f"{inputs} inputs, {len(failures)} kinds of failure, slowest {slowest[0]:.2f} s ({slowest[1]})")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

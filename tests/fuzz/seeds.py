@@ -1,0 +1,301 @@
+"""What the mutations begin with: small files made by hand here, and real ones where they are at hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from fuzz.harness import Seed
+from rankscope.model import BadFile
+from rankscope.readers.formats import recognised
+from rankscope.readers.source import Source
+
+TESTS = Path(__file__).resolve().parents[1]
+SHARED = TESTS.parents[1] / "shared"
+MOST_BYTES = 24 << 10  # of a real file: more would only make it slower
+
+TEXTS = (
+    # a profile of a GPU program, as nvprof prints it
+    """==42== NVPROF is profiling process 42, command: python a.py
+==42== Profiling application: python a.py
+==42== Profiling result:
+            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+ GPU activities:   75.00%  3.0000ms         3  1.0000ms  500.00us  1.5000ms  void gemm<float, int=4>(float*, int)
+                   25.00%  1.0000ms         2  500.00us  400.00us  600.00us  [CUDA memcpy HtoD]
+      API calls:  100.00%  2.0000ms         4  500.00us  100.00us  900.00us  cudaLaunchKernel
+==42== NVTX result:
+==42==   Thread "<unnamed>" (id = 7)
+==42==     Domain "<unnamed>"
+==42==       Range "step"
+            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+          Range:  100.00%  9.0000ms         1  9.0000ms  9.0000ms  9.0000ms  step
+""",
+    """"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"
+,%,ms,,ms,ms,ms,
+"GPU activities",75.0,3.0,3,1.0,0.5,1.5,"gemm(float*)"
+"API calls",100.0,2.0,4,0.5,0.1,0.9,"cudaLaunchKernel"
+""",
+    """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+75.0,3000,3,1000.0,1000.0,500,1500,400.0,"gemm(float *, int)"
+25.0,1000,2,500.0,500.0,400,600,100.0,copy
+""",
+    """Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+100.0,2000,4,500.0,450.0,100,900,300.0,cudaLaunchKernel
+""",
+    """==42== Profiling result:
+   Start  Duration            Grid Size      Block Size     Regs*    SSMem*    DSMem*      Size  Throughput  SrcMemType  DstMemType           Device   Context    Stream  Name
+300.00ms  10.000us                    -               -         -         -         -  4.0000KB  390.63MB/s    Pageable      Device  Tesla V100 (0)         1         7  [CUDA memcpy HtoD]
+310.00ms  2.0000us              (4 1 1)       (256 1 1)        16        0B        0B         -           -           -           -  Tesla V100 (0)         1         7  gemm(float*) [42]
+""",  # noqa: E501
+    # MPI profiles: libmpitrace, mpiP, IPM
+    """Data for MPI rank 0 of 2:
+Times and statistics from MPI_Init() to MPI_Finalize().
+-----------------------------------------------------------------------
+MPI Routine                        #calls     avg. bytes      time(sec)
+-----------------------------------------------------------------------
+MPI_Bcast                              10         4096.0          0.010
+MPI_Allreduce                         100            8.0          1.500
+-----------------------------------------------------------------
+MPI task 0 of 2 had the maximum communication time.
+total communication time = 1.510 seconds.
+total elapsed time       = 4.000 seconds.
+user cpu time            = 3.500 seconds.
+system time              = 0.250 seconds.
+max resident set size    = 120.000 MBytes.
+
+-----------------------------------------------------------------
+Message size distributions:
+
+MPI_Allreduce             #calls    avg. bytes      time(sec)
+                             100           8.0          1.500
+
+Communication summary for all tasks:
+
+  minimum communication time = 1.200 sec for task 1
+  median  communication time = 1.200 sec for task 1
+  maximum communication time = 1.510 sec for task 0
+
+MPI timing summary for all ranks:
+taskid           host    comm(s)  elapsed(s)     user(s)   system(s)   size(MB)    switches
+     0          node0       1.51        4.00        3.50        0.25     120.00          12
+     1          node0       1.20        4.00        3.60        0.20     118.00           9
+""",
+    """@ mpiP
+@ Command : ./a.out
+@ Version                  : 3.5.0
+@ MPI Task Assignment      : 0 node0
+@ MPI Task Assignment      : 1 node0
+
+---------------------------------------------------------------------------
+@--- MPI Time (seconds) ---------------------------------------------------
+---------------------------------------------------------------------------
+Task    AppTime    MPITime     MPI%
+   0       4.00       1.50    37.50
+   1       4.00       1.00    25.00
+   *       8.00       2.50    31.25
+---------------------------------------------------------------------------
+@--- Callsites: 1 ---------------------------------------------------------
+---------------------------------------------------------------------------
+ ID Lev File/Address        Line Parent_Funct             MPI_Call
+  1   0 a.c                   12 main                     Allreduce
+---------------------------------------------------------------------------
+@--- Aggregate Time (top twenty, descending, milliseconds) ----------------
+---------------------------------------------------------------------------
+Call                 Site       Time    App%    MPI%      Count    COV
+Allreduce               1   2.50e+03   31.25  100.00        200   0.20
+""",
+    """##IPMv2.0.6########################################################
+#
+# command   : ./a.out
+# start     : Thu Jan 01 10:00:00 2026   host      : node0
+# stop      : Thu Jan 01 10:00:04 2026   wallclock : 4.00
+# mpi_tasks : 2 on 1 nodes               %comm     : 31.25
+# mem [GB]  : 0.24                       gflop/sec : 0.00
+#
+#           :       [total]        <avg>          min          max
+# wallclock :          8.00         4.00         4.00         4.00
+# MPI       :          2.50         1.25         1.00         1.50
+#
+#                             [time]        [count]        <%wall>
+# MPI_Allreduce                 2.50            200          31.25
+###################################################################
+""",
+    # device and host tallies, as iprof prints them
+    """BACKEND_ZE | 1 Hostnames | 2 Processes | 2 Threads |
+
+                                Name |     Time | Time(%) | Calls |  Average |     Min |     Max |
+          zeEventHostSynchronize |    3.00s |  75.00% |   300 |  10.00ms |  1.00ms | 20.00ms |
+               zeModuleCreate |    1.00s |  25.00% |     2 | 500.00ms | 400.00ms | 600.00ms |
+                           Total |    4.00s | 100.00% |   302 |
+""",
+    # system calls and imports
+    """% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 75.00    0.003000           3      1000       200 openat
+ 25.00    0.001000           2       500           read
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.004000           2      1500       200 total
+""",
+    """[pid 12] 10:00:00.000001 openat(AT_FDCWD</a>, "/lib/x.so", O_RDONLY|O_CLOEXEC) = 3</lib/x.so> <0.000012>
+12 10:00:00.000100 read(3, "\\177ELF"..., 832) = 832 <0.000004>
+12 10:00:00.000200 openat(AT_FDCWD, "/no", O_RDONLY) = -1 ENOENT (No such file or directory) <0.000005>
+12 10:00:00.000300 futex(0x7f, FUTEX_WAIT, 0, NULL <unfinished ...>
+13 10:00:00.000310 close(3) = 0 <0.000002>
+12 10:00:00.000400 <... futex resumed>) = 0 <0.000100>
+12 10:00:00.000500 +++ exited with 0 +++
+""",
+    """import time: self [us] | cumulative | imported package
+import time:       200 |        200 |   _io
+import time:       150 |        350 | io
+import time:      1000 |       1350 | numpy
+""",
+    # training logs and benchmarks
+    """+------------------------+-------+-------+-------+----------+-------+
+| name                   |   min |   max |  mean | variance | stdev |
++========================+=======+=======+=======+==========+=======+
+| backward_metric,back   |  1.0  |  3.0  |  2.0  |   0.25   |  0.5  |
++------------------------+-------+-------+-------+----------+-------+
+""",
+    """name,min,max,mean,variance,stdev
+"forward_metric,forward_pass",1.0,3.0,2.0,0.25,0.5
+""",
+    """Epoch: [0][ 0/16]\tTime  6.00 ( 6.00)\tData  2.00 ( 2.00)\tLoss 6.9e+00 (6.9e+00)\tAcc@1   0.00 (  0.00)
+Epoch: [0][10/16]\tTime  0.50 ( 1.00)\tData  0.10 ( 0.27)\tLoss 6.8e+00 (6.9e+00)\tAcc@1   1.00 (  0.10)
+""",
+    """[2026-01-01 10:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd: 1.0
+Comm. Op     Message Size   Count     Total Latency(ms)   Avg Latency(ms)   tput_avg (Gbps)   busbw_avg (Gbps)
+all_reduce
+             4.0 MB         3         30.0                10.0              6.7               5.0
+""",
+    """# nThread 1 nGpus 2 minBytes 8 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           8             2     float     sum      -1    10.00    0.00    0.00      0    10.00    0.00    0.00      0
+        1024           256     float     sum      -1    20.00    0.05    0.05      0    20.00    0.05    0.05      0
+# Avg bus bandwidth    : 0.025
+""",
+    """# OSU MPI Allreduce Latency Test v7.4
+# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+4                       1.50              1.00              2.00        1000
+8                       1.60              1.10              2.10        1000
+""",
+    """# darshan log version: 3.41
+# exe: ./a.out
+# nprocs: 2
+# start_time: 1700000000
+# run time: 4.0
+#<module>\t<rank>\t<record id>\t<counter>\t<value>\t<file name>\t<mount pt>\t<fs type>
+POSIX\t0\t123\tPOSIX_OPENS\t2\t/a/b\t/\text4
+POSIX\t0\t123\tPOSIX_F_READ_TIME\t0.500000\t/a/b\t/\text4
+""",
+    # tables by hand
+    """# Times
+| nodes | library | time (s) | calls |
+| --- | --- | --- | --- |
+| 1 | CCL | 1.85min | 350,753 |
+| 2 | CCL | 304.39ms | 11400 |
+
+```text
+nodes,library,seconds
+1,MPI,2.5
+2,MPI,3.5
+```
+""",
+)
+
+EVENTS = [
+    {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100.5, "dur": 20.25,
+     "args": {"device": 0, "stream": 7, "correlation": 3, "External id": 2}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": 90, "dur": 5,
+     "args": {"correlation": 3}},
+    {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 9, "ts": 130, "dur": 40,
+     "args": {"device": 0, "stream": 9, "Collective name": "allreduce", "In msg nelems": 8, "dtype": "Float",
+              "Group size": 2, "Process Group Name": "0", "Seq": 1}},
+    {"ph": "s", "id": 3, "pid": 7, "tid": 7, "ts": 90, "cat": "ac2g", "name": "ac2g"},
+]  # fmt: skip
+OBJECTS: tuple[object, ...] = (
+    {"schemaVersion": 1, "baseTimeNanoseconds": 1, "displayTimeUnit": "ms",
+     "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2, "pg_config": []},
+     "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": EVENTS},
+    [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "tensor.a"}},
+     {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 10, "pid": 1}, {"ph": "E", "ts": 20, "pid": 1},
+     {"ph": "B", "name": "ALLREDUCE", "ts": 20, "pid": 1, "args": {"dtype": "float32", "shape": "[4]"}},
+     {"ph": "E", "ts": 50, "pid": 1}],
+    {"version": "2.4", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}, "rank": 0,
+     "entries": [{"record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 1, "op_id": 1,
+                  "profiling_name": "nccl:all_reduce", "time_created_ns": 100, "duration_ms": 0.5,
+                  "input_sizes": [[4]], "input_dtypes": ["Float"], "output_sizes": [[4]], "state": "completed"}]},
+    {"header": {"id": "0x1", "rank": 0, "n_ranks": 2, "nnodes": 1},
+     "metadata": {"inspector_output_format_version": "v4.0", "hostname": "a", "pid": 3},
+     "coll_perf": {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 64, "coll_exec_time_us": 9,
+                   "coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.0}},
+    {"units": {"time": "ns"}, "host": {"BACKEND_ZE": {"zeInit": {"time": 5, "call": 1, "min": 5, "max": 5}}}},
+)  # fmt: skip
+
+
+@cache
+def collected() -> list[Seed]:
+    """All seeds, each with the format that recognises it undamaged."""
+    contents = [text.encode() for text in TEXTS]
+    contents += [json.dumps(one, indent=indent).encode() for one in OBJECTS for indent in (None, 1)]
+    contents += [_sqlite(), *_files(TESTS.rglob("fixtures/**/*")), *_files(TESTS.rglob("data/**/*"))]
+    if SHARED.is_dir():
+        contents += _files((SHARED / "samples").rglob("*")) + _files((SHARED / "seeds").rglob("*"))
+    return [_seed(data) for data in contents if data]
+
+
+def _files(paths: object) -> list[bytes]:
+    found = []
+    for path in sorted(path for path in paths if path.is_file()):  # type: ignore[attr-defined]
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            found.append(file.read(MOST_BYTES))
+    return found
+
+
+def _seed(data: bytes) -> Seed:
+    try:
+        known = recognised(Source(Path("seed"), content=data))
+    except BadFile:
+        known = None
+    return Seed(data, known.name if known else "")
+
+
+def _sqlite() -> bytes:
+    """A database with the tables that Nsight Systems exports, of a few rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.sqlite")
+        database = sqlite3.connect(path)
+        database.executescript(SQL)
+        database.commit()
+        database.close()
+        return path.read_bytes()
+
+
+SQL = """
+PRAGMA page_size = 512;
+CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'cudaLaunchKernel'), (3, 'step');
+CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.20.3');
+CREATE TABLE TARGET_INFO_SYSTEM_ENV (globalVid INTEGER, devStateName TEXT, name TEXT, nameEnum INTEGER, value TEXT);
+CREATE TABLE PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);
+INSERT INTO PROCESSES VALUES (281474976710656, 7, 'python');
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+    contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER NOT NULL,
+    shortName INTEGER NOT NULL, gridX INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 200, 0, 1, 7, 5, 281474976710656, 1, 1, 4);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+    contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (300, 350, 0, 1, 7, 6, 281474976710656, 4096, 1);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER,
+    globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (90, 95, 0, 281474976710663, 5, 2, 0);
+CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, text TEXT, textId INTEGER,
+    globalTid INTEGER, domainId INTEGER);
+INSERT INTO NVTX_EVENTS VALUES (50, 400, 59, NULL, 3, 281474976710663, 0);
+"""
