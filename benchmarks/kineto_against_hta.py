@@ -35,15 +35,15 @@ BAR_FLAT = 1.25  # most that CPU time an event and memory may grow from 1 to 5 m
 OURS = """
 import json, sys
 from pathlib import Path
-from rankscope.analyse.gpu_activities import activities
-from rankscope.analyse.gpu_lengths import lengths_by_name
+from rankscope.analyse.gpu_activities import gpu_work
 from rankscope.analyse.gpu_time import time_of
 from rankscope.readers.formats import recognised
 from rankscope.readers.source import Source
 
 source = Source(Path(sys.argv[1]))
-found = activities(reading.event_columns for reading in recognised(source).read(source))
-time, names = time_of(found), lengths_by_name(found)
+work = gpu_work(reading.event_columns for reading in recognised(source).read(source))
+[device] = work.devices.values()
+time, names = time_of(device), work.names
 
 def figures(one):
     sample_stdev_ns = (one.deviations_ns2 / max(1, one.calls - 1)) ** 0.5
