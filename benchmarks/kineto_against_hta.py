@@ -35,15 +35,15 @@ BAR_FLAT = 1.25  # most that CPU time an event and memory may grow from 1 to 5 m
 OURS = """
 import json, sys
 from pathlib import Path
-from rankscope.analyse.gpu_activities import activities
-from rankscope.analyse.gpu_lengths import lengths_by_name
+from rankscope.analyse.gpu_activities import gpu_work
 from rankscope.analyse.gpu_time import time_of
 from rankscope.readers.formats import recognised
 from rankscope.readers.source import Source
 
 source = Source(Path(sys.argv[1]))
-found = activities(reading.event_columns for reading in recognised(source).read(source))
-time, names = time_of(found), lengths_by_name(found)
+work = gpu_work(reading.event_columns for reading in recognised(source).read(source))
+[device] = work.devices.values()
+time, names = time_of(device), work.names
 
 def figures(one):
     sample_stdev_ns = (one.deviations_ns2 / max(1, one.calls - 1)) ** 0.5
@@ -119,14 +119,18 @@ def measured(command: list[str]) -> dict[str, Any]:
     return {"cpu_s": cpu_s, "wall_s": wall_s, "peak_mb": int(peak_kb) / 1024, "answer": found}
 
 
+def told(who: str, turn: dict[str, Any]) -> str:
+    return f"{who}: {turn['cpu_s']:.2f} s CPU, {turn['wall_s']:.2f} s, {turn['peak_mb']:.0f} MB"
+
+
 def median(turns: list[dict[str, Any]], key: str) -> float:
     return statistics.median(turn[key] for turn in turns)
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
     """What the two do not agree on, to a millionth."""
-    flat = [{**one, **one.pop("kernels")} for one in (dict(ours), dict(theirs))]
-    return sorted(key for key in flat[0].keys() | flat[1].keys() if not equal(flat[0].get(key), flat[1].get(key)))
+    mine, its = ({**one, **one["kernels"], "kernels": 0} for one in (ours, theirs))
+    return sorted(key for key in mine.keys() | its.keys() if not equal(mine.get(key), its.get(key)))
 
 
 def equal(mine: Any, its: Any) -> bool:
@@ -153,6 +157,7 @@ def measure(rounds: int, alone_rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         turns.append(measured([*ours, str(files[MILLION])]))
         other.append(measured([*theirs, str(files[MILLION])]))
+        print(told("rankscope", turns[-1]), told("HolisticTraceAnalysis", other[-1]), sep="\n", file=sys.stderr)
     alone: dict[int, list[dict[str, Any]]] = {size: [] for size in files}
     for _ in range(alone_rounds):
         for size, path in files.items():

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analyse.gpu_activities import activities, busy_ns, kind_of
+from rankscope.analyse.gpu_activities import Busy, Device, gpu_work, kind_of
 from rankscope.analyse.gpu_idle import CAUSES, gaps_of, gpu_idle
-from rankscope.analyse.gpu_kinds import gpu_kinds
-from rankscope.analyse.gpu_lengths import by_kind, lengths_by_name, together
+from rankscope.analyse.gpu_kinds import by_kind, gpu_kinds
+from rankscope.analyse.gpu_lengths import join
 from rankscope.analyse.gpu_time import gpu_time, time_of
 from rankscope.analyse.kernels import kernels
 from rankscope.analyse.selection import Selection
@@ -55,7 +55,7 @@ def columns(rows: list[tuple[str, int, int, int]], device: int = 0) -> dict[str,
 
 def test_a_gpus_time_by_hand() -> None:
     """Busy: 0-40, 50-70, 80-100. Compute: 20 + 10 + 10. Communication: 30 + 20 + 10, hidden 10-20, 30-40, 60-70."""
-    time = time_of(activities([columns(ACTIVITIES)]))
+    time = time_of(gpu_work([columns(ACTIVITIES)]).devices["0"])
     assert (time.span_ns, time.busy_ns, time.idle_ns) == (100, 80, 20)
     assert (time.compute_ns, time.comm_ns, time.copy_ns) == (40, 60, 10)
     assert (time.hidden_ns, time.exposed_ns) == (30, 30)
@@ -63,21 +63,34 @@ def test_a_gpus_time_by_hand() -> None:
 
 def test_blocks_in_any_order_give_the_same() -> None:
     blocks = [columns(ACTIVITIES[at : at + 2]) for at in (4, 0, 6, 2)]
-    assert time_of(activities(blocks)) == time_of(activities([columns(ACTIVITIES)]))
-    assert time_of(activities([])).busy_ns == 0
+    assert time_of(gpu_work(blocks).devices["0"]) == time_of(gpu_work([columns(ACTIVITIES)]).devices["0"])
+    assert gpu_work([]).devices == {} and time_of(Device()).busy_ns == 0
 
 
 def test_devices_are_told_apart() -> None:
-    both = activities([columns(ACTIVITIES), columns([("gemm", 7, 5, 6)], device=1)])
-    assert [(device, time_of(part).busy_ns) for device, part in both.by_device()] == [("0", 80), ("1", 1)]
+    both = gpu_work([columns(ACTIVITIES), columns([("gemm", 7, 5, 6)], device=1)])
+    assert [(name, time_of(device).busy_ns) for name, device in both.devices.items()] == [("0", 80), ("1", 1)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10)), max_size=30))
-def test_busy_is_the_number_of_covered_moments(intervals: list[tuple[int, int]]) -> None:
-    covered = {moment for start, length in intervals for moment in range(start, start + length)}
-    starts = np.array([start for start, _ in intervals], np.int64)
-    ends = np.array([start + length for start, length in intervals], np.int64)
-    assert busy_ns(starts, ends) == len(covered)
+INTERVALS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10)), min_size=1, max_size=8)
+
+
+@given(st.lists(INTERVALS, max_size=6), st.sampled_from([1, 2**33]))
+def test_busy_is_the_number_of_covered_moments(blocks: list[list[tuple[int, int]]], scale: int) -> None:
+    """However the intervals are spread over blocks, and also where they need more than four bytes."""
+    device = Device()
+    for block in blocks:
+        starts, lengths = (np.array(column, np.int64) * scale for column in zip(*block, strict=True))
+        device.add(starts, starts + lengths, np.zeros(len(block), np.int8))
+    covered = {moment for block in blocks for start, length in block for moment in range(start, start + length)}
+    assert time_of(device).busy_ns == time_of(device).compute_ns == len(covered) * scale
+
+
+def test_busy_goes_on_from_one_part_to_the_next() -> None:
+    busy = Busy()
+    for start, end in ((0, 10), (5, 8), (9, 12), (20, 21)):
+        busy.add(np.array([start], np.int64), np.array([end], np.int64))
+    assert busy.total_ns == 13
 
 
 @pytest.mark.parametrize("name, kind", [
@@ -99,7 +112,7 @@ def test_kinds(name: str, kind: str) -> None:
 def test_kernels_by_hand() -> None:
     """More than ten kernels of one kind keep each its own figures."""
     rows = [*ACTIVITIES, *((f"k{number}", 7, 200, 200 + number) for number in range(1, 13))]
-    found = lengths_by_name(activities([columns(rows[:5]), columns(rows[5:])]))
+    found = gpu_work([columns(rows[:5]), columns(rows[5:])]).names
     assert len(found) == 4 + 12
     nccl = found[NCCL]
     assert (nccl.calls, nccl.total_ns, nccl.min_ns, nccl.max_ns, nccl.mean_ns) == (3, 60, 10, 30, 20.0)
@@ -117,8 +130,8 @@ def test_kernels_by_hand() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 10**9), min_size=1, max_size=8), min_size=1, max_size=5))
 def test_ranks_joined_are_as_if_they_were_one(ranks: list[list[int]]) -> None:
-    parts = [lengths_by_name(activities([columns([("k", 7, 0, length) for length in one])])) for one in ranks]
-    joined = together(pair for part in parts for pair in part.items())["k"]
+    parts = [gpu_work([columns([("k", 7, 0, length) for length in one])]).names for one in ranks]
+    joined = join({}, (pair for part in parts for pair in part.items()))["k"]
     every = [length for one in ranks for length in one]
     assert (joined.calls, joined.total_ns, joined.min_ns, joined.max_ns) == (
         len(every),
@@ -195,5 +208,5 @@ def test_from_a_trace_to_the_breakdown() -> None:
     ]  # fmt: skip
     content = json.dumps({"schemaVersion": 1, "deviceProperties": [], "traceEvents": events}).encode()
     readings = kineto.read(Source(Path("t.json"), content=content))
-    time = time_of(activities(reading.event_columns for reading in readings))
+    time = time_of(gpu_work(reading.event_columns for reading in readings).devices["0"])
     assert (time.span_ns, time.busy_ns, time.compute_ns, time.hidden_ns) == (100, 80, 40, 30)

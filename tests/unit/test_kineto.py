@@ -148,7 +148,7 @@ def test_facts_groups_and_notes() -> None:
     assert (group.name, group.identity, group.size, group.my_rank) == ("7", "tensor", 2, 1)
     assert notes(readings) == [
         (Severity.NOTE, "1 calls of Python functions left out"),
-        (Severity.NOTE, "2 of 3 GPU activities have no call in the trace that launched them"),
+        (Severity.NOTE, "2 of 3 launches of GPU activities have no call in the trace"),
     ]
     assert all(reading.facts is facts and reading.continues == (at > 0) for at, reading in enumerate(readings))
 

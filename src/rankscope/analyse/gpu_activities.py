@@ -1,15 +1,19 @@
-"""What the GPUs of one process did: kernels, copies and sets as arrays, and the arithmetic of time intervals."""
+"""What the GPUs of one process did, block by block: lengths by name, and when each device was at work.
+
+Of an activity only nine bytes are kept. Blocks may come in any order, and activities in any order within them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analyse.gpu_lengths import Lengths, join, lengths_by_code
 from rankscope.analyse.selection import Selection
 from rankscope.model import Tables, Words
 
@@ -24,37 +28,6 @@ SQL = (
 )
 
 
-@dataclass(slots=True)
-class Activities:
-    """The GPU activities of one process."""
-
-    names: list[str]
-    groups: list[str]  # device/stream
-    name: NDArray[np.int32]  # a number into names
-    group: NDArray[np.int32]  # a number into groups
-    start_ns: Ints
-    end_ns: Ints
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-    def where(self, wanted: NDArray[np.bool_]) -> Activities:
-        """Some of them."""
-        columns: Any = (column[wanted] for column in (self.name, self.group, self.start_ns, self.end_ns))
-        return Activities(self.names, self.groups, *columns)
-
-    def kinds(self) -> NDArray[np.int8]:
-        """Of each activity its place in KINDS."""
-        return np.array([KINDS.index(kind_of(name)) for name in self.names], np.int8)[self.name]
-
-    def by_device(self) -> Iterator[tuple[str, Activities]]:
-        """The activities of each device."""
-        devices = [group.partition("/")[0] for group in self.groups]
-        for device in sorted(set(devices), key=lambda name: (len(name), name)):
-            members = np.array([one == device for one in devices], np.bool_)
-            yield device, self.where(members[self.group])
-
-
 def kind_of(name: str) -> str:
     """What an activity does, by its name: copies and sets have one, NCCL and its kin have theirs, all else computes."""
     if COPIES.match(name):
@@ -64,21 +37,81 @@ def kind_of(name: str) -> str:
     return COMMUNICATION if COMMUNICATES.search(name) else COMPUTE
 
 
-def activities(blocks: Iterable[Mapping[str, Any]]) -> Activities:
-    """The GPU activities among the event columns of one process, which come block by block."""
-    names: dict[str, int] = {}
-    groups: dict[str, int] = {}
-    parts: list[tuple[Any, ...]] = []
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Activities of one device in one block: times from the first start on, in as few bytes as they fit in."""
+
+    first_ns: int
+    start: NDArray[Any]
+    length: NDArray[Any]
+    kind: NDArray[np.int8]
+
+    def rows(self) -> tuple[Ints, Ints, NDArray[np.int8]]:
+        start_ns = self.start.astype(np.int64) + self.first_ns
+        return start_ns, start_ns + self.length.astype(np.int64), self.kind
+
+
+@dataclass(slots=True)
+class Device:
+    """When one device did what."""
+
+    runs: list[Run] = field(default_factory=list)
+
+    def add(self, start_ns: Ints, end_ns: Ints, kind: NDArray[np.int8]) -> None:
+        first_ns = int(start_ns.min())
+        self.runs.append(Run(first_ns, _small(start_ns - first_ns), _small(end_ns - start_ns), kind))
+
+    def in_order(self) -> Iterator[tuple[Ints, Ints, NDArray[np.int8]]]:
+        """Start, end and kind of all activities by their start, some at a time."""
+        waiting: list[tuple[Any, ...]] = []
+        ordered = sorted(self.runs, key=lambda run: run.first_ns)
+        for at, run in enumerate(ordered):
+            waiting.append(run.rows())
+            start_ns, end_ns, kind = (np.concatenate(column) for column in zip(*waiting, strict=True))
+            order = np.argsort(start_ns, kind="stable")
+            rows = start_ns[order], end_ns[order], kind[order]
+            last = at + 1 == len(ordered)  # nothing that comes later starts before the next run does
+            ready = len(order) if last else int(np.searchsorted(rows[0], ordered[at + 1].first_ns))
+            yield rows[0][:ready], rows[1][:ready], rows[2][:ready]
+            waiting = [tuple(column[ready:] for column in rows)]
+
+
+def _small(numbers: Ints) -> NDArray[Any]:
+    return numbers.astype(np.uint32) if not len(numbers) or int(numbers.max()) < 2**32 else numbers
+
+
+@dataclass(slots=True)
+class Busy:
+    """How long at least one of the intervals goes on: the length of their union. They come by their start."""
+
+    total_ns: int = 0
+    covered_ns: int = -(2**63)  # up to here all is counted
+
+    def add(self, start_ns: Ints, end_ns: Ints) -> None:
+        if not len(start_ns):
+            return
+        reached_ns = np.maximum.accumulate(np.concatenate([[self.covered_ns], end_ns]))
+        fresh_ns = end_ns - np.maximum(start_ns, reached_ns[:-1])
+        self.total_ns += int(fresh_ns[fresh_ns > 0].sum())
+        self.covered_ns = int(reached_ns[-1])
+
+
+@dataclass(slots=True)
+class GpuWork:
+    """The GPU activities of one process."""
+
+    names: dict[str, Lengths] = field(default_factory=dict)
+    devices: dict[str, Device] = field(default_factory=dict)
+
+
+def gpu_work(blocks: Iterable[Mapping[str, Any]]) -> GpuWork:
+    """The GPU activities among the event columns of one process."""
+    work = GpuWork()
     for columns in blocks:
         rows = _gpu_rows(columns)
         if len(rows):
-            name, group = _numbers(columns["name"], rows, names), _numbers(columns["group"], rows, groups)
-            parts.append((name, group, columns["start_ns"][rows], columns["end_ns"][rows]))
-    kinds = (np.int32, np.int32, np.int64, np.int64)
-    empty = tuple(np.empty(0, kind) for kind in kinds)
-    columns_of_all = zip(zip(empty, *parts, strict=True), kinds, strict=True)
-    joined: Any = (np.concatenate(column, dtype=kind) for column, kind in columns_of_all)
-    return Activities(list(names), list(groups), *joined)
+            _add(work, columns, rows)
+    return work
 
 
 def _gpu_rows(columns: Mapping[str, Any]) -> Ints:
@@ -88,31 +121,30 @@ def _gpu_rows(columns: Mapping[str, Any]) -> Ints:
     return np.flatnonzero(np.array([value == "gpu" for value in layer.values], np.bool_)[layer.codes])
 
 
-def _numbers(column: Words, rows: Ints, known: dict[str, int]) -> NDArray[np.int32]:
-    """The words of these rows, by numbers that are the same in all blocks."""
-    codes = column.codes[rows]
-    numbers = np.zeros(len(column.values), np.int32)
-    for code in np.flatnonzero(np.bincount(codes, minlength=len(column.values))).tolist():
-        numbers[code] = known.setdefault(column.values[code], len(known))
-    return np.asarray(numbers[codes], np.int32)
+def _add(work: GpuWork, columns: Mapping[str, Any], rows: Ints) -> None:
+    start_ns, end_ns = columns["start_ns"][rows], columns["end_ns"][rows]
+    name, group = (Words(columns[key].codes[rows], columns[key].values) for key in ("name", "group"))
+    found = lengths_by_code(name.codes, end_ns - start_ns)
+    join(work.names, ((name.values[code], lengths) for code, lengths in found.items()))
+    kinds = np.zeros(len(name.values), np.int8)
+    for code in found:
+        kinds[code] = KINDS.index(kind_of(name.values[code]))
+    kind = kinds[name.codes]
+    for device, members in _devices(group):
+        work.devices.setdefault(device, Device()).add(start_ns[members], end_ns[members], kind[members])
 
 
-def busy_ns(start_ns: Ints, end_ns: Ints) -> int:
-    """How long at least one of the intervals goes on: the length of their union."""
-    if not len(start_ns):
-        return 0
-    order = np.argsort(start_ns, kind="stable")
-    start_ns, end_ns = start_ns[order], end_ns[order]
-    covered_ns = np.maximum.accumulate(end_ns)
-    fresh_ns = end_ns.copy()
-    fresh_ns[0] -= start_ns[0]
-    fresh_ns[1:] -= np.maximum(start_ns[1:], covered_ns[:-1])
-    return int(np.maximum(fresh_ns, 0).sum())
+def _devices(group: Words) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Each device, from device/stream, and which rows are its own."""
+    present = np.flatnonzero(np.bincount(group.codes, minlength=len(group.values))).tolist()
+    devices = {code: group.values[code].partition("/")[0] for code in present}
+    for device in sorted(set(devices.values()), key=lambda name: (len(name), name)):
+        yield device, np.isin(group.codes, [code for code in present if devices[code] == device])
 
 
-def processes(tables: Tables, selection: Selection) -> Iterator[tuple[int, Activities]]:
+def processes(tables: Tables, selection: Selection) -> Iterator[tuple[int, GpuWork]]:
     """Rank and GPU activities of each process that has some."""
     for process, rank in tables.query(f"SELECT process, rank FROM ranks WHERE {selection.condition} ORDER BY rank"):
-        found = activities([tables.columns(SQL, [process])])
-        if len(found):
+        found = gpu_work([tables.columns(SQL, [process])])
+        if found.names:
             yield rank, found

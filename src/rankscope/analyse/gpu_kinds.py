@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_lengths import STATISTICS, all_ranks, by_kind, statistics
+from collections.abc import Mapping
+
+from rankscope.analyse.gpu_activities import kind_of
+from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, join, statistics
+from rankscope.analyse.kernels import by_name
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -11,10 +15,15 @@ COLUMNS = (Column("kind", Unit.NAME, "Kind"), *STATISTICS)
 
 def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls and time of computing, communicating, copying and setting, over the selected ranks."""
-    found = statistics(by_kind(all_ranks(tables, selection)))
+    found = statistics(by_kind(by_name(tables, selection)))
     rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in found]
     table = Table("gpu_kinds", "GPU work by kind", COLUMNS, rows)
     if rows:
         told = "Time: the lengths added up. What runs side by side counts twice; in the table GPU time it does not."
         table.notes.append(told)
     return arranged(table, selection)
+
+
+def by_kind(names: Mapping[str, Lengths]) -> dict[str, Lengths]:
+    """The lengths by what the activities do."""
+    return join({}, ((kind_of(name), lengths) for name, lengths in names.items()))

@@ -1,16 +1,16 @@
-"""How long GPU activities take, added up so that ranks and kinds can be joined."""
+"""How long things take, added up so that blocks, ranks and kinds can be joined."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rankscope.analyse.gpu_activities import Activities, kind_of, processes
-from rankscope.analyse.selection import Selection
-from rankscope.model import Column, Tables, Unit
+from rankscope.model import Column, Unit
 
 STATISTICS = (
     Column("calls", Unit.COUNT, "Calls"),
@@ -54,13 +54,11 @@ class Lengths:
         )
 
 
-def lengths_by_name(found: Activities) -> dict[str, Lengths]:
-    """The lengths of the activities of each name."""
-    if not len(found):
-        return {}
-    order = np.argsort(found.name, kind="stable")
-    codes, first, calls = np.unique(found.name[order], return_index=True, return_counts=True)
-    lengths_ns = (found.end_ns - found.start_ns)[order]
+def lengths_by_code(names: NDArray[Any], lengths_ns: NDArray[np.int64]) -> dict[int, Lengths]:
+    """The lengths under each number of a name."""
+    order = np.argsort(names, kind="stable")
+    codes, first, calls = np.unique(names[order], return_index=True, return_counts=True)
+    lengths_ns = lengths_ns[order]
     totals_ns = np.add.reduceat(lengths_ns, first)
     away_ns = lengths_ns - np.repeat(totals_ns / calls, calls)
     columns = (
@@ -71,25 +69,14 @@ def lengths_by_name(found: Activities) -> dict[str, Lengths]:
         np.add.reduceat(away_ns * away_ns, first),
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {found.names[code]: Lengths(*row) for code, row in zip(codes.tolist(), rows, strict=True)}
+    return {code: Lengths(*row) for code, row in zip(codes.tolist(), rows, strict=True)}
 
 
-def together(some: Iterable[tuple[str, Lengths]]) -> dict[str, Lengths]:
-    """Lengths joined by their key."""
-    joined: dict[str, Lengths] = {}
-    for key, lengths in some:
-        joined[key] = joined[key].joined(lengths) if key in joined else lengths
-    return joined
-
-
-def by_kind(names: Mapping[str, Lengths]) -> dict[str, Lengths]:
-    """The same by what the activities do."""
-    return together((kind_of(name), lengths) for name, lengths in names.items())
-
-
-def all_ranks(tables: Tables, selection: Selection) -> dict[str, Lengths]:
-    """The lengths by name over the selected ranks."""
-    return together(pair for _, found in processes(tables, selection) for pair in lengths_by_name(found).items())
+def join(into: dict[str, Lengths], more: Iterable[tuple[str, Lengths]]) -> dict[str, Lengths]:
+    """Add lengths under their keys."""
+    for key, lengths in more:
+        into[key] = into[key].joined(lengths) if key in into else lengths
+    return into
 
 
 def statistics(found: Mapping[str, Lengths]) -> list[tuple[str, tuple[int | float, ...]]]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, KINDS, Activities, busy_ns, processes
+from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, KINDS, Busy, Device, processes
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
 
@@ -55,38 +52,34 @@ class GpuTime:
         return self.comm_ns - self.hidden_ns
 
 
-def time_of(found: Activities) -> GpuTime:
-    """The breakdown of some activities, as a rule those of one device."""
-    if not len(found):
-        return GpuTime(0, 0, 0, 0, 0, 0)
-    kinds = found.kinds()
-    computes, communicates = kinds == KINDS.index(COMPUTE), kinds == KINDS.index(COMMUNICATION)
-
-    def busy(rows: NDArray[np.bool_]) -> int:
-        return busy_ns(found.start_ns[rows], found.end_ns[rows])
-
-    return GpuTime(
-        int(found.end_ns.max() - found.start_ns.min()),
-        busy_ns(found.start_ns, found.end_ns),
-        busy(computes),
-        busy(communicates),
-        busy(~computes & ~communicates),
-        busy(computes | communicates),
-    )
+def time_of(device: Device) -> GpuTime:
+    """The breakdown of one device."""
+    everything, compute, comm, copy, compute_or_comm = busy = [Busy() for _ in range(5)]
+    first_ns = None
+    for start_ns, end_ns, kind in device.in_order():
+        if not len(kind):
+            continue
+        first_ns = int(start_ns[0]) if first_ns is None else first_ns
+        computes, communicates = kind == KINDS.index(COMPUTE), kind == KINDS.index(COMMUNICATION)
+        either = computes | communicates
+        for one, rows in zip(busy, (slice(None), computes, communicates, ~either, either), strict=True):
+            one.add(start_ns[rows], end_ns[rows])
+    span_ns = everything.covered_ns - first_ns if first_ns is not None else 0
+    return GpuTime(span_ns, *(one.total_ns for one in (everything, compute, comm, copy, compute_or_comm)))
 
 
 def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
     """Busy, idle, compute, communication and copy time of each GPU of each rank."""
     table = Table("gpu_time", "GPU time", COLUMNS, [])
     exposed: list[tuple[float, int, str]] = []
-    for rank, found in processes(tables, selection):
-        for device, part in found.by_device():
-            time = time_of(part)
-            table.rows.append((rank, device, *_cells(time)))
-            exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, device))
+    for rank, work in processes(tables, selection):
+        for name, device in work.devices.items():
+            time = time_of(device)
+            table.rows.append((rank, name, *_cells(time)))
+            exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, name))
     if exposed and max(exposed)[0] >= NOTICEABLE:
-        share, rank, device = max(exposed)
-        told = f"{share:.0%} of its time, GPU {device} of rank {rank} communicates and computes nothing"
+        share, rank, name = max(exposed)
+        told = f"{share:.0%} of its time, GPU {name} of rank {rank} communicates and computes nothing"
         table.notes.append(f"{told}: the largest share of exposed communication.")
     return arranged(table, selection)
 

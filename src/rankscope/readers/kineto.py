@@ -12,6 +12,7 @@ from rankscope.model import Note, RankFacts, Reading, Severity
 from rankscope.readers.kineto_columns import Columns, columns_of, rows_in
 from rankscope.readers.kineto_events import NO_TIME, Ints, TraceEvent, decode, nanoseconds
 from rankscope.readers.kineto_facts import groups_of, take_facts, text, whole
+from rankscope.readers.kineto_launches import Launches
 from rankscope.readers.source import Source
 from rankscope.readers.trace_stream import TraceStream
 
@@ -22,7 +23,6 @@ BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
 LARGEST_BASE_NS = 2**61  # 73 years, so that added to the largest time it still fits
 UNIX_FROM_US = 10**14  # 1973: smaller times count from the base time
-MOST_CORRELATIONS = 4_000_000  # compared: bounds the memory
 API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
 
 
@@ -64,8 +64,7 @@ class Trace:
     window_ns: tuple[int, int] | None = None  # what the profiler says it recorded
     host_pids: set[int] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
-    launched: list[Ints] = field(default_factory=list)
-    launching: list[Ints] = field(default_factory=list)
+    launches: Launches = field(default_factory=Launches)
 
     def begin(self, members: dict[str, object], events: Sequence[TraceEvent]) -> None:
         self.facts.source = str(self.source)
@@ -129,10 +128,7 @@ class Trace:
         if len(good):
             self.first_ns = min(self.first_ns, int(columns.start_ns[good].min()))
             self.last_ns = max(self.last_ns, int(columns.end_ns[good].max()))
-        for layers, kept in ((("gpu",), self.launched), (API_LAYERS, self.launching)):
-            numbers = columns.correlation[rows_in(columns, *layers)]
-            if sum(map(len, kept)) < MOST_CORRELATIONS:
-                kept.append(numbers[numbers > 0])
+        self.launches.add(*(columns.correlation[rows_in(columns, *layers)] for layers in (("gpu",), API_LAYERS)))
 
     def end(self, stream: TraceStream[TraceEvent]) -> Reading:
         """The last block: no events, but what only the whole file tells."""
@@ -156,7 +152,9 @@ class Trace:
         if len(self.host_pids) > 1:
             self._warn(f"events of {len(self.host_pids)} processes in one trace, shown as one")
         self._check_window()
-        self._check_launches()
+        missing, seen = self.launches.missing()
+        if missing:
+            self._tell(f"{missing} of {seen} launches of GPU activities have no call in the trace")
 
     def _check_window(self) -> None:
         """Devices finish a little after the profiler stops; a whole length outside is another clock."""
@@ -167,14 +165,6 @@ class Trace:
         if max(early_ns, late_ns) > max(length_ns, 10**9):
             outside = f"{max(early_ns, 0) / 1e9:.3f} s before and {max(late_ns, 0) / 1e9:.3f} s after"
             self._warn(f"events lie up to {outside} what the profiler recorded ({length_ns / 1e9:.3f} s)")
-
-    def _check_launches(self) -> None:
-        if not self.launched or not self.launching:
-            return
-        launched, launching = np.concatenate(self.launched), np.concatenate(self.launching)
-        missing = int((~np.isin(launched, launching)).sum())
-        if missing and len(launching) and max(len(launched), len(launching)) < MOST_CORRELATIONS:
-            self._tell(f"{missing} of {len(launched)} GPU activities have no call in the trace that launched them")
 
     def _warn(self, told: str) -> None:
         self.notes.append(Note(told, Severity.WARNING, str(self.source)))
