@@ -105,12 +105,10 @@ struct rs_completed {
     uint8_t flags;
 };
 
-/* The operation is complete. 0 where none was under way: a null, inactive or unknown request. */
-RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_completed *done)
+/* The operation is complete. 0 where none was under way: a null, inactive or unknown request. Called with the bucket
+ * locked, or solo. */
+RS_HOT int rs_request_take_held(uint32_t bucket, uint64_t handle, struct rs_completed *done)
 {
-    uint32_t bucket = rs_request_bucket(handle);
-    if (!__atomic_load_n(&rs_request_buckets[bucket], __ATOMIC_RELAXED) || !rs_request_lock(thread, bucket))
-        return 0;
     struct rs_request **link = rs_request_find(bucket, handle), *node = *link;
     int active = node && node->flags & RS_REQUEST_ACTIVE;
     if (active) {
@@ -121,6 +119,15 @@ RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_
         else
             rs_request_unlink(bucket, link);
     }
+    return active;
+}
+
+RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_completed *done)
+{
+    uint32_t bucket = rs_request_bucket(handle);
+    if (RS_UNLIKELY(!rs_request_lock(thread, bucket)))
+        return 0;
+    int active = rs_request_take_held(bucket, handle, done);
     rs_request_unlock(thread, bucket);
     return active;
 }

@@ -109,18 +109,24 @@ RS_EXPORT int MPI_Pcontrol(const int level, ...)
 
 /* --- completion --- */
 
-RS_HOT void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
+RS_HOT void note_completion(struct rs_thread *thread, struct rs_completed done, const void *status, uint64_t now)
 {
-    struct rs_completed done;
-    if (!rs_request_take(thread, handle, &done))
-        return;
     if (done.flags & RS_REQUEST_RECEIVE)
         done.bytes = status ? rs_status_bytes(status) : 0;
     rs_tally(thread, rs_key_sized(done.key, done.bytes), now - done.start_ticks, done.bytes, 0);
-    if (RS_UNLIKELY(done.flags & RS_REQUEST_IDUP))
+    if (RS_LIKELY(!done.record))
+        return;
+    if (done.flags & RS_REQUEST_IDUP)
         rs_group_new((W)rs_handle_at((W)done.record, 0), RS_GROUP_COMM, done.group, "dup", -1);
-    else if (done.record)
+    else
         rs_collective_end((struct rs_logged){done.record, done.record_number}, now, 0);
+}
+
+RS_HOT void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
+{
+    struct rs_completed done;
+    if (rs_request_take(thread, handle, &done))
+        note_completion(thread, done, status, now);
 }
 
 /* The handles before the call, which sets them to null, and statuses of our own where the program wants none: nothing
@@ -150,8 +156,12 @@ static inline W before(struct rs_thread *thread, struct waited *waited, int64_t 
     waited->n = thread->scratch && n > 0 ? n : 0;
     waited->handles = thread->scratch;
     waited->statuses = (char *)statuses;
-    for (int64_t i = 0; i < waited->n; i++)
-        waited->handles[i] = rs_handle_at(requests, i);
+    if (rs_mpi.int_handles)
+        for (int64_t i = 0; i < waited->n; i++)
+            waited->handles[i] = ((const uint32_t *)requests)[i];
+    else
+        for (int64_t i = 0; i < waited->n; i++)
+            waited->handles[i] = ((const uint64_t *)requests)[i];
     if (statuses == rs_mpi.status_ignore)
         waited->statuses = waited->n ? (char *)(waited->handles + n) : NULL;
     return waited->statuses ? (W)waited->statuses : statuses;
@@ -209,6 +219,28 @@ static int wrap_Test(ARGS_3)
 }
 EXPORT_ALWAYS(Test, 3)
 
+/* One solo section for all of them. */
+RS_HOT void complete_all(struct rs_thread *thread, const struct waited *waited, uint64_t now)
+{
+    int solo = rs_solo_enter(thread);
+    for (int64_t i = 0; i < waited->n; i++) {
+        struct rs_completed done;
+        uint64_t handle = waited->handles[i];
+        if (solo ? rs_request_take_held(rs_request_bucket(handle), handle, &done) : rs_request_take(thread, handle, &done))
+            note_completion(thread, done, status_of(waited, i), now);
+    }
+    if (solo)
+        rs_solo_leave(thread);
+}
+
+/* After an error, those whose handle the MPI has set to null are complete. */
+static void complete_changed(struct rs_thread *thread, const struct waited *waited, W requests, uint64_t now)
+{
+    for (int64_t i = 0; i < waited->n; i++)
+        if (rs_handle_at(requests, i) != waited->handles[i])
+            complete(thread, waited->handles[i], NULL, now);
+}
+
 static int wrap_Waitall(ARGS_3)
 {
     OPEN_COMPLETION(Waitall, 3)
@@ -216,9 +248,10 @@ static int wrap_Waitall(ARGS_3)
         a2 = before(thread, &waited, (int)a0, a1, a2);
     TIMED(3)
     NOTE(Waitall)
-    for (int64_t i = 0; known && i < waited.n; i++)
-        if (!failed || rs_handle_at(a1, i) != waited.handles[i])
-            complete(thread, waited.handles[i], failed ? NULL : status_of(&waited, i), leave);
+    if (RS_UNLIKELY(failed))
+        complete_changed(thread, &waited, a1, leave);
+    else
+        complete_all(thread, &waited, leave);
     CLOSE
 }
 EXPORT_ALWAYS(Waitall, 3)
@@ -230,8 +263,8 @@ static int wrap_Testall(ARGS_4)
         a3 = before(thread, &waited, (int)a0, a1, a3);
     TIMED(4)
     NOTE(Testall)
-    for (int64_t i = 0; known && !failed && *(const int *)a2 && i < waited.n; i++)
-        complete(thread, waited.handles[i], status_of(&waited, i), leave);
+    if (known && !failed && *(const int *)a2)
+        complete_all(thread, &waited, leave);
     CLOSE
 }
 EXPORT_ALWAYS(Testall, 4)
