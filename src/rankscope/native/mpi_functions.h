@@ -233,7 +233,7 @@ COLLECTIVE(File_write_all_end, 3, FILE_(0), 0, -1)
 COLLECTIVE(File_read_ordered_end, 3, FILE_(0), 0, -1)
 COLLECTIVE(File_write_ordered_end, 3, FILE_(0), 0, -1)
 
-/* written out in mpi_special.c */
+/* written out in mpi_special.c and mpi_completion.c */
 SPECIAL(Init, 2)
 SPECIAL(Init_thread, 4)
 SPECIAL(Finalize, 0)
