@@ -51,7 +51,14 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 	@.envs/$*/bin/python $(PIP_INSTALL) $(MPI_PACKAGE_$*) 'mpi4py>=4' numpy
 	@touch $@
 
-envs: $(VENV_READY) $(MPI_READY)
+# Exactly this version: it is the one whose plain wheel is looked for among local files before a larger build is fetched.
+.envs/torch/.ready: | python
+	@echo '[setup] torch and numpy in .envs/torch'
+	@$(PYTHON) -m venv .envs/torch
+	@.envs/torch/bin/python $(PIP_INSTALL) torch==2.13.0 numpy
+	@touch $@
+
+envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)

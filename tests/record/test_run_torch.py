@@ -1,0 +1,66 @@
+"""`rankscope run torchrun …` with real processes: who is which rank, and how each one ended."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mpis import ROOT
+from programs import recorded
+
+TORCHRUN = ROOT / ".envs" / "torch" / "bin" / "torchrun"
+RANKS = 3
+JOB = """\
+import os, signal, sys
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+values = torch.ones(100)
+dist.all_reduce(values)
+assert values[0] == dist.get_world_size()
+dist.barrier()
+if len(sys.argv) > 1 and dist.get_rank() == int(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    if not TORCHRUN.exists():
+        pytest.skip(f"{TORCHRUN.relative_to(ROOT)} is missing: make envs")
+    path = tmp_path / "job.py"
+    path.write_text(JOB)
+    return path
+
+
+def torchrun(rankscope: str, job: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [rankscope, "run", "--out", "run", TORCHRUN, "--nproc-per-node", str(RANKS), job, *arguments]
+    return subprocess.run(command, cwd=job.parent, capture_output=True, text=True, check=False)
+
+
+def ranks_of(folder: Path) -> dict[int, recorded.Reading]:
+    readings = [recorded.read(path) for path in recorded.rank_files(folder)]
+    return {reading.facts.rank: reading for reading in readings if reading.facts.rank is not None}
+
+
+def test_every_worker_is_a_rank(rankscope: str, job: Path) -> None:
+    done = torchrun(rankscope, job)
+    assert done.returncode == 0, done.stderr
+    found = ranks_of(job.parent / "run")
+    assert sorted(found) == list(range(RANKS))
+    for rank, reading in found.items():
+        facts = reading.facts
+        assert (facts.local_rank, facts.world_size, facts.rank_source) == (rank, RANKS, "torchrun")
+        assert (facts.ending, facts.exit_code) == ("exited", 0)
+
+
+def test_a_killed_worker_is_known_by_its_signal(rankscope: str, job: Path) -> None:
+    done = torchrun(rankscope, job, "1")
+    assert done.returncode == 1
+    facts = ranks_of(job.parent / "run")[1].facts
+    assert (facts.ending, facts.end_signal) == ("signalled", 9)
