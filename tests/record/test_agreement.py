@@ -39,7 +39,7 @@ def test_fifty_ranks_at_once_agree(rankscope: str, work: Path, out: tuple[str, .
     [folder] = {output for output, _ in outputs}
     about = json.loads((Path(os.fsdecode(folder).strip()) / "run.json").read_text())
     assert about["expected_ranks"] == 50 and about["launcher"] == "openmpi"
-    assert b"".join(errors for _, errors in outputs).count(b"\n") == 1  # one rank says where
+    assert not any(errors for _, errors in outputs)
 
 
 def under_new_launcher(rankscope: str, work: Path, job: str, *options: str, times: int = 1) -> list[str]:
