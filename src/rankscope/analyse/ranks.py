@@ -35,7 +35,7 @@ SQL = f"""
 
 
 def ranks(tables: Tables, selection: Selection = ALL) -> Table:
-    """One line per rank: times, memory, switches, faults, threads and its end, which files of other tools may not tell."""
+    """One line per rank: times, memory, switches, faults, threads and its end, if it is known."""
     rows = [_row(found) for found in tables.query(SQL.format(condition=selection.condition))]
     notes = ["Elapsed: from MPI_Init to MPI_Finalize (or the end). Process: from its start to its end."]
     return arranged(Table("ranks", "Ranks", COLUMNS, rows, notes), selection)

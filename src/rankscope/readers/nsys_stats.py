@@ -6,15 +6,15 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers.printed import Printed, exactly
 from rankscope.readers.source import Source
 from rankscope.readers.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
-from rankscope.readers.units import LARGEST, TIME_NS, Printed
+from rankscope.readers.units import LARGEST, TIME_NS
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
-NUMBER = re.compile(r"(\d{1,18})(?:\.(\d{1,12}))?", re.ASCII)
+NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)
 TIME_UNITS = {**TIME_NS, "nsec": 1, "usec": 10**3, "msec": 10**6, "sec": 10**9, "nanoseconds": 1, "": 1}
 SIZE_UNITS = {"B": 1, "bytes": 1, "KB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 COUNTS = ("Num Calls", "Instances", "Count", "Operations", "Calls", "Total Count")
@@ -167,8 +167,8 @@ def figure(text: str, factor: int) -> Printed | None:
     found = NUMBER.fullmatch(text.replace(",", ""))
     if found is None:
         return None
-    value = Decimal(found[0]) * factor
-    return Printed(value, Decimal(factor).scaleb(-len(found[2] or ""))) if value <= LARGEST else None
+    made = exactly(found[0]).times(factor)
+    return made if made.value <= LARGEST else None
 
 
 def copy_name(name: str) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from rankscope.model import Severity
 from rankscope.readers.nvprof_log import Log
 from rankscope.readers.nvprof_trace import activity_of
+from rankscope.readers.printed import count
 from rankscope.readers.summary_table import Row
-from rankscope.readers.units import count, percent, time_ns
+from rankscope.readers.units import percent, time_ns
 
 HEADS = ('"Type","Time(%)"', '"Time(%)","Time"', '"Start","Duration"')
 

@@ -9,8 +9,8 @@ from math import ceil, floor
 from statistics import median
 
 from rankscope.model import Figure, Note, Severity, Tally
+from rankscope.readers.printed import Printed
 from rankscope.readers.source import Source
-from rankscope.readers.units import Printed
 
 WHOLE = Decimal(100)
 LISTED = Decimal("0.5")  # percent points that rounded shares may miss the whole by, and more with many rows
