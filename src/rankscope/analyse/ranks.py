@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.analyse.mpi import IS_COMMUNICATION
+from rankscope.analyse.mpi import COMM_SQL
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import ending_text
 from rankscope.model import Column, Table, Tables, Unit
@@ -29,8 +29,7 @@ SQL = f"""
         user_ns, system_ns, max_rss_bytes, coalesce(voluntary_switches + involuntary_switches, switches),
         minor_faults + major_faults, threads,
         CASE WHEN ending = 'unknown' AND tool <> '' THEN NULL ELSE ending END, exit_code, end_signal, pid
-    FROM ranks LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
-                          WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
+    FROM ranks LEFT JOIN ({COMM_SQL}) USING (process)
     WHERE {{condition}} ORDER BY rank"""
 
 
