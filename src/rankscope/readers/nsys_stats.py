@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers.csv_line import cells_of
 from rankscope.readers.printed import Printed, exactly
 from rankscope.readers.source import Source
 from rankscope.readers.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
@@ -30,7 +31,6 @@ TITLES = {
 }
 NAMES = ("Name", "Operation", "Range", "Kernel Name")
 NOWHERE = (0, 0)
-PLAIN_LENGTH = 128 << 10  # the csv module takes no longer cells
 HEAD = re.compile(
     rb'^"?Time ?\(%\)"?,"?Total Time(?: \([a-z]{1,11}\))?"?,'
     rb'|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
@@ -87,18 +87,6 @@ def read(source: Source) -> Iterator[Reading]:
     if not any(section.rows for section in found.sections) and not found.sizes:
         raise source.bad("holds no table of nsys stats that could be read")
     yield reading(found, source)
-
-
-def cells_of(line: str) -> list[str]:
-    """The cells of one line; none where it is no csv."""
-    if "," not in line:
-        return []
-    if len(line) < PLAIN_LENGTH and '"' not in line and "\r" not in line:
-        return line.split(",")  # the same, and faster
-    try:
-        return next(iter(csv.reader([line], strict=True)), [])
-    except csv.Error:
-        return []
 
 
 def head_of(cells: list[str]) -> Open | None:
@@ -162,6 +150,7 @@ def take(table: Open, cells: list[str], number: int, found: Found, source: Sourc
         table.section.rows.append(row)
 
 
+@lru_cache(maxsize=4096)  # most counts and shares stand in many rows
 def figure(text: str, factor: int) -> Printed | None:
     """A number times its unit."""
     found = NUMBER.fullmatch(text.replace(",", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from typing import NamedTuple
 
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?")
@@ -52,7 +53,12 @@ def exactly(text: str) -> Printed:
     value = Decimal(text)
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int), "neither infinite nor no number"
-    return Printed(value, Decimal(1).scaleb(exponent))
+    return Printed(value, _one_at(exponent))
+
+
+@cache
+def _one_at(exponent: int) -> Decimal:
+    return Decimal(1).scaleb(exponent)
 
 
 def number(text: str) -> Printed | None:
