@@ -20,10 +20,11 @@ from rankscope.analyse.routines import routines
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import edges, sizes
 from rankscope.analyse.words import ending_text, ranges
-from rankscope.model import Table
+from rankscope.model import RankFacts, Reading, Table
 from rankscope.rankfile import Flag, RankFileWriter, State, size_class
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import Run, open_run
+from unit.loaded import run_of
 from unit.small_run import MILLI, SECOND, mpi_rank, process, write_run
 
 
@@ -172,6 +173,19 @@ def test_ranks(tmp_path: Path) -> None:
     assert table.rows == [
         (0, "node0", 0, 8 * SECOND, 10 * SECOND - 1 + 1, 7, 8, 9, 11, 22, 3, "SIGKILL", 100)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "ended"),
+    [
+        (RankFacts(rank=0, tool="nvprof"), None),
+        (RankFacts(rank=0, tool="strace", ending="exited", exit_code=3), "exit 3"),
+        (RankFacts(rank=0), "unknown"),
+    ],
+)
+def test_the_end_of_a_loaded_rank_is_told_only_if_it_is_known(facts: RankFacts, ended: str | None) -> None:
+    table = ranks(run_of([Reading(facts)]))
+    assert [row[-2] for row in table.rows] == [ended]
 
 
 def test_matrix(run: Run) -> None:

@@ -123,3 +123,19 @@ def test_many_lines_take_no_more_than_their_number(read: Read, line: str) -> Non
     except BadFile:
         pass
     assert time.process_time() - began < 20  # seconds for at most a few MB: what grows by the square takes minutes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KERNELS + (" " * 20_000 + "(,\n") * 50,
+        KERNELS + (" " * 20_000 + "(" + ",1" * 8 + "\n") * 50,
+        KERNELS + ",\n" * 500_000,
+        "Time (%),Total Time (ns),Instances,Name\n" + "9,9,9,a\n" * 125_000,
+    ],
+    ids=["spaces", "spaces in a row", "commas", "small rows"],
+)
+def test_a_megabyte_of_nsys_stats_is_read_in_moments(text: str) -> None:
+    began = time.process_time()
+    list(nsys_stats.read(text_source(text)))
+    assert time.process_time() - began < 5  # seconds; one is usual, the square of the length takes forty

@@ -11,6 +11,9 @@ from rankscope.model import Tables
 OUTSIDE = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Session_init", "MPI_Session_finalize")
 OUTSIDE_SQL = ", ".join(f"'{name}'" for name in OUTSIDE)
 IS_COMMUNICATION = f"layer = 'mpi' AND name NOT IN ({OUTSIDE_SQL})"
+# The communication of each process.
+COMM_SQL = f"""SELECT process, sum(total_ns) AS comm_ns FROM tallies
+    WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process"""
 
 # Bytes of nonblocking receives are known at completion only: they are in the progress rows, and nowhere else.
 BYTES_SQL = (
@@ -40,8 +43,7 @@ def shares(tables: Tables, selection: Selection) -> list[Share]:
     """Communication of every rank that used MPI, by rank."""
     sql = f"""
         SELECT rank, host, coalesce(comm_ns, 0), mpi_elapsed_ns FROM ranks
-        LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
-                   WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
+        LEFT JOIN ({COMM_SQL}) USING (process)
         WHERE {selection.condition} AND finalized IS NOT NULL ORDER BY rank"""
     return [Share(*row) for row in tables.query(sql)]
 

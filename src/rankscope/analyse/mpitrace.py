@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.mpi import BYTES_SQL, IS_COMMUNICATION
+from rankscope.analyse.mpi import BYTES_SQL, COMM_SQL, IS_COMMUNICATION
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Column, Table, Tables, Unit
 
@@ -31,8 +31,7 @@ TASKS = f"""
     SELECT rank, coalesce(world_size, 1), host, coalesce(comm_ns, 0), coalesce(mpi_elapsed_ns, elapsed_ns, 0),
         coalesce(user_ns, 0), coalesce(system_ns, 0), coalesce(max_rss_bytes, 0),
         coalesce(voluntary_switches + involuntary_switches, switches, 0), cpu, NOT second_hand
-    FROM ranks LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
-                          WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
+    FROM ranks LEFT JOIN ({COMM_SQL}) USING (process)
     WHERE {{members}} QUALIFY row_number() OVER (PARTITION BY rank ORDER BY {{first}}) = 1 ORDER BY rank"""
 EXTREME_COLUMNS = (
     Column("rank", Unit.NAME),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.analyse.mpi import IS_COMMUNICATION
+from rankscope.analyse.mpi import COMM_SQL
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import ending_text
 from rankscope.model import Column, Table, Tables, Unit
@@ -27,14 +27,14 @@ COLUMNS = (
 SQL = f"""
     SELECT rank, host, CASE WHEN finalized IS NULL THEN NULL ELSE coalesce(comm_ns, 0) END, mpi_elapsed_ns, elapsed_ns,
         user_ns, system_ns, max_rss_bytes, coalesce(voluntary_switches + involuntary_switches, switches),
-        minor_faults + major_faults, threads, ending, exit_code, end_signal, pid
-    FROM ranks LEFT JOIN (SELECT process, sum(total_ns) AS comm_ns FROM tallies
-                          WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process) USING (process)
+        minor_faults + major_faults, threads,
+        CASE WHEN ending = 'unknown' AND tool <> '' THEN NULL ELSE ending END, exit_code, end_signal, pid
+    FROM ranks LEFT JOIN ({COMM_SQL}) USING (process)
     WHERE {{condition}} ORDER BY rank"""
 
 
 def ranks(tables: Tables, selection: Selection = ALL) -> Table:
-    """One line per rank: times, memory, switches, faults, threads and its end."""
+    """One line per rank: times, memory, switches, faults, threads and its end, if it is known."""
     rows = [_row(found) for found in tables.query(SQL.format(condition=selection.condition))]
     notes = ["Elapsed: from MPI_Init to MPI_Finalize (or the end). Process: from its start to its end."]
     return arranged(Table("ranks", "Ranks", COLUMNS, rows, notes), selection)
@@ -42,4 +42,4 @@ def ranks(tables: Tables, selection: Selection = ALL) -> Table:
 
 def _row(found: tuple[Any, ...]) -> tuple[Any, ...]:
     *numbers, ending, exit_code, end_signal, pid = found
-    return (*numbers, ending_text(ending, exit_code, end_signal), pid)
+    return (*numbers, ending and ending_text(ending, exit_code, end_signal), pid)

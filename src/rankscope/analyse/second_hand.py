@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.mpi import IS_COMMUNICATION
+from rankscope.analyse.mpi import COMM_SQL
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import ranges
 from rankscope.model import Column, Table, Tables, Unit
@@ -18,8 +18,7 @@ COLUMNS = (
 SECONDS, MIB = 1e9, 2.0**20
 SLACK = 0.0056
 SQL = f"""
-    WITH comm AS (SELECT process, sum(total_ns) AS comm_ns FROM tallies
-                  WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY process),
+    WITH comm AS ({COMM_SQL}),
     facts AS (SELECT *, coalesce(comm_ns, 0) AS comm FROM ranks LEFT JOIN comm USING (process))
     SELECT own.rank, own.comm, told.comm, own.mpi_elapsed_ns, told.mpi_elapsed_ns, own.user_ns, told.user_ns,
         own.system_ns, told.system_ns, own.max_rss_bytes, told.max_rss_bytes

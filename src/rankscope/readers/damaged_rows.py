@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rankscope.model import Severity
 from rankscope.readers.misread import looks_like_time, name_cell, share_cell, time_cell, unit_by_neighbours
+from rankscope.readers.printed import Printed, count
 from rankscope.readers.summary_table import Row
-from rankscope.readers.units import Printed, count
 
 KIND = re.compile(r"\s*(?:GPU activities|API calls):\s*")
 SHARE = re.compile(r"\d{1,3}[. ]\d{1,2}%", re.ASCII)
@@ -132,7 +132,7 @@ def _longest(block: Block, row: Row, text: str) -> Printed | None:
     """A longest time in an impossible unit can often be told from its neighbours."""
     total = row.total
     if total is None and row.calls and row.mean:
-        total = Printed(row.mean.value * row.calls, row.mean.step * row.calls)
+        total = row.mean.times(row.calls)
     found, how = unit_by_neighbours(text, row.mean, total) if time_cell(text)[0] is None else (None, "")
     if found is None:
         return _time(block, row.line, text, TIMES[2])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rankscope.model import Note, RankFacts, Reading, Severity, Tally
-from rankscope.readers.printed import number
+from rankscope.readers.printed import count, number
 from rankscope.readers.source import Source
 
 SNIFFED = re.compile(rb"(?m)^# darshan log version: \d")
@@ -101,11 +101,11 @@ def _tally(log: Log, line: int, key: Key) -> Tally:
 def _reading(log: Log, rank: int, first: bool) -> Reading:
     header, source = log.header, log.source
     facts = RankFacts(rank=rank if rank >= 0 else None, command=header.get("exe", ""), source=str(source))
-    facts.world_size = _whole(header.get("nprocs"))
+    facts.world_size = count(header.get("nprocs", ""))
     facts.versions = f"darshan {header.get('darshan log version', '')}"
     runtime = number(header.get("run time", ""))
     facts.elapsed_ns = int(runtime.value * S) if runtime and 0 <= runtime.value < 2**33 else None
-    start, end = _whole(header.get("start_time")), _whole(header.get("end_time"))
+    start, end = count(header.get("start_time", "")), count(header.get("end_time", ""))
     facts.started_ns = start * 10**9 if start is not None and start < 2**33 else None
     facts.ended_ns = end * 10**9 if end is not None and end < 2**33 else None
     tallies = [tally for (owner, _, _), tally in log.tallies.items() if owner == rank]
@@ -134,7 +134,3 @@ def _problems(log: Log, facts: RankFacts, tallies: list[Tally]) -> Iterator[str]
             yield f"{tally.group}: {total_ns / 1e9:g} s of {tally.name} in a job of {facts.elapsed_ns / 1e9:g} s"
     if facts.started_ns and facts.ended_ns and facts.started_ns > facts.ended_ns:
         yield "the job ends before it starts"
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 18 else None

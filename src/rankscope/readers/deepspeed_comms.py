@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rankfile import size_class
-from rankscope.readers.printed import Printed, count, number, ratio, whole
+from rankscope.readers.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, whole
 from rankscope.readers.source import Source
 from rankscope.readers.sums import Sums
 
@@ -112,7 +112,7 @@ def _look(log: Log, line: int, text: str) -> None:
 def _size(text: str) -> Printed | None:
     parts = SIZE.fullmatch(text)
     value = number(parts["number"]) if parts else None
-    return value.times(float(1024 ** UNITS.index(parts["unit"] or " "))) if parts and value else None
+    return value.times(1024 ** UNITS.index(parts["unit"] or " ")) if parts and value else None
 
 
 def _take(log: Log, section: tuple[str, ...], line: int, operation: str, found: re.Match[str]) -> None:
@@ -186,22 +186,22 @@ def _problems(row: Row, world: int | None) -> Iterator[str]:
     what = f"{row.name} of {whole(row.size.value)} bytes"
     # the mean leaves out a tenth of the calls at either end, so of many calls it only bounds the total from below
     left_out = round(row.calls / 10) + 1 if row.calls > 4 else 0
-    least = max(0.0, mean.low) * (row.calls - left_out)
-    if total.high < least or (not left_out and total.low > mean.high * row.calls * (1 + 1e-9)):
+    least = max(ZERO, mean.low) * (row.calls - left_out)
+    if total.high < least or (not left_out and total.low > mean.high * row.calls * (1 + FLOATING)):
         yield f"{what}: {row.calls} calls of {mean.value} ms are not {total.value} ms"
     if busbw.low > algbw.high:
         yield f"{what}: a bus bandwidth of {busbw.value} Gbps above the throughput of {algbw.value} Gbps"
-    elif world and world > 1 and not any(_fits(busbw, algbw, share) for share in (1.0, (world - 1) / world)):
+    elif world and world > 1 and not any(_fits(busbw, algbw, share) for share in (1, Decimal(world - 1) / world)):
         yield f"{what}: a bus bandwidth of {busbw.value} Gbps does not fit {algbw.value} Gbps on {world} ranks"
     if row.calls == 1 and world:
-        low, high = (end * 8 / 1e6 for end in ratio(row.size, total))
+        low, high = (end * 8 / 10**6 for end in ratio(row.size, total))
         # what counts as the size has changed between versions: once, there and back, or on all ranks
         if not any(algbw.meets(low * share, high * share) for share in (1, 2, world)):
             yield f"{what}: {algbw.value} Gbps is not its size in {total.value} ms"
 
 
-def _fits(busbw: Printed, algbw: Printed, share: float) -> bool:
-    return busbw.meets(algbw.low * share, algbw.high * share)
+def _fits(busbw: Printed, algbw: Printed, share: int | Decimal) -> bool:
+    return busbw.meets(*algbw.times(share).ends)
 
 
 def _compare_stragglers(log: Log, reading: Reading) -> None:
@@ -220,6 +220,6 @@ def _compare_stragglers(log: Log, reading: Reading) -> None:
             log.notes.append((row.line, text))
 
 
-def _apart(total: Printed, both: tuple[float, float]) -> bool:
+def _apart(total: Printed, both: Ends) -> bool:
     """Whether two sums differ by more than single precision, in which this table is added up, explains."""
-    return abs(float(total.value) - sum(both) / 2) > 0.01 + 1e-4 * abs(float(total.value))
+    return abs(total.value - sum(both, ZERO) / 2) > Decimal("0.01") + Decimal("1e-4") * abs(total.value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
-from rankscope.readers.printed import Printed, number
+from rankscope.readers.printed import ZERO, Printed, number
 from rankscope.readers.source import Source
 
 LINE = re.compile(
@@ -19,6 +19,7 @@ METER = re.compile(r"(?P<name>Time|Data)\s+(?P<now>[\d.eE+-]{1,30})\s+\( ?\s*(?P
 SNIFFED = re.compile(rb"(?m)(?:Epoch: \[ *\d+\]|Test: )\[ *\d+/\d+\]\s+Time\s+[\d.]+\s+\(\s*[\d.]+\)\s")
 NAMES = {"Time": "iteration", "Data": "data wait"}
 S = Decimal(10**9)
+SLACK_S = 1 / S  # the means are of floating-point numbers
 FLUSH = 50_000  # figures kept before they are handed on
 
 
@@ -107,12 +108,12 @@ def _follow(current: Pass, name: str, at: int, now: Printed, mean: Printed) -> I
     current.meters[name] = Meter(done, mean, low, high)
     if current.counts_from is None:
         return
-    steps, start_low, start_high = done, 0.0, 0.0
+    steps, start_low, start_high = done, ZERO, ZERO
     if before is not None:
         steps = done - before.iterations
         start_low, start_high = before.mean.low * before.iterations, before.mean.high * before.iterations
     least, most = mean.low * done - start_high, mean.high * done - start_low  # of all iterations since the last line
-    if most < now.low - 1e-9 or (steps == 1 and least > now.high + 1e-9):
+    if most < now.low - SLACK_S or (steps == 1 and least > now.high + SLACK_S):
         yield f"{name}: a mean of {mean.value} after {done} iterations does not fit the last one's {now.value}"
 
 

@@ -10,6 +10,7 @@ from rankscope.readers.iprof_checks import problems, settled_totals
 from rankscope.readers.iprof_json import SNIFF as JSON_SNIFF
 from rankscope.readers.iprof_json import json_readings
 from rankscope.readers.iprof_text import HEAD, Section, quantity, sections
+from rankscope.readers.printed import count
 from rankscope.readers.source import Source
 
 LAYERS = {
@@ -125,5 +126,4 @@ def _add(section: Section, reading: Reading, source: Source) -> None:
 
 
 def _thread(section: Section) -> int:
-    number = section.place.get("Thread", "")
-    return int(number) if number.isdecimal() and len(number) < 19 else 0
+    return count(section.place.get("Thread", "")) or 0

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rankscope.readers.printed import count
 from rankscope.readers.spans import Span, printed
 
 TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
@@ -111,13 +112,13 @@ def _row(section: Section, number: int, text: str) -> Row | None:
     """Names may hold bars, so the columns are counted from the right."""
     columns = 8 if section.has_errors else 7
     cells = [cell.strip() for cell in text.rsplit("|", columns)]
-    if len(cells) != columns + 1 or not cells[3].isdecimal() or len(cells[3]) > 18:
+    if len(cells) != columns + 1:
         return None
-    errors = cells[7] if section.has_errors else "0"
-    if not errors.isdecimal() or len(errors) > 18:
+    calls, errors = count(cells[3]), count(cells[7]) if section.has_errors else 0
+    if calls is None or errors is None:
         return None
     values = [cells[at] for at in (1, 4, 5, 6)]
-    failed = int(errors) == int(cells[3]) and not any(values)
+    failed = errors == calls and not any(values)
     if not failed and not all(quantity(value, section.units) for value in values):
         return None
-    return Row(number, cells[0], cells[1], cells[2], int(cells[3]), cells[4], cells[5], cells[6], int(errors))
+    return Row(number, cells[0], cells[1], cells[2], calls, cells[4], cells[5], cells[6], errors)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import re
 
-from rankscope.readers.units import Printed, percent, time_ns
+from rankscope.readers.printed import Printed
+from rankscope.readers.units import percent, time_ns
 
 TIME_LIKE = re.compile(r"\d[\d./lIO]*[a-zA-Zµ]{1,3}", re.ASCII)
 PARTS = re.compile(r"(\d[\dlIO]*(?:[. ][\dlIO]+)?) ?([mun]?[a-z]{1,2})", re.ASCII)

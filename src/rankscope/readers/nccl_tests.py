@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity
 from rankscope.readers.bandwidth import ALL_RANKS, ALL_REDUCE, FACTORS, ONCE, factor
-from rankscope.readers.printed import Printed, number, ratio
+from rankscope.readers.printed import ZERO, Printed, number, ratio
 from rankscope.readers.source import Source
 
 HEADER_WORDS = (b"size", b"count", b"type", b"algbw", b"busbw")
@@ -172,8 +173,7 @@ def _kinds(test: Test) -> list[str]:
 
 
 def _fits(row: Measured, kind: str, ranks: int) -> bool:
-    expected = factor(kind, ranks)
-    return row.busbw.meets(row.algbw.low * expected, row.algbw.high * expected)
+    return row.busbw.meets(*row.algbw.times(Decimal(factor(kind, ranks))).ends)
 
 
 def _name(test: Test) -> str:
@@ -190,7 +190,7 @@ def _name(test: Test) -> str:
 def _check_rows(test: Test) -> None:
     ranks = len(test.ranks)
     for row in test.rows:
-        low, high = (end / 1000 for end in ratio(Printed(row.algbw.value, row.size, row.size), row.time))
+        low, high = (end / 1000 for end in ratio(Printed(Decimal(row.size), ZERO), row.time))
         if not row.algbw.meets(low, high):
             text = f"{row.size} bytes in {row.time.value} us are not {row.algbw.value} GB/s ({row.place})"
             test.notes.append((row.line, text))
@@ -203,7 +203,7 @@ def _check_rows(test: Test) -> None:
 def _check_average(test: Test, line: int, average: Printed | None) -> None:
     if average is None or not test.rows:
         return
-    low, high = (sum(getattr(row.busbw, end) for row in test.rows) / len(test.rows) for end in ("low", "high"))
+    low, high = (sum(ends, ZERO) / len(test.rows) for ends in zip(*(row.busbw.ends for row in test.rows), strict=True))
     if not average.meets(low, high):
         middle = (low + high) / 2
         test.notes.append((line, f"the bus bandwidths average {middle:.4g} GB/s, but {average.value} GB/s is printed"))

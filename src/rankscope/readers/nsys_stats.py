@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
+from functools import lru_cache
 
 from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers.csv_line import cells_of
+from rankscope.readers.printed import Printed, exactly
 from rankscope.readers.source import Source
 from rankscope.readers.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
-from rankscope.readers.units import LARGEST, TIME_NS, Printed
+from rankscope.readers.units import LARGEST, TIME_NS
 
-UNIT = re.compile(r"\s*\(([^()]{1,12})\)\s*$")
-NUMBER = re.compile(r"(\d{1,18})(?:\.(\d{1,12}))?", re.ASCII)
+UNIT = re.compile(r"\(([^()]{1,12})\)$")
+NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)
 TIME_UNITS = {**TIME_NS, "nsec": 1, "usec": 10**3, "msec": 10**6, "sec": 10**9, "nanoseconds": 1, "": 1}
 SIZE_UNITS = {"B": 1, "bytes": 1, "KB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 COUNTS = ("Num Calls", "Instances", "Count", "Operations", "Calls", "Total Count")
@@ -29,6 +30,7 @@ TITLES = {
     "Total": "total",
 }
 NAMES = ("Name", "Operation", "Range", "Kernel Name")
+NOWHERE = (0, 0)
 HEAD = re.compile(
     rb'^"?Time ?\(%\)"?,"?Total Time(?: \([a-z]{1,11}\))?"?,'
     rb'|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
@@ -46,21 +48,18 @@ def sniff(head: bytes) -> bool:
 
 @dataclass(slots=True)
 class Open:
-    """The table being read."""
+    """The table being read: where its columns are, and how much one of their units is."""
 
-    titles: list[str]
-    units: list[str]
-    layer: str
+    width: int
+    name_at: int
+    columns: dict[str, tuple[int, int]]
     section: Section
     sizes: bool
 
-    def cell(self, cells: list[str], *titles: str) -> tuple[str, str]:
-        """The cell under the first of these titles that is there, and its unit."""
-        for title in titles:
-            if title in self.titles:
-                at = self.titles.index(title)
-                return cells[at].strip(), self.units[at]
-        return "", ""
+    def figure(self, cells: list[str], column: str) -> Printed | None:
+        """The number under a title; None where there is none, or its unit is not known."""
+        at, factor = self.columns.get(column, NOWHERE)
+        return figure(cells[at].strip(), factor) if factor else None
 
 
 @dataclass(slots=True)
@@ -77,11 +76,11 @@ def read(source: Source) -> Iterator[Reading]:
     found, table = Found(), None
     for number, line in source.lines():
         cells = cells_of(line)
-        opened = head_of(cells)
+        opened = head_of(cells) if "Total" in line else None
         if opened is not None:
             table = opened
             found.sections.append(table.section)
-        elif table is not None and len(cells) == len(table.titles):
+        elif table is not None and len(cells) == table.width:
             take(table, cells, number, found, source)
         elif line.strip():
             table = None
@@ -90,28 +89,39 @@ def read(source: Source) -> Iterator[Reading]:
     yield reading(found, source)
 
 
-def cells_of(line: str) -> list[str]:
-    """The cells of one line; none where it is no csv."""
-    try:
-        return next(iter(csv.reader([line], strict=True)), []) if "," in line else []
-    except csv.Error:
-        return []
-
-
 def head_of(cells: list[str]) -> Open | None:
     """The table that begins with these titles."""
-    titles = [UNIT.sub("", cell).strip() for cell in cells]
-    units = [(UNIT.search(cell) or ["", ""])[1] for cell in cells]
-    names = [title for title in NAMES if title in titles]
-    counts = [title for title in COUNTS if title in titles]
-    if not names or not counts or not any(title in titles for title in ("Total Time", "Total")):
+    titles = [title_of(cell) for cell in cells]
+    plain = {title for title, _ in titles}
+    names = [title for title in NAMES if title in plain]
+    counts = [title for title in COUNTS if title in plain]
+    if not names or not counts or not plain & {"Total Time", "Total"}:
         return None
-    sizes = "Total Time" not in titles
+    sizes = "Total Time" not in plain
     if sizes and names[0] != "Operation":
         return None
     layer = layer_of(names[0], counts[0])
-    titles = [TITLES.get(title, title) for title in titles]
-    return Open(titles, units, layer, Section(TABLES[layer], layer), sizes)
+    name_at = [title for title, _ in titles].index(names[0])
+    return Open(len(cells), name_at, columns_of(titles, counts[0], sizes), Section(TABLES[layer], layer), sizes)
+
+
+def title_of(cell: str) -> tuple[str, str]:
+    """A title and the unit that stands behind it."""
+    cell = cell.strip()
+    found = UNIT.search(cell)
+    return (cell[: found.start()].rstrip(), found[1]) if found else (cell, "")
+
+
+def columns_of(titles: list[tuple[str, str]], count: str, sizes: bool) -> dict[str, tuple[int, int]]:
+    """Where the columns of numbers stand and their units; of several with one meaning the first counts."""
+    units = SIZE_UNITS if sizes else TIME_UNITS
+    columns: dict[str, tuple[int, int]] = {}
+    for at, (title, unit) in enumerate(titles):
+        if title in TITLES:
+            columns.setdefault(TITLES[title], (at, units.get(unit, 0)))
+        elif title in (count, "Time"):
+            columns.setdefault(title, (at, 1))
+    return columns | {"calls": columns[count]}
 
 
 TABLES = {"cuda_api": "CUDA API calls", "gpu": "GPU activities", "nvtx": "NVTX ranges", "osrt": "OS calls"}
@@ -126,33 +136,28 @@ def layer_of(name: str, count: str) -> str:
 
 def take(table: Open, cells: list[str], number: int, found: Found, source: Source) -> None:
     """One row, or a note that it is none."""
-    name, _ = table.cell(cells, *NAMES)
-    calls = figure(table.cell(cells, *COUNTS)[0], 1)
-    units = SIZE_UNITS if table.sizes else TIME_UNITS
-    figures = [scaled(*table.cell(cells, title), units) for title in ("total", "mean", "least", "most")]
-    if calls is None or figures[0] is None or not name:
+    name = cells[table.name_at].strip()
+    calls = table.figure(cells, "calls")
+    total = table.figure(cells, "total")
+    if calls is None or total is None or not name:
         if len(found.notes) < MOST_NOTES:
             found.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
-        return
-    if table.sizes:
-        found.sizes[copy_name(name)] = int(figures[0].value)
-        return
-    share = figure(table.cell(cells, "Time")[0], 1)
-    row = Row(copy_name(name), number, share, figures[0], int(calls.value), *figures[1:])
-    table.section.rows.append(row)
+    elif table.sizes:
+        found.sizes[copy_name(name)] = int(total.value)
+    else:
+        others = (table.figure(cells, column) for column in ("mean", "least", "most"))
+        row = Row(copy_name(name), number, table.figure(cells, "Time"), total, int(calls.value), *others)
+        table.section.rows.append(row)
 
 
-def scaled(text: str, unit: str, units: dict[str, int]) -> Printed | None:
-    return figure(text, units[unit]) if unit in units else None
-
-
+@lru_cache(maxsize=4096)  # most counts and shares stand in many rows
 def figure(text: str, factor: int) -> Printed | None:
     """A number times its unit."""
     found = NUMBER.fullmatch(text.replace(",", ""))
     if found is None:
         return None
-    value = Decimal(found[0]) * factor
-    return Printed(value, Decimal(factor).scaleb(-len(found[2] or ""))) if value <= LARGEST else None
+    made = exactly(found[0]).times(factor)
+    return made if made.value <= LARGEST else None
 
 
 def copy_name(name: str) -> str:

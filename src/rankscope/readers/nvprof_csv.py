@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field
 
 from rankscope.model import Severity
+from rankscope.readers.csv_line import cells_of
 from rankscope.readers.nvprof_log import Log
 from rankscope.readers.nvprof_trace import activity_of
+from rankscope.readers.printed import count
 from rankscope.readers.summary_table import Row
-from rankscope.readers.units import count, percent, time_ns
+from rankscope.readers.units import percent, time_ns
 
 HEADS = ('"Type","Time(%)"', '"Time(%)","Time"', '"Start","Duration"')
 
 
 def is_head(line: str) -> bool:
     return line.lstrip().startswith(HEADS)
-
-
-def cells_of(line: str) -> list[str] | None:
-    """The cells of one line, or None where it is no csv."""
-    try:
-        rows = list(csv.reader([line.strip()], strict=True))
-    except csv.Error:
-        return None
-    return rows[0] if rows else None
 
 
 @dataclass(slots=True)
@@ -38,8 +30,8 @@ class CsvTable:
 
     def take(self, number: int, line: str) -> bool:
         """Take the line if it has as many cells as there are titles."""
-        cells = cells_of(line) if "," in line else None
-        if cells is None or len(cells) != len(self.titles):
+        cells = cells_of(line.strip())
+        if not cells or len(cells) != len(self.titles):
             return False
         named = dict(zip(self.titles, cells, strict=True))
         if not self.begun:
@@ -76,7 +68,7 @@ class CsvTable:
 
 def table(line: str, log: Log) -> CsvTable:
     """The table that begins with these titles."""
-    titles = cells_of(line) or []
+    titles = cells_of(line.strip())
     if "Type" not in titles and log.kind != "API calls":
         log.kind = "GPU activities"
     return CsvTable(log, titles)

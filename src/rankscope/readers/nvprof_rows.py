@@ -6,8 +6,9 @@ import re
 
 from rankscope.model import Severity
 from rankscope.readers.nvprof_log import Log
+from rankscope.readers.printed import count
 from rankscope.readers.summary_table import Row
-from rankscope.readers.units import count, percent, time_ns
+from rankscope.readers.units import percent, time_ns
 
 SUMMARY_HEAD = re.compile(r"\s*(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s+Avg\s+Min\s+Max\s+Name\s*$")
 KIND = re.compile(r"\s*([A-Z][A-Za-z ()]{2,30}):\s+(?=\d)")

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from rankscope.readers.gpu_trace import Activity, Trace
 from rankscope.readers.nvprof_log import Log
-from rankscope.readers.units import Printed, count, rate_bytes, size_bytes, time_ns
+from rankscope.readers.printed import Printed, count
+from rankscope.readers.units import rate_bytes, size_bytes, time_ns
 
 HEAD = re.compile(r"\s*Start\s+Duration\s+(?:Grid Size\s|Name\s*$)")
 TITLE = re.compile(r"\S+(?: \S+)*")

@@ -115,6 +115,5 @@ def _problems(numbers: dict[str, Printed]) -> Iterator[str]:
     rate, size = numbers.get("Messages/s"), numbers.get("Size")
     megabytes = numbers.get("MB/s")
     if rate and size and megabytes:
-        expected = float(size.value) / 1e6
-        if not megabytes.meets(rate.low * expected, rate.high * expected):
+        if not megabytes.meets(*rate.times(size.value / 10**6).ends):
             yield f"{rate.value} messages/s of {size.value} bytes are not {megabytes.value} MB/s"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity
-from rankscope.readers.printed import Printed, number
+from rankscope.readers.printed import FLOATING, ZERO, Printed, number
 from rankscope.readers.source import Source
 
 COLUMNS = ("name", "min", "max", "mean", "variance", "stdev")
@@ -117,9 +117,9 @@ def _problems(cells: dict[str, Printed]) -> Iterator[str]:
     if variance.value < 0 or stdev.value < 0:
         yield f"variance {variance.value} or standard deviation {stdev.value} is less than 0"
         return
-    if not variance.meets(max(0.0, stdev.low) ** 2, stdev.high**2):
+    if not variance.meets(max(ZERO, stdev.low) ** 2, stdev.high**2):
         yield f"the standard deviation {stdev.value} is not the root of the variance {variance.value}"
     # of two or more values, the variance of a sample is largest when half lie at either end
     spread = (high.high - mean.low) * (mean.high - low.low)
-    if variance.low > 2 * spread * (1 + 1e-9):
+    if variance.low > 2 * spread * (1 + FLOATING):
         yield f"the variance {variance.value} is more than values from {low.value} to {high.value} can have"

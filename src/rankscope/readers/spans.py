@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from math import ceil, floor
+
+from rankscope.readers.printed import exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,8 @@ def printed(text: str, unit: int, times: int = 1) -> Span:
 
     The bounds stay inside the half of the last digit, so that the choice is printed as the same digits again.
     """
-    number = Decimal(text)
-    exponent = number.as_tuple().exponent
-    half = Decimal(unit * times).scaleb(exponent if isinstance(exponent, int) else 0) / 2
-    value = number * unit * times
-    low, at, high = floor(value - half) + 1, round(value), ceil(value + half) - 1
+    number = exactly(text).times(unit * times)
+    low, at, high = floor(number.low) + 1, round(number.value), ceil(number.high) - 1
     return Span(max(0, min(low, at)), at, max(high, at))
 
 

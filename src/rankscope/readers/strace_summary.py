@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rankscope.model import Note, RankFacts, Reading, Severity, Tally
-from rankscope.readers.printed import Printed, count, number
+from rankscope.readers.printed import ZERO, Printed, count, number
 from rankscope.readers.source import Source
 
 HEADER = re.compile(rb"^(?:% time|syscall|calls|seconds)\b[^\n]*\n-{4,}[- ]*\n", re.MULTILINE)
@@ -16,6 +16,8 @@ COLUMNS = {"%time", "seconds", "usecs/call", "calls", "errors", "syscall", "shor
 RULE = re.compile(r"-{4,}(?: +-{4,})+")
 MAX_ROWS = 5_000  # there are a few hundred system calls
 SECOND_NS = Decimal(10**9)
+SHORTEST_S = 1 / SECOND_NS
+HALF = Decimal("0.5")
 
 
 @dataclass(slots=True)
@@ -147,9 +149,9 @@ def _row_problems(row: Row) -> Iterator[str]:
     if row.value("seconds") < 0:
         yield f"{row.value('seconds')} seconds is less than nothing"
     if {"seconds", "usecs/call"} <= row.cells.keys():
-        calls, each = row.whole("calls"), row.value("usecs/call")
+        calls, each = row.whole("calls"), row.cells["usecs/call"].value
         # strace cuts the mean off after the microsecond
-        if not row.cells["seconds"].times(1e6).meets(each * calls - 0.5, (each + 1) * calls + 0.5):
+        if not row.cells["seconds"].times(10**6).meets(each * calls - HALF, (each + 1) * calls + HALF):
             yield f"{calls} calls of {each:g} us are not {row.value('seconds'):g} s"
     if {"shortest", "longest"} <= row.cells.keys() and row.value("shortest") > row.value("longest"):
         yield f"the shortest call ({row.value('shortest'):g} s) is longer than the longest"
@@ -161,7 +163,7 @@ def _total_problems(rows: Sequence[Row], total: Row) -> Iterator[str]:
         if column in total.cells and added != total.whole(column):
             yield f"the {column} add up to {added}, but the total row says {total.whole(column)}"
     if "seconds" in total.cells:
-        low, high = (sum(getattr(row.cells["seconds"], end) for row in rows) for end in ("low", "high"))
+        low, high = (sum((getattr(row.cells["seconds"], end) for row in rows), ZERO) for end in ("low", "high"))
         if not total.cells["seconds"].meets(low, high):
             yield f"the seconds add up to {(low + high) / 2:.6f}, but the total row says {total.value('seconds'):.6f}"
 
@@ -171,6 +173,6 @@ def _share_problems(row: Row, total: Row) -> Iterator[str]:
     if whole is None or whole.value <= 0 or not {"%time", "seconds"} <= row.cells.keys():
         return
     part = row.cells["seconds"]
-    if not row.cells["%time"].meets(100 * part.low / whole.high, 100 * part.high / max(whole.low, 1e-9)):
+    if not row.cells["%time"].meets(100 * part.low / whole.high, 100 * part.high / max(whole.low, SHORTEST_S)):
         expected = 100 * row.value("seconds") / float(whole.value)
         yield f"{row.value('%time'):g} % of the time, but its seconds are {expected:.2f} % of the total"

@@ -9,8 +9,8 @@ from math import ceil, floor
 from statistics import median
 
 from rankscope.model import Figure, Note, Severity, Tally
+from rankscope.readers.printed import ZERO, Printed
 from rankscope.readers.source import Source
-from rankscope.readers.units import Printed
 
 WHOLE = Decimal(100)
 LISTED = Decimal("0.5")  # percent points that rounded shares may miss the whole by, and more with many rows
@@ -172,8 +172,7 @@ def _share_note(row: Row, of_whole: str, source: Source) -> Note:
 
 
 def _check_sum(section: Section, rows: Sequence[Row], source: Source) -> list[Note]:
-    shares = sum((row.share.value for row in rows if row.share), Decimal(0))
-    slack = LISTED + sum((row.share.step / 2 for row in rows if row.share), Decimal(0))
+    shares, slack = _added_shares(rows)
     where = source.at(rows[0].line)
     if shares > WHOLE + slack:
         return [Note(f"{section.title}: the shares add up to {shares} %", Severity.WARNING, where)]
@@ -183,12 +182,19 @@ def _check_sum(section: Section, rows: Sequence[Row], source: Source) -> list[No
     return []
 
 
+def _added_shares(rows: Sequence[Row]) -> tuple[Decimal, Decimal]:
+    """What the shares add up to, and how far rounding may have moved that."""
+    shares = [row.share for row in rows if row.share]
+    return sum((share.value for share in shares), ZERO), LISTED + sum((share.step / 2 for share in shares), ZERO)
+
+
 def unlisted(section: Section) -> list[Figure]:
     """The whole of a section of which rows are missing, so that its shares can still be told."""
-    shares = sum((row.share.value for row in section.rows if row.share), Decimal(0))
-    slack = LISTED + sum((row.share.step / 2 for row in section.rows if row.share), Decimal(0))
+    shares, slack = _added_shares(section.rows)
+    if section.within or shares >= WHOLE - slack:
+        return []
     found = whole_ns(section.rows)
-    if found is None or section.within or shares >= WHOLE - slack:
+    if found is None:
         return []
     return [Figure(section.layer, WHOLE_NAME, float(round(found[0])), "ns", statistic="total")]
 

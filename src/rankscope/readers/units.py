@@ -1,10 +1,11 @@
-"""Figures as profilers print them: the number in ns or bytes, exactly, and how much the printing hid."""
+"""Figures with a unit as profilers print them, in ns or bytes."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
+
+from rankscope.readers.printed import Printed, exactly
 
 TIME_NS = {"ns": 10**0, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 SIZE_STEPS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
@@ -12,46 +13,25 @@ FIGURE = re.compile(r"(\d{1,18}(?:\.\d{1,12})?)([a-zA-Zµμ%/]{0,6})", re.ASCII)
 LARGEST = Decimal(2**62)
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """A printed figure in its base unit: anything within half a step of the value would have looked the same."""
-
-    value: Decimal
-    step: Decimal
-
-    @property
-    def low(self) -> Decimal:
-        return self.value - self.step / 2
-
-    @property
-    def high(self) -> Decimal:
-        return self.value + self.step / 2
-
-    def agrees(self, low: Decimal, high: Decimal) -> bool:
-        """Whether the true figure can lie in that span; a whole step is granted, since some tools cut, some round."""
-        return self.value - self.step <= high and self.value + self.step >= low
-
-
-def number(text: str) -> tuple[Printed, str] | None:
+def figure_and_unit(text: str) -> tuple[Printed, str] | None:
     """A number and its unit, or None where the text is no such thing."""
     found = FIGURE.fullmatch(text.strip())
     if found is None:
         return None
     digits, unit = found.groups()
-    places = len(digits.partition(".")[2])
-    return Printed(Decimal(digits), Decimal(1).scaleb(-places)), unit
+    return exactly(digits), unit
 
 
 def scaled(text: str, unit: str, units: dict[str, int]) -> Printed | None:
     """A figure in one of these units; `unit` is the one that stands elsewhere, as in a csv file's second line."""
-    found = number(text)
+    found = figure_and_unit(text)
     if found is None:
         return None
     figure, own = found
     factor = units.get(own or unit)
     if factor is None or (own and unit) or figure.value * factor > LARGEST:
         return None
-    return Printed(figure.value * factor, figure.step * factor)
+    return figure.times(factor)
 
 
 def time_ns(text: str, unit: str = "") -> Printed | None:
@@ -72,9 +52,3 @@ def rate_bytes(text: str, unit: str = "", base: int = 1024) -> Printed | None:
 def percent(text: str, unit: str = "") -> Printed | None:
     """A share as printed, 76.61%, in hundredths of the whole."""
     return scaled(text, unit, {"%": 1})
-
-
-def count(text: str) -> int | None:
-    """A number of calls."""
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
