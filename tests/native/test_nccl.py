@@ -118,7 +118,9 @@ def test_communicators_and_the_log(nccl: FakeNccl, version: int, tmp_path: Path)
     names = Counter(zip(column(events, "name"), column(events, "bytes"), column(events, "root"), strict=True))
     expected = {("ncclAllReduce", 4000, None): 40, ("ncclBroadcast", 128, 1): 40}
     assert names == expected | ({("ncclAllGather", 24, None): 80} if version == 6 else {})
-    for name, start, end, call in zip(*(column(events, key) for key in ("name", "start_ns", "end_ns", "call_ns"))):
+    for name, start, end, call in zip(
+        *(column(events, key) for key in ("name", "start_ns", "end_ns", "call_ns")), strict=True
+    ):
         told = version >= 3 and name != "ncclAllGather"
         assert (end is not None and end >= start) if told else end is None
         assert (call is None) == told

@@ -12,7 +12,7 @@
 struct operation {
     rs_lock lock;
     uint64_t generation;
-    const struct rs_nccl_comm *comm;    /* from here on: cleared when the slot is taken */
+    struct rs_nccl_comm *comm;          /* from here on: cleared when the slot is taken */
     uint8_t busy, enqueued, collective, kernel_told;
     uint32_t channels, begun, ended;    /* channels: how many there will be, 0 if not known */
     uint64_t key, algo_key, bytes;
@@ -317,19 +317,38 @@ void rs_nccl_stop(void *handle)
     rs_leave(thread, now);
 }
 
+/* The kernels of a communicator run one after the other: the one before is over, even where NCCL did not say how many
+ * channels it would have. */
+static void settle(void *before)
+{
+    struct rs_thread *thread = before ? rs_enter() : NULL;
+    if (!thread)
+        return;
+    struct operation *operation = hold(before, TASK);
+    if (operation) {
+        if (looks_over(operation))
+            finish(thread, operation);
+        rs_lock_give(&operation->lock);
+    }
+    rs_leave(thread, rs_ticks());
+}
+
 void *rs_nccl_channel_start(void *task, uint64_t gpu_ns)
 {
+    void *before = NULL;
     struct operation *operation = rs.file ? hold(task, TASK) : NULL;
     if (!operation)
         return NULL;
     if (!operation->begun++) {
         operation->first_ticks = rs_ticks();
+        before = __atomic_exchange_n(&operation->comm->running, task, __ATOMIC_RELAXED);
         log_begun(operation);
     }
     if (gpu_ns && (!operation->gpu_start_ns || gpu_ns < operation->gpu_start_ns))
         operation->gpu_start_ns = gpu_ns;
     void *handle = handle_of(operation, operation->generation, CHANNEL);
     rs_lock_give(&operation->lock);
+    settle(before);
     return handle;
 }
 

@@ -68,6 +68,7 @@ void *rs_nccl_comm_new(const struct rs_nccl_identity *identity)
             continue;
         __atomic_store_n(&comm->group, 0, __ATOMIC_RELAXED);
         comm->row = NULL;
+        __atomic_store_n(&comm->running, NULL, __ATOMIC_RELAXED);
         __atomic_store_n(&comm->generation, comm->generation + 1, __ATOMIC_RELEASE);
         rs_nccl_comm_identify(comm, identity);
         return context_of(comm);

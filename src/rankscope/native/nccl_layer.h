@@ -36,7 +36,14 @@ void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns);
 void rs_nccl_stop(void *handle);
 
 /* nccl_groups.c: the communicator behind a context, NULL where there is none any more. */
-struct rs_nccl_comm { rs_lock lock; uint32_t generation; uint16_t group; uint8_t used; struct rs_group *row; };
+struct rs_nccl_comm {
+    rs_lock lock;
+    uint32_t generation;
+    uint16_t group;
+    uint8_t used;
+    struct rs_group *row;
+    void *running;              /* the operation whose kernel began last */
+};
 #define RS_NCCL_COMMS 1024u
 struct rs_nccl_comm *rs_nccl_comm(void *context);
 void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity);
