@@ -6,7 +6,8 @@
 
 A pass has 16 batches and 3 all-reduces in each (1 in the very first, when DDP does not know the order of gradients
 yet). The first pass warms up, the second is measured; NVTX ranges (`warmup`, `measured`, and within them `batch` with
-`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. With --profiler torch.profiler watches both passes and rank R writes what it counted to FILE with .R before the suffix.
+`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. With --profiler
+torch.profiler watches both passes and rank R writes what it counted to FILE with .R before the suffix.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _group(row: Any, strings: Sequence[str], path: Path) -> Group:
         name=name if name in PREDEFINED else f"{name or kind} #{int(row['identity']) & 0xFFFFFFFF:08x}",
         identity=f"{int(row['identity']):016x}",
         kind=kind,
-        size=int(row["size"]),
+        size=int(row["size"]) or None,
         my_rank=int(row["my_rank"]),
         collectives=int(row["collectives"]) % 2**63,
         guessed=guessed,
