@@ -30,7 +30,8 @@ COMPILE_FLAGS = (
     "-std=gnu11", "-O2", "-g1", "-fno-tree-vectorize", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
 )  # fmt: skip
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
-LINK_FLAGS = ("-shared", "-Wl,-z,now", "-ldl", "-pthread")
+# nodelete: whoever opened the recorder may close it (NCCL does), but handlers of ours are registered by then.
+LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-ldl", "-pthread")
 
 
 class BuildError(Exception):

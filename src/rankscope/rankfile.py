@@ -60,6 +60,8 @@ class RankSource(IntEnum):
 
 class Layer(IntEnum):
     MPI = 1
+    NCCL = 5
+    NCCL_ALGO = 6
 
 
 class Kind(IntEnum):
@@ -80,12 +82,15 @@ class ChunkKind(IntEnum):
 class CollectiveFlag(IntFlag):
     NONBLOCKING = 1
     FAILED = 2
+    ENQUEUED = 4
+    DEVICE = 8
 
 
 class GroupKind(IntEnum):
     COMM = 1
     WINDOW = 2
     FILE = 3
+    NCCL = 4
 
 
 class GroupFlag(IntFlag):

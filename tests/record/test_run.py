@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Run, compile_c, library_of
 
-DOCUMENTED = {"LD_PRELOAD", "RANKSCOPE_DIR", "RANKSCOPE_PID"}
+DOCUMENTED = {"LD_PRELOAD", "RANKSCOPE_DIR", "RANKSCOPE_PID", "NCCL_PROFILER_PLUGIN"}
 
 
 def variables(output: bytes) -> dict[bytes, bytes]:
@@ -39,6 +39,13 @@ def test_other_preloads_stay_behind_ours(rankscope: str, run: Run, tmp_path: Pat
     compile_c("int other;", other, "-shared", "-fPIC")
     done = run(rankscope, "run", "sh", "-c", "echo $LD_PRELOAD", env={**os.environ, "LD_PRELOAD": str(other)})
     assert done.stdout.decode().strip().split(":") == [str(library_of(Path(rankscope))), str(other)]
+
+
+def test_a_profiler_plugin_of_the_users_own_stays(rankscope: str, run: Run) -> None:
+    asked = [rankscope, "run", "sh", "-c", "echo $NCCL_PROFILER_PLUGIN"]
+    for given, expected in (("mine", "mine"), ("", str(library_of(Path(rankscope))))):
+        done = run(*asked, env={**os.environ, "NCCL_PROFILER_PLUGIN": given})
+        assert done.stdout.decode().strip() == expected
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 77, 255])

@@ -5,7 +5,13 @@ from __future__ import annotations
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
 
-ELSEWHERE = ("mpi", "gpu", "cuda_api")  # layers with tables of their own, which leave out what is within a range
+# layers with tables of their own, which leave out what is within a range
+ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
+    "mpi",
+    "gpu",
+    "cuda_api",
+    "nccl_algo",
+)  # layers with tables of their own, which leave out what is within a range
 COLUMNS = (
     Column("layer", Unit.NAME, "Layer"),
     Column("group", Unit.NAME, "Group"),

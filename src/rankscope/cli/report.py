@@ -35,6 +35,7 @@ from rankscope.analyse.mpitrace import (
     tasks,
     told_extremes,
 )
+from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
@@ -78,6 +79,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
+    "nccl": nccl,
     "gpu": gpu,
     "gpu_ranks": gpu_ranks,
     "cuda_api": cuda_api,

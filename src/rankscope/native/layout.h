@@ -37,7 +37,11 @@ enum rs_phase {
     RS_PHASE_FIRST_STEP = 4, RS_PHASE_STEADY = 5, RS_PHASE_FINALIZE = 6
 };
 
-enum rs_layer { RS_LAYER_MPI = 1 };
+enum rs_layer {
+    RS_LAYER_MPI = 1,
+    RS_LAYER_NCCL = 5,
+    RS_LAYER_NCCL_ALGO = 6      /* the operations of NCCL once more, by algorithm and protocol */
+};
 
 enum rs_kind {
     RS_KIND_CALL = 0,       /* time inside the call */
@@ -142,7 +146,11 @@ struct rs_collective {
     uint16_t name, group, thread;
     uint8_t phase, flags;
 };
-enum rs_collective_flag { RS_COLL_NONBLOCKING = 1, RS_COLL_FAILED = 2 };
+enum rs_collective_flag {
+    RS_COLL_NONBLOCKING = 1, RS_COLL_FAILED = 2,
+    RS_COLL_ENQUEUED = 4,       /* end_ticks is the end of the starting call: its completion is told by nobody */
+    RS_COLL_DEVICE = 8          /* enter_ticks is its start on the device; call_ticks the time from call to start */
+};
 
 /* One communicator, window or file. */
 struct rs_group {
@@ -156,7 +164,7 @@ struct rs_group {
     uint64_t created_ticks;
     uint64_t freed_ticks;
 };
-enum rs_group_kind { RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3 };
+enum rs_group_kind { RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3, RS_GROUP_NCCL = 4 };
 enum rs_group_flag {
     RS_GROUP_INTER = 1,
     RS_GROUP_GUESSED = 2        /* first seen in use, its creation was not: identity is a guess */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "mpi_layer.h"
+#include "nccl_layer.h"
 #include "process.h"
 #include "recorder.h"
 
@@ -196,6 +197,7 @@ static void child_forked(void)
     atomic_store(&rs.enabled, 0);
     rs.file = NULL;
     rs_mpi_forget();
+    rs_nccl_forget();
     rs_recorder_forget(inside);
     rs_file_forget();
     if (!inside)
@@ -212,6 +214,7 @@ static void leave(int status, uint32_t flags)
     if (!file || rs.pid != getpid() || file->state != RS_RUNNING)
         return;
     int saved = errno;
+    rs_nccl_flush(NULL);
     rs_set_flag(flags);
     rs_refresh_facts();
     file->ended_ticks = rs_ticks();

@@ -100,9 +100,9 @@ static inline void rs_count(uint64_t *counter, uint64_t by)
 
 static inline void rs_set_phase(uint8_t phase)
 {
-    rs.phase = phase;
+    __atomic_store_n(&rs.phase, phase, __ATOMIC_RELAXED);
     if (rs.file)
-        rs.file->phase = phase;
+        __atomic_store_n(&rs.file->phase, phase, __ATOMIC_RELAXED);
 }
 
 static inline void rs_set_flag(uint32_t flag)

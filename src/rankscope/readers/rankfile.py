@@ -10,16 +10,21 @@ import numpy as np
 
 from rankscope import rankfile
 from rankscope.model import PHASES, BadFile, Group, Peer, Reading, Words
-from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Rows
+from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
 
-GROUP_KINDS: dict[int, str] = {GroupKind.COMM: "communicator", GroupKind.WINDOW: "window", GroupKind.FILE: "file"}
+GROUP_KINDS: dict[int, str] = {
+    GroupKind.COMM: "communicator",
+    GroupKind.WINDOW: "window",
+    GroupKind.FILE: "file",
+    GroupKind.NCCL: "nccl",
+}
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = ("", "mpi")
+LAYERS = ("", "mpi", "", "", "", "nccl", "nccl_algo")  # by number: rankfile.Layer
 KINDS = ("call", "progress")
 
 
@@ -43,7 +48,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
     if events:
-        reading.event_columns = _event_columns(log, clock, strings, labels, path)
+        by_nccl = np.array([False, *(row["kind"] == GroupKind.NCCL for row in group_rows)])
+        reading.event_columns = _event_columns(log, clock, strings, labels, by_nccl, path)
     return reading
 
 
@@ -121,7 +127,7 @@ def _group(row: Any, strings: Sequence[str], path: Path) -> Group:
         name=name if name in PREDEFINED else f"{name or kind} #{int(row['identity']) & 0xFFFFFFFF:08x}",
         identity=f"{int(row['identity']):016x}",
         kind=kind,
-        size=int(row["size"]),
+        size=int(row["size"]) or None,
         my_rank=int(row["my_rank"]),
         collectives=int(row["collectives"]) % 2**63,
         guessed=guessed,
@@ -149,20 +155,25 @@ def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels:
     }
 
 
-def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, path: Path) -> dict[str, Any]:
-    nonblocking = (rows["flags"] & CollectiveFlag.NONBLOCKING) != 0
+def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, by_nccl: Any, path: Path) -> dict[str, Any]:
+    def flagged(flag: CollectiveFlag) -> Any:
+        return (rows["flags"] & flag) != 0
+
+    groups = _words(rows["group"], labels, path, "group")
+    unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
+    called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
     return {
-        "layer": Words(np.ones(len(rows), np.int32), LAYERS),
+        "layer": Words(np.where(by_nccl[rows["group"]], Layer.NCCL, Layer.MPI).astype(np.int32), LAYERS),
         "name": _words(rows["name"], strings, path, "string"),
         "start_ns": clock.unix_ns(rows["enter_ticks"]),
-        "end_ns": np.ma.masked_array(clock.unix_ns(rows["end_ticks"]), rows["end_ticks"] == 0),
-        "group": _words(rows["group"], labels, path, "group"),
+        "end_ns": np.ma.masked_array(clock.unix_ns(rows["end_ticks"]), unended),
+        "group": groups,
         "sequence": rows["sequence"].astype(np.int64),
         "bytes": _signed(rows["bytes"]),
         "phase": _words(rows["phase"], PHASES, path, "phase"),
         "thread": rows["thread"].astype(np.int32),
         "root": np.ma.masked_array(rows["root"], rows["root"] < 0),
-        "call_ns": np.ma.masked_array((rows["call_ticks"] * clock.ns_per_tick).astype(np.int64), ~nonblocking),
+        "call_ns": np.ma.masked_array((rows["call_ticks"] * clock.ns_per_tick).astype(np.int64), ~called),
     }
 
 

@@ -1,0 +1,140 @@
+"""DistributedDataParallel in the shape of a known benchmark: an embedding bag, ten dense layers, 2 ranks, two passes.
+
+    rankscope run python examples/train_ddp_003.py
+    rankscope run python examples/train_ddp_003.py --profiler kernels.json
+    rankscope run torchrun --nproc-per-node 2 examples/train_ddp_003.py
+
+A pass has 16 batches and 3 all-reduces in each (1 in the very first, when DDP does not know the order of gradients
+yet). The first pass warms up, the second is measured; NVTX ranges (`warmup`, `measured`, and within them `batch` with
+`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. With --profiler
+torch.profiler watches both passes and rank R writes what it counted to FILE with .R before the suffix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ranks import World, join, leave, spawn
+
+EMBEDDINGS, WIDTH, LAYERS, WORDS = 2000, 512, 10, 100
+BUCKET_MB = 5  # the sums of gradients then go in three all-reduces
+PARTS = ("forward", "backward", "optimizer", "batch")
+
+
+def build(world: World) -> Any:
+    torch.manual_seed(0)
+    dense = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU(True))]
+    model = nn.Sequential(nn.EmbeddingBag(EMBEDDINGS, WIDTH), *dense).to(world.device)
+    if world.size == 1:
+        return model
+    return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
+
+
+@contextlib.contextmanager
+def named(world: World, name: str, seconds: dict[str, list[float]] | None = None) -> Iterator[None]:
+    """An NVTX range, timed as the host sees it."""
+    begun = time.perf_counter()
+    if world.on_gpu:
+        torch.cuda.nvtx.range_push(name)
+    yield
+    if world.on_gpu:
+        torch.cuda.nvtx.range_pop()
+    if seconds is not None:
+        seconds[name].append(time.perf_counter() - begun)
+
+
+class Job:
+    """One rank: model, optimizer and random batches that stay the same in both passes."""
+
+    def __init__(self, world: World, options: argparse.Namespace) -> None:
+        self.world = world
+        self.model = build(world)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, foreach=False)
+        self.criterion = nn.CrossEntropyLoss()
+        random = torch.Generator().manual_seed(world.rank)
+        words = (options.batches, options.batch, WORDS)
+        self.words = torch.randint(EMBEDDINGS, words, generator=random)
+        self.labels = torch.randint(WIDTH, words[:2], generator=random)
+
+    def one_batch(self, number: int, seconds: dict[str, list[float]]) -> None:
+        with named(self.world, "batch", seconds):
+            words = self.words[number].to(self.world.device)
+            labels = self.labels[number].to(self.world.device)
+            with named(self.world, "forward", seconds):
+                loss = self.criterion(self.model(words), labels)
+            with named(self.world, "backward", seconds):
+                self.optimizer.zero_grad()
+                loss.backward()
+            with named(self.world, "optimizer", seconds):
+                self.optimizer.step()
+            self.world.synchronize()
+
+    def run_pass(self, name: str) -> dict[str, list[float]]:
+        seconds: dict[str, list[float]] = {part: [] for part in PARTS}
+        with named(self.world, name):
+            for number in range(len(self.words)):
+                self.one_batch(number, seconds)
+        return seconds
+
+
+@contextlib.contextmanager
+def profiled(world: World, target: Path | None) -> Iterator[None]:
+    """torch.profiler around it, and what it counted by kernel in a file of its own."""
+    if target is None:
+        yield
+        return
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if world.on_gpu else [])
+    with profile(activities=activities, acc_events=True) as profiler:
+        yield
+        world.synchronize()
+    device = torch.autograd.DeviceType.CUDA if world.on_gpu else torch.autograd.DeviceType.CPU
+    counted: dict[str, list[float]] = {}
+    for event in profiler.events() or ():
+        if event.device_type == device and not getattr(event, "is_user_annotation", False):
+            sums = counted.setdefault(event.name, [0, 0.0])
+            sums[0] += 1
+            sums[1] += event.time_range.elapsed_us()
+    rows = [{"name": name, "calls": int(calls), "total_us": us} for name, (calls, us) in sorted(counted.items())]
+    target.with_suffix(f".{world.rank}{target.suffix}").write_text(json.dumps(rows, indent=0), encoding="utf-8")
+
+
+def told(world: World, options: argparse.Namespace, name: str, seconds: dict[str, list[float]]) -> str:
+    means = {f"{part}_ms": 1e3 * sum(times) / len(times) for part, times in seconds.items()}
+    facts = {"program": "ddp_003", "pass": name, "rank": world.rank, "ranks": world.size, "backend": world.backend}
+    return json.dumps({**facts, "batches": options.batches, "profiler": bool(options.profiler), **means})
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2, help="start so many ranks (not under torchrun)")
+    parser.add_argument("--batch", type=int, default=32, help="samples per rank and batch")
+    parser.add_argument("--batches", type=int, default=16, help="batches in a pass")
+    parser.add_argument("--profiler", type=Path, metavar="FILE", help="run under torch.profiler and write its counts")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse()
+    spawn(options.ranks)
+    world = join()
+    job = Job(world, options)
+    with profiled(world, options.profiler):
+        passes = {name: job.run_pass(name) for name in ("warmup", "measured")}
+    for name, seconds in passes.items():
+        print(told(world, options, name, seconds), flush=True)
+    leave(world)
+
+
+if __name__ == "__main__":
+    main()

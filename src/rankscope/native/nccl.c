@@ -1,0 +1,391 @@
+/* NCCL's operations: enqueued by a thread of the program, run by a kernel, watched by NCCL's proxy thread, which tells
+ * when each channel of the kernel has begun and ended. An operation lives in a slot from the first to the last of it. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nccl_layer.h"
+
+#define SLOTS 4096u             /* more than a CUDA stream takes launches ahead */
+#define TASK 1u
+#define CHANNEL 2u
+
+struct operation {
+    rs_lock lock;
+    uint64_t generation;
+    struct rs_nccl_comm *comm;          /* from here on: cleared when the slot is taken */
+    uint8_t busy, enqueued, collective, kernel_told;
+    uint32_t channels, begun, ended;    /* channels: how many there will be, 0 if not known */
+    uint64_t key, algo_key, bytes;
+    uint64_t start_ticks, first_ticks, last_ticks;      /* enqueued, first channel begun, last channel ended */
+    uint64_t gpu_start_ns, gpu_end_ns;
+    struct rs_collective *record;
+    uint32_t number;
+};
+
+static struct operation slots[SLOTS];
+static atomic_uint next_slot;
+static atomic_uint_least64_t ticks_per_second;      /* to put times of the GPU beside ours */
+static atomic_int mode_chosen = -1;
+
+/* RANKSCOPE_NCCL: kernels (default), calls: without events of kernels, none. */
+enum rs_nccl_mode rs_nccl_mode(void)
+{
+    int mode = atomic_load_explicit(&mode_chosen, memory_order_relaxed);
+    if (!rs.file)
+        return RS_NCCL_NONE;
+    if (mode >= 0)
+        return (enum rs_nccl_mode)mode;
+    const char *asked = getenv("RANKSCOPE_NCCL");
+    mode = RS_NCCL_KERNELS;
+    if (asked && !strcmp(asked, "calls"))
+        mode = RS_NCCL_CALLS;
+    if (asked && !strcmp(asked, "none"))
+        mode = RS_NCCL_NONE;
+    atomic_store_explicit(&mode_chosen, mode, memory_order_relaxed);
+    return (enum rs_nccl_mode)mode;
+}
+
+/* --- handles --- */
+
+static void *handle_of(const struct operation *operation, uint64_t generation, uintptr_t what)
+{
+    return (void *)((uintptr_t)generation << 16 | (uintptr_t)(operation - slots) << 2 | what);
+}
+
+/* The operation of a handle, locked; NULL where it is over. */
+static struct operation *hold(void *handle, uintptr_t what)
+{
+    uintptr_t number = (uintptr_t)handle;
+    if (!number || (number & 3) != what)
+        return NULL;
+    struct operation *operation = &slots[number >> 2 & (SLOTS - 1)];
+    if (!rs_lock_take(&operation->lock))
+        return NULL;
+    if (operation->busy && (operation->generation & 0xFFFFFFFFFFFF) == number >> 16)
+        return operation;
+    rs_lock_give(&operation->lock);
+    return NULL;
+}
+
+/* --- names and sizes --- */
+
+/* The number in the name is the type's bits. NCCL 2.28 has no name for ncclUint8, the only type that is "Unknown". */
+static uint64_t type_bytes(const char *datatype)
+{
+    uint64_t bits = 0;
+    if (!datatype)
+        return 0;
+    for (; *datatype && !(*datatype >= '0' && *datatype <= '9'); datatype++)
+        ;
+    for (; *datatype >= '0' && *datatype <= '9'; datatype++)
+        bits = bits * 10 + (uint64_t)(*datatype - '0');
+    return bits >= 8 ? bits / 8 : 1;
+}
+
+static int has_root(const char *func)
+{
+    return !strcmp(func, "Broadcast") || !strcmp(func, "Reduce") || !strcmp(func, "Gather") || !strcmp(func, "Scatter");
+}
+
+static uint16_t intern_joined(const char *func, const char *algo, const char *proto)
+{
+    const char *parts[] = {"nccl", func, algo[0] ? " " : "", algo, proto[0] ? " " : "", proto};
+    char text[128];
+    size_t used = 0;
+    for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        size_t length = strnlen(parts[i], sizeof text - 1 - used);
+        memcpy(text + used, parts[i], length);
+        used += length;
+    }
+    text[used] = 0;
+    return rs_intern(text);
+}
+
+static const char *given(const char *text) { return text ? text : ""; }
+
+static uint64_t with_kind(uint64_t key, uint8_t kind) { return key | (uint64_t)kind << 56; }
+
+/* --- the log --- */
+
+static int still_ours(const struct operation *operation)
+{
+    return operation->record && rs_log_number(operation->record) == operation->number;
+}
+
+static void log_enqueued(struct rs_thread *thread, struct operation *operation, uint16_t group, uint32_t sequence,
+                         int32_t root)
+{
+    struct rs_collective filled = {
+        .enter_ticks = operation->start_ticks, .bytes = operation->bytes, .sequence = sequence, .root = root,
+        .name = (uint16_t)operation->key, .group = group, .thread = (uint16_t)thread->slot, .phase = (uint8_t)(operation->key >> 40),
+        .flags = RS_COLL_NONBLOCKING};
+    operation->record = rs_log_enter(thread, &filled);
+    operation->number = operation->record ? rs_log_number(operation->record) : 0;
+}
+
+/* From here on the record speaks of the device. */
+static void log_begun(const struct operation *operation)
+{
+    if (!still_ours(operation))
+        return;
+    uint64_t queued = operation->first_ticks - operation->start_ticks;
+    RS_SET(operation->record->call_ticks, queued > UINT32_MAX ? UINT32_MAX : (uint32_t)queued);
+    RS_SET(operation->record->flags, RS_COLL_NONBLOCKING | RS_COLL_DEVICE);
+    RS_SET(operation->record->enter_ticks, operation->first_ticks);
+}
+
+static void log_ended(const struct operation *operation, uint64_t now)
+{
+    if (still_ours(operation))
+        __atomic_store_n(&operation->record->end_ticks, now, __ATOMIC_RELEASE);
+}
+
+/* Nobody will tell when it ends: what is known is when it had been enqueued. */
+static void log_unfollowed(const struct operation *operation, uint64_t now)
+{
+    uint64_t took = now - operation->start_ticks;
+    if (!still_ours(operation))
+        return;
+    RS_SET(operation->record->call_ticks, took > UINT32_MAX ? UINT32_MAX : (uint32_t)took);
+    RS_SET(operation->record->flags, RS_COLL_NONBLOCKING | RS_COLL_ENQUEUED);
+    log_ended(operation, now);
+}
+
+/* --- operations --- */
+
+/* By the GPU's own clock where that makes sense, else as the proxy thread saw it. */
+static uint64_t device_ticks(const struct operation *operation)
+{
+    uint64_t seen = operation->last_ticks - operation->first_ticks;
+    uint64_t rate = atomic_load_explicit(&ticks_per_second, memory_order_relaxed);
+    if (!rate || !operation->gpu_start_ns || operation->gpu_end_ns < operation->gpu_start_ns)
+        return seen;
+    double ticks = (double)(operation->gpu_end_ns - operation->gpu_start_ns) * 1e-9 * (double)rate;
+    return ticks <= (double)(operation->last_ticks - operation->start_ticks) ? (uint64_t)ticks : seen;
+}
+
+/* Counts the operation and frees its slot. Called with the slot locked. */
+static void finish(struct rs_thread *thread, struct operation *operation)
+{
+    uint64_t in_progress = operation->last_ticks - operation->start_ticks;
+    log_ended(operation, operation->last_ticks);
+    rs_tally(thread, with_kind(operation->key, RS_KIND_PROGRESS), in_progress, operation->bytes, 0);
+    rs_tally(thread, with_kind(operation->algo_key, RS_KIND_PROGRESS), device_ticks(operation), operation->bytes, 0);
+    operation->busy = 0;
+}
+
+static int is_over(const struct operation *operation)
+{
+    return operation->enqueued && operation->channels && operation->ended >= operation->channels;
+}
+
+/* As far as can be told: all channels that have begun have ended. */
+static int looks_over(const struct operation *operation)
+{
+    return operation->busy && operation->enqueued && operation->begun && operation->ended == operation->begun;
+}
+
+/* Slots are taken in turn. One that is still in use after so many others was left by its kernel. */
+static struct operation *take_slot(struct rs_thread *thread)
+{
+    uint32_t number = atomic_fetch_add_explicit(&next_slot, 1, memory_order_relaxed);
+    struct operation *operation = &slots[number & (SLOTS - 1)];
+    if (!rs_lock_take(&operation->lock))
+        return NULL;
+    if (looks_over(operation))
+        finish(thread, operation);
+    else if (operation->busy)
+        rs_count(&rs.file->untracked_requests, 1);
+    memset(&operation->comm, 0, sizeof *operation - offsetof(struct operation, comm));
+    operation->generation++;
+    operation->busy = 1;
+    return operation;
+}
+
+static uint8_t phase_now(void) { return __atomic_load_n(&rs.phase, __ATOMIC_RELAXED); }
+
+static void set_rate(void)
+{
+    struct rs_anchor now = rs_anchor_now(), then = rs.file->loaded;
+    uint64_t ns = now.monotonic_ns - then.monotonic_ns;
+    if (ns)
+        atomic_store_explicit(&ticks_per_second, (uint64_t)((double)(now.ticks - then.ticks) / (double)ns * 1e9),
+                              memory_order_relaxed);
+}
+
+/* Before the first operation on any communicator. */
+void rs_nccl_prepare(void)
+{
+    static rs_lock lock;
+    if (!rs_lock_take(&lock))
+        return;
+    if (!rs.log) {
+        rs_log_open();
+        rs_calibrate();
+    }
+    set_rate();
+    if (phase_now() < RS_PHASE_FIRST_COLLECTIVE)
+        rs_set_phase(RS_PHASE_FIRST_COLLECTIVE);
+    rs_lock_give(&lock);
+}
+
+static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const struct rs_nccl_task *task, uint64_t now)
+{
+    uint32_t sequence = task->collective ? rs_nccl_next_sequence(comm) : 0;
+    struct operation *operation = take_slot(thread);
+    if (!operation) {
+        rs_count(&rs.file->untracked_requests, 1);
+        return NULL;
+    }
+    uint16_t group = __atomic_load_n(&comm->group, __ATOMIC_ACQUIRE);
+    uint8_t phase = phase_now();
+    const char *func = given(task->func);
+    uint64_t bytes = task->count * type_bytes(task->datatype);
+    uint16_t name = intern_joined(func, "", ""), full = intern_joined(func, given(task->algo), given(task->proto));
+    operation->comm = comm;
+    operation->bytes = bytes;
+    operation->key = rs_key(name, group, RS_LAYER_NCCL, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->algo_key = rs_key(full, group, RS_LAYER_NCCL_ALGO, phase, rs_size_class(bytes), RS_KIND_CALL);
+    operation->collective = task->collective;
+    operation->kernel_told = task->kernel_told;
+    operation->channels = task->channels;
+    operation->start_ticks = now;
+    if (task->collective)
+        log_enqueued(thread, operation, group, sequence, has_root(func) ? task->root : -1);
+    void *handle = handle_of(operation, operation->generation, TASK);
+    rs_lock_give(&operation->lock);
+    return handle;
+}
+
+void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task)
+{
+    struct rs_nccl_comm *comm = rs.file ? rs_nccl_comm(context) : NULL;
+    if (!comm)
+        return NULL;
+    uint64_t now = rs_ticks();
+    struct rs_thread *thread = rs_enter();
+    if (!thread) {
+        if (task->collective)
+            rs_nccl_next_sequence(comm);    /* the other ranks count it */
+        return NULL;
+    }
+    rs_nccl_comm_identify(comm, &task->comm);
+    void *handle = start(thread, comm, task, now);
+    rs_leave(thread, now);
+    return handle;
+}
+
+static void enqueued(struct rs_thread *thread, struct operation *operation, uint64_t now)
+{
+    uint64_t took = now - operation->start_ticks;
+    operation->enqueued = 1;
+    rs_tally(thread, operation->key, took, operation->bytes, 0);
+    if (operation->collective && phase_now() == RS_PHASE_FIRST_COLLECTIVE)
+        rs_set_phase(RS_PHASE_STEADY);
+    if (operation->kernel_told)
+        return;
+    rs_tally(thread, operation->algo_key, took, operation->bytes, 0);
+    log_unfollowed(operation, now);
+    operation->busy = 0;
+}
+
+static void channel_ended(struct operation *operation, uint64_t now)
+{
+    operation->ended++;
+    operation->last_ticks = now;
+    if (!operation->channels && operation->ended == operation->begun)
+        log_ended(operation, now);
+}
+
+void rs_nccl_stop(void *handle)
+{
+    uint64_t now = rs_ticks();
+    uintptr_t what = (uintptr_t)handle & 3;
+    struct rs_thread *thread = rs.file && handle ? rs_enter() : NULL;
+    if (!thread)
+        return;
+    struct operation *operation = hold(handle, what);
+    if (operation) {
+        if (what == TASK && !operation->enqueued)
+            enqueued(thread, operation, now);
+        else if (what == CHANNEL)
+            channel_ended(operation, now);
+        if (operation->busy && is_over(operation))
+            finish(thread, operation);
+        rs_lock_give(&operation->lock);
+    }
+    rs_leave(thread, now);
+}
+
+/* The kernels of a communicator run one after the other: the one before is over, even where NCCL did not say how many
+ * channels it would have. */
+static void settle(void *before)
+{
+    struct rs_thread *thread = before ? rs_enter() : NULL;
+    if (!thread)
+        return;
+    struct operation *operation = hold(before, TASK);
+    if (operation) {
+        if (looks_over(operation))
+            finish(thread, operation);
+        rs_lock_give(&operation->lock);
+    }
+    rs_leave(thread, rs_ticks());
+}
+
+void *rs_nccl_channel_start(void *task, uint64_t gpu_ns)
+{
+    void *before = NULL;
+    struct operation *operation = rs.file ? hold(task, TASK) : NULL;
+    if (!operation)
+        return NULL;
+    if (!operation->begun++) {
+        operation->first_ticks = rs_ticks();
+        before = __atomic_exchange_n(&operation->comm->running, task, __ATOMIC_RELAXED);
+        log_begun(operation);
+    }
+    if (gpu_ns && (!operation->gpu_start_ns || gpu_ns < operation->gpu_start_ns))
+        operation->gpu_start_ns = gpu_ns;
+    void *handle = handle_of(operation, operation->generation, CHANNEL);
+    rs_lock_give(&operation->lock);
+    settle(before);
+    return handle;
+}
+
+void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns)
+{
+    struct operation *operation = rs.file ? hold(channel, CHANNEL) : NULL;
+    if (!operation)
+        return;
+    if (gpu_ns > operation->gpu_end_ns)
+        operation->gpu_end_ns = gpu_ns;
+    rs_lock_give(&operation->lock);
+}
+
+/* comm NULL: of all. */
+void rs_nccl_flush(const struct rs_nccl_comm *comm)
+{
+    uint32_t used = atomic_load_explicit(&next_slot, memory_order_relaxed);
+    struct rs_thread *thread = used ? rs_enter() : NULL;
+    for (uint32_t i = 0; thread && i < SLOTS && i < used; i++) {
+        if (!rs_lock_take(&slots[i].lock))
+            continue;
+        if (looks_over(&slots[i]) && (!comm || slots[i].comm == comm))
+            finish(thread, &slots[i]);
+        rs_lock_give(&slots[i].lock);
+    }
+    if (thread)
+        rs_leave(thread, rs_ticks());
+}
+
+void rs_nccl_forget(void)
+{
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        uint64_t generation = slots[i].generation;
+        if (!generation)
+            continue;
+        memset(&slots[i], 0, sizeof slots[i]);
+        slots[i].generation = generation;
+    }
+    rs_nccl_comms_forget();
+}

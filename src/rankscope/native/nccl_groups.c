@@ -1,0 +1,99 @@
+/* NCCL's communicators: contexts handed to NCCL, and their rows in the rank file. */
+#include <stdio.h>
+
+#include "nccl_layer.h"
+
+static struct rs_nccl_comm comms[RS_NCCL_COMMS];
+
+static void *context_of(const struct rs_nccl_comm *comm)
+{
+    return (void *)((uintptr_t)comm->generation << 16 | (uintptr_t)(comm - comms + 1));
+}
+
+struct rs_nccl_comm *rs_nccl_comm(void *context)
+{
+    uintptr_t number = (uintptr_t)context & 0xFFFF;
+    if (!number || number > RS_NCCL_COMMS)
+        return NULL;
+    struct rs_nccl_comm *comm = &comms[number - 1];
+    int current = __atomic_load_n(&comm->generation, __ATOMIC_ACQUIRE) == (uint32_t)((uintptr_t)context >> 16)
+               && __atomic_load_n(&comm->used, __ATOMIC_ACQUIRE);
+    return current ? comm : NULL;
+}
+
+static void write_row(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity)
+{
+    uint16_t id = 0;
+    struct rs_group *row = rs_group_row(&id);
+    if (!row) {
+        rs_count(&rs.file->folded_groups, 1);
+        return;
+    }
+    char name[128];
+    snprintf(name, sizeof name, "%s", identity->name && identity->name[0] ? identity->name : "NCCL");
+    row->handle = (uint64_t)(uintptr_t)context_of(comm);
+    row->identity = identity->hash;
+    row->size = identity->size;
+    row->my_rank = identity->rank;
+    row->name = rs_intern(name);
+    row->kind = RS_GROUP_NCCL;
+    row->created_ticks = rs_ticks();
+    comm->row = row;
+    __atomic_store_n(&comm->group, id, __ATOMIC_RELEASE);
+}
+
+void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity)
+{
+    if (RS_LIKELY(__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE)) || !identity->known || !rs_lock_take(&comm->lock))
+        return;
+    if (!comm->group)
+        write_row(comm, identity);
+    rs_lock_give(&comm->lock);
+}
+
+/* Where there is no row the number is 0, as for a communicator that nobody counts. */
+uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm)
+{
+    if (!__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE))
+        return 0;
+    return (uint32_t)__atomic_add_fetch(&comm->row->collectives, 1, __ATOMIC_RELAXED);
+}
+
+void *rs_nccl_comm_new(const struct rs_nccl_identity *identity)
+{
+    rs_nccl_prepare();
+    for (struct rs_nccl_comm *comm = comms; comm < comms + RS_NCCL_COMMS; comm++) {
+        uint8_t unused = 0;
+        if (!__atomic_compare_exchange_n(&comm->used, &unused, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            continue;
+        __atomic_store_n(&comm->group, 0, __ATOMIC_RELAXED);
+        comm->row = NULL;
+        __atomic_store_n(&comm->running, NULL, __ATOMIC_RELAXED);
+        __atomic_store_n(&comm->generation, comm->generation + 1, __ATOMIC_RELEASE);
+        rs_nccl_comm_identify(comm, identity);
+        return context_of(comm);
+    }
+    rs_count(&rs.file->folded_groups, 1);
+    return NULL;
+}
+
+void rs_nccl_comm_end(void *context)
+{
+    struct rs_nccl_comm *comm = rs.file ? rs_nccl_comm(context) : NULL;
+    if (!comm)
+        return;
+    rs_nccl_flush(comm);
+    if (__atomic_load_n(&comm->group, __ATOMIC_ACQUIRE))
+        __atomic_store_n(&comm->row->freed_ticks, rs_ticks(), __ATOMIC_RELAXED);
+    __atomic_store_n(&comm->used, 0, __ATOMIC_RELEASE);
+}
+
+/* The parent's communicators are no use to a child; their contexts become stale. */
+void rs_nccl_comms_forget(void)
+{
+    for (uint32_t i = 0; i < RS_NCCL_COMMS; i++) {
+        uint32_t generation = comms[i].generation;
+        memset(&comms[i], 0, sizeof comms[i]);
+        comms[i].generation = generation;
+    }
+}

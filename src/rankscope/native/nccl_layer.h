@@ -1,0 +1,59 @@
+/* The NCCL layer: what every version of the plugin interface comes down to. */
+#ifndef RANKSCOPE_NCCL_LAYER_H
+#define RANKSCOPE_NCCL_LAYER_H
+
+#include "recorder.h"
+
+/* What is known of a communicator when it is made; versions 1 to 3 tell it with every operation instead. */
+struct rs_nccl_identity {
+    const char *name;           /* given by the user, or NULL */
+    uint64_t hash;              /* equal on all ranks */
+    uint32_t size, rank;        /* size 0: not told */
+    uint8_t known;
+};
+
+/* A collective or a point-to-point operation, as it is being enqueued. */
+struct rs_nccl_task {
+    struct rs_nccl_identity comm;
+    const char *func, *datatype, *algo, *proto;
+    uint64_t count;
+    int32_t root;
+    uint32_t channels;          /* how many will be told; 0: not known */
+    uint8_t collective;
+    uint8_t kernel_told;        /* events of its kernel's channels will follow */
+};
+
+/* What the user lets NCCL be asked for. */
+enum rs_nccl_mode { RS_NCCL_NONE, RS_NCCL_CALLS, RS_NCCL_KERNELS };
+enum rs_nccl_mode rs_nccl_mode(void);
+
+/* Contexts and handles are numbers, not addresses: one that has become stale is recognised and ignored. */
+void *rs_nccl_comm_new(const struct rs_nccl_identity *identity);
+void rs_nccl_comm_end(void *context);
+void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task);
+void *rs_nccl_channel_start(void *task, uint64_t gpu_ns);
+void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns);
+void rs_nccl_stop(void *handle);
+
+/* nccl_groups.c: the communicator behind a context, NULL where there is none any more. */
+struct rs_nccl_comm {
+    rs_lock lock;
+    uint32_t generation;
+    uint16_t group;
+    uint8_t used;
+    struct rs_group *row;
+    void *running;              /* the operation whose kernel began last */
+};
+#define RS_NCCL_COMMS 1024u
+struct rs_nccl_comm *rs_nccl_comm(void *context);
+void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity);
+uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm);
+void rs_nccl_comms_forget(void);
+
+void rs_nccl_prepare(void);
+/* What has ended on the GPU and was not yet counted, at the end of a communicator or (NULL) of the process. */
+void rs_nccl_flush(const struct rs_nccl_comm *comm);
+/* In the child of a fork. */
+void rs_nccl_forget(void);
+
+#endif
