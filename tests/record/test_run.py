@@ -12,7 +12,13 @@ import pytest
 
 from .conftest import Run, compile_c, library_of
 
-DOCUMENTED = {"LD_PRELOAD", "RANKSCOPE_DIR", "RANKSCOPE_PID"}
+DOCUMENTED = {
+    "LD_PRELOAD",
+    "RANKSCOPE_DIR",
+    "RANKSCOPE_PID",
+    "CUDA_INJECTION64_PATH",
+    "NVTX_INJECTION64_PATH",
+}
 
 
 def variables(output: bytes) -> dict[bytes, bytes]:

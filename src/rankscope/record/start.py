@@ -10,6 +10,8 @@ from rankscope.record.place import Place, find_place
 from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
 
+INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
+
 
 class Plan:
     """The command and the variables with which it is recorded."""
@@ -109,7 +111,8 @@ def is_recorded(environment: dict[str, str]) -> bool:
 
 def joined_plan(options: Options, program: str, environment: dict[str, str]) -> Plan:
     """Inside a recorded script: the same run, only told to a launcher."""
-    added = {name: environment[name] for name in environment if name == "LD_PRELOAD" or name.startswith("RANKSCOPE_")}
+    ours = ("LD_PRELOAD", *INJECTIONS)
+    added = {name: environment[name] for name in environment if name in ours or name.startswith("RANKSCOPE_")}
     command = launched(options, program, environment, added)[0]
     return Plan(command, environment, Folder(environment["RANKSCOPE_DIR"], False))
 
@@ -119,6 +122,11 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word and word != LIBRARY]
     preload = ":".join([LIBRARY, *theirs])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    for name in INJECTIONS:  # a tool that the user has put there stays
+        if environment.get(name) in (None, "", LIBRARY):
+            added[name] = LIBRARY
+    if options.cuda_api:
+        added["RANKSCOPE_CUDA_API"] = options.cuda_api
     if options.local:
         added["RANKSCOPE_DIR"] = local_folder(options, folder)
         added["RANKSCOPE_COLLECT"] = folder.path
@@ -166,6 +174,7 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "matrix": options.matrix,
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
+        "cuda_api": options.cuda_api or None,
     }
     return {
         "format": 1,
