@@ -60,8 +60,14 @@ class RankSource(IntEnum):
 
 class Layer(IntEnum):
     MPI = 1
+    CUDA_API = 2
+    GPU = 3
+    NVTX = 4
     NCCL = 5
     NCCL_ALGO = 6
+
+
+IN_NS = (Layer.CUDA_API, Layer.GPU, Layer.NVTX)  # layers whose times are CUPTI's nanoseconds, not ticks
 
 
 class Kind(IntEnum):
@@ -77,6 +83,8 @@ class ChunkKind(IntEnum):
     PEERS = 5
     THREADS = 6
     UNWRAPPED = 7
+    CUDA = 10
+    DEVICES = 11
 
 
 class CollectiveFlag(IntFlag):
@@ -91,6 +99,22 @@ class GroupKind(IntEnum):
     WINDOW = 2
     FILE = 3
     NCCL = 4
+    STREAM = 5
+    DOMAIN = 6
+
+
+class CudaState(IntEnum):
+    RECORDING = 1
+    NO_LIBRARY = 2
+    TOO_OLD = 3
+    REFUSED = 4
+    ASIDE = 5
+
+
+class CudaApi(IntEnum):
+    NONE = 0
+    SYNC = 1
+    ALL = 2
 
 
 class GroupFlag(IntFlag):
@@ -161,6 +185,19 @@ GROUP = _structure(
 )
 PEER = _structure("u4 world_rank seq", "u8 calls bytes")
 THREAD = _structure("u4 slot tid", "u8 first_ticks", "S16 name")
+CUDA = _structure(
+    "u4 cupti_version state api",
+    "u2 library note",
+    "u8 records buffers dropped instants unfinished other_kinds",
+    "u8 open_ranges lost_ranges folded_ranges folded_streams",
+    "u8 started_ticks started_ns flushed_ticks flushed_ns pinned_bytes pinned_peak_bytes",
+)
+DEVICE = _structure(
+    "u4 device seq",
+    "u8 activities first_ns last_ns busy_ns compute_ns communication_ns copy_ns hidden_ns late late_ns",
+    "u8 allocations releases allocated_bytes released_bytes current_bytes peak_bytes",
+    "(8,)u8 gaps gap_ns",
+)
 
 STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_anchor": ANCHOR,
@@ -172,6 +209,8 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_group": GROUP,
     "rs_peer": PEER,
     "rs_thread_row": THREAD,
+    "rs_cuda": CUDA,
+    "rs_device": DEVICE,
 }
 
 

@@ -25,6 +25,8 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_collective_flag": rankfile.CollectiveFlag,
     "rs_group_kind": rankfile.GroupKind,
     "rs_group_flag": rankfile.GroupFlag,
+    "rs_cuda_state": rankfile.CudaState,
+    "rs_cuda_api": rankfile.CudaApi,
 }
 
 Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size, field -> offset and size

@@ -12,7 +12,14 @@ import pytest
 
 from .conftest import Run, compile_c, library_of
 
-DOCUMENTED = {"LD_PRELOAD", "RANKSCOPE_DIR", "RANKSCOPE_PID", "NCCL_PROFILER_PLUGIN"}
+DOCUMENTED = {
+    "LD_PRELOAD",
+    "RANKSCOPE_DIR",
+    "RANKSCOPE_PID",
+    "CUDA_INJECTION64_PATH",
+    "NVTX_INJECTION64_PATH",
+    "NCCL_PROFILER_PLUGIN",
+}
 
 
 def variables(output: bytes) -> dict[bytes, bytes]:

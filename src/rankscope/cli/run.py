@@ -21,6 +21,7 @@ options:
   --matrix       also count point-to-point bytes per destination rank
   --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
   --log N        how many collectives each rank remembers (default 16384, 0: none)
+  --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all
   --name NAME    name of the run in place of the script's
   --quiet        do not say (on a terminal) where the run is recorded; warnings stay
   --help         this text

@@ -37,9 +37,9 @@ enum rs_phase {
     RS_PHASE_FIRST_STEP = 4, RS_PHASE_STEADY = 5, RS_PHASE_FINALIZE = 6
 };
 
+/* Times of the CUDA API, GPU and NVTX layers are CUPTI's nanoseconds, also where a field says ticks. */
 enum rs_layer {
-    RS_LAYER_MPI = 1,
-    RS_LAYER_NCCL = 5,
+    RS_LAYER_MPI = 1, RS_LAYER_CUDA_API = 2, RS_LAYER_GPU = 3, RS_LAYER_NVTX = 4, RS_LAYER_NCCL = 5,
     RS_LAYER_NCCL_ALGO = 6      /* the operations of NCCL once more, by algorithm and protocol */
 };
 
@@ -106,7 +106,8 @@ struct rs_header {
 enum rs_chunk_kind {
     RS_CHUNK_STRINGS = 1, RS_CHUNK_TALLIES = 2, RS_CHUNK_LOG = 3, RS_CHUNK_GROUPS = 4,
     RS_CHUNK_PEERS = 5, RS_CHUNK_THREADS = 6,
-    RS_CHUNK_UNWRAPPED = 7      /* u32 string ids: entry points of the loaded MPI that are not intercepted */
+    RS_CHUNK_UNWRAPPED = 7,     /* u32 string ids: entry points of the loaded MPI that are not intercepted */
+    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -152,7 +153,7 @@ enum rs_collective_flag {
     RS_COLL_DEVICE = 8          /* enter_ticks is its start on the device; call_ticks the time from call to start */
 };
 
-/* One communicator, window or file. */
+/* One communicator, window, file, GPU stream or NVTX domain. */
 struct rs_group {
     uint64_t handle;
     uint64_t identity;          /* equal on every rank of the group */
@@ -164,7 +165,10 @@ struct rs_group {
     uint64_t created_ticks;
     uint64_t freed_ticks;
 };
-enum rs_group_kind { RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3, RS_GROUP_NCCL = 4 };
+enum rs_group_kind {
+    RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3, RS_GROUP_NCCL = 4, RS_GROUP_STREAM = 5,
+    RS_GROUP_DOMAIN = 6
+};
 enum rs_group_flag {
     RS_GROUP_INTER = 1,
     RS_GROUP_GUESSED = 2        /* first seen in use, its creation was not: identity is a guess */
@@ -174,6 +178,49 @@ enum rs_group_flag {
 struct rs_peer {
     uint32_t world_rank, seq;
     uint64_t calls, bytes;
+};
+
+enum rs_cuda_state {
+    RS_CUDA_RECORDING = 1,
+    RS_CUDA_NO_LIBRARY = 2,     /* no libcupti was found */
+    RS_CUDA_TOO_OLD = 3,        /* the one found is older than what is understood */
+    RS_CUDA_REFUSED = 4,        /* CUPTI refused to start */
+    RS_CUDA_ASIDE = 5           /* another client of CUPTI came: recorded until then */
+};
+enum rs_cuda_api { RS_CUDA_API_NONE = 0, RS_CUDA_API_SYNC = 1, RS_CUDA_API_ALL = 2 };
+
+/* How CUPTI was listened to in this process: one row. */
+struct rs_cuda {
+    uint32_t cupti_version;     /* as CUPTI gives it, 0 where there is none */
+    uint32_t state, api;
+    uint16_t library, note;     /* string ids: path of libcupti; what to say about the state */
+    uint64_t records, buffers;  /* delivered so far */
+    uint64_t dropped;           /* records that CUPTI had no room for, as it says */
+    uint64_t instants;          /* activities whose start and end are equal: counted, with no time */
+    uint64_t unfinished;        /* activities without a start or an end, or ending before they start: left out */
+    uint64_t other_kinds;       /* records of kinds that were not asked for */
+    uint64_t open_ranges;       /* NVTX ranges begun and not ended yet, or the other way round */
+    uint64_t lost_ranges;       /* NVTX ranges for which there was no room to wait for the other end */
+    uint64_t folded_ranges;     /* NVTX ranges whose names were too many */
+    uint64_t folded_streams;    /* activities on streams that were too many: under their device */
+    uint64_t started_ticks, started_ns;     /* one moment on our clock and on CUPTI's, when recording began */
+    uint64_t flushed_ticks, flushed_ns;     /* the same at the last flush */
+    uint64_t pinned_bytes, pinned_peak_bytes;
+};
+
+#define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
+
+/* One GPU as this process used it. Seqlocked like a tally. Times in ns of CUPTI's clock. */
+struct rs_device {
+    uint32_t device, seq;
+    uint64_t activities;        /* kernels, copies and sets in the sums that follow */
+    uint64_t first_ns, last_ns; /* the first start, the last end */
+    uint64_t busy_ns;           /* at least one activity */
+    uint64_t compute_ns, communication_ns, copy_ns;     /* at least one of this kind; copy: copies and sets */
+    uint64_t hidden_ns;         /* communication while something is computed too */
+    uint64_t late, late_ns;     /* came out of order by more than the window; at most this is missing in each sum */
+    uint64_t allocations, releases, allocated_bytes, released_bytes, current_bytes, peak_bytes;
+    uint64_t gaps[RS_GAP_CLASSES], gap_ns[RS_GAP_CLASSES];
 };
 
 struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };

@@ -1,5 +1,5 @@
 /* Start, fork, exec, exit, death: the life of one process, as far as it can be watched without disturbing it.
- * No signal handler is installed and no thread is started. */
+ * No signal handler is installed, and no thread is started but in processes that use CUDA. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cuda_layer.h"
 #include "mpi_layer.h"
 #include "nccl_layer.h"
 #include "process.h"
@@ -198,6 +199,7 @@ static void child_forked(void)
     rs.file = NULL;
     rs_mpi_forget();
     rs_nccl_forget();
+    rs_cuda_forget();
     rs_recorder_forget(inside);
     rs_file_forget();
     if (!inside)
@@ -216,6 +218,7 @@ static void leave(int status, uint32_t flags)
     int saved = errno;
     rs_nccl_flush(NULL);
     rs_set_flag(flags);
+    rs_cuda_finish();
     rs_refresh_facts();
     file->ended_ticks = rs_ticks();
     file->exit_code = status & 0xFF;

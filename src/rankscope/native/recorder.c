@@ -77,7 +77,7 @@ static void end_solo(const struct rs_thread *newcomer)
 
 static void make_thread_key(void) { pthread_key_create(&thread_key, thread_ended); }
 
-static void write_thread_row(uint32_t slot)
+static void write_thread_row(uint32_t slot, uint32_t tid, const char *name)
 {
     if (!thread_rows || (thread_rows->rows + 1) * sizeof(struct rs_thread_row) > thread_rows->chunk_bytes - sizeof *thread_rows)
         thread_rows = rs_chunk_new(RS_CHUNK_THREADS, 0, sizeof(struct rs_thread_row), RS_PAGE);
@@ -85,28 +85,47 @@ static void write_thread_row(uint32_t slot)
         return;
     struct rs_thread_row *row = (struct rs_thread_row *)(thread_rows + 1) + thread_rows->rows;
     row->slot = slot;
-    row->tid = (uint32_t)syscall(SYS_gettid);
+    row->tid = tid;
     row->first_ticks = rs_ticks();
-    prctl(PR_GET_NAME, row->name);
+    memcpy(row->name, name, sizeof row->name);
     __atomic_store_n(&thread_rows->rows, thread_rows->rows + 1, __ATOMIC_RELEASE);
 }
 
-/* The slot of a thread that has ended is used again: thousands of short threads do not fill the file. */
-static struct rs_thread *take_slot(void)
+static struct rs_thread *new_slot(uint32_t tid, const char *name)
 {
-    struct rs_thread *thread = free_threads;
-    if (thread) {
-        free_threads = thread->next_free;
-        return thread;
-    }
-    thread = rs_memory(sizeof *thread);
+    struct rs_thread *thread = rs_memory(sizeof *thread);
     if (!thread)
         return NULL;
     thread->slot = slots_used++;
     thread->next = all_threads;
     all_threads = thread;
     clear_cache(thread);
-    write_thread_row(thread->slot);
+    write_thread_row(thread->slot, tid, name);
+    return thread;
+}
+
+/* The slot of a thread that has ended is used again: thousands of short threads do not fill the file. */
+static struct rs_thread *take_slot(void)
+{
+    char name[16] = "";
+    struct rs_thread *thread = free_threads;
+    if (thread) {
+        free_threads = thread->next_free;
+        return thread;
+    }
+    prctl(PR_GET_NAME, name);
+    return new_slot((uint32_t)syscall(SYS_gettid), name);
+}
+
+/* Never handed on; whoever asked for it writes its rows from one thread at a time. */
+RS_COLD struct rs_thread *rs_thread_of(uint32_t tid, const char *name)
+{
+    char cut[16] = "";
+    if (!rs.file || !rs_lock_take(&thread_lock))
+        return NULL;
+    strncpy(cut, name, sizeof cut - 1);
+    struct rs_thread *thread = new_slot(tid, cut);
+    rs_lock_give(&thread_lock);
     return thread;
 }
 
@@ -313,37 +332,42 @@ static const char *append_string(const char *text)
     return entry->bytes;
 }
 
-static uint16_t intern_locked(const char *text)
+static uint16_t intern_locked(const char *text, const char **stored)
 {
     uint32_t hash = hash_text(text);
     if (!names && !(names = rs_memory(NAME_SLOTS * sizeof *names)))
         return 0;
     uint32_t at = name_place(text, hash);
-    if (names[at].text)
-        return names[at].id;
-    if (strings_used >= RS_NAMES_MAX - 1)
-        return 0;
-    const char *stored = append_string(text);
-    if (!stored)
-        return 0;
-    names[at].text = stored;
-    names[at].hash = hash;
-    names[at].id = (uint16_t)++strings_used;
+    if (!names[at].text) {
+        const char *appended = strings_used < RS_NAMES_MAX - 1 ? append_string(text) : NULL;
+        if (!appended)
+            return 0;
+        names[at].text = appended;
+        names[at].hash = hash;
+        names[at].id = (uint16_t)++strings_used;
+    }
+    *stored = names[at].text;
     return names[at].id;
 }
 
-uint16_t rs_intern(const char *text)
+uint16_t rs_intern_as(const char *text, const char **stored)
 {
     uint16_t id = 0;
     if (!text[0] || !rs.file)
         return 0;
     if (rs_lock_take(&string_lock)) {
-        id = intern_locked(text);
+        id = intern_locked(text, stored);
         rs_lock_give(&string_lock);
     }
     if (!id)
         rs_count(&rs.file->lost_strings, 1);
     return id;
+}
+
+uint16_t rs_intern(const char *text)
+{
+    const char *stored;
+    return rs_intern_as(text, &stored);
 }
 
 /* --- groups, the collective log, entry points that are not intercepted --- */

@@ -66,6 +66,8 @@ struct rs_thread *rs_thread_start(void);
 struct rs_tally *rs_tally_find(struct rs_thread *thread, uint64_t key);
 void rs_tally_lost(uint64_t ticks);
 uint16_t rs_intern(const char *text);
+uint16_t rs_intern_as(const char *text, const char **stored);   /* and where the file holds it */
+struct rs_thread *rs_thread_of(uint32_t tid, const char *name); /* rows kept by a layer for another thread */
 void rs_refresh(struct rs_thread *thread, uint64_t now);
 void rs_refresh_facts(void);
 void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes);

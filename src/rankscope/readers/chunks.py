@@ -25,6 +25,8 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.GROUPS: rankfile.GROUP,
     ChunkKind.PEERS: rankfile.PEER,
     ChunkKind.THREADS: rankfile.THREAD,
+    ChunkKind.CUDA: rankfile.CUDA,
+    ChunkKind.DEVICES: rankfile.DEVICE,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 

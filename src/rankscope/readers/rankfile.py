@@ -13,6 +13,7 @@ from rankscope.model import PHASES, BadFile, Group, Peer, Reading, Words
 from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
+from rankscope.readers.cuda import cuda_notes, cuda_rows_of, device_figures
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
@@ -22,9 +23,12 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.WINDOW: "window",
     GroupKind.FILE: "file",
     GroupKind.NCCL: "nccl",
+    GroupKind.STREAM: "stream",
+    GroupKind.DOMAIN: "domain",
 }
+OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = ("", "mpi", "", "", "", "nccl", "nccl_algo")  # by number: rankfile.Layer
+LAYERS = ("", "mpi", "cuda_api", "gpu", "nvtx", "nccl", "nccl_algo")  # by number: rankfile.Layer
 KINDS = ("call", "progress")
 
 
@@ -37,15 +41,19 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     log = _log_rows(file) if events or not file.header["ended_ticks"] else np.zeros(0, rankfile.COLLECTIVE)
     peers, torn_peers = _peer_rows(file)
     unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
+    cuda_rows, device_rows, torn_devices = cuda_rows_of(file)
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
     strings = file.strings()
     groups = [_group(row, strings, path) for row in group_rows]
     labels = ["", *(group.name for group in groups)]
     facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
-    facts.torn_rows, facts.overwritten_events = torn + torn_peers, _overwritten(file)
+    facts.torn_rows, facts.overwritten_events = torn + torn_peers + torn_devices, _overwritten(file)
     reading = Reading(facts, groups=groups, peers=peers)
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
+    reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
+    reading.figures = device_figures(cuda_rows, device_rows)
+    facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
     if events:
         by_nccl = np.array([False, *(row["kind"] == GroupKind.NCCL for row in group_rows)])
@@ -123,8 +131,9 @@ def _words(codes: Any, values: Sequence[str], path: Path, what: str) -> Words:
 def _group(row: Any, strings: Sequence[str], path: Path) -> Group:
     name, guessed = _word(strings, int(row["name"]), path), bool(row["flags"] & GroupFlag.GUESSED)
     kind = GROUP_KINDS.get(int(row["kind"]), "group")
+    own_name = name in PREDEFINED or (bool(name) and int(row["kind"]) in OWN_NAMES)
     return Group(
-        name=name if name in PREDEFINED else f"{name or kind} #{int(row['identity']) & 0xFFFFFFFF:08x}",
+        name=name if own_name else f"{name or kind} #{int(row['identity']) & 0xFFFFFFFF:08x}",
         identity=f"{int(row['identity']):016x}",
         kind=kind,
         size=int(row["size"]) or None,
@@ -136,7 +145,7 @@ def _group(row: Any, strings: Sequence[str], path: Path) -> Group:
 
 
 def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels: Any, path: Path) -> dict[str, Any]:
-    rate = clock.ns_per_tick
+    rate = np.where(np.isin(rows["layer"], rankfile.IN_NS), 1.0, clock.ns_per_tick)
     return {
         "layer": _words(rows["layer"], LAYERS, path, "layer"),
         "name": _words(rows["name"], strings, path, "string"),

@@ -1,6 +1,7 @@
 """What `rankscope run` was asked to do. No argparse: it costs more than all the rest of this path."""
 
 SMALLEST_FILE_BYTES = 64 * 1024
+CUDA_API = ("none", "sync", "all")
 SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -17,6 +18,7 @@ class Options:
         self.matrix = False
         self.file_bytes: int | None = None
         self.log_records: int | None = None
+        self.cuda_api = ""
         self.name = ""
         self.quiet = False
         self.help = False
@@ -57,7 +59,7 @@ def take_flag(options: Options, word: str) -> bool:
 def take_value(options: Options, word: str, rest: list[str]) -> None:
     """Set the option that has a value, given as `--name value` or `--name=value`."""
     name, equals, value = word.partition("=")
-    if name not in ("--out", "--local", "--size", "--log", "--name"):
+    if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--name"):
         hint = "see rankscope run --help, and put -- before a command that begins with a dash"
         raise UsageError(f"unknown option {name}; {hint}")
     if not equals:
@@ -68,6 +70,8 @@ def take_value(options: Options, word: str, rest: list[str]) -> None:
         options.file_bytes = bytes_from(value)
     elif name == "--log":
         options.log_records = count_from(value)
+    elif name == "--cuda-api":
+        options.cuda_api = cuda_api_from(value)
     else:
         setattr(options, name[2:], value)
 
@@ -88,3 +92,10 @@ def count_from(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"--log {text} is not a number of records; as in: --log 16384")
     return int(text)
+
+
+def cuda_api_from(text: str) -> str:
+    """Which CUDA calls to record."""
+    if text not in CUDA_API:
+        raise UsageError(f"--cuda-api {text} is none of {', '.join(CUDA_API)}")
+    return text

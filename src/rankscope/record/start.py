@@ -11,6 +11,7 @@ from rankscope.record.preload import LIBRARY, NotRecordable, check_library, chec
 from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
 
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
+INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
 class Plan:
@@ -111,7 +112,7 @@ def is_recorded(environment: dict[str, str]) -> bool:
 
 def joined_plan(options: Options, program: str, environment: dict[str, str]) -> Plan:
     """Inside a recorded script: the same run, only told to a launcher."""
-    ours = ("LD_PRELOAD", "NCCL_PROFILER_PLUGIN")
+    ours = ("LD_PRELOAD", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
     added = {name: environment[name] for name in environment if name in ours or name.startswith("RANKSCOPE_")}
     command = launched(options, program, environment, added)[0]
     return Plan(command, environment, Folder(environment["RANKSCOPE_DIR"], False))
@@ -125,6 +126,11 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
     if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:
         added["NCCL_PROFILER_PLUGIN"] = LIBRARY
+    for name in INJECTIONS:  # a tool that the user has put there stays
+        if environment.get(name) in (None, "", LIBRARY):
+            added[name] = LIBRARY
+    if options.cuda_api:
+        added["RANKSCOPE_CUDA_API"] = options.cuda_api
     if options.local:
         added["RANKSCOPE_DIR"] = local_folder(options, folder)
         added["RANKSCOPE_COLLECT"] = folder.path
@@ -172,6 +178,7 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "matrix": options.matrix,
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
+        "cuda_api": options.cuda_api or None,
     }
     return {
         "format": 1,

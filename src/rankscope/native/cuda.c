@@ -1,0 +1,346 @@
+/* The GPU layer. CUDA loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection at its first use;
+ * CUPTI then delivers records of what the GPUs did in buffers, from a thread of its own. A thread of ours asks for
+ * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "cuda_layer.h"
+
+#define BUFFER_BYTES (256u << 10)   /* about 1,200 kernels: what CUPTI holds back while one of them still runs */
+#define KEPT_BUFFERS 64u
+#define FLUSH_NS 1000000000u
+#define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
+#define SETTLE_NS 3000000000u       /* an activity is in the device's sums after at most this and a flush */
+
+struct rs_cuda_layer rs_cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+enum life { NOT_STARTED = 0, STARTED = 1, OVER = 2 };
+static atomic_int life;             /* OVER: records are no longer looked at */
+static atomic_int others;           /* another client of CUPTI has come */
+static int32_t owner_pid;
+
+static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake, woken;
+static int has_thread, asked_to_end, has_ended;
+
+static const int kinds[] = {
+    RS_CUPTI_CONCURRENT_KERNEL, RS_CUPTI_MEMCPY, RS_CUPTI_MEMCPY2, RS_CUPTI_MEMSET, RS_CUPTI_MEMORY2, RS_CUPTI_MARKER,
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+/* --- buffers --- */
+
+static rs_lock buffers_lock;
+static void *kept[KEPT_BUFFERS];
+static uint32_t kept_used;
+
+static void give_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
+{
+    void *memory = NULL;
+    if (rs_lock_take(&buffers_lock)) {
+        memory = kept_used ? kept[--kept_used] : NULL;
+        rs_lock_give(&buffers_lock);
+    }
+    *buffer = memory ? memory : rs_memory(BUFFER_BYTES);
+    *size = *buffer ? BUFFER_BYTES : 0;
+    *most_records = 0;
+}
+
+static void keep_buffer(void *memory)
+{
+    if (rs_lock_take(&buffers_lock)) {
+        if (kept_used < KEPT_BUFFERS) {
+            kept[kept_used++] = memory;
+            memory = NULL;
+        }
+        rs_lock_give(&buffers_lock);
+    }
+    rs_memory_free(memory, BUFFER_BYTES);
+}
+
+static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)size;
+    int saved = errno;
+    size_t dropped = 0;
+    pthread_mutex_lock(&rs_cuda.lock);
+    if (rs_cuda.row && rs.file && atomic_load(&life) == STARTED) {
+        rs_cuda_buffer(buffer, valid);
+        if (rs_cuda.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == RS_CUPTI_SUCCESS)
+            rs_cuda.row->dropped += dropped;
+    }
+    pthread_mutex_unlock(&rs_cuda.lock);
+    keep_buffer(buffer);
+    errno = saved;
+}
+
+/* --- flushing --- */
+
+static uint64_t note_clocks(uint64_t *ticks, uint64_t *ns)
+{
+    if (rs_cuda.cupti.cuptiGetTimestamp(ns) != RS_CUPTI_SUCCESS)
+        *ns = 0;
+    *ticks = rs_ticks();
+    return *ns;
+}
+
+static void flush(int is_last)
+{
+    rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
+    pthread_mutex_lock(&rs_cuda.lock);
+    if (rs_cuda.row && atomic_load(&life) == STARTED) {
+        uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns);
+        rs_device_settle(is_last ? UINT64_MAX : now_ns > SETTLE_NS ? now_ns - SETTLE_NS : 0);
+    }
+    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_refresh_facts();
+}
+
+static struct timespec after_ns(uint64_t ns)
+{
+    uint64_t at = rs_clock_ns(CLOCK_MONOTONIC) + ns;
+    return (struct timespec){(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+}
+
+static void *flusher(void *unused)
+{
+    (void)unused;
+    prctl(PR_SET_NAME, "rankscope");
+    pthread_mutex_lock(&wake_lock);
+    for (int is_last = 0; !is_last;) {
+        struct timespec until = after_ns(FLUSH_NS);
+        while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
+            continue;
+        is_last = asked_to_end;
+        pthread_mutex_unlock(&wake_lock);
+        if (!atomic_load(&others))
+            flush(is_last);
+        pthread_mutex_lock(&wake_lock);
+    }
+    has_ended = 1;
+    pthread_cond_broadcast(&woken);
+    pthread_mutex_unlock(&wake_lock);
+    return NULL;
+}
+
+/* With all signals blocked: those of the program are for its own threads. */
+static void start_flusher(void)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&wake, &monotonic);
+    pthread_cond_init(&woken, &monotonic);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    has_thread = pthread_create(&thread, &attributes, flusher, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* The last flush, for which the end of the process waits a bounded time only. */
+void rs_cuda_finish(void)
+{
+    if (atomic_load(&life) != STARTED || owner_pid != getpid())
+        return;
+    if (!has_thread) {
+        if (!atomic_load(&others))
+            flush(1);
+    } else {
+        struct timespec until = after_ns(EXIT_NS);
+        pthread_mutex_lock(&wake_lock);
+        asked_to_end = 1;
+        pthread_cond_broadcast(&wake);
+        while (!has_ended && pthread_cond_timedwait(&woken, &wake_lock, &until) == 0)
+            continue;
+        pthread_mutex_unlock(&wake_lock);
+    }
+    atomic_store(&life, OVER);
+}
+
+/* --- starting --- */
+
+static struct rs_cuda *new_row(enum rs_cuda_state state, const char *library, const char *note)
+{
+    struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_CUDA, 0, sizeof(struct rs_cuda), RS_PAGE);
+    if (!chunk)
+        return NULL;
+    struct rs_cuda *row = (struct rs_cuda *)(chunk + 1);
+    row->library = rs_intern(library);
+    row->note = rs_intern(note);
+    row->state = state;
+    __atomic_store_n(&chunk->rows, 1, __ATOMIC_RELEASE);
+    return row;
+}
+
+static const char *result_text(int result)
+{
+    const char *text = NULL;
+    rs_cuda.cupti.cuptiGetResultString(result, &text);
+    return text ? text : "?";
+}
+
+/* Whether kernels can be recorded; what else CUPTI refuses is said in the note. */
+static int enable_kinds(char *note, size_t size)
+{
+    static const char *const names[KINDS] = {"kernels", "copies", "peer copies", "sets", "memory", "NVTX ranges"};
+    int result = rs_cuda.cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
+    if (result != RS_CUPTI_SUCCESS) {
+        snprintf(note, size, "CUPTI refused to start: %s%s", result_text(result),
+                 result == RS_CUPTI_MULTIPLE_SUBSCRIBERS ? " (another profiler is active)" : "");
+        return 0;
+    }
+    for (unsigned i = 0; i < KINDS; i++) {
+        result = rs_cuda.cupti.cuptiActivityEnable(kinds[i]);
+        if (result == RS_CUPTI_SUCCESS)
+            continue;
+        size_t used = strlen(note);
+        snprintf(note + used, size - used, "%sCUPTI refused to record %s: %s", used ? "; " : "", names[i],
+                 result_text(result));
+        if (i == 0)
+            return 0;
+    }
+    return 1;
+}
+
+static void say_calls_missing(enum rs_cuda_api asked, enum rs_cuda_api got, char *note, size_t size)
+{
+    size_t used = strlen(note);
+    if (asked != got)
+        snprintf(note + used, size - used, "%sthis CUPTI cannot record %s: CUDA API calls are not recorded%s",
+                 used ? "; " : "", asked == RS_CUDA_API_SYNC ? "chosen calls only" : "calls",
+                 asked == RS_CUDA_API_SYNC ? " (--cuda-api all records every one)" : "");
+}
+
+static void begin(uint32_t version, const char *path)
+{
+    char note[512] = "";
+    rs_cuda.activities = rs_thread_of(0, "CUDA");
+    rs_cuda.row = new_row(RS_CUDA_RECORDING, path, "");
+    if (!rs_cuda.row)
+        return;
+    rs_cuda.row->cupti_version = version;
+    note_clocks(&rs_cuda.row->started_ticks, &rs_cuda.row->started_ns);
+    if (rs_cuda.cupti.cuptiSetThreadIdType)
+        rs_cuda.cupti.cuptiSetThreadIdType(RS_CUPTI_THREAD_ID_SYSTEM);
+    atomic_store(&life, STARTED);
+    if (enable_kinds(note, sizeof note)) {
+        enum rs_cuda_api asked = rs_cuda_api_asked();
+        rs_cuda.row->api = rs_cuda_calls_select(asked, 1);
+        say_calls_missing(asked, rs_cuda.row->api, note, sizeof note);
+        if (rs_cuda.cupti.cuptiActivityFlushPeriod)
+            rs_cuda.cupti.cuptiActivityFlushPeriod(FLUSH_NS / 1000000u);
+        start_flusher();
+        atexit(rs_cuda_finish);
+    } else {
+        rs_cuda.row->state = RS_CUDA_REFUSED;
+        atomic_store(&life, OVER);
+    }
+    rs_cuda.row->note = rs_intern(note);
+}
+
+static void start(void)
+{
+    char path[1024] = "";
+    uint32_t version = 0;
+    struct rs_cuda *row = NULL;
+    enum rs_found found = rs_cupti_find(&rs_cuda.cupti, &version, path, sizeof path, 1);
+    if (atomic_load(&others))
+        row = new_row(RS_CUDA_ASIDE, path, "another client of CUPTI was there first: nothing is recorded of the GPU");
+    else if (found == RS_FOUND_NONE)
+        row = new_row(RS_CUDA_NO_LIBRARY, "", "no libcupti found: nothing is recorded of the GPU (RANKSCOPE_CUPTI names one)");
+    else if (found == RS_FOUND_OLD)
+        row = new_row(RS_CUDA_TOO_OLD, path, "this libcupti is too old: nothing is recorded of the GPU");
+    else
+        begin(version, path);
+    if (row)
+        row->cupti_version = version;
+}
+
+/* CUDA calls this once, inside its own initialisation. 1: all is well, go on. */
+RS_EXPORT int InitializeInjection(void)
+{
+    int saved = errno, before = NOT_STARTED;
+    const char *asked = getenv("RANKSCOPE_CUDA");
+    if (rs.file && !(asked && !strcmp(asked, "0")) && atomic_compare_exchange_strong(&life, &before, OVER)) {
+        owner_pid = getpid();
+        start();
+    }
+    errno = saved;
+    return 1;
+}
+
+/* NVTX, once for every library that carries a copy of it, asks whoever NVTX_INJECTION64_PATH names. 0: nobody. */
+RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
+{
+    struct rs_cupti cupti = {0};
+    char path[1024];
+    uint32_t version;
+    const char *asked = getenv("RANKSCOPE_CUDA");
+    int saved = errno, taken = 0;
+    if (rs.file && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
+        && cupti.InitializeInjectionNvtx2)
+        taken = cupti.InitializeInjectionNvtx2(get_export_table);
+    errno = saved;
+    return taken;
+}
+
+/* --- making room --- */
+
+static void step_aside(void)
+{
+    int before = 0;
+    if (!atomic_compare_exchange_strong(&others, &before, 1) || atomic_load(&life) != STARTED || owner_pid != getpid())
+        return;
+    flush(1);
+    for (unsigned i = 0; i < KINDS; i++)
+        rs_cuda.cupti.cuptiActivityDisable(kinds[i]);
+    rs_cuda_calls_select((enum rs_cuda_api)rs_cuda.row->api, 0);
+    if (rs_cuda.cupti.cuptiActivityFlushPeriod)
+        rs_cuda.cupti.cuptiActivityFlushPeriod(0);
+    rs_cuda.row->note = rs_intern("another client of CUPTI (torch.profiler?) came: the GPU is recorded up to then");
+    rs_cuda.row->state = RS_CUDA_ASIDE;
+}
+
+/* CUPTI has one client. torch.profiler and its like become it by this call, which finds us first: records go to
+ * them from now on, and what we had asked for must not be among theirs. */
+RS_EXPORT int cuptiActivityRegisterCallbacks(rs_buffer_requested requested, rs_buffer_completed completed)
+{
+    struct rs_cupti cupti = {0};
+    char path[1024];
+    uint32_t version;
+    int (*real)(rs_buffer_requested, rs_buffer_completed) = rs_cuda.cupti.cuptiActivityRegisterCallbacks;
+    if (rs.file)
+        step_aside();
+    if (!real && rs_cupti_find(&cupti, &version, path, sizeof path, 0) != RS_FOUND_NONE)
+        real = cupti.cuptiActivityRegisterCallbacks;
+    return real ? real(requested, completed) : RS_CUPTI_NOT_INITIALIZED;
+}
+
+/* In the child of a fork CUDA does not work and CUPTI's threads are gone; where it was not started it still may be. */
+void rs_cuda_forget(void)
+{
+    int before = atomic_load(&life);
+    atomic_store(&life, before == NOT_STARTED ? NOT_STARTED : OVER);
+    pthread_mutex_init(&rs_cuda.lock, NULL);
+    memset(&buffers_lock, 0, sizeof buffers_lock);
+    rs_cuda.row = NULL;
+    rs_cuda.activities = NULL;
+    rs_cuda_records_forget();
+    rs_cuda_groups_forget();
+    rs_cuda_ranges_forget();
+    rs_cuda_calls_forget();
+    rs_devices_forget();
+}

@@ -1,0 +1,105 @@
+/* Calls of the CUDA runtime and driver: which are recorded, and how long they took. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <stdlib.h>
+
+#include "cuda_layer.h"
+
+#define CALLBACK_IDS 1024u          /* more than CUDA has in either domain */
+#define NOT_READY 600u              /* what a query answers, which is no error */
+
+/* By their beginnings: the calls that launch, copy, allocate, load code, or block. */
+static const char *const wanted[] = {
+    "cudaLaunch", "cudaGraphLaunch", "cudaGraphInstantiate", "cudaMemcpy", "cudaMemset", "cudaMemPrefetch",
+    "cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister",
+    "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize",
+    "cuLaunch", "cuGraphLaunch", "cuGraphInstantiate", "cuMemcpy", "cuMemset", "cuMemPrefetch", "cuMemAlloc",
+    "cuMemFree", "cuMemHost", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuModuleLoad",
+    "cuLibraryLoad", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize",
+};
+
+static uint16_t ids[2][CALLBACK_IDS];       /* string ids, 0: not asked for yet */
+
+void rs_cuda_calls_forget(void) { memset(ids, 0, sizeof ids); }
+
+enum rs_cuda_api rs_cuda_api_asked(void)
+{
+    const char *text = getenv("RANKSCOPE_CUDA_API");
+    if (text && !strcmp(text, "none"))
+        return RS_CUDA_API_NONE;
+    return text && !strcmp(text, "all") ? RS_CUDA_API_ALL : RS_CUDA_API_SYNC;
+}
+
+static int is_wanted(const char *name)
+{
+    for (unsigned i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (!strncmp(name, wanted[i], strlen(wanted[i])))
+            return 1;
+    return 0;
+}
+
+static int select_domain(enum rs_cupti_domain domain, int (*select)(uint32_t, uint8_t), int enable)
+{
+    int selected = 0;
+    for (uint32_t cbid = 1; cbid < CALLBACK_IDS; cbid++) {
+        const char *name = NULL;
+        if (rs_cuda.cupti.cuptiGetCallbackName(domain, cbid, &name) == RS_CUPTI_SUCCESS && name && is_wanted(name))
+            selected += select(cbid, (uint8_t)enable) == RS_CUPTI_SUCCESS;
+    }
+    return selected;
+}
+
+/* What is recorded in the end: a CUPTI that cannot choose among the calls would have to record every one. */
+enum rs_cuda_api rs_cuda_calls_select(enum rs_cuda_api asked, int enable)
+{
+    struct rs_cupti *cupti = &rs_cuda.cupti;
+    if (asked == RS_CUDA_API_ALL) {
+        int (*set)(int) = enable ? cupti->cuptiActivityEnable : cupti->cuptiActivityDisable;
+        int refused = set(RS_CUPTI_RUNTIME) + set(RS_CUPTI_DRIVER);
+        return refused ? RS_CUDA_API_NONE : asked;
+    }
+    if (asked == RS_CUDA_API_NONE || !cupti->cuptiActivityEnableRuntimeApi || !cupti->cuptiActivityEnableDriverApi)
+        return RS_CUDA_API_NONE;
+    int selected = select_domain(RS_CUPTI_RUNTIME_API, cupti->cuptiActivityEnableRuntimeApi, enable);
+    selected += select_domain(RS_CUPTI_DRIVER_API, cupti->cuptiActivityEnableDriverApi, enable);
+    return selected ? asked : RS_CUDA_API_NONE;
+}
+
+/* cudaLaunchKernel_v7000 is known to everybody as cudaLaunchKernel. */
+static uint16_t intern_call(const char *name)
+{
+    char text[128];
+    size_t length = strnlen(name, sizeof text - 1);
+    memcpy(text, name, length);
+    text[length] = 0;
+    char *version = strrchr(text, '_');
+    if (version && version[1] == 'v' && isdigit((unsigned char)version[2]))
+        *version = 0;
+    return rs_intern(text);
+}
+
+static uint16_t name_of(const struct rs_cupti_api *call)
+{
+    int is_driver = call->kind == RS_CUPTI_DRIVER;
+    const char *name = NULL;
+    if (call->cbid < CALLBACK_IDS && ids[is_driver][call->cbid])
+        return ids[is_driver][call->cbid];
+    enum rs_cupti_domain domain = is_driver ? RS_CUPTI_DRIVER_API : RS_CUPTI_RUNTIME_API;
+    if (rs_cuda.cupti.cuptiGetCallbackName(domain, call->cbid, &name) != RS_CUPTI_SUCCESS || !name)
+        name = is_driver ? "(unknown driver call)" : "(unknown runtime call)";
+    uint16_t id = intern_call(name);
+    if (call->cbid < CALLBACK_IDS)
+        ids[is_driver][call->cbid] = id;
+    return id;
+}
+
+void rs_cuda_call(const struct rs_cupti_api *call)
+{
+    if (!call->start || call->end < call->start) {
+        rs_cuda.row->unfinished++;
+        return;
+    }
+    int failed = call->returnValue && call->returnValue != NOT_READY;
+    uint64_t key = rs_key(name_of(call), 0, RS_LAYER_CUDA_API, rs.phase, 0, RS_KIND_CALL);
+    rs_cuda_tally(rs_cuda.activities, key, call->end - call->start, 0, failed);
+}

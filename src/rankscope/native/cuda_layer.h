@@ -1,0 +1,57 @@
+/* What the files of the CUDA layer share. Everything but starting and stopping happens in CUPTI's buffer callback,
+ * under rs_cuda.lock. */
+#ifndef RANKSCOPE_CUDA_LAYER_H
+#define RANKSCOPE_CUDA_LAYER_H
+
+#include <pthread.h>
+
+#include "cupti.h"
+#include "recorder.h"
+
+struct rs_cuda_layer {
+    struct rs_cupti cupti;
+    struct rs_cuda *row;            /* NULL: not recording */
+    struct rs_thread *activities;   /* the slot of what has no thread: GPU activities, API calls */
+    pthread_mutex_t lock;
+};
+extern struct rs_cuda_layer rs_cuda __attribute__((visibility("hidden")));
+
+/* What a device does, as far as its time is told apart. */
+enum rs_work { RS_WORK_COMPUTE = 0, RS_WORK_COMMUNICATION = 1, RS_WORK_COPY = 2 };
+
+/* cuda_library.c */
+enum rs_found { RS_FOUND = 0, RS_FOUND_NONE = 1, RS_FOUND_OLD = 2 };
+enum rs_found rs_cupti_find(struct rs_cupti *cupti, uint32_t *version, char *path, size_t size, int open_it);
+
+/* cuda.c: called at the end of the process and in the child of a fork */
+void rs_cuda_finish(void);
+void rs_cuda_forget(void);
+
+/* cuda_records.c */
+void rs_cuda_buffer(uint8_t *buffer, size_t valid);
+void rs_cuda_records_forget(void);
+void rs_cuda_tally(struct rs_thread *thread, uint64_t key, uint64_t ns, uint64_t bytes, int failed);
+
+/* cuda_groups.c */
+uint16_t rs_cuda_stream(uint32_t device, uint32_t stream);
+uint16_t rs_cuda_domain(const char *name);
+struct rs_thread *rs_cuda_thread(uint32_t tid);
+void rs_cuda_groups_forget(void);
+
+/* cuda_ranges.c */
+void rs_cuda_marker(const struct rs_cupti_marker_record *marker);
+void rs_cuda_ranges_forget(void);
+
+/* cuda_calls.c */
+enum rs_cuda_api rs_cuda_api_asked(void);
+enum rs_cuda_api rs_cuda_calls_select(enum rs_cuda_api asked, int enable);
+void rs_cuda_call(const struct rs_cupti_api *call);
+void rs_cuda_calls_forget(void);
+
+/* cuda_devices.c */
+void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs_work work);
+void rs_device_memory(const struct rs_cupti_memory_record *record);
+void rs_device_settle(uint64_t before_ns);
+void rs_devices_forget(void);
+
+#endif

@@ -1,0 +1,114 @@
+/* NVTX: a range comes as two records, its start (with its name) and its end, in either order and from any thread. */
+#include "cuda_layer.h"
+
+#define OPEN_RANGES 16384u          /* places; three quarters are used */
+#define MOST_NAMES 2048u            /* a name that counts something ("step 17") must not fill the file */
+
+struct open_range {
+    uint64_t timestamp;
+    struct rs_thread *thread;
+    uint32_t id;
+    uint16_t name, group;
+    uint8_t used, is_end;
+};
+
+static struct open_range *open_ranges;
+static uint8_t known[8192];         /* a bit per string id: it is the name of a range */
+static uint32_t names_used;
+
+void rs_cuda_ranges_forget(void)
+{
+    rs_memory_free(open_ranges, OPEN_RANGES * sizeof *open_ranges);
+    open_ranges = NULL;
+    memset(known, 0, sizeof known);
+    names_used = 0;
+}
+
+static uint32_t home_of(uint32_t id) { return (id * 2654435769u) >> 18; }
+
+static struct open_range *place_of(uint32_t id)
+{
+    if (!open_ranges)
+        open_ranges = rs_memory(OPEN_RANGES * sizeof *open_ranges);
+    if (!open_ranges)
+        return NULL;
+    uint32_t at = home_of(id);
+    while (open_ranges[at].used && open_ranges[at].id != id)
+        at = (at + 1) % OPEN_RANGES;
+    return &open_ranges[at];
+}
+
+/* What stands behind the freed place moves up, so that searches need no marks for what was. */
+static void remove_range(struct open_range *range)
+{
+    uint32_t hole = (uint32_t)(range - open_ranges);
+    for (uint32_t at = (hole + 1) % OPEN_RANGES; open_ranges[at].used; at = (at + 1) % OPEN_RANGES) {
+        uint32_t home = home_of(open_ranges[at].id);
+        if ((at - home) % OPEN_RANGES >= (at - hole) % OPEN_RANGES) {
+            open_ranges[hole] = open_ranges[at];
+            hole = at;
+        }
+    }
+    open_ranges[hole].used = 0;
+    rs_cuda.row->open_ranges--;
+}
+
+static uint16_t name_of(const char *text)
+{
+    const char *name = text && text[0] ? text : "<unnamed>";
+    if (names_used < MOST_NAMES) {
+        uint16_t id = rs_intern(name);
+        if (!(known[id >> 3] & 1 << (id & 7))) {
+            known[id >> 3] |= (uint8_t)(1 << (id & 7));
+            names_used++;
+        }
+        return id;
+    }
+    rs_cuda.row->folded_ranges++;
+    return rs_intern("(ranges of other names)");
+}
+
+static void count(struct rs_thread *thread, uint16_t name, uint16_t group, uint64_t ns)
+{
+    rs_cuda_tally(thread, rs_key(name, group, RS_LAYER_NVTX, rs.phase, 0, RS_KIND_CALL), ns, 0, 0);
+}
+
+static void keep(struct open_range *range, const struct rs_cupti_marker_record *marker, struct rs_thread *thread)
+{
+    range->timestamp = marker->timestamp;
+    range->id = marker->id;
+    range->used = 1;
+    range->is_end = (marker->flags & RS_CUPTI_END) != 0;
+    if (!range->is_end) {
+        range->thread = thread;
+        range->name = name_of(marker->name);
+        range->group = rs_cuda_domain(marker->domain);
+    }
+    rs_cuda.row->open_ranges++;
+}
+
+static uint64_t between(uint64_t start, uint64_t end) { return end > start ? end - start : 0; }
+
+void rs_cuda_marker(const struct rs_cupti_marker_record *marker)
+{
+    struct rs_thread *thread = rs_cuda_thread(marker->objectKind == RS_CUPTI_OBJECT_THREAD ? marker->threadId : 0);
+    if (marker->flags & RS_CUPTI_INSTANTANEOUS) {
+        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), 0);
+        return;
+    }
+    if (!(marker->flags & (RS_CUPTI_START | RS_CUPTI_END)))
+        return;
+    struct open_range *range = place_of(marker->id);
+    if (range && range->used && !range->is_end && (marker->flags & RS_CUPTI_END)) {
+        count(range->thread, range->name, range->group, between(range->timestamp, marker->timestamp));
+        remove_range(range);
+    } else if (range && range->used && range->is_end && (marker->flags & RS_CUPTI_START)) {
+        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain),
+              between(marker->timestamp, range->timestamp));
+        remove_range(range);
+    } else if (range && !range->used && rs_cuda.row->open_ranges < OPEN_RANGES * 3 / 4) {
+        keep(range, marker, thread);
+    } else {
+        rs_cuda.row->lost_ranges++;
+    }
+}

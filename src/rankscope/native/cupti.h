@@ -1,0 +1,107 @@
+/* What is used of CUPTI's interface, declared here so that no CUDA header is needed to build. The places of these
+ * fields are the same in every CUPTI from CUDA 12.0 to 13.4; tests/gpu/test_declarations.py compares them with the
+ * real headers. Records grow at their end only, and CUPTI itself steps from one to the next. */
+#ifndef RANKSCOPE_CUPTI_H
+#define RANKSCOPE_CUPTI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RS_CUPTI_OLDEST 18u         /* CUDA 12.0 */
+
+enum {
+    RS_CUPTI_SUCCESS = 0, RS_CUPTI_NOT_INITIALIZED = 15, RS_CUPTI_MULTIPLE_SUBSCRIBERS = 39,
+    RS_CUPTI_FLUSH_FORCED = 1, RS_CUPTI_THREAD_ID_SYSTEM = 1
+};
+
+enum rs_cupti_kind {
+    RS_CUPTI_MEMCPY = 1, RS_CUPTI_MEMSET = 2, RS_CUPTI_DRIVER = 4, RS_CUPTI_RUNTIME = 5,
+    RS_CUPTI_CONCURRENT_KERNEL = 10, RS_CUPTI_MARKER = 12, RS_CUPTI_MEMCPY2 = 22, RS_CUPTI_MEMORY2 = 49
+};
+
+enum rs_cupti_domain { RS_CUPTI_DRIVER_API = 1, RS_CUPTI_RUNTIME_API = 2 };
+enum rs_cupti_object { RS_CUPTI_OBJECT_PROCESS = 1, RS_CUPTI_OBJECT_THREAD = 2 };
+enum rs_cupti_marker { RS_CUPTI_INSTANTANEOUS = 1, RS_CUPTI_START = 2, RS_CUPTI_END = 4 };
+enum rs_cupti_memory { RS_CUPTI_ALLOCATION = 1, RS_CUPTI_RELEASE = 2 };
+enum rs_cupti_memory_kind { RS_CUPTI_PAGEABLE = 1, RS_CUPTI_PINNED = 2, RS_CUPTI_DEVICE = 3 };
+
+struct rs_cupti_record { uint32_t kind; };
+
+struct rs_cupti_kernel {
+    uint32_t kind, skipped[3];
+    uint64_t start, end, completed;
+    uint32_t deviceId, contextId, streamId, skipped2[10], correlationId;
+    int64_t gridId;
+    const char *name;
+};
+
+struct rs_cupti_memcpy {
+    uint32_t kind;
+    uint8_t copyKind, srcKind, dstKind, flags;
+    uint64_t bytes, start, end;
+    uint32_t deviceId, contextId, streamId, correlationId;
+};
+
+/* Between two devices: as a copy up to its stream, then where from and where to. */
+struct rs_cupti_memcpy2 {
+    uint32_t kind;
+    uint8_t copyKind, srcKind, dstKind, flags;
+    uint64_t bytes, start, end;
+    uint32_t deviceId, contextId, streamId, srcDeviceId, srcContextId, dstDeviceId, dstContextId, correlationId;
+};
+
+struct rs_cupti_memset {
+    uint32_t kind, value;
+    uint64_t bytes, start, end;
+    uint32_t deviceId, contextId, streamId, correlationId;
+};
+
+struct rs_cupti_api {
+    uint32_t kind, cbid;
+    uint64_t start, end;
+    uint32_t processId, threadId, correlationId, returnValue;
+};
+
+struct rs_cupti_marker_record {
+    uint32_t kind, flags;
+    uint64_t timestamp;
+    uint32_t id, objectKind, processId, threadId, skipped[2];
+    const char *name, *domain;
+};
+
+struct rs_cupti_memory_record {
+    uint32_t kind, memoryOperationType, memoryKind, correlationId;
+    uint64_t address, bytes, timestamp, PC;
+    uint32_t processId, deviceId, contextId, streamId;
+};
+
+typedef void (*rs_buffer_requested)(uint8_t **buffer, size_t *size, size_t *most_records);
+typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+
+/* Functions without which nothing can be recorded, then those that may be missing. All return 0 on success. */
+#define RS_CUPTI_NEEDED(X) \
+    X(cuptiGetVersion, (uint32_t *version)) \
+    X(cuptiGetTimestamp, (uint64_t *timestamp)) \
+    X(cuptiGetResultString, (int result, const char **text)) \
+    X(cuptiGetCallbackName, (int domain, uint32_t cbid, const char **name)) \
+    X(cuptiActivityRegisterCallbacks, (rs_buffer_requested requested, rs_buffer_completed completed)) \
+    X(cuptiActivityEnable, (int kind)) \
+    X(cuptiActivityDisable, (int kind)) \
+    X(cuptiActivityGetNextRecord, (uint8_t *buffer, size_t valid, struct rs_cupti_record **record)) \
+    X(cuptiActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t *dropped)) \
+    X(cuptiActivityFlushAll, (uint32_t flag))
+#define RS_CUPTI_OPTIONAL(X) \
+    X(cuptiActivityFlushPeriod, (uint32_t milliseconds)) \
+    X(cuptiSetThreadIdType, (int type)) \
+    X(cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable)) \
+    X(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable))
+
+struct rs_cupti {
+#define X(name, arguments) int (*name) arguments;
+    RS_CUPTI_NEEDED(X)
+    RS_CUPTI_OPTIONAL(X)
+#undef X
+    int (*InitializeInjectionNvtx2)(void *get_export_table);
+};
+
+#endif

@@ -1,0 +1,169 @@
+#include "fake_cupti.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void (*requested_function)(uint8_t **, size_t *, size_t *);
+typedef void (*completed_function)(void *, uint32_t, uint8_t *, size_t, size_t);
+
+static requested_function requested;
+static completed_function completed;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint8_t *buffer;
+static size_t size, used, dropped;
+static uint64_t now = 1000;
+static int enabled[64], selected, clients;
+
+static int setting(const char *name) { return getenv(name) ? atoi(getenv(name)) : 0; }
+
+/* Records lie behind each other, each after its length, on 8 bytes. */
+static void deliver(void)
+{
+    uint8_t *full = buffer;
+    size_t valid = used;
+    buffer = NULL;
+    used = 0;
+    if (full)
+        completed(NULL, 0, full, size, valid);
+}
+
+void fake_put(const void *record, size_t bytes)
+{
+    size_t need = 8 + (bytes + 7) / 8 * 8, most;
+    pthread_mutex_lock(&lock);
+    if (buffer && used + need > size)
+        deliver();
+    if (!buffer)
+        requested(&buffer, &size, &most);
+    memcpy(buffer + used, &bytes, sizeof bytes);
+    memcpy(buffer + used + 8, record, bytes);
+    used += need;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_flush_full(void)
+{
+    pthread_mutex_lock(&lock);
+    deliver();
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_drop(size_t records) { __atomic_fetch_add(&dropped, records, __ATOMIC_SEQ_CST); }
+uint64_t fake_now(void) { return __atomic_load_n(&now, __ATOMIC_RELAXED); }
+void fake_set_now(uint64_t ns) { __atomic_store_n(&now, ns, __ATOMIC_RELAXED); }
+int fake_enabled(int kind) { return enabled[kind]; }
+int fake_selected(void) { return selected; }
+int fake_clients(void) { return clients; }
+
+int cuptiGetVersion(uint32_t *version)
+{
+    *version = getenv("FAKE_CUPTI_VERSION") ? (uint32_t)setting("FAKE_CUPTI_VERSION") : 130001;
+    return 0;
+}
+
+int cuptiGetTimestamp(uint64_t *timestamp)
+{
+    *timestamp = fake_now();
+    return 0;
+}
+
+int cuptiGetResultString(int result, const char **text)
+{
+    *text = result == 39 ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_FAKE";
+    return 0;
+}
+
+int cuptiGetCallbackName(int domain, uint32_t cbid, const char **name)
+{
+    static const char *const runtime[] = {NULL, "cudaDriverGetVersion_v3020", "cudaLaunchKernel_v7000", "cudaMalloc_v3020",
+                                          "cudaGetDevice_v3020", "cudaDeviceSynchronize_v3020"};
+    static const char *const driver[] = {NULL, "cuInit", "cuLaunchKernel", "cuMemAlloc_v2"};
+    const char *const *names = domain == 2 ? runtime : driver;
+    size_t count = domain == 2 ? sizeof runtime / sizeof runtime[0] : sizeof driver / sizeof driver[0];
+    if (!cbid || cbid >= count)
+        return 1;
+    *name = names[cbid];
+    return 0;
+}
+
+int cuptiActivityRegisterCallbacks(requested_function give, completed_function take)
+{
+    if (setting("FAKE_CUPTI_REFUSES"))
+        return setting("FAKE_CUPTI_REFUSES");
+    requested = give;
+    completed = take;
+    clients++;
+    return 0;
+}
+
+int cuptiActivityEnable(int kind)
+{
+    if (setting("FAKE_CUPTI_REFUSES_KIND") == kind)
+        return 1;
+    enabled[kind] = 1;
+    return 0;
+}
+
+int cuptiActivityDisable(int kind)
+{
+    enabled[kind] = 0;
+    return 0;
+}
+
+int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, void **record)
+{
+    uint8_t *next = from;
+    if (*record) {
+        size_t bytes;
+        memcpy(&bytes, (uint8_t *)*record - 8, sizeof bytes);
+        next = (uint8_t *)*record + (bytes + 7) / 8 * 8;
+    }
+    if (next >= from + valid)
+        return 12;
+    *record = next + 8;
+    return 0;
+}
+
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count)
+{
+    (void)context;
+    (void)stream;
+    *count = __atomic_exchange_n(&dropped, 0, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+int cuptiActivityFlushAll(uint32_t flag)
+{
+    if (flag && setting("FAKE_CUPTI_HANGS"))
+        for (;;)
+            pthread_mutex_lock(&lock), pthread_cond_wait(&(pthread_cond_t)PTHREAD_COND_INITIALIZER, &lock);
+    fake_flush_full();
+    return 0;
+}
+
+int cuptiActivityFlushPeriod(uint32_t milliseconds)
+{
+    (void)milliseconds;
+    return 0;
+}
+
+int cuptiSetThreadIdType(int type) { return type != 1; }
+
+#ifndef FAKE_CUPTI_OLD
+int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
+{
+    (void)cbid;
+    selected += enable ? 1 : -1;
+    return 0;
+}
+
+int cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable)
+{
+    (void)cbid;
+    selected += enable ? 1 : -1;
+    return 0;
+}
+#endif
+
+int InitializeInjectionNvtx2(void *get_export_table) { return get_export_table == (void *)7; }

@@ -1,0 +1,17 @@
+/* A libcupti that delivers what the driver has put into its buffers: the same interface, no GPU. */
+#ifndef FAKE_CUPTI_H
+#define FAKE_CUPTI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void fake_put(const void *record, size_t bytes);    /* into the buffer that is being filled */
+void fake_flush_full(void);                         /* as CUPTI's own thread does with a full buffer */
+void fake_drop(size_t records);
+uint64_t fake_now(void);
+void fake_set_now(uint64_t ns);
+int fake_enabled(int kind);
+int fake_selected(void);                            /* API calls selected one by one */
+int fake_clients(void);                             /* registrations so far */
+
+#endif
