@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,11 @@ COLUMNS = (
     Column("exposed_ns", Unit.NS, "Comm. exposed"),
 )
 NOTICEABLE = 0.05  # of the span
+# A recorded run has no single activities: its recorder has summed each device up, by the same formulas.
+RECORDED = """
+    SELECT rank, substr(series, 5) AS device, map_from_entries(list((name, value))) FROM figures
+    JOIN ranks USING (process) WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition}
+    AND process NOT IN (SELECT process FROM events WHERE layer = 'gpu') GROUP BY ALL ORDER BY rank, length(device), device"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +81,30 @@ def time_of(found: Activities) -> GpuTime:
     )
 
 
+def recorded(sums: Mapping[str, float]) -> GpuTime:
+    """The breakdown that a recorder made while the program ran."""
+    names = ("first to last", "busy", "compute", "communication", "copy", "communication hidden")
+    span_ns, busy_ns, compute_ns, comm_ns, copy_ns, hidden_ns = (int(sums.get(name, 0)) for name in names)
+    return GpuTime(span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_ns + comm_ns - hidden_ns)
+
+
+def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuTime]]:
+    """Rank, device and breakdown, wherever they come from."""
+    for rank, found in processes(tables, selection):
+        for device, part in found.by_device():
+            yield rank, device, time_of(part)
+    for rank, device, sums in tables.query(RECORDED.format(condition=selection.condition)):
+        if sums.get("first to last") is not None:
+            yield rank, device, recorded(sums)
+
+
 def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
     """Busy, idle, compute, communication and copy time of each GPU of each rank."""
     table = Table("gpu_time", "GPU time", COLUMNS, [])
     exposed: list[tuple[float, int, str]] = []
-    for rank, found in processes(tables, selection):
-        for device, part in found.by_device():
-            time = time_of(part)
-            table.rows.append((rank, device, *_cells(time)))
-            exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, device))
+    for rank, device, time in times(tables, selection):
+        table.rows.append((rank, device, *_cells(time)))
+        exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, device))
     if exposed and max(exposed)[0] >= NOTICEABLE:
         share, rank, device = max(exposed)
         told = f"{share:.0%} of its time, GPU {device} of rank {rank} communicates and computes nothing"
