@@ -18,6 +18,7 @@ from rankscope.analyse.gpu_time import gpu_time
 from rankscope.model import Reading
 from rankscope.rankfile import CUDA, DEVICE, ChunkKind, CudaState
 from rankscope.readers.chunks import open_rank_file
+from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -174,8 +175,7 @@ def test_gpu_time_of_a_recorded_run(plain: Path, tmp_path: Path) -> None:
     """Exposed: 60 us of communication, 30 of them hidden. Idle: 2,009 us less 89."""
     run(plain, tmp_path, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
     (tmp_path / "run.json").write_text('{"format": 1, "name": "x", "command": ["x"], "expected_ranks": 1}')
-    with open_run(tmp_path) as tables:
-        table = gpu_time(tables)
+    table = gpu_time(open_run(tmp_path, read_rank_file))
     cells = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
     assert (cells["rank"], cells["device"], cells["span_ns"], cells["busy_ns"]) == (0, "0", 2_009_000, 89_000)
     assert (cells["idle_ns"], cells["hidden_ns"], cells["exposed_ns"]) == (1_920_000, 30_000, 30_000)

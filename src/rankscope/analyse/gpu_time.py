@@ -30,9 +30,9 @@ COLUMNS = (
 NOTICEABLE = 0.05  # of the span
 # A recorded run has no single activities: its recorder has summed each device up, by the same formulas.
 RECORDED = """
-    SELECT rank, substr(series, 5) AS device, map_from_entries(list((name, value))) FROM figures
-    JOIN ranks USING (process) WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition}
-    AND process NOT IN (SELECT process FROM events WHERE layer = 'gpu') GROUP BY ALL ORDER BY rank, length(device), device"""
+    SELECT rank, substr(series, 5), name, value FROM figures JOIN ranks USING (process)
+    WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition}
+    AND process NOT IN (SELECT process FROM events WHERE layer = 'gpu') ORDER BY rank, length(series), series"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,11 @@ def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuT
     for rank, found in processes(tables, selection):
         for device, part in found.by_device():
             yield rank, device, time_of(part)
-    for rank, device, sums in tables.query(RECORDED.format(condition=selection.condition)):
-        if sums.get("first to last") is not None:
+    devices: dict[tuple[int, str], dict[str, float]] = {}
+    for rank, device, name, value in tables.query(RECORDED.format(condition=selection.condition)):
+        devices.setdefault((rank, device), {})[name] = value
+    for (rank, device), sums in devices.items():
+        if "first to last" in sums:
             yield rank, device, recorded(sums)
 
 
