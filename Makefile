@@ -20,15 +20,17 @@ MPI_PACKAGE_impi := impi-rt
 MPI_READY := $(MPIS:%=.envs/%/.ready)
 
 NATIVE := src/rankscope/native
+GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so
 
-.PHONY: help demo test test-all bench lint format envs native clean distclean python
+.PHONY: help demo test test-all test-gpu bench lint format envs native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report'
 	@echo 'make test      lint and all tests but the slow ones'
 	@echo 'make test-all  lint and all tests'
+	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
 	@echo 'make bench     the benchmarks'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
@@ -89,6 +91,9 @@ test: lint envs
 
 test-all: lint envs
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-gpu: $(VENV_READY) native
+	@GPU_PYTHON=$(GPU_PYTHON) $(BIN)/python -m pytest tests/gpu $(PYTEST_ARGS)
 
 bench: envs native
 	@set -e; for script in benchmarks/*.py; do \

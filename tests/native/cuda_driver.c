@@ -129,7 +129,7 @@ static void ranges(void)
 /* Names like "step 17", and ranges that overlap so that every place of the table is used. */
 static void many_ranges(int count)
 {
-    static char names[20000][16];
+    static char names[20000][24];
     for (int i = 0; i < count && i < 20000; i++) {
         char *name = names[i];
         snprintf(name, sizeof names[0], "step %d", i);

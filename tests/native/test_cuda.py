@@ -14,9 +14,12 @@ import hatch_build
 from native.builds import HERE, SANITIZERS, compile_c, recording
 from native.test_driver import STRICT, compiler_has
 from programs import recorded
+from rankscope.analyse.gpu_time import gpu_time
 from rankscope.model import Reading
 from rankscope.rankfile import CUDA, DEVICE, ChunkKind, CudaState
 from rankscope.readers.chunks import open_rank_file
+from rankscope.readers.rankfile import read_rank_file
+from rankscope.store.run import open_run
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 MAIN, OTHER = "GPU 0 stream 7", "GPU 0 stream 20"
@@ -166,6 +169,16 @@ def test_figures_and_notes_say_it_to_the_reports(plain: Path, tmp_path: Path) ->
     assert figures["host", "pinned memory in use, peak"] == 64
     assert reading.facts.devices == "GPU 0, GPU 1"
     assert [note.text.split()[0] for note in reading.notes] == ["11", "1", "1", "1"]
+
+
+def test_gpu_time_of_a_recorded_run(plain: Path, tmp_path: Path) -> None:
+    """Exposed: 60 us of communication, 30 of them hidden. Idle: 2,009 us less 89."""
+    run(plain, tmp_path, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    (tmp_path / "run.json").write_text('{"format": 1, "name": "x", "command": ["x"], "expected_ranks": 1}')
+    table = gpu_time(open_run(tmp_path, read_rank_file))
+    cells = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
+    assert (cells["rank"], cells["device"], cells["span_ns"], cells["busy_ns"]) == (0, "0", 2_009_000, 89_000)
+    assert (cells["idle_ns"], cells["hidden_ns"], cells["exposed_ns"]) == (1_920_000, 30_000, 30_000)
 
 
 def test_many_threads_and_buffers(driver: Path, tmp_path: Path) -> None:

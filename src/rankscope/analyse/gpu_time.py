@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, KINDS, Busy, Device, processes
@@ -24,6 +25,11 @@ COLUMNS = (
     Column("exposed_ns", Unit.NS, "Comm. exposed"),
 )
 NOTICEABLE = 0.05  # of the span
+# A recorded run has no single activities: its recorder has summed each device up, by the same formulas.
+RECORDED = """
+    SELECT rank, substr(series, 5), name, value FROM figures JOIN ranks USING (process)
+    WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition}
+    AND process NOT IN (SELECT process FROM events WHERE layer = 'gpu') ORDER BY rank, length(series), series"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +74,33 @@ def time_of(device: Device) -> GpuTime:
     return GpuTime(span_ns, *(one.total_ns for one in (everything, compute, comm, copy, compute_or_comm)))
 
 
+def recorded(sums: Mapping[str, float]) -> GpuTime:
+    """The breakdown that a recorder made while the program ran."""
+    names = ("first to last", "busy", "compute", "communication", "copy", "communication hidden")
+    span_ns, busy_ns, compute_ns, comm_ns, copy_ns, hidden_ns = (int(sums.get(name, 0)) for name in names)
+    return GpuTime(span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_ns + comm_ns - hidden_ns)
+
+
+def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuTime]]:
+    """Rank, device and breakdown, wherever they come from."""
+    for rank, found in processes(tables, selection):
+        for name, device in found.devices.items():
+            yield rank, name, time_of(device)
+    devices: dict[tuple[int, str], dict[str, float]] = {}
+    for rank, gpu, what, value in tables.query(RECORDED.format(condition=selection.condition)):
+        devices.setdefault((rank, gpu), {})[what] = value
+    for (rank, gpu), sums in devices.items():
+        if "first to last" in sums:
+            yield rank, gpu, recorded(sums)
+
+
 def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
     """Busy, idle, compute, communication and copy time of each GPU of each rank."""
     table = Table("gpu_time", "GPU time", COLUMNS, [])
     exposed: list[tuple[float, int, str]] = []
-    for rank, work in processes(tables, selection):
-        for name, device in work.devices.items():
-            time = time_of(device)
-            table.rows.append((rank, name, *_cells(time)))
-            exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, name))
+    for rank, device, time in times(tables, selection):
+        table.rows.append((rank, device, *_cells(time)))
+        exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, device))
     if exposed and max(exposed)[0] >= NOTICEABLE:
         share, rank, name = max(exposed)
         told = f"{share:.0%} of its time, GPU {name} of rank {rank} communicates and computes nothing"

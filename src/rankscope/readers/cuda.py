@@ -1,4 +1,4 @@
-"""What a rank file says of the GPUs of its process beside tallies: busy and idle time, memory, what was not seen."""
+"""What a rank file says of the GPUs of its process beside the tallies: busy time, memory, what was not seen."""
 
 from __future__ import annotations
 
