@@ -7,11 +7,6 @@ from rankscope.model import Column, Table, Tables, Unit
 
 # layers with tables of their own, which leave out what is within a range
 ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
-    "mpi",
-    "gpu",
-    "cuda_api",
-    "nccl_algo",
-)  # layers with tables of their own, which leave out what is within a range
 COLUMNS = (
     Column("layer", Unit.NAME, "Layer"),
     Column("group", Unit.NAME, "Group"),
