@@ -375,16 +375,17 @@ uint16_t rs_intern(const char *text)
 struct rs_group *rs_group_row(uint16_t *id)
 {
     struct rs_group *row = NULL;
-    if (!rs.file || groups_used >= 4094 || !rs_lock_take(&group_lock))
+    if (!rs.file || !rs_lock_take(&group_lock))
         return NULL;
-    if (chunk_full(group_chunk)) {
+    int room = groups_used < 4094;
+    if (room && chunk_full(group_chunk)) {
         struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_GROUPS, 0, sizeof(struct rs_group), RS_PAGE);
         if (chunk) {
             chunk->first_id = groups_used + 1;
             group_chunk = chunk;
         }
     }
-    if (!chunk_full(group_chunk)) {
+    if (room && !chunk_full(group_chunk)) {
         row = (struct rs_group *)(group_chunk + 1) + group_chunk->rows;
         *id = (uint16_t)++groups_used;
         __atomic_store_n(&group_chunk->rows, group_chunk->rows + 1, __ATOMIC_RELEASE);
