@@ -46,10 +46,7 @@ struct rs_request {
     uint64_t bytes : 56, flags : 8;
     uint64_t key;                       /* of its progress row; the size class of a receive is still to come */
     struct rs_mpi_group *group;
-    union {
-        struct rs_collective *record;   /* its place in the log */
-        W new_comm;                     /* RS_REQUEST_IDUP: where the new communicator's handle appears */
-    };
+    struct rs_collective *record;       /* its place in the log; RS_REQUEST_IDUP: where the new handle appears */
     struct rs_request *next;
     uint32_t record_number;
     int32_t dest_or_root;               /* of a persistent operation */

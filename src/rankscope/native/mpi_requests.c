@@ -4,12 +4,11 @@
 #define SLAB 64u
 #define MOST_REQUESTS (1u << 20)
 
-struct rs_request *rs_request_buckets[RS_REQUEST_BUCKETS];
+struct rs_request rs_request_buckets[RS_REQUEST_BUCKETS];
 struct rs_request_shard rs_request_shards[RS_REQUEST_SHARDS];
 static uint32_t made;
 
-/* Called with the shard locked. */
-RS_COLD int rs_request_slab(struct rs_request_shard *shard)
+static int slab(struct rs_request_shard *shard)
 {
     if (__atomic_load_n(&made, __ATOMIC_RELAXED) >= MOST_REQUESTS)
         return 0;
@@ -24,13 +23,51 @@ RS_COLD int rs_request_slab(struct rs_request_shard *shard)
     return 1;
 }
 
+/* All below is called with the bucket locked, or solo. Makes the bucket's own place free; 0 where what lay there had to
+ * be given up. */
+RS_COLD int rs_request_push_back(uint32_t bucket)
+{
+    struct rs_request *first = &rs_request_buckets[bucket];
+    struct rs_request_shard *shard = rs_request_shard(bucket);
+    if (!shard->unused && !slab(shard))
+        return 0;
+    struct rs_request *older = shard->unused;
+    shard->unused = older->next;
+    *older = *first;
+    first->next = older;
+    return 1;
+}
+
+RS_COLD struct rs_request *rs_request_find_behind(uint32_t bucket, uint64_t handle)
+{
+    struct rs_request *request = rs_request_buckets[bucket].next;
+    while (request && request->handle != handle)
+        request = request->next;
+    return request;
+}
+
+RS_COLD void rs_request_remove(uint32_t bucket, struct rs_request *request)
+{
+    struct rs_request *first = &rs_request_buckets[bucket], **link = &first->next;
+    struct rs_request_shard *shard = rs_request_shard(bucket);
+    if (request == first) {
+        first->flags = 0;
+        return;
+    }
+    while (*link != request)
+        link = &(*link)->next;
+    *link = request->next;
+    request->next = shard->unused;
+    shard->unused = request;
+}
+
 /* A persistent request begins one more operation. 0 where it is not known. */
 int rs_request_start(struct rs_thread *thread, uint64_t handle, uint64_t now, struct rs_request *copy)
 {
     uint32_t bucket = rs_request_bucket(handle);
     if (!rs_request_lock(thread, bucket))
         return 0;
-    struct rs_request *request = *rs_request_find(bucket, handle);
+    struct rs_request *request = rs_request_find(bucket, handle);
     if (request) {
         request->start_ticks = now;
         request->key = rs_key_in_phase(request->key, rs.phase);
@@ -46,7 +83,7 @@ void rs_request_set_record(struct rs_thread *thread, uint64_t handle, struct rs_
     uint32_t bucket = rs_request_bucket(handle);
     if (!record || !rs_request_lock(thread, bucket))
         return;
-    struct rs_request *request = *rs_request_find(bucket, handle);
+    struct rs_request *request = rs_request_find(bucket, handle);
     if (request) {
         request->record = record;
         request->record_number = rs_log_number(record);
@@ -59,9 +96,9 @@ void rs_request_drop(struct rs_thread *thread, uint64_t handle)
     uint32_t bucket = rs_request_bucket(handle);
     if (!rs_request_lock(thread, bucket))
         return;
-    struct rs_request **link = rs_request_find(bucket, handle);
-    if (*link)
-        rs_request_unlink(bucket, link);
+    struct rs_request *request = rs_request_find(bucket, handle);
+    if (request)
+        rs_request_remove(bucket, request);
     rs_request_unlock(thread, bucket);
 }
 

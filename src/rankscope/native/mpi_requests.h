@@ -12,11 +12,15 @@
 struct rs_logged { struct rs_collective *record; uint32_t number; };
 #define RS_NOT_LOGGED (struct rs_logged){NULL, 0}
 
+/* The newest request of a bucket lies in the bucket itself, where almost every one is found; older ones that share it
+ * hang behind. Flags of 0: nothing is there. */
 struct rs_request_shard { rs_lock lock; struct rs_request *unused; };
-extern struct rs_request *rs_request_buckets[RS_REQUEST_BUCKETS] __attribute__((visibility("hidden")));
+extern struct rs_request rs_request_buckets[RS_REQUEST_BUCKETS] __attribute__((visibility("hidden")));
 extern struct rs_request_shard rs_request_shards[RS_REQUEST_SHARDS] __attribute__((visibility("hidden")));
 
-int rs_request_slab(struct rs_request_shard *shard);
+int rs_request_push_back(uint32_t bucket);
+struct rs_request *rs_request_find_behind(uint32_t bucket, uint64_t handle);
+void rs_request_remove(uint32_t bucket, struct rs_request *request);
 int rs_request_start(struct rs_thread *thread, uint64_t handle, uint64_t now, struct rs_request *copy);
 void rs_request_set_record(struct rs_thread *thread, uint64_t handle, struct rs_collective *record);
 void rs_request_drop(struct rs_thread *thread, uint64_t handle);
@@ -47,20 +51,18 @@ static inline void rs_request_unlock(struct rs_thread *thread, uint32_t bucket)
 
 /* The newest first: where a handle was used again without our seeing its completion, the old one is the stale one.
  * Fields go straight to their place: a copy of what was just written in small pieces stalls the processor. */
-RS_HOT struct rs_request *rs_request_add(struct rs_thread *thread, uint64_t handle, uint64_t start_ticks,
-                                                uint64_t bytes, struct rs_mpi_group *group, uint64_t key,
-                                                uint8_t flags, int32_t dest_or_root, struct rs_logged logged)
+RS_HOT void rs_request_add(struct rs_thread *thread, uint64_t handle, uint64_t start_ticks, uint64_t bytes,
+                           struct rs_mpi_group *group, uint64_t key, uint8_t flags, int32_t dest_or_root,
+                           struct rs_logged logged)
 {
     uint32_t bucket = rs_request_bucket(handle);
-    struct rs_request_shard *shard = rs_request_shard(bucket);
-    if (RS_UNLIKELY(!rs_request_lock(thread, bucket)))
-        goto untracked;
-    if (RS_UNLIKELY(!shard->unused) && !rs_request_slab(shard)) {
-        rs_request_unlock(thread, bucket);
-        goto untracked;
+    struct rs_request *node = &rs_request_buckets[bucket];
+    if (RS_UNLIKELY(!rs_request_lock(thread, bucket))) {
+        rs_count(&rs.file->untracked_requests, 1);
+        return;
     }
-    struct rs_request *node = shard->unused;
-    shard->unused = node->next;
+    if (RS_UNLIKELY(node->flags) && !rs_request_push_back(bucket))
+        rs_count(&rs.file->untracked_requests, 1);
     node->handle = handle;
     node->start_ticks = start_ticks;
     node->bytes = bytes;
@@ -70,30 +72,13 @@ RS_HOT struct rs_request *rs_request_add(struct rs_thread *thread, uint64_t hand
     node->dest_or_root = dest_or_root;
     node->key = key;
     node->flags = flags;
-    node->next = rs_request_buckets[bucket];
-    __atomic_store_n(&rs_request_buckets[bucket], node, __ATOMIC_RELAXED);
     rs_request_unlock(thread, bucket);
-    return node;
-untracked:
-    rs_count(&rs.file->untracked_requests, 1);
-    return NULL;
 }
 
-static inline struct rs_request **rs_request_find(uint32_t bucket, uint64_t handle)
+static inline struct rs_request *rs_request_find(uint32_t bucket, uint64_t handle)
 {
-    struct rs_request **link = &rs_request_buckets[bucket];
-    while (*link && (*link)->handle != handle)
-        link = &(*link)->next;
-    return link;
-}
-
-static inline void rs_request_unlink(uint32_t bucket, struct rs_request **link)
-{
-    struct rs_request *request = *link;
-    struct rs_request_shard *shard = rs_request_shard(bucket);
-    __atomic_store_n(link, request->next, __ATOMIC_RELAXED);
-    request->next = shard->unused;
-    shard->unused = request;
+    struct rs_request *first = &rs_request_buckets[bucket];
+    return RS_LIKELY(first->handle == handle && first->flags) ? first : rs_request_find_behind(bucket, handle);
 }
 
 /* What completion needs of an operation. */
@@ -109,17 +94,18 @@ struct rs_completed {
  * locked, or solo. */
 RS_HOT int rs_request_take_held(uint32_t bucket, uint64_t handle, struct rs_completed *done)
 {
-    struct rs_request **link = rs_request_find(bucket, handle), *node = *link;
-    int active = node && node->flags & RS_REQUEST_ACTIVE;
-    if (active) {
-        *done = (struct rs_completed){node->start_ticks, node->bytes, node->key, node->group, node->record,
-                                      node->record_number, node->flags};
-        if (RS_UNLIKELY(node->flags & RS_REQUEST_PERSISTENT))
-            node->flags &= (uint8_t)~RS_REQUEST_ACTIVE;
-        else
-            rs_request_unlink(bucket, link);
-    }
-    return active;
+    struct rs_request *node = rs_request_find(bucket, handle);
+    if (RS_UNLIKELY(!node || !(node->flags & RS_REQUEST_ACTIVE)))
+        return 0;
+    *done = (struct rs_completed){node->start_ticks, node->bytes, node->key, node->group, node->record,
+                                  node->record_number, node->flags};
+    if (RS_UNLIKELY(node->flags & RS_REQUEST_PERSISTENT))
+        node->flags &= (uint8_t)~RS_REQUEST_ACTIVE;
+    else if (RS_LIKELY(node == &rs_request_buckets[bucket]))
+        node->flags = 0;
+    else
+        rs_request_remove(bucket, node);
+    return 1;
 }
 
 RS_HOT int rs_request_take(struct rs_thread *thread, uint64_t handle, struct rs_completed *done)

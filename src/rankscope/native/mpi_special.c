@@ -114,10 +114,8 @@ static void track_idup(struct rs_thread *thread, enum rs_mpi_function function, 
 {
     if (!rs_mpi.ready)
         return;
-    struct rs_request *node = rs_request_add(thread, rs_handle_at(request, 0), enter, 0, parent, rs_mpi_key(function, parent, RS_KIND_PROGRESS),
-                                             RS_REQUEST_ACTIVE | RS_REQUEST_IDUP, -1, RS_NOT_LOGGED);
-    if (node)
-        node->new_comm = made;
+    rs_request_add(thread, rs_handle_at(request, 0), enter, 0, parent, rs_mpi_key(function, parent, RS_KIND_PROGRESS),
+                   RS_REQUEST_ACTIVE | RS_REQUEST_IDUP, -1, (struct rs_logged){(struct rs_collective *)made, 0});
 }
 
 #define IDUP(fn, n, made, request)                                                                \
