@@ -61,21 +61,30 @@ struct rs_recorder {
 extern struct rs_recorder rs __attribute__((visibility("hidden")));
 extern __thread struct rs_thread *rs_self __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-/* recorder.c */
+/* threads.c */
 struct rs_thread *rs_thread_start(void);
+struct rs_thread *rs_thread_of(uint32_t tid, const char *name); /* rows kept by a layer for another thread */
+void rs_thread_clear(struct rs_thread *thread);
+void rs_solo_prepare(void);
+void rs_threads_forget(int keep);
+
+/* tallies.c */
 struct rs_tally *rs_tally_find(struct rs_thread *thread, uint64_t key);
 void rs_tally_lost(uint64_t ticks);
+void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes);
+
+/* strings.c */
 uint16_t rs_intern(const char *text);
 uint16_t rs_intern_as(const char *text, const char **stored);   /* and where the file holds it */
-struct rs_thread *rs_thread_of(uint32_t tid, const char *name); /* rows kept by a layer for another thread */
+void rs_strings_forget(void);
+
+/* recorder.c */
 void rs_refresh(struct rs_thread *thread, uint64_t now);
 void rs_refresh_facts(void);
-void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes);
 struct rs_group *rs_group_row(uint16_t *id);
 void rs_unwrapped_add(const char *name);
 int rs_log_open(void);
 void rs_calibrate(void);
-void rs_solo_prepare(void);
 void rs_recorder_forget(int keep_threads);
 
 /* file.c */
@@ -86,6 +95,11 @@ void rs_file_reserve(uint64_t up_to_bytes);
 void rs_file_collect(const char *run_folder);
 void rs_file_child_signalled(int32_t pid, int signal);
 const char *rs_file_problem(void);
+
+static inline int rs_chunk_full(const struct rs_chunk *chunk)
+{
+    return !chunk || (uint64_t)(chunk->rows + 1) * chunk->row_bytes > chunk->chunk_bytes - sizeof *chunk;
+}
 
 /* private memory that survives nothing and needs no malloc */
 void *rs_memory(size_t bytes);

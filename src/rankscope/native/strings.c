@@ -1,0 +1,94 @@
+/* The string table: each text once, by a number. */
+#include "recorder.h"
+
+#define STRINGS_CHUNK (4u * RS_PAGE)
+#define NAME_SLOTS 131072u
+
+static rs_lock string_lock;
+static struct rs_chunk *string_chunk;
+static uint32_t strings_used;
+static struct { const char *text; uint32_t hash; uint16_t id; } *names;  /* text lies in the file */
+
+static uint32_t hash_text(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * 16777619u;
+    return hash;
+}
+
+/* Where `text` is in the private index, or the empty place where it belongs. */
+static uint32_t name_place(const char *text, uint32_t hash)
+{
+    uint32_t at = hash & (NAME_SLOTS - 1);
+    while (names[at].text && (names[at].hash != hash || strcmp(names[at].text, text)))
+        at = (at + 1) & (NAME_SLOTS - 1);
+    return at;
+}
+
+/* Each string ends in \0 in the file, so that the index can point at it. */
+static const char *append_string(const char *text)
+{
+    uint32_t length = (uint32_t)strlen(text);
+    uint32_t need = (uint32_t)sizeof(struct rs_string) + (length + 1 + 3) / 4 * 4;
+    if (!string_chunk || sizeof *string_chunk + string_chunk->rows + need > string_chunk->chunk_bytes) {
+        uint64_t chunk_bytes = sizeof *string_chunk + need > STRINGS_CHUNK ? sizeof *string_chunk + need : STRINGS_CHUNK;
+        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_STRINGS, 0, 0, chunk_bytes);
+        if (!chunk)
+            return NULL;
+        chunk->first_id = strings_used + 1;
+        string_chunk = chunk;
+    }
+    struct rs_string *entry = (struct rs_string *)((char *)(string_chunk + 1) + string_chunk->rows);
+    entry->length = length;
+    memcpy(entry->bytes, text, length + 1);
+    __atomic_store_n(&string_chunk->rows, string_chunk->rows + need, __ATOMIC_RELEASE);
+    return entry->bytes;
+}
+
+static uint16_t intern_locked(const char *text, const char **stored)
+{
+    uint32_t hash = hash_text(text);
+    if (!names && !(names = rs_memory(NAME_SLOTS * sizeof *names)))
+        return 0;
+    uint32_t at = name_place(text, hash);
+    if (!names[at].text) {
+        const char *appended = strings_used < RS_NAMES_MAX - 1 ? append_string(text) : NULL;
+        if (!appended)
+            return 0;
+        names[at].text = appended;
+        names[at].hash = hash;
+        names[at].id = (uint16_t)++strings_used;
+    }
+    *stored = names[at].text;
+    return names[at].id;
+}
+
+uint16_t rs_intern_as(const char *text, const char **stored)
+{
+    uint16_t id = 0;
+    if (!text[0] || !rs.file)
+        return 0;
+    if (rs_lock_take(&string_lock)) {
+        id = intern_locked(text, stored);
+        rs_lock_give(&string_lock);
+    }
+    if (!id)
+        rs_count(&rs.file->lost_strings, 1);
+    return id;
+}
+
+uint16_t rs_intern(const char *text)
+{
+    const char *stored;
+    return rs_intern_as(text, &stored);
+}
+
+void rs_strings_forget(void)
+{
+    memset(&string_lock, 0, sizeof string_lock);
+    string_chunk = NULL;
+    strings_used = 0;
+    rs_memory_free(names, NAME_SLOTS * sizeof *names);
+    names = NULL;
+}

@@ -1,0 +1,139 @@
+/* Rows of a thread: found or made the first time it counts something. */
+#include "recorder.h"
+
+#define FIRST_INDEX 128u
+
+static uint32_t index_slot(uint64_t key, uint32_t capacity)
+{
+    return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & (capacity - 1);
+}
+
+static void index_put(struct rs_tally **index, uint32_t capacity, struct rs_tally *row)
+{
+    uint32_t at = index_slot(rs_key_of(row), capacity);
+    while (index[at])
+        at = (at + 1) & (capacity - 1);
+    index[at] = row;
+}
+
+static int index_grow(struct rs_thread *thread)
+{
+    uint32_t capacity = thread->index ? 2 * thread->index_capacity : FIRST_INDEX;
+    struct rs_tally **index = rs_memory(capacity * sizeof *index);
+    if (!index)
+        return 0;
+    for (uint32_t i = 0; i < thread->index_capacity; i++)
+        if (thread->index[i])
+            index_put(index, capacity, thread->index[i]);
+    rs_memory_free(thread->index, thread->index_capacity * sizeof *index);
+    thread->index = index;
+    thread->index_capacity = capacity;
+    return 1;
+}
+
+static struct rs_tally *new_row(struct rs_thread *thread, uint64_t key)
+{
+    if (rs_chunk_full(thread->tallies)) {
+        struct rs_chunk *chunk = NULL;
+        if (!__atomic_load_n(&rs.full, __ATOMIC_RELAXED))
+            chunk = rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
+        if (!chunk) {
+            RS_SET(rs.full, 1);
+            return NULL;
+        }
+        thread->tallies = chunk;
+    }
+    struct rs_chunk *chunk = thread->tallies;
+    struct rs_tally *row = (struct rs_tally *)(chunk + 1) + chunk->rows;
+    memcpy(row, &key, sizeof key);
+    row->min_ticks = UINT64_MAX;
+    __atomic_store_n(&chunk->rows, chunk->rows + 1, __ATOMIC_RELEASE);
+    return row;
+}
+
+RS_COLD struct rs_tally *rs_tally_find(struct rs_thread *thread, uint64_t key)
+{
+    struct rs_tally *row = NULL;
+    if (thread->index) {
+        uint32_t at = index_slot(key, thread->index_capacity);
+        while ((row = thread->index[at]) && rs_key_of(row) != key)
+            at = (at + 1) & (thread->index_capacity - 1);
+    }
+    if (!row) {
+        if (2 * (thread->index_used + 1) > thread->index_capacity && !index_grow(thread))
+            return NULL;
+        row = new_row(thread, key);
+        if (!row)
+            return NULL;
+        index_put(thread->index, thread->index_capacity, row);
+        thread->index_used++;
+    }
+    thread->cache[rs_cache_slot(key)] = row;
+    return row;
+}
+
+RS_COLD void rs_tally_lost(uint64_t ticks)
+{
+    rs_count(&rs.file->lost_calls, 1);
+    rs_count(&rs.file->lost_ticks, ticks);
+}
+
+/* --- bytes per destination --- */
+
+static struct rs_peer **peer_place(struct rs_peer **peers, uint32_t capacity, uint32_t world_rank)
+{
+    uint32_t at = index_slot(world_rank + 1, capacity);
+    while (peers[at] && peers[at]->world_rank != world_rank)
+        at = (at + 1) & (capacity - 1);
+    return &peers[at];
+}
+
+static int peers_grow(struct rs_thread *thread)
+{
+    uint32_t capacity = thread->peers ? 2 * thread->peers_capacity : FIRST_INDEX;
+    struct rs_peer **peers = rs_memory(capacity * sizeof *peers);
+    if (!peers)
+        return 0;
+    for (uint32_t i = 0; i < thread->peers_capacity; i++)
+        if (thread->peers[i])
+            *peer_place(peers, capacity, thread->peers[i]->world_rank) = thread->peers[i];
+    rs_memory_free(thread->peers, thread->peers_capacity * sizeof *peers);
+    thread->peers = peers;
+    thread->peers_capacity = capacity;
+    return 1;
+}
+
+static struct rs_peer *new_peer(struct rs_thread *thread, uint32_t world_rank)
+{
+    if (2 * (thread->peers_used + 1) > thread->peers_capacity && !peers_grow(thread))
+        return NULL;
+    if (rs_chunk_full(thread->peer_chunk)) {
+        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_PEERS, thread->slot, sizeof(struct rs_peer), RS_PAGE);
+        if (!chunk)
+            return NULL;
+        thread->peer_chunk = chunk;
+    }
+    struct rs_peer *row = (struct rs_peer *)(thread->peer_chunk + 1) + thread->peer_chunk->rows;
+    row->world_rank = world_rank;
+    __atomic_store_n(&thread->peer_chunk->rows, thread->peer_chunk->rows + 1, __ATOMIC_RELEASE);
+    *peer_place(thread->peers, thread->peers_capacity, world_rank) = row;
+    thread->peers_used++;
+    return row;
+}
+
+RS_COLD void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes)
+{
+    struct rs_peer *row = thread->peers ? *peer_place(thread->peers, thread->peers_capacity, world_rank) : NULL;
+    if (!row)
+        row = new_peer(thread, world_rank);
+    if (!row) {
+        rs_count(&rs.file->lost_peers, 1);
+        return;
+    }
+    uint32_t seq = row->seq;
+    __atomic_store_n(&row->seq, seq + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    row->bytes += bytes;
+    row->calls++;
+    __atomic_store_n(&row->seq, seq + 2, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,165 @@
+/* Threads of the program, and how one that is alone does without locks. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "recorder.h"
+
+__thread struct rs_thread *rs_self __attribute__((tls_model("initial-exec")));
+
+/* Stands in every empty cache slot: no real row has its key. */
+static struct rs_tally nobody = {.name = 0xFFFF, .group = 0xFFFF, .layer = 0xFF, .phase = 0xFF};
+
+static rs_lock thread_lock;
+static struct rs_thread *free_threads, *all_threads;
+static pthread_key_t thread_key;
+static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+static uint32_t slots_used;
+static struct rs_chunk *thread_rows;
+
+void rs_thread_clear(struct rs_thread *thread)
+{
+    for (uint32_t i = 0; i < RS_CACHE_ROWS; i++)
+        thread->cache[i] = &nobody;
+    thread->last_type_epoch = thread->last_group_epoch = UINT64_MAX;
+}
+
+static void thread_ended(void *memory)
+{
+    struct rs_thread *thread = memory;
+    rs_self = NULL;
+    if (!rs_lock_take(&thread_lock))
+        return;
+    thread->next_free = free_threads;
+    free_threads = thread;
+    rs_lock_give(&thread_lock);
+}
+
+/* Whether the kernel can end solo use for us; without it there is none. */
+static int barrier_works;
+
+void rs_solo_prepare(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    barrier_works = 0;  /* the sanitizer does not know membarrier */
+#else
+    barrier_works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+#endif
+    rs.concurrent = !barrier_works;
+}
+
+static void end_solo(const struct rs_thread *newcomer)
+{
+    if (rs.concurrent)
+        return;
+    __atomic_store_n(&rs.concurrent, 1, __ATOMIC_SEQ_CST);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        usleep(10000);  /* longer than any thread stays in a critical section of some instructions */
+    for (struct rs_thread *thread = all_threads; thread; thread = thread->next)
+        for (int wait = 0; thread != newcomer && __atomic_load_n(&thread->solo, __ATOMIC_ACQUIRE) && wait < 10000; wait++)
+            usleep(10);
+}
+
+static void make_thread_key(void) { pthread_key_create(&thread_key, thread_ended); }
+
+static void write_thread_row(uint32_t slot, uint32_t tid, const char *name)
+{
+    if (!thread_rows || (thread_rows->rows + 1) * sizeof(struct rs_thread_row) > thread_rows->chunk_bytes - sizeof *thread_rows)
+        thread_rows = rs_chunk_new(RS_CHUNK_THREADS, 0, sizeof(struct rs_thread_row), RS_PAGE);
+    if (!thread_rows)
+        return;
+    struct rs_thread_row *row = (struct rs_thread_row *)(thread_rows + 1) + thread_rows->rows;
+    row->slot = slot;
+    row->tid = tid;
+    row->first_ticks = rs_ticks();
+    memcpy(row->name, name, sizeof row->name);
+    __atomic_store_n(&thread_rows->rows, thread_rows->rows + 1, __ATOMIC_RELEASE);
+}
+
+static struct rs_thread *new_slot(uint32_t tid, const char *name)
+{
+    struct rs_thread *thread = rs_memory(sizeof *thread);
+    if (!thread)
+        return NULL;
+    thread->slot = slots_used++;
+    thread->next = all_threads;
+    all_threads = thread;
+    rs_thread_clear(thread);
+    write_thread_row(thread->slot, tid, name);
+    return thread;
+}
+
+/* The slot of a thread that has ended is used again: thousands of short threads do not fill the file. */
+static struct rs_thread *take_slot(void)
+{
+    char name[16] = "";
+    struct rs_thread *thread = free_threads;
+    if (thread) {
+        free_threads = thread->next_free;
+        return thread;
+    }
+    prctl(PR_GET_NAME, name);
+    return new_slot((uint32_t)syscall(SYS_gettid), name);
+}
+
+/* Never handed on; whoever asked for it writes its rows from one thread at a time. */
+RS_COLD struct rs_thread *rs_thread_of(uint32_t tid, const char *name)
+{
+    char cut[16] = "";
+    if (!rs.file || !rs_lock_take(&thread_lock))
+        return NULL;
+    strncpy(cut, name, sizeof cut - 1);
+    struct rs_thread *thread = new_slot(tid, cut);
+    rs_lock_give(&thread_lock);
+    return thread;
+}
+
+RS_COLD struct rs_thread *rs_thread_start(void)
+{
+    int saved = errno;
+    pthread_once(&thread_key_once, make_thread_key);
+    if (!rs.file || !rs_lock_take(&thread_lock))
+        return NULL;
+    struct rs_thread *thread = take_slot();
+    if (thread && rs.file->threads_seen)
+        end_solo(thread);
+    if (thread)
+        rs.file->threads_seen++;
+    rs_lock_give(&thread_lock);
+    errno = saved;
+    if (!thread)
+        return NULL;
+    thread->depth = 0;
+    thread->refresh_at = rs_ticks() + rs.refresh_ticks;
+    pthread_setspecific(thread_key, thread);
+    rs_self = thread;
+    return thread;
+}
+
+static void free_thread(struct rs_thread *thread)
+{
+    rs_memory_free(thread->index, thread->index_capacity * sizeof *thread->index);
+    rs_memory_free(thread->peers, thread->peers_capacity * sizeof *thread->peers);
+    rs_memory_free(thread->scratch, thread->scratch_bytes);
+    rs_memory_free(thread, sizeof *thread);
+}
+
+/* In the child of a fork. keep: the stack still uses them. */
+void rs_threads_forget(int keep)
+{
+    memset(&thread_lock, 0, sizeof thread_lock);
+    if (all_threads)
+        pthread_setspecific(thread_key, NULL);
+    for (struct rs_thread *thread = all_threads, *next; thread && !keep; thread = next) {
+        next = thread->next;
+        free_thread(thread);
+    }
+    all_threads = free_threads = NULL;
+    slots_used = 0;
+    thread_rows = NULL;
+    rs_self = NULL;
+}
