@@ -6,10 +6,11 @@
 
 A pass has 16 batches and 3 all-reduces in each (1 in the very first, when DDP does not know the order of gradients
 yet). The first pass warms up, the second is measured; NVTX ranges (`warmup`, `measured`, and within them `batch` with
-`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. PyTorch runs the backward
-pass in a thread of its own, which is in no range of the first one; with --one-thread it does not, and all kernels of
-a pass are launched inside its range. With --profiler torch.profiler watches everything from the model's creation on:
-rank R writes what it counted to FILE with .R before the suffix, and a trace of the GPU's side with .R.trace.json.gz.
+`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. PyTorch runs the
+backward pass in a thread of its own, which is in no range of the first one; with --one-thread it does not, and all
+kernels of a pass are launched inside its range. With --profiler torch.profiler watches everything from the model's
+creation on: rank R writes what it counted to FILE with .R before the suffix, and a trace of the GPU's side with
+.R.trace.json.gz.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=2, help="start so many ranks (not under torchrun)")
     parser.add_argument("--batch", type=int, default=32, help="samples per rank and batch")
     parser.add_argument("--batches", type=int, default=16, help="batches in a pass")
-    parser.add_argument("--measured", type=int, default=1, metavar="N", help="measured passes (`measured 1` … if several)")
+    parser.add_argument(
+        "--measured", type=int, default=1, metavar="N", help="measured passes (`measured 1` … if several)"
+    )
     parser.add_argument("--one-thread", action="store_true", help="the backward pass in the thread of the forward pass")
     parser.add_argument("--profiler", type=Path, metavar="FILE", help="run under torch.profiler and write its counts")
     return parser.parse_args()

@@ -1,7 +1,7 @@
 """How long a process takes to end after millions of GPU records: graph replays of 1,000 kernels, then the end.
 
-    gpu_exit.py measure OUT.jsonl RUNS     bare three times, recorded with 10 million kernels, and with few
-    gpu_exit.py KERNELS SECONDS            the program itself
+gpu_exit.py measure OUT.jsonl RUNS     bare three times, recorded with 10 million kernels, and with few
+gpu_exit.py KERNELS SECONDS            the program itself
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def work(kernels: int, seconds: float) -> None:
 
 
 def measured(mode: str, kernels: int, runs: Path) -> dict[str, Any]:
-    command = [sys.executable, __file__, str(kernels), str(MOST_S)]
+    command, run = [sys.executable, __file__, str(kernels), str(MOST_S)], f"exit-{kernels}"
     if mode != "bare":
-        command = [sys.executable, "-m", "rankscope", "run", "--quiet", "--out", str(runs / f"exit-{kernels}"), *command]
+        command = [sys.executable, "-m", "rankscope", "run", "--quiet", "--out", str(runs / run), *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()
     code = process.wait()
     over = time.time()
     told = json.loads(line or "{}")
-    return {"mode": mode, **told, "exit": code, "exit_s": over - told["main_over"] if told else None}
+    return {"mode": mode, "run": run, **told, "exit": code, "exit_s": over - told["main_over"] if told else None}
 
 
 def main() -> int:

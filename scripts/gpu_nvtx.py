@@ -1,4 +1,4 @@
-"""NVTX with domains of one's own: a shim around NVTX's headers, compiled where there is a C compiler and the headers."""
+"""NVTX with domains of one's own: a shim around NVTX's headers, compiled where those and a C compiler are."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def compile_nvtx(include: Path | None = None) -> tuple[Nvtx | None, str]:
     folder = Path(tempfile.mkdtemp(prefix="nvtx-"))
     (folder / "shim.c").write_text(SOURCE)
     flags = ["-O1", "-shared", "-fPIC", f"-I{header.parent.parent}", "-o", str(folder / "shim.so")]
-    done = subprocess.run([compiler, *flags, str(folder / "shim.c"), "-ldl"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [compiler, *flags, str(folder / "shim.c"), "-ldl"], capture_output=True, text=True, check=False
+    )
     try:
         return (Nvtx(ctypes.CDLL(str(folder / "shim.so"))), "") if done.returncode == 0 else (None, done.stderr[-300:])
     finally:

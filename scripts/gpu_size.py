@@ -17,7 +17,7 @@ from gpu_driver import EMPTY, Driver
 from gpu_nvtx import compile_nvtx
 
 KERNELS, STREAMS, PHASES = 2000, 4, 4
-NAME = "size_kernel_{:04d}_void_at_native_vectorized_elementwise_kernel_of_a_length_that_is_usual_for_templates_in_training"
+NAME = "size_kernel_{:04d}_void_at_native_vectorized_elementwise_kernel_of_a_length_usual_for_templates_in_training"
 SAY_S, USED_BYTES_AT = 5.0, 32
 
 

@@ -29,7 +29,17 @@ class Player:
     def __init__(self, mode: str, worker: str, runs: Path) -> None:
         command = [sys.executable, worker, mode]
         if mode in RECORDED:
-            record = [sys.executable, "-m", "rankscope", "run", "--quiet", "--out", str(runs / mode), "--cuda-api", mode]
+            record = [
+                sys.executable,
+                "-m",
+                "rankscope",
+                "run",
+                "--quiet",
+                "--out",
+                str(runs / mode),
+                "--cuda-api",
+                mode,
+            ]
             command = record + command
         self.mode = mode
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

@@ -1,4 +1,4 @@
-"""One of several programs that take turns on a GPU (gpu_turns.py): does its piece when told to and says how long it took.
+"""One of several programs that take turns on a GPU (gpu_turns.py): does its piece when told to and says how long.
 
 Those that are not at work wait for a line, so that they cost the others nothing, and all see the same moods of the
 machine.
