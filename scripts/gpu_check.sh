@@ -15,6 +15,7 @@ if is_asked model; then
     for api in sync all none; do
         recorded "model-$api" 60 --cuda-api $api -- "$PYTHON" scripts/gpu_model.py
     done
+    recorded model-base 60 -- "$PYTHON" scripts/gpu_model.py base
     recorded matmul 60 -- "$PYTHON" scripts/gpu_matmul.py
 fi
 

@@ -39,6 +39,8 @@ def check_parts(checks: Checks, work: Path) -> None:
 
 
 def check_known(checks: Checks, work: Path) -> None:
+    without = told_by(work, "model-base.out")
+    base = process_of(work / "model-base", without[0]["pid"]) if without else None
     for api in ("sync", "all", "none"):
         if not (work / f"model-{api}.out").exists():
             continue
@@ -47,7 +49,7 @@ def check_known(checks: Checks, work: Path) -> None:
             if told is None:
                 checks.that(False, f"it did not finish: {(work / f'model-{api}.err').read_text()[-300:]}")
             else:
-                check_model(checks, process_of(work / f"model-{api}", told["pid"]), told, api)
+                check_model(checks, process_of(work / f"model-{api}", told["pid"]), told, api, base)
     for told in told_by(work, "matmul.out")[:1]:
         checks.note("--- matrix multiplications of torch")
         check_matmul(checks, process_of(work / "matmul", told["pid"]), told)

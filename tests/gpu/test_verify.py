@@ -58,7 +58,7 @@ def good_rows() -> list[Any]:
         row("gpu", "[CUDA memcpy HtoD]", 5, bytes=500), row("gpu", "[CUDA memset]", 2, bytes=80),
         row("gpu", "model_in_outer", 4, within="<unnamed>/outer"), row("gpu", "model_in_inner", 6, within=inner),
         row("cuda_api", "cudaMalloc", 3), row("cuda_api", "cuLaunchKernel", 12, thread=1),
-        row("cuda_api", "cuLaunchKernel", 6, thread=2), row("cuda_api", "cuMemAlloc_v2", 2, errors=1),
+        row("cuda_api", "cuLaunchKernel", 6, thread=2), row("cuda_api", "cuMemAlloc", 2, errors=1),
         row("nvtx", "outer", 2, "<unnamed>", thread=1), row("nvtx", "inner", 2, "<unnamed>", thread=1),
         row("nvtx", "step", 1, "model", thread=2),
     ]  # fmt: skip
@@ -77,6 +77,20 @@ def process_of(rows: list[Any]) -> Any:
     if "pool_allocations" in (process.devices.dtype.names or ()):
         process.devices["pool_allocations"] = 1
     return process
+
+
+def test_what_cuda_allocates_by_itself_is_taken_off() -> None:
+    from gpu_checks import Checks
+    from gpu_verify_model import check_memory
+
+    process, base = process_of([]), process_of([])
+    base.devices["allocations"], base.devices["allocated_bytes"] = 10, 1000
+    process.devices["allocations"], process.devices["allocated_bytes"] = 14, 1400
+    for peak, failed in ((300, 0), (1300, 0), (299, 1), (1301, 1)):
+        process.devices["peak_bytes"] = peak
+        checks = Checks()
+        check_memory(checks, process, TOLD, base)
+        assert checks.failed == failed, peak
 
 
 def failures_of(rows: list[Any], told: dict[str, Any] = TOLD) -> int:
