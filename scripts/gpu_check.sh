@@ -21,11 +21,12 @@ fi
 
 if is_asked ddp; then
     # Recorded and profiled in turn, each in processes of its own: CUPTI has one client at a time.
-    ddp=("$PYTHON" examples/train_ddp_003.py --one-thread --measured 3)
+    # NCCL launches by driver calls, which are all recorded from the start only with `all`.
+    ddp=("$PYTHON" examples/train_ddp_003.py --one-thread --measured 3 ${DDP_OPTIONS:---batch 256})
     export OMP_NUM_THREADS=2
-    for round in 1 2; do
-        recorded "ddp-2-$round" 60 -- "${ddp[@]}"
-        part "ddp-2-profiler-$round" 60 "${ddp[@]}" --profiler "$WORK/ddp-2-profiler-$round.json"
+    for round in 1:all 2:sync; do
+        recorded "ddp-2-${round%:*}" 60 --cuda-api "${round#*:}" -- "${ddp[@]}"
+        part "ddp-2-profiler-${round%:*}" 60 "${ddp[@]}" --profiler "$WORK/ddp-2-profiler-${round%:*}.json"
     done
     recorded ddp-1-1 60 -- "${ddp[@]}" --ranks 1
     part ddp-1-profiler-1 60 "${ddp[@]}" --ranks 1 --profiler "$WORK/ddp-1-profiler-1.json"
@@ -33,13 +34,7 @@ fi
 
 is_asked aside && recorded aside 60 -- "$PYTHON" scripts/gpu_loop.py aside
 
-# The next two need no quiet machine: side by side.
-if is_asked size; then
-    recorded size $((SIZE_SECONDS + 40)) -- "$PYTHON" scripts/gpu_size.py "$SIZE_SECONDS" &
-    size=$!
-fi
-is_asked kill && part kill 130 "$PYTHON" scripts/gpu_kill.py "$WORK" 5
-is_asked size && wait $size
-pack
+is_asked kill && part kill 110 "$PYTHON" scripts/gpu_kill.py "$WORK" 5
+is_asked size && recorded size $((SIZE_SECONDS + 40)) -- "$PYTHON" scripts/gpu_size.py "$SIZE_SECONDS"
 cat "$WORK/parts.txt" "$WORK/.pack"
 say "$SECONDS s in all"

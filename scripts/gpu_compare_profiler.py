@@ -1,8 +1,9 @@
 """gpu_compare_profiler.py RUN TRACE: the same ranks recorded (RUN) and, in other processes, under torch.profiler.
 
 TRACE is what train_ddp_003.py --profiler FILE was given; the traces are FILE.R.trace.json.gz. Counts by kernel must be
-equal, of the whole process and of each pass; times are compared by their sums. NCCL's kernels run while they wait for
-the other rank, so their time is said but not judged.
+equal, of the whole process and of each measured pass (differences in the warm-up, while a recorder may still be finding
+out what to listen to, are said but not judged); times are compared by their sums, medians over passes, ranks and
+repeats. NCCL's kernels run while they wait for the other rank, so their time is said but not judged.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Work = dict[str, tuple[int, float]]  # kernel -> calls, ns
 TIME_SHARE = 0.03
 PASS = re.compile(r"warmup|measured( \d+)?")
 WHOLE = "whole process"
+LOSSES = ("dropped", "unattributed", "unplaced_calls", "late_markers", "folded_nodes", "folded_work", "direct_launches")
 
 
 def demangled(name: str) -> str:
@@ -109,12 +111,16 @@ def differences(ours: Work, theirs: Work) -> list[str]:
 def compare_counts(checks: Checks, what: str, ours: dict[str, Work], theirs: dict[str, Work]) -> None:
     for part, their_work in theirs.items():
         if part not in ours:
-            checks.that(False, f"{what}, {part}: nothing is attributed to this pass")
+            checks.that(part == "warmup", f"{what}, {part}: nothing is attributed to this pass")
             continue
         different = differences(ours[part], their_work)
         calls = sum(calls for calls, _ in their_work.values())
         text = f"{what}, {part}: {len(their_work)} kinds of kernels, copies and sets, {calls} in all"
-        checks.that(not different, text + ("" if not different else f"; different: {'; '.join(different[:8])}"))
+        text += f"; different: {'; '.join(different[:8])}" if different else ""
+        if part == "warmup" and different:
+            checks.note(text)
+        else:
+            checks.that(not different, text)
 
 
 def compare_times(
@@ -153,6 +159,10 @@ def compare(checks: Checks, what: str, repeats: list[tuple[Path, Path]], judged:
     for number, (run, trace) in enumerate(repeats, 1):
         found = sides(run, trace)
         checks.that(bool(found), f"{what}, repeat {number}: {len(found)} ranks recorded and profiled")
+        for process in processes_of(run):
+            told = {field: process.state(field) for field in LOSSES if process.state(field)}
+            if told:
+                checks.note(f"{what}, repeat {number}, rank {process.facts.rank}: {told}")
         for rank, ours, theirs in found:
             compare_counts(checks, f"{what}, repeat {number}, rank {rank}", ours, theirs)
             pairs.append((ours, theirs))

@@ -14,8 +14,7 @@ say() { echo "[$name] $*"; }
 left() { echo $((ALL_SECONDS - SECONDS)); }
 
 pack() {
-    local new="$OUT/$name.$BASHPID"         # two parts may be done at the same time
-    "$PYTHON" scripts/pack_runs.py "$WORK" "$new" > "$WORK/.pack" && mv "$new" "$OUT/$name.tar.gz"
+    "$PYTHON" scripts/pack_runs.py "$WORK" "$OUT/$name.new" > "$WORK/.pack" && mv "$OUT/$name.new" "$OUT/$name.tar.gz"
 }
 
 # part NAME SECONDS COMMAND...: output to NAME.out and NAME.err, how it ended to parts.txt.

@@ -69,7 +69,7 @@ def process_of(rows: list[Any]) -> Any:
 
     process = object.__new__(Process)
     process.rows, process.notes = rows, []
-    process.facts = SimpleNamespace(lost_calls=0)
+    process.facts = SimpleNamespace(lost_calls=0, rank=None)
     process.how, process.devices = np.zeros(1, rankfile.CUDA), np.zeros(1, rankfile.DEVICE)
     process.how["pinned_peak_bytes"] = 50
     for field, value in TOLD["memory"].items():
