@@ -86,4 +86,6 @@ def processes_of(run: Path) -> list[Process]:
 
 
 def process_of(run: Path, pid: int) -> Process:
-    return next(process for process in map(Process, sorted(run.glob(f"ranks/*/{pid}*.rank"))))
+    """The image of this process that did most, where it was replaced by exec."""
+    paths = [*run.glob(f"ranks/*/{pid}.rank"), *run.glob(f"ranks/*/{pid}-*.rank")]
+    return max(map(Process, paths), key=lambda process: len(process.rows))
