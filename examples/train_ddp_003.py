@@ -6,15 +6,20 @@
 
 A pass has 16 batches and 3 all-reduces in each (1 in the very first, when DDP does not know the order of gradients
 yet). The first pass warms up, the second is measured; NVTX ranges (`warmup`, `measured`, and within them `batch` with
-`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. With --profiler
-torch.profiler watches both passes and rank R writes what it counted to FILE with .R before the suffix.
+`forward`, `backward`, `optimizer`) tell them apart. Every rank prints a line of JSON per pass. PyTorch runs the
+backward pass in a thread of its own, which is in no range of the first one; with --one-thread it does not, and all
+kernels of a pass are launched inside its range. With --profiler torch.profiler watches everything from the model's
+creation on: rank R writes what it counted to FILE with .R before the suffix, and a trace of the GPU's side with
+.R.trace.json.gz.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +33,8 @@ from ranks import World, join, leave, spawn
 EMBEDDINGS, WIDTH, LAYERS, WORDS = 2000, 512, 10, 100
 BUCKET_MB = 5  # the sums of gradients then go in three all-reduces
 PARTS = ("forward", "backward", "optimizer", "batch")
+TRACED = {"kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "user_annotation"}
+TRACED_ARGUMENTS = {"correlation", "device", "stream", "bytes"}
 
 
 def build(world: World) -> Any:
@@ -41,11 +48,12 @@ def build(world: World) -> Any:
 
 @contextlib.contextmanager
 def named(world: World, name: str, seconds: dict[str, list[float]] | None = None) -> Iterator[None]:
-    """An NVTX range, timed as the host sees it."""
+    """An NVTX range, timed as the host sees it; under torch.profiler, which does not see NVTX, its own kind as well."""
     begun = time.perf_counter()
     if world.on_gpu:
         torch.cuda.nvtx.range_push(name)
-    yield
+    with torch.profiler.record_function(name) if torch.autograd._profiler_enabled() else contextlib.nullcontext():
+        yield
     if world.on_gpu:
         torch.cuda.nvtx.range_pop()
     if seconds is not None:
@@ -88,7 +96,7 @@ class Job:
 
 @contextlib.contextmanager
 def profiled(world: World, target: Path | None) -> Iterator[None]:
-    """torch.profiler around it, and what it counted by kernel in a file of its own."""
+    """torch.profiler around it, and what it counted by kernel in a file of its own, the trace beside it."""
     if target is None:
         yield
         return
@@ -107,6 +115,23 @@ def profiled(world: World, target: Path | None) -> Iterator[None]:
             sums[1] += event.time_range.elapsed_us()
     rows = [{"name": name, "calls": int(calls), "total_us": us} for name, (calls, us) in sorted(counted.items())]
     target.with_suffix(f".{world.rank}{target.suffix}").write_text(json.dumps(rows, indent=0), encoding="utf-8")
+    write_trace(profiler, target.with_suffix(f".{world.rank}.trace.json.gz"))
+
+
+def write_trace(profiler: Any, target: Path) -> None:
+    """Of the profiler's trace what happened on the GPU and what started it: small enough to be kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(whole))
+        trace = json.loads(whole.read_text(encoding="utf-8", errors="replace"))
+    trace["traceEvents"] = [slim(event) for event in trace["traceEvents"] if event.get("cat") in TRACED]
+    with gzip.open(target, "wt", encoding="utf-8") as file:
+        json.dump(trace, file)
+
+
+def slim(event: dict[str, Any]) -> dict[str, Any]:
+    arguments = {name: value for name, value in event.get("args", {}).items() if name in TRACED_ARGUMENTS}
+    return {**event, "args": arguments}
 
 
 def told(world: World, options: argparse.Namespace, name: str, seconds: dict[str, list[float]]) -> str:
@@ -120,6 +145,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=2, help="start so many ranks (not under torchrun)")
     parser.add_argument("--batch", type=int, default=32, help="samples per rank and batch")
     parser.add_argument("--batches", type=int, default=16, help="batches in a pass")
+    parser.add_argument(
+        "--measured", type=int, default=1, metavar="N", help="measured passes (`measured 1` … if several)"
+    )
+    parser.add_argument("--one-thread", action="store_true", help="the backward pass in the thread of the forward pass")
     parser.add_argument("--profiler", type=Path, metavar="FILE", help="run under torch.profiler and write its counts")
     return parser.parse_args()
 
@@ -128,9 +157,12 @@ def main() -> None:
     options = parse()
     spawn(options.ranks)
     world = join()
-    job = Job(world, options)
+    torch.autograd.set_multithreading_enabled(not options.one_thread)
+    several = options.measured > 1
+    names = ["warmup"] + [f"measured {i + 1}" if several else "measured" for i in range(options.measured)]
     with profiled(world, options.profiler):
-        passes = {name: job.run_pass(name) for name in ("warmup", "measured")}
+        job = Job(world, options)
+        passes = {name: job.run_pass(name) for name in names}
     for name, seconds in passes.items():
         print(told(world, options, name, seconds), flush=True)
     leave(world)

@@ -1,55 +1,40 @@
 #!/bin/bash
-# Everything that needs a GPU, on a machine with torch and a C compiler: known work, cost, a kill. Leaves one archive
-# of rank files and outputs in ${OUT:-.}. Reading them needs numpy and duckdb and is done elsewhere.
+# Does the recorder see what happens on a GPU? Known work, a two-rank DDP run beside torch.profiler, kills, the size of
+# the file. On a machine with a GPU, torch and a C compiler, about six minutes. Leaves $OUT/gpu_check.tar.gz, which
+# scripts/gpu_verify.py reads (that needs numpy). PARTS chooses: "model ddp aside kill size".
 set -u
-cd "$(dirname "$0")/.."
-OUT=${OUT:-.}
-WORK=$(mktemp -d)
-PYTHON=${PYTHON:-python3}
-export PYTHONPATH=$PWD/src
-"$PYTHON" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null || {
-    echo 'gpu_check: skipped: no GPU that torch can use'; exit 77; }
-run() { "$PYTHON" -m rankscope run --quiet "$@"; }
+ALL_SECONDS=${ALL_SECONDS:-420}
+. "$(dirname "$0")/gpu_parts.sh"
+PARTS=${PARTS:-model ddp aside kill size}
+SIZE_SECONDS=${SIZE_SECONDS:-90}
+has_gpu || [ -n "${WITHOUT_GPU:-}" ] || { echo 'gpu_check: skipped: no GPU that torch can use'; exit 77; }
+begin
+is_asked() { [[ " $PARTS " == *" $1 "* ]]; }
 
-"$PYTHON" hatch_build.py || exit 1
-{ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader; "$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda)'; } > "$WORK/machine.txt" 2>&1
+if is_asked model; then
+    for api in sync all none; do
+        recorded "model-$api" 60 --cuda-api $api -- "$PYTHON" scripts/gpu_model.py
+    done
+    recorded model-base 60 -- "$PYTHON" scripts/gpu_model.py base
+    recorded matmul 60 -- "$PYTHON" scripts/gpu_matmul.py
+fi
 
-echo '[gpu] known work'
-for api in sync all none; do
-    run --out "$WORK/model-$api" --cuda-api $api "$PYTHON" scripts/gpu_model.py > "$WORK/model-$api.json" 2> "$WORK/model-$api.err"
-    echo "model $api: exit $?"
-done
+if is_asked ddp; then
+    # Recorded and profiled in turn, each in processes of its own: CUPTI has one client at a time.
+    # NCCL launches by driver calls, which are all recorded from the start only with `all`.
+    ddp=("$PYTHON" examples/train_ddp_003.py --one-thread --measured 3 ${DDP_OPTIONS:---batch 256})
+    export OMP_NUM_THREADS=2
+    for round in 1:all 2:sync; do
+        recorded "ddp-2-${round%:*}" 60 --cuda-api "${round#*:}" -- "${ddp[@]}"
+        part "ddp-2-profiler-${round%:*}" 60 "${ddp[@]}" --profiler "$WORK/ddp-2-profiler-${round%:*}.json"
+    done
+    recorded ddp-1-1 60 -- "${ddp[@]}" --ranks 1
+    part ddp-1-profiler-1 60 "${ddp[@]}" --ranks 1 --profiler "$WORK/ddp-1-profiler-1.json"
+fi
 
-echo '[gpu] cost: bare, recorded and profiled in turn'
-for round in 1 2 3; do
-    "$PYTHON" scripts/gpu_loop.py bare
-    run --out "$WORK/loop-none-$round" --cuda-api none "$PYTHON" scripts/gpu_loop.py none
-    run --out "$WORK/loop-sync-$round" "$PYTHON" scripts/gpu_loop.py sync
-    run --out "$WORK/loop-all-$round" --cuda-api all "$PYTHON" scripts/gpu_loop.py all
-    "$PYTHON" scripts/gpu_loop.py profiler
-done > "$WORK/cost.jsonl" 2> "$WORK/cost.err"
-cat "$WORK/cost.jsonl"
+is_asked aside && recorded aside 60 -- "$PYTHON" scripts/gpu_loop.py aside
 
-echo '[gpu] recorded and torch.profiler in one process'
-run --out "$WORK/aside" "$PYTHON" scripts/gpu_loop.py profiler > "$WORK/aside.json" 2> "$WORK/aside.err"
-echo "aside: exit $?"
-
-echo '[gpu] kill -9'
-( exec "$PYTHON" -m rankscope run --quiet --out "$WORK/killed" "$PYTHON" scripts/gpu_loop.py forever ) \
-    > "$WORK/killed.txt" 2> "$WORK/killed.err" &
-job=$!
-sleep 25
-kill -9 $job
-wait $job 2>/dev/null
-tail -n 1 "$WORK/killed.txt"
-
-# A rank file is as long as its bound, but only its used bytes say anything.
-"$PYTHON" - "$WORK" <<'EOF'
-import pathlib, struct, sys
-for path in pathlib.Path(sys.argv[1]).glob("*/ranks/*/*.rank"):
-    with open(path, "r+b") as file:
-        used = struct.unpack_from("=Q", file.read(64), 32)[0]
-        file.truncate(used)
-EOF
-tar -C "$WORK" -czf "$OUT/gpu_check.tar.gz" . && ls -l "$OUT/gpu_check.tar.gz"
-rm -rf "$WORK"
+is_asked kill && part kill 110 "$PYTHON" scripts/gpu_kill.py "$WORK" 5
+is_asked size && recorded size $((SIZE_SECONDS + 40)) -- "$PYTHON" scripts/gpu_size.py "$SIZE_SECONDS"
+cat "$WORK/parts.txt" "$WORK/.pack"
+say "$SECONDS s in all"
