@@ -32,7 +32,7 @@ WHOLES = """
 ACTIVITIES = f"""
     WITH by_rank AS (
         SELECT name, rank, sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns,
-            max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
+            max(max_ns) AS max_ns, nullif(sum(bytes), 0)::BIGINT AS bytes,
             sum(calls) FILTER (total_ns IS NOT NULL) AS timed_calls
         FROM tallies JOIN ranks USING (process) WHERE layer = ? AND {ONCE} AND {{condition}} GROUP BY name, rank)
     SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), sum(bytes)::BIGINT,

@@ -35,6 +35,8 @@ from rankscope.analyse.mpitrace import (
     tasks,
     told_extremes,
 )
+from rankscope.analyse.names import FORMS as NAME_FORMS
+from rankscope.analyse.names import kernel_names, renamed
 from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
@@ -130,6 +132,12 @@ def parser() -> argparse.ArgumentParser:
         "--format csv) or iprof prints",
     )
     made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
+    made.add_argument(
+        "--names",
+        choices=NAME_FORMS,
+        default="short",
+        help="kernels: as short as they stay distinct (default), in full, or mangled as recorded",
+    )
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
@@ -166,14 +174,16 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     shown = ranks_shown(opened, selection)
     if options.layout.startswith("mpitrace"):
         return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
+    # in another tool's layout its own files come out as they went in
+    called = kernel_names(opened, options.names, loaded=options.layout == "native")
     if options.layout == "iprof":
-        return to_iprof(iprof_parts(opened))
+        return to_iprof([renamed(part, called) for part in iprof_parts(opened)])
     if options.layout == "nvprof":
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
-        return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
+        return form(nvprof_processes(*of_whom), renamed(nvprof_rows(*of_whom), called))
     names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
-    tables = [QUESTIONS[name](opened, selection) for name in names]
+    tables = [renamed(QUESTIONS[name](opened, selection), called) for name in names]
     check_sort(tables, selection)
     if options.format != "text":
         return FORMS[options.format](tables)
