@@ -21,10 +21,12 @@ COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
 )
 UNITS = ("ns", "bytes", "count", "share", "bytes/s")  # in the order of the columns above
+# The sums that a recorder makes of each GPU have tables of their own.
 SQL = """
     SELECT series, name, statistic, scale, scale_name, value, unit, rank
     FROM (SELECT *, row_number() OVER () AS place FROM figures) JOIN ranks USING (process)
-    WHERE {condition} OR (role = 'document' AND {everybody})
+    WHERE ({condition} OR (role = 'document' AND {everybody}))
+    AND NOT (coalesce(tool, '') = '' AND (series LIKE 'GPU %' OR series = 'host'))
     ORDER BY min(place) OVER (PARTITION BY series, name, statistic), scale, place"""
 
 

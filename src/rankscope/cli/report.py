@@ -19,9 +19,13 @@ from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.figures import figures
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_copies import gpu_copies
+from rankscope.analyse.gpu_gaps import gpu_gaps
 from rankscope.analyse.gpu_idle import gpu_idle
 from rankscope.analyse.gpu_kinds import gpu_kinds
+from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.gpu_ranks import gpu_ranks
+from rankscope.analyse.gpu_spread import gpu_spread
 from rankscope.analyse.gpu_time import gpu_time
 from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.kernels import kernels
@@ -65,6 +69,7 @@ HELP = "show what was recorded"
 # They need the single events, which are read only where one of these is asked for.
 EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_time": gpu_time,
+    "gpu_spread": gpu_spread,
     "gpu_kinds": gpu_kinds,
     "kernels": kernels,
     "gpu_idle": gpu_idle,
@@ -84,6 +89,9 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "nccl": nccl,
     "gpu": gpu,
     "gpu_ranks": gpu_ranks,
+    "gpu_gaps": gpu_gaps,
+    "gpu_copies": gpu_copies,
+    "gpu_memory": gpu_memory,
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
     "tallies": tallies,
@@ -91,6 +99,8 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
+# Of these a recorder keeps the sums, so that they need no events.
+SUMMED = ("gpu_time", "gpu_spread")
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
@@ -182,13 +192,21 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
         return form(nvprof_processes(*of_whom), renamed(nvprof_rows(*of_whom), called))
-    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
+    names = options.table or default_tables(opened)
     tables = [renamed(QUESTIONS[name](opened, selection), called) for name in names]
     check_sort(tables, selection)
     if options.format != "text":
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def default_tables(opened: Run) -> list[str]:
+    """All but those that need events or sums of GPUs where there are none."""
+    shown = set(QUESTIONS) if opened.has_events else set(QUESTIONS) - set(EVENT_QUESTIONS)
+    if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
+        shown.update(SUMMED)
+    return [name for name in QUESTIONS if name in shown]
 
 
 def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
