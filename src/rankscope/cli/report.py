@@ -42,7 +42,7 @@ from rankscope.analyse.mpitrace import (
 from rankscope.analyse.names import FORMS as NAME_FORMS
 from rankscope.analyse.names import kernel_names, renamed
 from rankscope.analyse.nccl import nccl
-from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
+from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -187,11 +187,12 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     # in another tool's layout its own files come out as they went in
     called = kernel_names(opened, options.names, loaded=options.layout == "native")
     if options.layout == "iprof":
-        return to_iprof([renamed(part, called) for part in iprof_parts(opened)])
+        return to_iprof([renamed(part, called) for part in iprof_parts(opened, selection)])
     if options.layout == "nvprof":
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
-        return form(nvprof_processes(*of_whom), renamed(nvprof_rows(*of_whom), called))
+        rows = renamed(nvprof_rows(*of_whom), called)
+        return form(nvprof_processes(*of_whom), rows, nvprof_warnings(*of_whom))
     names = options.table or default_tables(opened)
     tables = [renamed(QUESTIONS[name](opened, selection), called) for name in names]
     check_sort(tables, selection)
