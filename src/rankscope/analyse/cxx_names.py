@@ -10,6 +10,7 @@ OPERATOR = re.compile(
     r"operator(?:\(\)|\[\]|<=>|<<=|>>=|->\*|->|<<|>>|&&|\|\||\+\+|--|[-+*/%^&|~!=<>]=?|,"
     r"| (?:new|delete)(?:\[\])?|\"\" ?\w+)"
 )
+SIGN = re.compile(rf"(?<!\w){OPERATOR.pattern}|->|[<>(){{}}\[\],]")  # brackets and commas, but for those of operators
 WORD = re.compile(r"[~A-Za-z_$][\w$.]*(?:\[abi:\w+\])*|\(anonymous namespace\)|'(?:lambda|unnamed)\d*'|<unnamed>")
 TAIL = re.compile(r"(?: const| volatile|[*&]|\[\d*\]| )*")
 CLOSING = {"<": ">", "(": ")", "{": "}", "[": "]"}
@@ -91,27 +92,18 @@ def _after_return_type(text: str) -> int:
     return begin
 
 
-def _operator(text: str, at: int) -> re.Match[str] | None:
-    inside_word = at > 0 and (text[at - 1].isalnum() or text[at - 1] == "_")
-    return None if inside_word else OPERATOR.match(text, at)
-
-
 def _closed(text: str, at: int) -> int:
     """Behind the bracket that closes the one here."""
     waiting: list[str] = []
-    while at < len(text):
-        letter = text[at]
-        if letter == "o" and (found := _operator(text, at)):
-            at = found.end()
-            continue
-        if letter in CLOSING:
-            waiting.append(CLOSING[letter])
-        elif letter in ">)}]" and text[at - 1 : at + 1] != "->":
-            if not waiting or waiting.pop() != letter:
-                raise Unknown(text)
+    for found in SIGN.finditer(text, at):
+        sign = found[0]
+        if sign in CLOSING:
+            waiting.append(CLOSING[sign])
+        elif len(sign) == 1 and sign != ",":
+            if not waiting or waiting.pop() != sign:
+                break
             if not waiting:
-                return at + 1
-        at += 1
+                return found.end()
     raise Unknown(text)
 
 
@@ -150,17 +142,15 @@ def _part(text: str, at: int, deep: int) -> tuple[Part, int]:
 
 def _split(text: str) -> list[str]:
     """The arguments between commas."""
-    found, begin, at = [], 0, 0
-    while at < len(text):
-        if text[at] in CLOSING and not text.startswith("<unnamed>", at):
-            at = _closed(text, at)
-        elif text[at] == "o" and (operator := _operator(text, at)):
-            at = operator.end()
-        elif text[at] == ",":
-            found.append(text[begin:at].strip())
-            begin = at = at + 1
-        else:
-            at += 1
+    found, begin, deep = [], 0, 0
+    for sign in SIGN.finditer(text):
+        if sign[0] in CLOSING:
+            deep += 1
+        elif sign[0] == "," and not deep:
+            found.append(text[begin : sign.start()].strip())
+            begin = sign.end()
+        elif len(sign[0]) == 1 and sign[0] != ",":
+            deep -= 1
     return [*found, text[begin:].strip()]
 
 

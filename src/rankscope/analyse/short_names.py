@@ -8,7 +8,7 @@ where that is not enough, more: in the end the whole name as it was recorded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 from rankscope.analyse.cxx_names import Name, Part, Path, function_of, leaves
 
@@ -103,20 +103,20 @@ def told(function: Name, kept: Collection[Path] = (), qualified: bool = False) -
     return text or function.words
 
 
-def _text(name: Name, inside: Collection[Path], at: Path, depth: int, qualified: bool = False) -> str:
+def _text(name: Name, inside: Set[Path], at: Path, depth: int, qualified: bool = False) -> str:
     first = 0 if qualified else _first_shown(name.parts)
     words: list[str] = []
     for which, part in enumerate(name.parts):
-        shown = [text for number, one in enumerate(part.arguments)
-                 if (text := _argument(one, inside, (*at, (which, number)), depth))]  # fmt: skip
-        forced = any((*at, (which, number)) in inside for number in range(len(part.arguments)))
-        if which < first and not forced:
+        places = [(*at, (which, number)) for number in range(len(part.arguments))]
+        if which < first and inside.isdisjoint(places):
             continue
-        words.append(_word(part) + (f"<{', '.join(shown)}>" if shown and (which >= first or forced) else ""))
+        told_of = zip(part.arguments, places, strict=True)
+        shown = [text for one, place in told_of if (text := _argument(one, inside, place, depth))]
+        words.append(_word(part) + (f"<{', '.join(shown)}>" if shown else ""))
     return "::".join(_lambdas_joined(word for word in words if word)) + name.tail
 
 
-def _argument(argument: Name | str, inside: Collection[Path], at: Path, depth: int) -> str:
+def _argument(argument: Name | str, inside: Set[Path], at: Path, depth: int) -> str:
     if at in inside:
         return argument if isinstance(argument, str) else _text(argument, inside, at, depth - 1)
     if depth < 1 or isinstance(argument, str) or not _tells(argument):
