@@ -106,6 +106,11 @@ def test_a_process_without_kernels() -> None:
     assert "No kernels were profiled.\n" in to_nvprof(nvprof_processes(run), nvprof_rows(run))
 
 
+def test_a_run_without_cuda() -> None:
+    run = run_of([Reading(RankFacts(rank=0), tallies=[Tally("mpi", "MPI_Barrier", 1, MS)])])
+    assert to_nvprof(nvprof_processes(run), nvprof_rows(run)) == "======== Warning: No CUDA application was profiled.\n"
+
+
 def test_iprof_layout_has_three_parts(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, runs / "ddp", "--layout", "iprof", "--names", "mangled")
     heads = [line for line in text.splitlines() if "Hostnames" in line]

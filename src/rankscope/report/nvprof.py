@@ -55,7 +55,7 @@ def to_nvprof_csv(processes: Table, rows: Table, warnings: Table | None = None) 
 
 def _profiles(processes: Table, rows: Table, warnings: Table | None, body: Body) -> str:
     lines = [Line(*row) for row in rows.rows]  # type: ignore[arg-type]
-    told: list[str] = []
+    told: list[str] = [] if processes.rows else ["======== Warning: No CUDA application was profiled."]
     for process, pid, command, attributed in processes.rows:
         tag = "========" if pid is None else f"=={pid}=="
         if command:
