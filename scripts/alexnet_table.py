@@ -40,7 +40,7 @@ SUMS = """
     WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' GROUP BY ALL"""
 ITERATIONS = """
     SELECT rank, sum(calls)::BIGINT, sum(total_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer = 'nvtx' AND name = 'iteration' AND role = 'rank' GROUP BY rank"""
+    WHERE layer = 'nvtx' AND name = 'iteration' AND coalesce(within, '') = '' AND role = 'rank' GROUP BY rank"""
 COLLECTIVES = {"AllReduce": "all_reduce", "Broadcast": "broadcast", "Reduce": "reduce"}
 PARTS = ("optimizer", "all_reduce", "broadcast", "reduce", "other_nccl", "copies")
 MOVING = (
@@ -114,6 +114,11 @@ class Result:
         return 1e9 * (self.told["first_iteration_s"] + (self.told["iterations"] - 1) * self.told["iteration_s"])
 
 
+def in_optimizer(within: str) -> bool:
+    """Whether one of the ranges around it, of whatever domain, is the optimizer's."""
+    return any(step.endswith("/optimizer") for step in within.split("\x1f"))
+
+
 def part_of(name: str, within: str, by_name: bool) -> str | None:
     """What a kernel or copy is for."""
     kind = kind_of(name)
@@ -122,7 +127,7 @@ def part_of(name: str, within: str, by_name: bool) -> str | None:
     if kind == COMMUNICATION:
         found = re.search(r"_(AllReduce|Broadcast|Reduce)_", name)
         return COLLECTIVES[found[1]] if found else "other_nccl"
-    is_optimizer = OPTIMIZER.search(name) if by_name else within.endswith("/optimizer")
+    is_optimizer = OPTIMIZER.search(name) if by_name else in_optimizer(within)
     return "optimizer" if is_optimizer else None
 
 
@@ -130,7 +135,7 @@ def shares_of(run: Run) -> tuple[list[Share], bool]:
     """The GPU time of each rank by what it is for; and whether the optimizer was told by its kernels' names."""
     full = kernel_names(run, "full")
     rows = [(rank, full.get(name, name), within, float(ns)) for rank, name, within, ns in run.query(SUMS)]
-    by_name = not any(within.endswith("/optimizer") for _, _, within, _ in rows)
+    by_name = not any(in_optimizer(within) for _, _, within, _ in rows)
     busy: dict[int, tuple[float, float]] = {}
     for rank, _, time in times(run, ALL):
         before = busy.get(rank, (0.0, 0.0))

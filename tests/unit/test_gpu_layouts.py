@@ -13,7 +13,7 @@ from rankscope.analyse.figures import figures
 from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
 from rankscope.cli.report import run as report
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Group, Note, RankFacts, Reading, Severity, Tally
 from rankscope.readers import iprof, nvprof
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
@@ -99,6 +99,24 @@ def test_what_is_attributed_stands_with_its_range() -> None:
     assert "API calls:  100.00%" in fourth and "No kernels were profiled in this range." in fourth
     merged = to_nvprof_csv(nvprof_processes(run, merged=True), nvprof_rows(run, merged=True))
     assert merged.count('"GPU activities",100.000000,4.000000,2,') == 3
+
+
+def test_nested_ranges_hold_what_is_inside_them() -> None:
+    around, path = "app/step", "app/step\x1fNCCL/ncclAllReduce"
+    given = [Tally("gpu", "k", 5, 5 * MS), Tally("nvtx", "step", 1, 9 * MS, "app", thread=1)]
+    given += [Tally("nvtx", "ncclAllReduce", 1, 4 * MS, "NCCL", thread=1)]
+    given += [Tally("nvtx", "ncclAllReduce", 1, 4 * MS, "NCCL", thread=1, within=path)]
+    given += [
+        Tally("gpu", "k", 2, 2 * MS, within=path, thread=1),
+        Tally("gpu", "k", 3, 3 * MS, within=around, thread=1),
+    ]
+    threads = [Group("loader", "1", "thread", my_rank=4711)]
+    run = run_of([Reading(RankFacts(rank=0, pid=7), tallies=given, groups=threads)])
+    text = to_nvprof(nvprof_processes(run), nvprof_rows(run))
+    assert '==7==   Thread "loader" (id = 4711)\n' in text
+    inner, outer = text.partition("NVTX result:")[2].split('Domain "app"')
+    assert "GPU activities:  100.00%  2.0000ms         2" in inner and inner.count("Range:") == 1
+    assert "GPU activities:  100.00%  5.0000ms         5" in outer
 
 
 def test_a_process_without_kernels() -> None:

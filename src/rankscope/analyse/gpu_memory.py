@@ -13,7 +13,15 @@ FIGURES = {
     "released": Column("released_bytes", Unit.BYTES, "Released"),
     "memory in use": Column("current_bytes", Unit.BYTES, "In use at the end"),
     "memory in use, peak": Column("peak_bytes", Unit.BYTES, "Peak"),
+    "memory pools": Column("pool_bytes", Unit.BYTES, "Pools"),
+    "memory pools, peak": Column("pool_peak_bytes", Unit.BYTES, "Pools, peak"),
+    "allocations out of pools": Column("pool_allocations", Unit.COUNT, "Out of pools"),
+    "out of pools": Column("pool_used_bytes", Unit.BYTES, "in use"),
+    "out of pools, peak": Column("pool_used_peak_bytes", Unit.BYTES, "peak"),
+    "unified memory to the device": Column("migrated_in_bytes", Unit.BYTES, "Unified to GPU"),
+    "unified memory to the host": Column("migrated_out_bytes", Unit.BYTES, "Unified to host"),
 }
+ALWAYS = 6  # the others are told where there is anything to tell
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "GPU"),
@@ -39,7 +47,11 @@ def gpu_memory(tables: Tables, selection: Selection = ALL) -> Table:
             devices.setdefault((rank, device), {})[name] = value
     table = Table("gpu_memory", "GPU memory", COLUMNS, [])
     for (rank, device), told in devices.items():
-        row: list[Cell] = [rank, device, *(told.get(name, 0) for name in FIGURES)]
+        row: list[Cell] = [
+            rank,
+            device,
+            *(told.get(name, 0 if at < ALWAYS else None) for at, name in enumerate(FIGURES)),
+        ]
         table.rows.append((*row, pinned.pop(rank, None)))  # of the process: once
     if table.rows:
         table.notes.append("Allocated by the process from CUDA; a framework's own cache hands it out once more.")

@@ -31,7 +31,8 @@ COUNTS = f"SELECT series, name, value::BIGINT FROM figures WHERE name IN {COUNTE
 SEEN = """
     SELECT count(DISTINCT host), count(DISTINCT process), count(DISTINCT (process, thread)),
         count(DISTINCT (host, regexp_extract("group", '^GPU \\d+'))), max(thread)
-    FROM tallies JOIN ranks USING (process) WHERE layer = ? AND calls > 0 AND {condition}"""
+    FROM tallies JOIN ranks USING (process)
+    WHERE layer = ? AND calls > 0 AND coalesce(within, '') = '' AND {condition}"""
 
 
 def iprof_parts(tables: Tables, selection: Selection = ALL) -> list[Table]:
