@@ -10,6 +10,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +38,15 @@ class World:
     def synchronize(self) -> None:
         if self.on_gpu:
             torch.cuda.synchronize()
+
+    @contextmanager
+    def range(self, name: str) -> Iterator[None]:
+        """An NVTX range, where there is a GPU."""
+        if self.on_gpu:
+            torch.cuda.nvtx.range_push(name)
+        yield
+        if self.on_gpu:
+            torch.cuda.nvtx.range_pop()
 
 
 def spawn(ranks: int) -> None:

@@ -62,16 +62,21 @@ class Job:
 
     def step(self) -> float:
         if self.by_hand:
-            self.send_parameters()
-        images = self.images.to(self.world.device, non_blocking=True)
-        labels = self.labels.to(self.world.device, non_blocking=True)
-        loss = self.criterion(self.model(images), labels)
-        self.optimizer.zero_grad()
-        loss.backward()
+            with self.world.range("broadcast"):
+                self.send_parameters()
+        with self.world.range("forward"):
+            images = self.images.to(self.world.device, non_blocking=True)
+            labels = self.labels.to(self.world.device, non_blocking=True)
+            loss = self.criterion(self.model(images), labels)
+        with self.world.range("backward"):
+            self.optimizer.zero_grad()
+            loss.backward()
         if self.by_hand:
-            self.gather_gradients()
+            with self.world.range("reduce"):
+                self.gather_gradients()
         if not self.by_hand or self.world.rank == 0:
-            self.optimizer.step()
+            with self.world.range("optimizer"):
+                self.optimizer.step()
         return float(loss.item())
 
     def send_parameters(self) -> None:
@@ -89,8 +94,9 @@ def train(world: World, options: argparse.Namespace) -> dict[str, Any]:
     job, times, loss = Job(world, options), [], 0.0
     for _ in range(options.iterations):
         begun = time.perf_counter()
-        loss = job.step()
-        world.synchronize()
+        with world.range("iteration"):
+            loss = job.step()
+            world.synchronize()
         times.append(time.perf_counter() - begun)
     later = sorted(times[1:] or times)
     mean = sum(later) / len(later)

@@ -14,6 +14,8 @@ RUN_SECONDS=${RUN_SECONDS:-60}          # a run that takes longer has hung
 ITERATIONS=${ITERATIONS:-16}
 BATCHES=${BATCHES:-8 128 16 32}
 RANKS=${RANKS:-1 2 4}
+PARALLEL_BATCHES=${PARALLEL_BATCHES:-32 128 8 16}  # DataParallel style
+PARALLEL_RANKS=${PARALLEL_RANKS:-2 4}
 PASS_BATCHES=${PASS_BATCHES:-16}
 export PYTHONPATH="$PWD/src" OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 work=$(mktemp -d)
@@ -78,8 +80,12 @@ for batch in $BATCHES; do
             --iterations "$ITERATIONS"
     done
 done
-recorded alexnet-data-parallel-2-32 "$PYTHON" examples/train_alexnet.py --ranks 2 --batch 32 --style data-parallel \
-    --iterations "$ITERATIONS"
+for batch in $PARALLEL_BATCHES; do
+    for ranks in $PARALLEL_RANKS; do
+        recorded "alexnet-data-parallel-$ranks-$batch" "$PYTHON" examples/train_alexnet.py --ranks "$ranks" \
+            --batch "$batch" --style data-parallel --iterations "$ITERATIONS"
+    done
+done
 
 "$PYTHON" scripts/pack_runs.py "$work" "$OUT/gpu_matrix.tar.gz"
 cat "$results"

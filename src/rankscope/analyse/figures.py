@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rankscope.analyse.gpu_memory import FIGURES as GPU_MEMORY
+from rankscope.analyse.gpu_memory import PINNED
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -21,10 +23,18 @@ COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
 )
 UNITS = ("ns", "bytes", "count", "share", "bytes/s")  # in the order of the columns above
-SQL = """
+# Sums that a recorder makes of each GPU and that have tables of their own.
+ELSEWHERE = (
+    *("activities", "first to last", "busy", "compute", "communication", "communication hidden", "copy"),
+    *GPU_MEMORY,
+    PINNED,
+)
+SQL = f"""
     SELECT series, name, statistic, scale, scale_name, value, unit, rank
     FROM (SELECT *, row_number() OVER () AS place FROM figures) JOIN ranks USING (process)
-    WHERE {condition} OR (role = 'document' AND {everybody})
+    WHERE ({{condition}} OR (role = 'document' AND {{everybody}}))
+    AND NOT (coalesce(tool, '') = '' AND (series LIKE 'GPU %' OR series = 'host')
+             AND (name IN {ELSEWHERE} OR name LIKE 'idle%gaps %'))
     ORDER BY min(place) OVER (PARTITION BY series, name, statistic), scale, place"""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.analyse.spread import spread_columns
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (
@@ -16,11 +17,7 @@ COLUMNS = (
     Column("min_ns", Unit.NS, "Min"),
     Column("max_ns", Unit.NS, "Max"),
     Column("bytes", Unit.BYTES, "Bytes"),
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("least_rank_ns", Unit.NS, "Least rank"),
-    Column("median_rank_ns", Unit.NS, "Median rank"),
-    Column("most_rank_ns", Unit.NS, "Most rank"),
-    Column("most_rank", Unit.NAME, "Which"),
+    *spread_columns(Unit.NS),
 )
 # Kernels and copies of a rank once: what is attributed to a range is counted there once more and left out here.
 ONCE = "coalesce(within, '') = '' AND kind = 'call'"
@@ -32,12 +29,12 @@ WHOLES = """
 ACTIVITIES = f"""
     WITH by_rank AS (
         SELECT name, rank, sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns,
-            max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
+            max(max_ns) AS max_ns, nullif(sum(bytes), 0)::BIGINT AS bytes,
             sum(calls) FILTER (total_ns IS NOT NULL) AS timed_calls
         FROM tallies JOIN ranks USING (process) WHERE layer = ? AND {ONCE} AND {{condition}} GROUP BY name, rank)
     SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), sum(bytes)::BIGINT,
         count(DISTINCT rank), sum(timed_calls)::BIGINT,
-        min(total_ns), quantile_disc(total_ns, 0.5), max(total_ns), arg_max(rank, total_ns)
+        min(total_ns), arg_min(rank, total_ns), quantile_disc(total_ns, 0.5), max(total_ns), arg_max(rank, total_ns)
     FROM by_rank GROUP BY name ORDER BY 3 DESC NULLS LAST, name"""
 ALL_NS = f"""
     WITH wholes AS ({WHOLES}),
@@ -68,5 +65,5 @@ def _row(found: tuple[Any, ...], all_ns: float) -> tuple[Cell, ...]:
     share = total_ns / all_ns if all_ns and total_ns is not None else None
     mean_ns = total_ns / timed_calls if timed_calls and total_ns is not None else None
     if ranks < 2:
-        spread = [None] * 4
+        spread = [None] * 5
     return name, calls, total_ns, share, mean_ns, min_ns, max_ns, size, ranks, *spread

@@ -20,7 +20,8 @@ from rankscope.model import Tables, Words
 Ints = NDArray[np.int64]
 
 COMPUTE, COMMUNICATION, COPY, SET = KINDS = ("compute", "communication", "copy", "set")
-COMMUNICATES = re.compile(r"(?:^|\W)(?:nccl|rccl|msccl|oneccl|nvshmem|deep_ep|cross_device_reduce|multimem_)")
+# at the beginning of a word: in a mangled name that is after the word's length
+COMMUNICATES = re.compile(r"(?:^|\W|^_Z\w*\d)(?:nccl|rccl|msccl|oneccl|nvshmem|deep_ep|cross_device_reduce|multimem_)")
 COPIES = re.compile(r"\[?(?:CUDA |HIP )?[mM]emcpy|Copy(?:Host|Device)To|dma")
 SETS = re.compile(r"\[?(?:CUDA |HIP )?[mM]emset|FillBuffer")
 SQL = (

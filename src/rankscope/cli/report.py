@@ -19,9 +19,13 @@ from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.figures import figures
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_copies import gpu_copies
+from rankscope.analyse.gpu_gaps import gpu_gaps
 from rankscope.analyse.gpu_idle import gpu_idle
 from rankscope.analyse.gpu_kinds import gpu_kinds
+from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.gpu_ranks import gpu_ranks
+from rankscope.analyse.gpu_spread import gpu_spread
 from rankscope.analyse.gpu_time import gpu_time
 from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.kernels import kernels
@@ -35,8 +39,10 @@ from rankscope.analyse.mpitrace import (
     tasks,
     told_extremes,
 )
+from rankscope.analyse.names import FORMS as NAME_FORMS
+from rankscope.analyse.names import kernel_names, renamed
 from rankscope.analyse.nccl import nccl
-from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
+from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -63,6 +69,7 @@ HELP = "show what was recorded"
 # They need the single events, which are read only where one of these is asked for.
 EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_time": gpu_time,
+    "gpu_spread": gpu_spread,
     "gpu_kinds": gpu_kinds,
     "kernels": kernels,
     "gpu_idle": gpu_idle,
@@ -82,6 +89,9 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "nccl": nccl,
     "gpu": gpu,
     "gpu_ranks": gpu_ranks,
+    "gpu_gaps": gpu_gaps,
+    "gpu_copies": gpu_copies,
+    "gpu_memory": gpu_memory,
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
     "tallies": tallies,
@@ -89,6 +99,8 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
+# Of these a recorder keeps the sums, so that they need no events.
+SUMMED = ("gpu_time", "gpu_spread")
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
@@ -130,6 +142,12 @@ def parser() -> argparse.ArgumentParser:
         "--format csv) or iprof prints",
     )
     made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
+    made.add_argument(
+        "--names",
+        choices=NAME_FORMS,
+        default="short",
+        help="kernels: as short as they stay distinct (default), in full, or mangled as recorded",
+    )
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
@@ -166,19 +184,30 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     shown = ranks_shown(opened, selection)
     if options.layout.startswith("mpitrace"):
         return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
+    # in another tool's layout its own files come out as they went in
+    called = kernel_names(opened, options.names, loaded=options.layout == "native")
     if options.layout == "iprof":
-        return to_iprof(iprof_parts(opened))
+        return to_iprof([renamed(part, called) for part in iprof_parts(opened, selection)])
     if options.layout == "nvprof":
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
-        return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
-    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
-    tables = [QUESTIONS[name](opened, selection) for name in names]
+        rows = renamed(nvprof_rows(*of_whom), called)
+        return form(nvprof_processes(*of_whom), rows, nvprof_warnings(*of_whom))
+    names = options.table or default_tables(opened)
+    tables = [renamed(QUESTIONS[name](opened, selection), called) for name in names]
     check_sort(tables, selection)
     if options.format != "text":
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def default_tables(opened: Run) -> list[str]:
+    """All but those that need events or sums of GPUs where there are none."""
+    shown = set(QUESTIONS) if opened.has_events else set(QUESTIONS) - set(EVENT_QUESTIONS)
+    if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
+        shown.update(SUMMED)
+    return [name for name in QUESTIONS if name in shown]
 
 
 def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:

@@ -39,59 +39,62 @@ class Line:
     name: str
 
 
-Body = Callable[[list[Line], str], Iterator[str]]
+# its rows, and where they are from ("": the whole process; None: a range of which only its own time is known)
+Body = Callable[[list[Line], str | None], Iterator[str]]
 
 
-def to_nvprof(processes: Table, rows: Table) -> str:
+def to_nvprof(processes: Table, rows: Table, warnings: Table | None = None) -> str:
     """The profile of each process as text."""
-    return _profiles(processes, rows, _text_table)
+    return _profiles(processes, rows, warnings, _text_table)
 
 
-def to_nvprof_csv(processes: Table, rows: Table) -> str:
+def to_nvprof_csv(processes: Table, rows: Table, warnings: Table | None = None) -> str:
     """The same with each table as csv, its second line the units."""
-    return _profiles(processes, rows, _csv_table)
+    return _profiles(processes, rows, warnings, _csv_table)
 
 
-def _profiles(processes: Table, rows: Table, body: Body) -> str:
+def _profiles(processes: Table, rows: Table, warnings: Table | None, body: Body) -> str:
     lines = [Line(*row) for row in rows.rows]  # type: ignore[arg-type]
-    told: list[str] = []
-    for process, pid, command in processes.rows:
+    told: list[str] = [] if processes.rows else ["======== Warning: No CUDA application was profiled."]
+    for process, pid, command, attributed in processes.rows:
         tag = "========" if pid is None else f"=={pid}=="
-        told += _profile(tag, str(command), [line for line in lines if line.process == process], body)
+        if command:
+            told.append(f"{tag} Profiling application: {printable(str(command))}")
+        noted = warnings.rows if warnings else []
+        told += [f"{tag} Warning: {printable(str(text))}." for whose, text in noted if whose == process]
+        told += _profile(tag, bool(attributed), [line for line in lines if line.process == process], body)
     return "".join(line + "\n" for line in told)
 
 
-def _profile(tag: str, command: str, lines: list[Line], body: Body) -> Iterator[str]:
-    if command:
-        yield f"{tag} Profiling application: {printable(command)}"
+def _profile(tag: str, attributed: bool, lines: list[Line], body: Body) -> Iterator[str]:
     yield f"{tag} Profiling result:"
     yield from body([line for line in lines if not line.range], "")
     ranged = [line for line in lines if line.range]
     if ranged:
         yield from ("", f"{tag} NVTX result:")
-        yield from _ranges(tag, ranged, body)
+        yield from _ranges(tag, ranged, body, " in this range" if attributed else None)
 
 
-def _ranges(tag: str, lines: list[Line], body: Body) -> Iterator[str]:
+def _ranges(tag: str, lines: list[Line], body: Body, where: str | None) -> Iterator[str]:
     for (thread, name), of_thread in groupby(lines, key=lambda line: (line.thread, line.thread_name)):
         yield f'{tag}   Thread "{printable(name)}" (id = {thread})'
         for domain, of_domain in groupby(of_thread, key=lambda line: line.domain):
             yield f'{tag}     Domain "{printable(domain)}"'
             for title, of_range in groupby(of_domain, key=lambda line: line.range):
                 yield f'{tag}       Range "{printable(title)}"'
-                yield from body(list(of_range), " in this range")
+                yield from body(list(of_range), where)
                 yield ""
 
 
-def _text_table(lines: list[Line], where: str) -> Iterator[str]:
+def _text_table(lines: list[Line], where: str | None) -> Iterator[str]:
     by_layer = {layer: [line for line in lines if line.layer == layer] for layer in KINDS}
-    if not by_layer["gpu"] and not where:
+    if not by_layer["gpu"] and where == "":
         yield f"{NONE['gpu']}."
     yield HEAD
     for layer, title in KINDS.items():
         for at, line in enumerate(by_layer[layer]):
             yield _text_row(line, f"{title}:" if at == 0 else "")
-        if not by_layer[layer] and layer in NONE and (where or layer != "gpu"):
+        if not by_layer[layer] and layer in NONE and where is not None and (where or layer != "gpu"):
             yield f"{NONE[layer]}{where}."
 
 
@@ -119,9 +122,10 @@ def _filled(number: Decimal, unit: str) -> str:
     return f"{number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)}{unit}"  # halves go up, as nvprof's do
 
 
-def _csv_table(lines: list[Line], where: str) -> Iterator[str]:
+def _csv_table(lines: list[Line], where: str | None) -> Iterator[str]:
     for layer, none in NONE.items():
-        if not any(line.layer == layer for line in lines) and (where or layer == "gpu"):
+        missing = where is not None and not any(line.layer == layer for line in lines)
+        if missing and (where or layer == "gpu"):
             yield f"{none}{where}."
     columns = [[getattr(line, name) for line in lines] for name in ("total_ns", "mean_ns", "min_ns", "max_ns")]
     units = [_column_unit(column) for column in columns]

@@ -1,0 +1,101 @@
+"""What do mangled C++ names mean? Also run as a program, which answers line by line.
+
+libstdc++ is there wherever numpy, Arrow and DuckDB are. It refuses names of more than 1,024 letters, as CUTLASS has
+them; those go to itanium_demangler. A few hundred letters can mean gigabytes of text, and a demangler may crash on what
+no compiler wrote: so another process does it, within bounds, and what it does not get done stays as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+SECONDS, SECONDS_A_NAME = 1.5, 0.01
+MEMORY_BYTES = 1 << 28
+LONGEST = 1 << 16  # letters of a name
+ATTEMPTS = 8  # names that may break the demangler before the rest is left as it is
+NUMBER = re.compile(r"\((?:unsigned )?(?:int|long|long long|short|char)\)(?=-?\d)")
+
+
+def demangled(names: Iterable[str]) -> dict[str, str]:
+    """The meaning of each name that has one."""
+    mangled = sorted({name for name in names if name.startswith("_Z") and name.isascii() and name.isprintable()})
+    meanings: dict[str, str] = {}
+    for _ in range(ATTEMPTS):
+        if not mangled:
+            break
+        answers = _asked(mangled)
+        meanings.update((name, answer) for name, answer in zip(mangled, answers, strict=False) if answer)
+        mangled = mangled[len(answers) + 1 :]  # the one that was not answered broke it
+    return meanings
+
+
+def _asked(names: list[str]) -> list[str]:
+    found = importlib.util.find_spec("itanium_demangler")
+    beside = str(Path(found.origin).parents[1]) if found and found.origin else ""
+    command = [sys.executable, "-I", "-S", __file__, beside]
+    asked = "".join(f"{name}\n" for name in names).encode()
+    seconds = SECONDS + SECONDS_A_NAME * len(names)
+    try:
+        told = subprocess.run(command, input=asked, capture_output=True, timeout=seconds, check=False).stdout
+    except subprocess.TimeoutExpired as late:
+        told = late.stdout or b""
+    except OSError:
+        return []
+    return told.decode("utf-8", "replace").split("\n")[:-1]
+
+
+def main() -> None:
+    """Read names, write what they mean: an empty line where they mean nothing."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    ways = [way for way in (_libstdcxx(), _itanium(sys.argv[1])) if way]
+    for line in sys.stdin:
+        name = line.rstrip("\n")
+        meaning = next((told for way in ways if (told := way(name)) and len(told) <= LONGEST), "")
+        print(meaning.replace("\n", " "), flush=True)
+
+
+def _libstdcxx() -> Callable[[str], str] | None:
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+        demangle, free = library.__cxa_demangle, ctypes.CDLL(None).free
+    except (OSError, AttributeError):
+        return None
+    demangle.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+    def way(name: str) -> str:
+        found = demangle(name.encode(), None, None, ctypes.byref(ctypes.c_int()))
+        if not found:
+            return ""
+        text = ctypes.string_at(found).decode("utf-8", "replace")
+        free(found)
+        return text
+
+    return way
+
+
+def _itanium(folder: str) -> Callable[[str], str] | None:
+    sys.path.insert(0, folder)
+    try:
+        parse = importlib.import_module("itanium_demangler").parse
+    except ImportError:
+        return None
+
+    def way(name: str) -> str:
+        try:
+            return NUMBER.sub("", str(parse(name) or ""))
+        except Exception:  # it has none of its own, and a name as it was recorded is no loss
+            return ""
+
+    return way
+
+
+if __name__ == "__main__":
+    main()
