@@ -16,7 +16,8 @@ LOADED = """
 RECORDED = """
     SELECT '' AS "group", layer, name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), NULL,
         sum(errors)::BIGINT
-    FROM tallies WHERE kind = 'call' AND calls > 0 AND layer <> 'memory' GROUP BY layer, name"""
+    FROM tallies WHERE kind = 'call' AND calls > 0 AND layer <> 'memory' AND coalesce(within, '') = ''
+    GROUP BY layer, name"""
 SENT = """
     SELECT '' AS "group", 'memory', name, sum(calls)::BIGINT, 0, NULL, NULL, sum(bytes)::BIGINT, 0
     FROM tallies WHERE layer = 'mpi' AND bytes > 0 GROUP BY name"""
@@ -24,7 +25,7 @@ BOUNDS = "SELECT series, name, statistic, value FROM figures WHERE unit = 'bytes
 COUNTS = f"SELECT series, name, value::BIGINT FROM figures WHERE name IN {COUNTED} AND unit = 'count'"
 SEEN = """
     SELECT count(DISTINCT host), count(DISTINCT process), count(DISTINCT (process, thread))
-    FROM tallies JOIN ranks USING (process) WHERE layer = ? AND calls > 0"""
+    FROM tallies JOIN ranks USING (process) WHERE layer = ? AND calls > 0 AND coalesce(within, '') = ''"""
 
 
 def iprof_parts(tables: Tables) -> list[Table]:

@@ -29,11 +29,14 @@ LAYERS = "layer IN ('gpu', 'cuda_api', 'nvtx')"
 PROCESSES = f"""
     SELECT process, pid, command FROM ranks
     WHERE {{condition}} AND process IN (SELECT process FROM tallies WHERE {LAYERS}) ORDER BY process"""
-# A range names its domain and itself as `group` and `name`; what is attributed to it says `domain/range` as `within`.
+# A range names its domain and itself as `group` and `name`; what is attributed to it says `domain/range` as `within`,
+# after those around it, and belongs to all of them. Ranges by the ranges around them are the same once more.
 SUMS = f"""
     SELECT {{process}} AS process, {{thread}} AS thread, layer, "group", coalesce(within, '') AS within, name,
         sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns
-    FROM (SELECT * REPLACE (CASE WHEN layer = 'nvtx' THEN "group" ELSE '' END AS "group") FROM tallies)
+    FROM (SELECT * EXCLUDE ("group", within), CASE WHEN layer = 'nvtx' THEN "group" ELSE '' END AS "group",
+              unnest(list_distinct(string_split(coalesce(within, ''), chr(31)))) AS within
+          FROM tallies WHERE layer <> 'nvtx' OR coalesce(within, '') = '')
     JOIN ranks USING (process) WHERE {LAYERS} AND kind = 'call' AND {{condition}}
     GROUP BY ALL"""
 ROWS = """
@@ -48,14 +51,15 @@ ROWS = """
                                 CASE WHEN layer = 'nvtx' THEN sums."group" || '/' || sums.name END) AS sum_ns
         FROM sums LEFT JOIN ranges ON sums.process = ranges.process AND sums.thread = ranges.thread
             AND place = CASE WHEN layer = 'nvtx' THEN sums."group" || '/' || sums.name ELSE within END),
-    names AS (SELECT DISTINCT {process} AS process, identity, name AS thread_name FROM groups JOIN ranks USING (process)
-              WHERE kind = 'thread' AND {condition})
-    SELECT placed.process, thread, coalesce(thread_name, '<unnamed>'), domain, range, placed.layer,
+    names AS (SELECT DISTINCT {process} AS process, identity, nullif(name, '') AS thread_name, my_rank AS tid
+              FROM groups JOIN ranks USING (process)
+              WHERE kind = 'thread' AND {named} AND {condition})
+    SELECT placed.process, coalesce(tid, thread) AS thread, coalesce(thread_name, '<unnamed>'), domain, range, placed.layer,
         total_ns / CASE WHEN within = '' THEN greatest(sum_ns, coalesce(whole_ns, 0)) ELSE sum_ns END,
         total_ns, calls, floor(total_ns / nullif(calls, 0)), min_ns, max_ns, placed.name
     FROM placed LEFT JOIN wholes ON placed.process = wholes.process AND placed.layer = wholes.layer
-    LEFT JOIN names ON placed.process = names.process AND identity = thread::VARCHAR
-    ORDER BY 1, range <> '', thread, domain, range, total_ns DESC NULLS LAST, placed.name"""
+    LEFT JOIN names ON placed.process = names.process AND identity = placed.thread::VARCHAR
+    ORDER BY 1, range <> '', placed.thread, domain, range, total_ns DESC NULLS LAST, placed.name"""
 
 
 def nvprof_processes(tables: Tables, selection: Selection = ALL, merged: bool = False) -> Table:
@@ -67,6 +71,7 @@ def nvprof_processes(tables: Tables, selection: Selection = ALL, merged: bool = 
 def nvprof_rows(tables: Tables, selection: Selection = ALL, merged: bool = False) -> Table:
     """Every row of their profiles, or of one that adds up the ranks."""
     given = {"condition": _condition(selection, merged), "process": "0" if merged else "process"}
+    given["named"] = "false" if merged else "true"
     sums = SUMS.format(**given, thread="0" if merged else "coalesce(thread, 0)")
     return Table("nvprof_rows", "Profiles", ROW_COLUMNS, tables.query(ROWS.format(sums=sums, **given)))
 

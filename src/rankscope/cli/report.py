@@ -37,6 +37,7 @@ from rankscope.analyse.mpitrace import (
 )
 from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
+from rankscope.analyse.nvtx_ranges import nvtx_ranges
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -84,6 +85,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_ranks": gpu_ranks,
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
+    "nvtx_ranges": nvtx_ranges,
     "tallies": tallies,
     "figures": figures,
     "overhead": overhead,

@@ -58,13 +58,11 @@ static struct lane *lane_of(uint32_t device)
     return lanes[device];
 }
 
-static void begin(struct rs_device *row)
+struct rs_device *rs_device_row(uint32_t device)
 {
-    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    struct lane *lane = lane_of(device);
+    return lane ? lane->row : NULL;
 }
-
-static void done(struct rs_device *row) { __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELEASE); }
 
 /* --- unions --- */
 
@@ -100,7 +98,7 @@ static void add_times(struct lane *lane, const struct activity *one)
 static void settle(struct lane *lane, const struct activity *one)
 {
     struct rs_device *row = lane->row;
-    begin(row);
+    rs_device_begin(row);
     if (!row->activities || one->start_ns < row->first_ns)
         row->first_ns = one->start_ns;
     if (one->start_ns < lane->last_start_ns) {
@@ -116,7 +114,7 @@ static void settle(struct lane *lane, const struct activity *one)
     if (one->end_ns > row->last_ns)
         row->last_ns = one->end_ns;
     row->activities++;
-    done(row);
+    rs_device_done(row);
 }
 
 /* --- the window --- */
@@ -170,33 +168,4 @@ void rs_device_settle(uint64_t before_ns)
     for (uint32_t i = 0; i < DEVICES; i++)
         while (lanes[i] && lanes[i]->waiting && lanes[i]->window[0].start_ns < before_ns)
             settle_earliest(lanes[i]);
-}
-
-/* --- memory --- */
-
-static void change(uint64_t *current, uint64_t *peak, uint64_t bytes, int is_release)
-{
-    *current = !is_release ? *current + bytes : bytes < *current ? *current - bytes : 0;
-    if (*current > *peak)
-        *peak = *current;
-}
-
-void rs_device_memory(const struct rs_cupti_memory_record *record)
-{
-    int is_release = record->memoryOperationType == RS_CUPTI_RELEASE;
-    if (!is_release && record->memoryOperationType != RS_CUPTI_ALLOCATION)
-        return;
-    if (record->memoryKind < RS_CUPTI_DEVICE) {
-        change(&rs_cuda.row->pinned_bytes, &rs_cuda.row->pinned_peak_bytes, record->bytes, is_release);
-        return;
-    }
-    struct lane *lane = lane_of(record->deviceId);
-    if (!lane)
-        return;
-    struct rs_device *row = lane->row;
-    begin(row);
-    *(is_release ? &row->releases : &row->allocations) += 1;
-    *(is_release ? &row->released_bytes : &row->allocated_bytes) += record->bytes;
-    change(&row->current_bytes, &row->peak_bytes, record->bytes, is_release);
-    done(row);
 }

@@ -1,6 +1,9 @@
 /* Streams, NVTX domains and threads, each found again by what CUPTI calls it. All are bounded: past the bound a
  * stream counts for its device, a domain for none, a thread for the last one that had room. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cuda_layer.h"
 
@@ -81,6 +84,20 @@ uint16_t rs_cuda_domain(const char *text)
     return domains[domains_used++].group;
 }
 
+/* As the kernel has it now; "" where the thread is gone already. */
+static void name_of(uint32_t tid, char *name, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%u/comm", tid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, name, size - 1);
+    if (file >= 0)
+        close(file);
+    while (length > 0 && name[length - 1] == '\n')
+        length--;
+    name[length > 0 ? length : 0] = 0;
+}
+
 struct rs_thread *rs_cuda_thread(uint32_t tid)
 {
     for (uint32_t i = 0; i < threads_used; i++)
@@ -88,7 +105,9 @@ struct rs_thread *rs_cuda_thread(uint32_t tid)
             return threads[i].thread;
     if (threads_used >= THREADS)
         return threads[THREADS - 1].thread;
-    struct rs_thread *thread = rs_thread_of(tid, "NVTX ranges");
+    char name[16];
+    name_of(tid, name, sizeof name);
+    struct rs_thread *thread = rs_thread_of(tid, name);
     if (thread) {
         threads[threads_used].tid = tid;
         threads[threads_used++].thread = thread;
