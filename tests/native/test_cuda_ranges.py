@@ -143,9 +143,7 @@ def lines(ranges: Sequence[Range], launches: Sequence[Launch]) -> list[str]:
         made.append((one.start_ns, f"s {one.number} {one.tid} {one.start_ns} {domain} {one.name}"))
         made.append((one.end_ns, f"e {one.number} {one.tid} {one.end_ns}"))
     for launch in launches:
-        made.append(
-            (launch.end_ns, f"r {launch.correlation} {launch.tid} {LAUNCH} {launch.start_ns} {launch.end_ns}")
-        )
+        made.append((launch.end_ns, f"r {launch.correlation} {launch.tid} {LAUNCH} {launch.start_ns} {launch.end_ns}"))
         for letter, name, ns, size in launch.work:
             start_ns = launch.end_ns + 5000
             told = f"{letter} {launch.correlation} {start_ns} {start_ns + ns} "
@@ -168,7 +166,9 @@ def program(seed: int, steps: int = 40) -> tuple[list[Range], list[Launch]]:
     def launch(tid: int) -> None:
         start_ns = tick()
         kind = chance.randrange(6)
-        work = [("k", f"kernel_{chance.randrange(5)}", chance.randrange(1, 999), 0) for _ in range(20 if kind == 0 else 1)]
+        work = [
+            ("k", f"kernel_{chance.randrange(5)}", chance.randrange(1, 999), 0) for _ in range(20 if kind == 0 else 1)
+        ]
         if kind == 1:
             work = [("c", "[CUDA memcpy HtoD]", 50, 4096)]
         elif kind == 2:
@@ -365,6 +365,12 @@ def test_the_layout_of_nvprof(plain: Path, tmp_path: Path) -> None:
     assert len(nvprof_rows(run, merged=True).rows) < len(nvprof_rows(run).rows)
 
 
+def test_a_range_that_did_not_end_still_holds_its_kernels(plain: Path, tmp_path: Path) -> None:
+    play(plain, tmp_path, ["s 1 501 100 model open", f"r 5 501 {LAUNCH} 110 120", "k 5 200 210 inside"])
+    rows = [row for row in nvprof_rows(opened(tmp_path)).rows if row[5] == "gpu"]
+    assert [(row[3], row[4], row[8]) for row in rows] == [("", "", 1), ("model", "open", 1)]
+
+
 def test_threads_have_their_names(plain: Path, tmp_path: Path) -> None:
     play(plain, tmp_path, ["n", "s 1 0 100 - A", "e 1 0 200"])
     run = opened(tmp_path)
@@ -390,7 +396,15 @@ def test_nothing_is_counted_twice(plain: Path, tmp_path: Path) -> None:
 
 def test_calls_of_the_driver_are_recorded_once_they_are_seen_to_be_needed(driver: Path, tmp_path: Path) -> None:
     """Kernels without a call of the runtime: after a flush that brought none, the driver's calls are selected too."""
-    script = ["P", "s 1 501 1 - A", f"r 7 501 {LAUNCH} 10 20", "k 7 30 40 by_the_runtime", "k 8 30 40 direct", "W 4", "P"]
+    script = [
+        "P",
+        "s 1 501 1 - A",
+        f"r 7 501 {LAUNCH} 10 20",
+        "k 7 30 40 by_the_runtime",
+        "k 8 30 40 direct",
+        "W 4",
+        "P",
+    ]
     said = play(driver, tmp_path, [*script, "d 9 501 2 50 60", "k 9 70 80 seen", "e 1 501 100"])
     assert said == "3 0 0\n5 0 0\n"
     row, found = cuda_row(tmp_path), attributed(only(tmp_path))

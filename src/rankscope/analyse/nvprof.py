@@ -46,7 +46,8 @@ ROWS = """
     wholes AS (SELECT {process} AS process, series AS layer, sum(value) AS whole_ns
                FROM figures JOIN ranks USING (process) WHERE name = 'time of all rows' AND {condition} GROUP BY ALL),
     placed AS (
-        SELECT sums.*, coalesce(ranges.domain, '') AS domain, coalesce(ranges.range, '') AS range,
+        SELECT sums.*, coalesce(ranges.domain, split_part(within, '/', 1)) AS domain,
+            coalesce(ranges.range, substr(within, instr(within, '/') + 1)) AS range,  -- of one that did not end
             sum(total_ns) OVER (PARTITION BY sums.process, sums.thread, layer, within,
                                 CASE WHEN layer = 'nvtx' THEN sums."group" || '/' || sums.name END) AS sum_ns
         FROM sums LEFT JOIN ranges ON sums.process = ranges.process AND sums.thread = ranges.thread
@@ -54,7 +55,8 @@ ROWS = """
     names AS (SELECT DISTINCT {process} AS process, identity, nullif(name, '') AS thread_name, my_rank AS tid
               FROM groups JOIN ranks USING (process)
               WHERE kind = 'thread' AND {named} AND {condition})
-    SELECT placed.process, coalesce(tid, thread) AS thread, coalesce(thread_name, '<unnamed>'), domain, range, placed.layer,
+    SELECT placed.process, coalesce(tid, thread) AS thread, coalesce(thread_name, '<unnamed>'), domain, range,
+        placed.layer,
         total_ns / CASE WHEN within = '' THEN greatest(sum_ns, coalesce(whole_ns, 0)) ELSE sum_ns END,
         total_ns, calls, floor(total_ns / nullif(calls, 0)), min_ns, max_ns, placed.name
     FROM placed LEFT JOIN wholes ON placed.process = wholes.process AND placed.layer = wholes.layer

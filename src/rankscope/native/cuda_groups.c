@@ -14,7 +14,7 @@
 static struct { uint64_t key; uint16_t group; } streams[STREAMS];
 static struct { uint16_t name, group; } domains[DOMAINS];
 static struct { uint32_t tid; struct rs_thread *thread; } threads[THREADS];
-static uint32_t streams_used, domains_used, threads_used;
+static uint32_t streams_used, domains_used, threads_used, last_stream;
 
 void rs_cuda_groups_forget(void)
 {
@@ -52,9 +52,13 @@ uint16_t rs_cuda_stream(uint32_t device, uint32_t stream)
 {
     char name[48];
     uint64_t key = ((uint64_t)device << 32 | stream) + 1;
+    if (streams[last_stream].key == key)
+        return streams[last_stream].group;
     uint32_t at = place_of(key);
-    if (streams[at].key)
+    if (streams[at].key) {
+        last_stream = at;
         return streams[at].group;
+    }
     if (streams_used >= STREAMS * 3 / 4 && stream != UINT32_MAX) {
         rs_cuda.row->folded_streams++;
         return rs_cuda_stream(device, UINT32_MAX);

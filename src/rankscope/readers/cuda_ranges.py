@@ -11,7 +11,8 @@ from rankscope.model import INSIDE, Group
 from rankscope.rankfile import IN_RANGES, ChunkKind, GroupKind, Layer, Rows
 from rankscope.readers.chunks import RankFile
 
-DEEPEST = 256  # of a damaged file, in which a range may lie inside itself
+DEEPEST = 64  # as the recorder has it
+LONGEST = 256  # letters of a name: a damaged file may have one of any length, and each path holds many
 
 
 def range_paths(rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str]) -> tuple[list[str], list[str]]:
@@ -20,22 +21,23 @@ def range_paths(rows: Sequence[Any], labels: Sequence[str], word: Callable[[int]
     The label of a range is its domain, so that its rows look like those that are not counted by range.
     """
     paths, domains = [""], [""]
-    for label, row in zip(labels[1:], rows, strict=True):
+    for number, (label, row) in enumerate(zip(labels[1:], rows, strict=True), 1):
         is_range = int(row["kind"]) == GroupKind.RANGE
-        paths.append(_path(row, rows, labels, word) if is_range else "")
+        paths.append(_path(number, rows, labels, word) if is_range else "")
         domains.append(_label(labels, int(row["remote_size"])) if is_range else label)
     return paths, domains
 
 
-def _path(row: Any, rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str]) -> str:
+def _path(number: int, rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str]) -> str:
     steps: list[str] = []
-    while int(row["kind"]) == GroupKind.RANGE and len(steps) < DEEPEST:
-        step = f"{_label(labels, int(row['remote_size']))}/{word(int(row['name']))}"
-        steps.append(step.replace(INSIDE, " "))
+    while int(rows[number - 1]["kind"]) == GroupKind.RANGE and len(steps) < DEEPEST:
+        row = rows[number - 1]
+        domain, name = _label(labels, int(row["remote_size"])), word(int(row["name"]))
+        steps.append(f"{domain[:LONGEST]}/{name[:LONGEST]}".replace(INSIDE, " "))
         parent = int(row["parent"])
-        if not 0 < parent <= len(rows):
+        if not 0 < parent < number:  # what is around a range was there before it
             break
-        row = rows[parent - 1]
+        number = parent
     return INSIDE.join(reversed(steps))
 
 

@@ -30,7 +30,20 @@ GROUP_KINDS: dict[int, str] = {
 }
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = ("", "mpi", "cuda_api", "gpu", "nvtx", "nccl", "nccl_algo", "torch", "gloo", "gpu", "cuda_api", "nvtx")  # by number
+LAYERS = (
+    "",
+    "mpi",
+    "cuda_api",
+    "gpu",
+    "nvtx",
+    "nccl",
+    "nccl_algo",
+    "torch",
+    "gloo",
+    "gpu",
+    "cuda_api",
+    "nvtx",
+)  # by number
 KINDS = ("call", "progress")
 
 
