@@ -11,6 +11,8 @@ Cell = str | int | float | bool | None
 
 PHASES = ("start", "imports", "init", "first_collective", "first_step", "steady", "finalize")
 
+INSIDE = "\x1f"  # between a range and the one inside it, where `within` names both
+
 Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
 
 
@@ -85,7 +87,7 @@ class Tally:
     sum_squares_ns2: float | None = None
     bytes: int | None = None
     errors: int = 0
-    within: str = ""  # the range this is attributed to, where it is counted once more
+    within: str = ""  # the ranges this is attributed to, outermost first, where it is counted once more
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ class Group:
     identity: str = ""  # equal on every member
     kind: str = "communicator"
     size: int | None = None
-    my_rank: int | None = None
+    my_rank: int | None = None  # of a thread: its number in the kernel
     collectives: int = 0
     guessed: bool = False
     freed: bool = False

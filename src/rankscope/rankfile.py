@@ -65,9 +65,13 @@ class Layer(IntEnum):
     NVTX = 4
     NCCL = 5
     NCCL_ALGO = 6
+    IN_RANGE_GPU = 9
+    IN_RANGE_API = 10
+    IN_RANGE_NVTX = 11
 
 
-IN_NS = (Layer.CUDA_API, Layer.GPU, Layer.NVTX)  # layers whose times are CUPTI's nanoseconds, not ticks
+IN_RANGES = (Layer.IN_RANGE_GPU, Layer.IN_RANGE_API, Layer.IN_RANGE_NVTX)  # counted once more, by NVTX range
+IN_NS = (Layer.CUDA_API, Layer.GPU, Layer.NVTX, *IN_RANGES)  # layers whose times are CUPTI's nanoseconds, not ticks
 
 
 class Kind(IntEnum):
@@ -101,6 +105,7 @@ class GroupKind(IntEnum):
     NCCL = 4
     STREAM = 5
     DOMAIN = 6
+    RANGE = 7
 
 
 class CudaState(IntEnum):
@@ -191,12 +196,16 @@ CUDA = _structure(
     "u8 records buffers dropped instants unfinished other_kinds",
     "u8 open_ranges lost_ranges folded_ranges folded_streams",
     "u8 started_ticks started_ns flushed_ticks flushed_ns pinned_bytes pinned_peak_bytes",
+    "u8 unattributed unplaced_calls late_markers folded_nodes folded_work direct_launches driver_calls",
+    "u8 unified cpu_faults",
 )
 DEVICE = _structure(
     "u4 device seq",
     "u8 activities first_ns last_ns busy_ns compute_ns communication_ns copy_ns hidden_ns late late_ns",
     "u8 allocations releases allocated_bytes released_bytes current_bytes peak_bytes",
     "(8,)u8 gaps gap_ns",
+    "u8 pool_bytes pool_peak_bytes pool_allocations pool_releases pool_used_bytes pool_used_peak_bytes",
+    "u8 migrated_in_bytes migrated_out_bytes migrations migration_ns gpu_faults",
 )
 
 STRUCTURES: dict[str, np.dtype[Any]] = {

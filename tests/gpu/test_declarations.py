@@ -18,11 +18,13 @@ WHEELS = {
     "13.0": ("cuda-cupti==13.0.*", "cuda-runtime==13.0.*", "cuda-crt==13.0.*"),
     "13.4": ("cuda-cupti==13.4.*", "cuda-runtime==13.4.*", "cuda-crt==13.4.*"),
 }
+OLD = {"POOL": "MemoryPool2", "UNIFIED": "UnifiedMemoryCounter2"}
+NEW = {"POOL": "MemoryPool3", "UNIFIED": "UnifiedMemoryCounter3"}
 RECORDS = {  # the name of the record in each of these versions
-    "12.1": {"KERNEL": "Kernel9", "MEMCPY": "Memcpy5", "MEMSET": "Memset4", "MEMORY": "Memory3"},
-    "12.9": {"KERNEL": "Kernel9", "MEMCPY": "Memcpy6", "MEMSET": "Memset4", "MEMORY": "Memory4"},
-    "13.0": {"KERNEL": "Kernel10", "MEMCPY": "Memcpy6", "MEMSET": "Memset4", "MEMORY": "Memory4"},
-    "13.4": {"KERNEL": "Kernel13", "MEMCPY": "Memcpy7", "MEMSET": "Memset5", "MEMORY": "Memory4"},
+    "12.1": {"KERNEL": "Kernel9", "MEMCPY": "Memcpy5", "MEMSET": "Memset4", "MEMORY": "Memory3", **OLD},
+    "12.9": {"KERNEL": "Kernel9", "MEMCPY": "Memcpy6", "MEMSET": "Memset4", "MEMORY": "Memory4", **OLD},
+    "13.0": {"KERNEL": "Kernel10", "MEMCPY": "Memcpy6", "MEMSET": "Memset4", "MEMORY": "Memory4", **NEW},
+    "13.4": {"KERNEL": "Kernel13", "MEMCPY": "Memcpy7", "MEMSET": "Memset5", "MEMORY": "Memory4", **NEW},
 }
 FIELDS = {  # our structure, theirs, fields of the same name
     ("rs_cupti_kernel", "KERNEL"): "kind start end completed deviceId contextId streamId correlationId gridId name",
@@ -36,7 +38,21 @@ FIELDS = {  # our structure, theirs, fields of the same name
     ("rs_cupti_marker_record", "CUpti_ActivityMarker2"): "kind flags timestamp id objectKind name domain",
     ("rs_cupti_memory_record", "MEMORY"): (
         "kind memoryOperationType memoryKind correlationId address bytes timestamp PC processId deviceId streamId"
+        " name isAsync"
     ),
+    ("rs_cupti_pool_record", "POOL"): (
+        "kind memoryPoolOperationType memoryPoolType deviceId minBytesToKeep address size timestamp utilizedSize"
+    ),
+    ("rs_cupti_unified_record", "UNIFIED"): (
+        "kind counterKind value start end address srcId dstId streamId processId flags"
+    ),
+    ("rs_cupti_unified_config", "CUpti_ActivityUnifiedMemoryCounterConfig"): "scope kind deviceId enable",
+}
+POOL_FIELDS = {
+    "poolType": "memoryPoolConfig.memoryPoolType",
+    "poolAddress": "memoryPoolConfig.address",
+    "poolSize": "memoryPoolConfig.pool.size",
+    "poolUsed": "memoryPoolConfig.utilizedSize",
 }
 VALUES = {
     "RS_CUPTI_MEMCPY": "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -47,6 +63,17 @@ VALUES = {
     "RS_CUPTI_MARKER": "CUPTI_ACTIVITY_KIND_MARKER",
     "RS_CUPTI_MEMCPY2": "CUPTI_ACTIVITY_KIND_MEMCPY2",
     "RS_CUPTI_MEMORY2": "CUPTI_ACTIVITY_KIND_MEMORY2",
+    "RS_CUPTI_POOL": "CUPTI_ACTIVITY_KIND_MEMORY_POOL",
+    "RS_CUPTI_UNIFIED": "CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER",
+    "RS_CUPTI_MANAGED": "CUPTI_ACTIVITY_MEMORY_KIND_MANAGED",
+    "RS_CUPTI_POOL_LOCAL": "CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL",
+    "RS_CUPTI_POOL_CREATED": "CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED",
+    "RS_CUPTI_POOL_DESTROYED": "CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED",
+    "RS_CUPTI_POOL_TRIMMED": "CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED",
+    "RS_CUPTI_TO_DEVICE": "CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD",
+    "RS_CUPTI_TO_HOST": "CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH",
+    "RS_CUPTI_CPU_FAULT": "CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT",
+    "RS_CUPTI_GPU_FAULT": "CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT",
     "RS_CUPTI_DRIVER_API": "CUPTI_CB_DOMAIN_DRIVER_API",
     "RS_CUPTI_RUNTIME_API": "CUPTI_CB_DOMAIN_RUNTIME_API",
     "RS_CUPTI_OBJECT_THREAD": "CUPTI_ACTIVITY_OBJECT_THREAD",
@@ -87,6 +114,10 @@ def checks() -> str:
             )
     thread = "offsetof(CUpti_ActivityMarker2, objectId) + offsetof(CUpti_ActivityObjectKindId, pt.threadId)"
     lines.append(f'_Static_assert(offsetof(struct rs_cupti_marker_record, threadId) == {thread}, "threadId");')
+    for ours, theirs in POOL_FIELDS.items():
+        lines.append(
+            f'_Static_assert(offsetof(struct rs_cupti_memory_record, {ours}) == offsetof(MEMORY, {theirs}), "");'
+        )
     lines += [f'_Static_assert({ours} == (int){theirs}, "{ours}");' for ours, theirs in VALUES.items()]
     return "\n".join(lines)
 

@@ -175,6 +175,33 @@ static void long_run(int count)
     kernel("late", 0, 7, t + 150, t + 190);             /* into a gap that was counted long ago */
 }
 
+/* What a launch costs: 1,000 of them a buffer's worth of calls, then their kernels, of 50 names as long as real ones.
+ * For callgrind: --toggle-collect=take_buffer. */
+static void launches(int count, int with_calls, int with_kernels, int in_range)
+{
+    static char names[50][160];
+    for (int i = 0; i < 50; i++)
+        snprintf(names[i], sizeof names[i], "_ZN2at6native29vectorized_elementwise_kernel%080d%d", 0, i);
+    if (in_range)
+        marker(RS_CUPTI_START, 1, 501, 1, "all", NULL);
+    for (int from = 1; from <= count; from += 1000) {
+        for (int i = from; with_calls && i < from + 1000; i++) {
+            struct rs_cupti_api record = {.kind = RS_CUPTI_RUNTIME, .cbid = 2, .start = (uint64_t)i * 7000, .threadId = 501};
+            record.end = record.start + 3000;
+            record.correlationId = (uint32_t)i;
+            put(&record, sizeof record);
+        }
+        for (int i = from; with_kernels && i < from + 1000; i++) {
+            struct rs_cupti_kernel record = {.kind = RS_CUPTI_CONCURRENT_KERNEL, .start = (uint64_t)i * 7000 + 4000};
+            record.end = record.start + 2000;
+            record.streamId = 7;
+            record.correlationId = (uint32_t)i;
+            record.name = names[i % 50];
+            put(&record, sizeof record);
+        }
+    }
+}
+
 static void nobody(uint8_t **buffer, size_t *size, size_t *most) { *buffer = malloc(*size = 4096), *most = 0; }
 static void theirs(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
@@ -205,6 +232,8 @@ int main(int argc, char **argv)
         many_threads();
     else if (!strcmp(part, "long"))
         long_run(count);
+    else if (!strcmp(part, "launches"))
+        launches(count, !strchr(argv[3], 'K'), !strchr(argv[3], 'C'), strchr(argv[3], 'R') != NULL);
     else if (!strcmp(part, "nothing"))
         return 0;
     else if (!strcmp(part, "selected"))

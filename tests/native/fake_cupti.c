@@ -13,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t *buffer;
 static size_t size, used, dropped;
 static uint64_t now = 1000;
-static int enabled[64], selected, clients;
+static int enabled[64], selected, clients, flushes, configured;
 
 static int setting(const char *name) { return getenv(name) ? atoi(getenv(name)) : 0; }
 
@@ -52,9 +52,11 @@ void fake_flush_full(void)
 void fake_drop(size_t records) { __atomic_fetch_add(&dropped, records, __ATOMIC_SEQ_CST); }
 uint64_t fake_now(void) { return __atomic_load_n(&now, __ATOMIC_RELAXED); }
 void fake_set_now(uint64_t ns) { __atomic_store_n(&now, ns, __ATOMIC_RELAXED); }
-int fake_enabled(int kind) { return enabled[kind]; }
-int fake_selected(void) { return selected; }
+int fake_enabled(int kind) { return __atomic_load_n(&enabled[kind], __ATOMIC_ACQUIRE); }
+int fake_selected(void) { return __atomic_load_n(&selected, __ATOMIC_ACQUIRE); }
 int fake_clients(void) { return clients; }
+int fake_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
+int fake_configured(void) { return __atomic_load_n(&configured, __ATOMIC_ACQUIRE); }
 
 int cuptiGetVersion(uint32_t *version)
 {
@@ -101,7 +103,7 @@ int cuptiActivityEnable(int kind)
 {
     if (setting("FAKE_CUPTI_REFUSES_KIND") == kind)
         return 1;
-    enabled[kind] = 1;
+    __atomic_store_n(&enabled[kind], 1, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -139,6 +141,7 @@ int cuptiActivityFlushAll(uint32_t flag)
         for (;;)
             pthread_mutex_lock(&lock), pthread_cond_wait(&(pthread_cond_t)PTHREAD_COND_INITIALIZER, &lock);
     fake_flush_full();
+    __atomic_add_fetch(&flushes, 1, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -150,18 +153,28 @@ int cuptiActivityFlushPeriod(uint32_t milliseconds)
 
 int cuptiSetThreadIdType(int type) { return type != 1; }
 
+struct unified { uint32_t scope, kind, device, enable; };
+int cuptiActivityConfigureUnifiedMemoryCounter(struct unified *config, uint32_t count)
+{
+    if (setting("FAKE_CUPTI_NO_UNIFIED"))
+        return 30;
+    for (uint32_t i = 0; i < count; i++)
+        __atomic_add_fetch(&configured, config[i].scope == 2 && config[i].enable ? 1 << config[i].kind : 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
 #ifndef FAKE_CUPTI_OLD
 int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
 {
     (void)cbid;
-    selected += enable ? 1 : -1;
+    __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
     return 0;
 }
 
 int cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable)
 {
     (void)cbid;
-    selected += enable ? 1 : -1;
+    __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
     return 0;
 }
 #endif

@@ -13,5 +13,7 @@ void fake_set_now(uint64_t ns);
 int fake_enabled(int kind);
 int fake_selected(void);                            /* API calls selected one by one */
 int fake_clients(void);                             /* registrations so far */
+int fake_flushes(void);                             /* FlushAll calls so far */
+int fake_configured(void);                          /* a bit for each unified memory counter asked for */
 
 #endif

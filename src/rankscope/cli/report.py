@@ -43,6 +43,7 @@ from rankscope.analyse.names import FORMS as NAME_FORMS
 from rankscope.analyse.names import kernel_names, renamed
 from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
+from rankscope.analyse.nvtx_ranges import nvtx_ranges
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.ranks import ranks
@@ -94,6 +95,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_memory": gpu_memory,
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
+    "nvtx_ranges": nvtx_ranges,
     "tallies": tallies,
     "figures": figures,
     "overhead": overhead,

@@ -17,6 +17,7 @@
 #define FLUSH_NS 1000000000u
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
 #define SETTLE_NS 3000000000u       /* an activity is in the device's sums after at most this and a flush */
+#define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
 
 struct rs_cuda_layer rs_cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -25,12 +26,13 @@ static atomic_int life;             /* OVER: records are no longer looked at */
 static atomic_int others;           /* another client of CUPTI has come */
 static int32_t owner_pid;
 
-static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER, asking_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake, woken;
 static int has_thread, asked_to_end, has_ended;
 
 static const int kinds[] = {
     RS_CUPTI_CONCURRENT_KERNEL, RS_CUPTI_MEMCPY, RS_CUPTI_MEMCPY2, RS_CUPTI_MEMSET, RS_CUPTI_MEMORY2, RS_CUPTI_MARKER,
+    RS_CUPTI_POOL,
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -90,15 +92,38 @@ static uint64_t note_clocks(uint64_t *ticks, uint64_t *ns)
     return *ns;
 }
 
+/* What turns out to be needed while the program runs. Not under rs_cuda.lock: CUPTI may deliver buffers meanwhile. */
+static void ask_for_more(int driver, int unified)
+{
+    pthread_mutex_lock(&asking_lock);
+    driver = driver && !atomic_load(&others) && rs_cuda_calls_of_driver(1);
+    unified = unified && !atomic_load(&others) ? rs_cuda_unified_select(1) : 0;
+    pthread_mutex_lock(&rs_cuda.lock);
+    if (driver) {
+        rs_cuda.row->driver_calls = 1;
+        rs_direct_watch(0);
+    }
+    if (unified)
+        rs_cuda.row->unified = (uint64_t)unified;
+    pthread_mutex_unlock(&rs_cuda.lock);
+    pthread_mutex_unlock(&asking_lock);
+}
+
 static void flush(int is_last)
 {
+    int driver = 0, unified = 0;
     rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
     pthread_mutex_lock(&rs_cuda.lock);
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
         uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns);
         rs_device_settle(is_last ? UINT64_MAX : now_ns > SETTLE_NS ? now_ns - SETTLE_NS : 0);
+        driver = rs_direct_found();
+        unified = rs_cuda_unified_wanted();
+        rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
     }
     pthread_mutex_unlock(&rs_cuda.lock);
+    if (!is_last && (driver || unified))
+        ask_for_more(driver, unified);
     rs_refresh_facts();
 }
 
@@ -195,7 +220,8 @@ static const char *result_text(int result)
 /* Whether kernels can be recorded; what else CUPTI refuses is said in the note. */
 static int enable_kinds(char *note, size_t size)
 {
-    static const char *const names[KINDS] = {"kernels", "copies", "peer copies", "sets", "memory", "NVTX ranges"};
+    static const char *const names[KINDS] = {"kernels", "copies", "peer copies", "sets", "memory", "NVTX ranges",
+                                              "memory pools"};
     int result = rs_cuda.cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
     if (result != RS_CUPTI_SUCCESS) {
         snprintf(note, size, "CUPTI refused to start: %s%s", result_text(result),
@@ -239,6 +265,10 @@ static void begin(uint32_t version, const char *path)
     if (enable_kinds(note, sizeof note)) {
         enum rs_cuda_api asked = rs_cuda_api_asked();
         rs_cuda.row->api = rs_cuda_calls_select(asked, 1);
+        pthread_mutex_lock(&rs_cuda.lock);
+        rs_cuda.row->driver_calls = rs_cuda.row->api == RS_CUDA_API_ALL;
+        rs_direct_watch(rs_cuda.row->api == RS_CUDA_API_SYNC);
+        pthread_mutex_unlock(&rs_cuda.lock);
         say_calls_missing(asked, rs_cuda.row->api, note, sizeof note);
         if (rs_cuda.cupti.cuptiActivityFlushPeriod)
             rs_cuda.cupti.cuptiActivityFlushPeriod(FLUSH_NS / 1000000u);
@@ -308,6 +338,12 @@ static void step_aside(void)
     for (unsigned i = 0; i < KINDS; i++)
         rs_cuda.cupti.cuptiActivityDisable(kinds[i]);
     rs_cuda_calls_select((enum rs_cuda_api)rs_cuda.row->api, 0);
+    pthread_mutex_lock(&asking_lock);
+    if (rs_cuda.row->driver_calls && rs_cuda.row->api == RS_CUDA_API_SYNC)
+        rs_cuda_calls_of_driver(0);
+    if (rs_cuda.row->unified == 1)
+        rs_cuda_unified_select(0);
+    pthread_mutex_unlock(&asking_lock);
     if (rs_cuda.cupti.cuptiActivityFlushPeriod)
         rs_cuda.cupti.cuptiActivityFlushPeriod(0);
     rs_cuda.row->note = rs_intern("another client of CUPTI (torch.profiler?) came: the GPU is recorded up to then");
@@ -335,12 +371,18 @@ void rs_cuda_forget(void)
     int before = atomic_load(&life);
     atomic_store(&life, before == NOT_STARTED ? NOT_STARTED : OVER);
     pthread_mutex_init(&rs_cuda.lock, NULL);
+    pthread_mutex_init(&asking_lock, NULL);
     memset(&buffers_lock, 0, sizeof buffers_lock);
     rs_cuda.row = NULL;
     rs_cuda.activities = NULL;
     rs_cuda_records_forget();
     rs_cuda_groups_forget();
     rs_cuda_ranges_forget();
+    rs_range_nodes_forget();
+    rs_lanes_forget();
+    rs_attribution_forget();
     rs_cuda_calls_forget();
     rs_devices_forget();
+    rs_cuda_memory_forget();
+    rs_direct_forget();
 }

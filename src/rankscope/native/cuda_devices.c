@@ -12,7 +12,7 @@ enum { UNION_ALL = 3, UNION_BOTH = 4, UNIONS = 5 };    /* the first three are th
 
 struct lane {
     struct rs_device *row;
-    uint32_t waiting;                   /* activities in the window: a heap, the earliest start first */
+    uint32_t waiting, is_unordered;     /* activities in the window, and whether they are not in the order of starts */
     uint64_t last_start_ns;
     uint64_t until_ns[UNIONS];          /* how far each union reaches */
     uint64_t both_ns;
@@ -58,13 +58,11 @@ static struct lane *lane_of(uint32_t device)
     return lanes[device];
 }
 
-static void begin(struct rs_device *row)
+struct rs_device *rs_device_row(uint32_t device)
 {
-    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    struct lane *lane = lane_of(device);
+    return lane ? lane->row : NULL;
 }
-
-static void done(struct rs_device *row) { __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELEASE); }
 
 /* --- unions --- */
 
@@ -100,7 +98,7 @@ static void add_times(struct lane *lane, const struct activity *one)
 static void settle(struct lane *lane, const struct activity *one)
 {
     struct rs_device *row = lane->row;
-    begin(row);
+    rs_device_begin(row);
     if (!row->activities || one->start_ns < row->first_ns)
         row->first_ns = one->start_ns;
     if (one->start_ns < lane->last_start_ns) {
@@ -116,41 +114,55 @@ static void settle(struct lane *lane, const struct activity *one)
     if (one->end_ns > row->last_ns)
         row->last_ns = one->end_ns;
     row->activities++;
-    done(row);
+    rs_device_done(row);
 }
 
 /* --- the window --- */
 
-static void sift_up(struct activity *heap, uint32_t at)
+/* Where the run of rising starts ends that begins at `at`. */
+static uint32_t end_of_run(const struct activity *all, uint32_t at, uint32_t used)
 {
-    struct activity one = heap[at];
-    for (; at && heap[(at - 1) / 2].start_ns > one.start_ns; at = (at - 1) / 2)
-        heap[at] = heap[(at - 1) / 2];
-    heap[at] = one;
+    for (at++; at < used && all[at].start_ns >= all[at - 1].start_ns; at++)
+        continue;
+    return at < used ? at : used;
 }
 
-static void sift_down(struct activity *heap, uint32_t used)
+/* Two neighbouring runs into one; gives where the second one ends. */
+static uint32_t merge_two(const struct activity *from, struct activity *to, uint32_t at, uint32_t used)
 {
-    struct activity one = heap[0];
-    uint32_t at = 0, child;
-    while ((child = 2 * at + 1) < used) {
-        if (child + 1 < used && heap[child + 1].start_ns < heap[child].start_ns)
-            child++;
-        if (heap[child].start_ns >= one.start_ns)
-            break;
-        heap[at] = heap[child];
-        at = child;
+    uint32_t first_end = end_of_run(from, at, used), next = first_end;
+    uint32_t next_end = first_end < used ? end_of_run(from, first_end, used) : used;
+    for (uint32_t place = at; place < next_end; place++) {
+        int takes_first = at < first_end && (next == next_end || from[at].start_ns <= from[next].start_ns);
+        to[place] = from[takes_first ? at++ : next++];
     }
-    heap[at] = one;
+    return next_end;
 }
 
-static void settle_earliest(struct lane *lane)
+/* Records come in a few runs, one of each buffer: merging them costs less than a heap does. */
+static void put_in_order(struct lane *lane)
 {
-    struct activity one = lane->window[0];
-    lane->window[0] = lane->window[--lane->waiting];
-    if (lane->waiting)
-        sift_down(lane->window, lane->waiting);
-    settle(lane, &one);
+    static struct activity scratch[WINDOW];
+    struct activity *from = lane->window, *to = scratch;
+    for (uint32_t runs = lane->is_unordered ? 2 : 1; runs > 1;) {
+        runs = 0;
+        for (uint32_t at = 0; at < lane->waiting; runs++)
+            at = merge_two(from, to, at, lane->waiting);
+        struct activity *merged = to;
+        to = from;
+        from = merged;
+    }
+    if (from != lane->window)
+        memcpy(lane->window, from, lane->waiting * sizeof *from);
+    lane->is_unordered = 0;
+}
+
+static void settle_first(struct lane *lane, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        settle(lane, &lane->window[i]);
+    lane->waiting -= count;
+    memmove(lane->window, lane->window + count, lane->waiting * sizeof lane->window[0]);
 }
 
 void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs_work work)
@@ -158,45 +170,25 @@ void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs
     struct lane *lane = lane_of(device);
     if (!lane)
         return;
-    if (lane->waiting == WINDOW)
-        settle_earliest(lane);
-    lane->window[lane->waiting] = (struct activity){start_ns, end_ns, work};
-    sift_up(lane->window, lane->waiting++);
+    if (lane->waiting == WINDOW) {
+        put_in_order(lane);
+        settle_first(lane, WINDOW / 2);
+    }
+    if (lane->waiting && start_ns < lane->window[lane->waiting - 1].start_ns)
+        lane->is_unordered = 1;
+    lane->window[lane->waiting++] = (struct activity){start_ns, end_ns, work};
 }
 
 /* Everything that began before then: so a kill loses little, and so the end is complete. */
 void rs_device_settle(uint64_t before_ns)
 {
-    for (uint32_t i = 0; i < DEVICES; i++)
-        while (lanes[i] && lanes[i]->waiting && lanes[i]->window[0].start_ns < before_ns)
-            settle_earliest(lanes[i]);
-}
-
-/* --- memory --- */
-
-static void change(uint64_t *current, uint64_t *peak, uint64_t bytes, int is_release)
-{
-    *current = !is_release ? *current + bytes : bytes < *current ? *current - bytes : 0;
-    if (*current > *peak)
-        *peak = *current;
-}
-
-void rs_device_memory(const struct rs_cupti_memory_record *record)
-{
-    int is_release = record->memoryOperationType == RS_CUPTI_RELEASE;
-    if (!is_release && record->memoryOperationType != RS_CUPTI_ALLOCATION)
-        return;
-    if (record->memoryKind < RS_CUPTI_DEVICE) {
-        change(&rs_cuda.row->pinned_bytes, &rs_cuda.row->pinned_peak_bytes, record->bytes, is_release);
-        return;
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        uint32_t ready = 0;
+        if (!lanes[i] || !lanes[i]->waiting)
+            continue;
+        put_in_order(lanes[i]);
+        while (ready < lanes[i]->waiting && lanes[i]->window[ready].start_ns < before_ns)
+            ready++;
+        settle_first(lanes[i], ready);
     }
-    struct lane *lane = lane_of(record->deviceId);
-    if (!lane)
-        return;
-    struct rs_device *row = lane->row;
-    begin(row);
-    *(is_release ? &row->releases : &row->allocations) += 1;
-    *(is_release ? &row->released_bytes : &row->allocated_bytes) += record->bytes;
-    change(&row->current_bytes, &row->peak_bytes, record->bytes, is_release);
-    done(row);
 }

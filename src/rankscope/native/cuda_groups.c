@@ -1,6 +1,9 @@
 /* Streams, NVTX domains and threads, each found again by what CUPTI calls it. All are bounded: past the bound a
  * stream counts for its device, a domain for none, a thread for the last one that had room. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cuda_layer.h"
 
@@ -11,7 +14,7 @@
 static struct { uint64_t key; uint16_t group; } streams[STREAMS];
 static struct { uint16_t name, group; } domains[DOMAINS];
 static struct { uint32_t tid; struct rs_thread *thread; } threads[THREADS];
-static uint32_t streams_used, domains_used, threads_used;
+static uint32_t streams_used, domains_used, threads_used, last_stream;
 
 void rs_cuda_groups_forget(void)
 {
@@ -49,9 +52,13 @@ uint16_t rs_cuda_stream(uint32_t device, uint32_t stream)
 {
     char name[48];
     uint64_t key = ((uint64_t)device << 32 | stream) + 1;
+    if (streams[last_stream].key == key)
+        return streams[last_stream].group;
     uint32_t at = place_of(key);
-    if (streams[at].key)
+    if (streams[at].key) {
+        last_stream = at;
         return streams[at].group;
+    }
     if (streams_used >= STREAMS * 3 / 4 && stream != UINT32_MAX) {
         rs_cuda.row->folded_streams++;
         return rs_cuda_stream(device, UINT32_MAX);
@@ -81,6 +88,20 @@ uint16_t rs_cuda_domain(const char *text)
     return domains[domains_used++].group;
 }
 
+/* As the kernel has it now; "" where the thread is gone already. */
+static void name_of(uint32_t tid, char *name, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%u/comm", tid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, name, size - 1);
+    if (file >= 0)
+        close(file);
+    while (length > 0 && name[length - 1] == '\n')
+        length--;
+    name[length > 0 ? length : 0] = 0;
+}
+
 struct rs_thread *rs_cuda_thread(uint32_t tid)
 {
     for (uint32_t i = 0; i < threads_used; i++)
@@ -88,7 +109,9 @@ struct rs_thread *rs_cuda_thread(uint32_t tid)
             return threads[i].thread;
     if (threads_used >= THREADS)
         return threads[THREADS - 1].thread;
-    struct rs_thread *thread = rs_thread_of(tid, "NVTX ranges");
+    char name[16];
+    name_of(tid, name, sizeof name);
+    struct rs_thread *thread = rs_thread_of(tid, name);
     if (thread) {
         threads[threads_used].tid = tid;
         threads[threads_used++].thread = thread;

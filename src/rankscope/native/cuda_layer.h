@@ -42,16 +42,66 @@ void rs_cuda_groups_forget(void);
 void rs_cuda_marker(const struct rs_cupti_marker_record *marker);
 void rs_cuda_ranges_forget(void);
 
+/* cuda_nodes.c */
+uint16_t rs_range_node(uint16_t around, uint16_t domain, uint16_t name);
+void rs_range_nodes_forget(void);
+
+/* cuda_lanes.c */
+void rs_lane_start(uint32_t tid, uint32_t id, uint64_t at_ns, uint16_t name, uint16_t domain);
+void rs_lane_end(uint32_t tid, uint32_t id, uint64_t at_ns);
+int rs_lane_call(const struct rs_cupti_api *record, uint16_t name, int failed);
+struct rs_thread *rs_lane_thread(uint8_t number);
+void rs_lane_hurry(uint8_t number);
+void rs_lanes_settle(uint64_t before_ns);
+void rs_lanes_forget(void);
+
+/* cuda_attribution.c */
+int rs_attribution_begin(void);
+void rs_attribution_call(const struct rs_cupti_api *call, uint16_t name, int failed);
+void rs_attribution_activity(uint32_t correlation, uint16_t name, uint8_t size, uint64_t ns, uint64_t bytes);
+void rs_attribution_settle(uint64_t before_ns);
+void rs_attribution_forget(void);
+void rs_range_known(uint32_t correlation, uint8_t lane, uint16_t node);
+void rs_range_tally(struct rs_thread *thread, uint8_t layer, uint16_t name, uint16_t node, uint8_t size, uint64_t ns,
+                    uint64_t bytes, int failed);
+
 /* cuda_calls.c */
 enum rs_cuda_api rs_cuda_api_asked(void);
 enum rs_cuda_api rs_cuda_calls_select(enum rs_cuda_api asked, int enable);
+int rs_cuda_calls_of_driver(int enable);
 void rs_cuda_call(const struct rs_cupti_api *call);
 void rs_cuda_calls_forget(void);
 
 /* cuda_devices.c */
 void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs_work work);
-void rs_device_memory(const struct rs_cupti_memory_record *record);
+struct rs_device *rs_device_row(uint32_t device);
 void rs_device_settle(uint64_t before_ns);
 void rs_devices_forget(void);
+
+static inline void rs_device_begin(struct rs_device *row)
+{
+    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static inline void rs_device_done(struct rs_device *row)
+{
+    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELEASE);
+}
+
+/* cuda_memory.c */
+void rs_cuda_memory(const struct rs_cupti_memory_record *record);
+void rs_cuda_pool(const struct rs_cupti_pool_record *record);
+void rs_cuda_unified(const struct rs_cupti_unified_record *record);
+int rs_cuda_unified_wanted(void);
+int rs_cuda_unified_select(int enable);
+void rs_cuda_memory_forget(void);
+
+/* cuda_direct.c */
+void rs_direct_watch(int on);
+void rs_direct_call(uint32_t correlation);
+void rs_direct_activity(uint32_t correlation);
+int rs_direct_found(void);
+void rs_direct_forget(void);
 
 #endif

@@ -7,7 +7,7 @@
 struct open_range {
     uint64_t timestamp;
     struct rs_thread *thread;
-    uint32_t id;
+    uint32_t id, tid;
     uint16_t name, group;
     uint8_t used, is_end;
 };
@@ -73,6 +73,17 @@ static void count(struct rs_thread *thread, uint16_t name, uint16_t group, uint6
     rs_cuda_tally(thread, rs_key(name, group, RS_LAYER_NVTX, rs.phase, 0, RS_KIND_CALL), ns, 0, 0);
 }
 
+static uint32_t thread_id(const struct rs_cupti_marker_record *marker)
+{
+    return marker->objectKind == RS_CUPTI_OBJECT_THREAD ? marker->threadId : 0;
+}
+
+static void start_in_lane(const struct rs_cupti_marker_record *marker, uint16_t name, uint16_t domain)
+{
+    if (rs_attribution_begin())
+        rs_lane_start(thread_id(marker), marker->id, marker->timestamp, name, domain);
+}
+
 static void keep(struct open_range *range, const struct rs_cupti_marker_record *marker, struct rs_thread *thread)
 {
     range->timestamp = marker->timestamp;
@@ -81,17 +92,43 @@ static void keep(struct open_range *range, const struct rs_cupti_marker_record *
     range->is_end = (marker->flags & RS_CUPTI_END) != 0;
     if (!range->is_end) {
         range->thread = thread;
+        range->tid = thread_id(marker);
         range->name = name_of(marker->name);
         range->group = rs_cuda_domain(marker->domain);
+        start_in_lane(marker, range->name, range->group);
     }
     rs_cuda.row->open_ranges++;
 }
 
 static uint64_t between(uint64_t start, uint64_t end) { return end > start ? end - start : 0; }
 
+static void end_in_lane(uint32_t tid, uint32_t id, uint64_t at_ns)
+{
+    if (rs_attribution_begin())
+        rs_lane_end(tid, id, at_ns);
+}
+
+static void end_range(struct open_range *range, const struct rs_cupti_marker_record *marker)
+{
+    count(range->thread, range->name, range->group, between(range->timestamp, marker->timestamp));
+    end_in_lane(range->tid, range->id, marker->timestamp);
+    remove_range(range);
+}
+
+/* Its end came first, from another thread's buffer. */
+static void start_ended_range(struct open_range *range, const struct rs_cupti_marker_record *marker,
+                              struct rs_thread *thread)
+{
+    uint16_t name = name_of(marker->name), domain = rs_cuda_domain(marker->domain);
+    count(thread, name, domain, between(marker->timestamp, range->timestamp));
+    start_in_lane(marker, name, domain);
+    end_in_lane(thread_id(marker), range->id, range->timestamp);
+    remove_range(range);
+}
+
 void rs_cuda_marker(const struct rs_cupti_marker_record *marker)
 {
-    struct rs_thread *thread = rs_cuda_thread(marker->objectKind == RS_CUPTI_OBJECT_THREAD ? marker->threadId : 0);
+    struct rs_thread *thread = rs_cuda_thread(thread_id(marker));
     if (marker->flags & RS_CUPTI_INSTANTANEOUS) {
         count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), 0);
         return;
@@ -100,12 +137,9 @@ void rs_cuda_marker(const struct rs_cupti_marker_record *marker)
         return;
     struct open_range *range = place_of(marker->id);
     if (range && range->used && !range->is_end && (marker->flags & RS_CUPTI_END)) {
-        count(range->thread, range->name, range->group, between(range->timestamp, marker->timestamp));
-        remove_range(range);
+        end_range(range, marker);
     } else if (range && range->used && range->is_end && (marker->flags & RS_CUPTI_START)) {
-        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain),
-              between(marker->timestamp, range->timestamp));
-        remove_range(range);
+        start_ended_range(range, marker, thread);
     } else if (range && !range->used && rs_cuda.row->open_ranges < OPEN_RANGES * 3 / 4) {
         keep(range, marker, thread);
     } else {

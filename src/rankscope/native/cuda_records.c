@@ -94,10 +94,11 @@ static void add_kernel(const struct rs_cupti_kernel *kernel)
     uint16_t group = rs_cuda_stream(kernel->deviceId, kernel->streamId);
     uint64_t key = rs_key(name->id, group, RS_LAYER_GPU, rs.phase, 0, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, kernel->end - kernel->start, 0, 0);
+    rs_attribution_activity(kernel->correlationId, name->id, 0, kernel->end - kernel->start, 0);
     rs_device_work(kernel->deviceId, kernel->start, kernel->end, (enum rs_work)name->work);
 }
 
-static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction)
+static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction, uint32_t correlation)
 {
     if (!is_finished(copy->start, copy->end))
         return;
@@ -109,7 +110,15 @@ static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction)
     uint8_t size = rs_size_class(copy->bytes);
     uint64_t key = rs_key(copy_ids[direction], group, RS_LAYER_GPU, rs.phase, size, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, copy->end - copy->start, copy->bytes, 0);
+    rs_attribution_activity(correlation, copy_ids[direction], size, copy->end - copy->start, copy->bytes);
     rs_device_work(copy->deviceId, copy->start, copy->end, RS_WORK_COPY);
+}
+
+static void add_memcpy(const struct rs_cupti_memcpy *copy) { add_copy(copy, copy->copyKind, copy->correlationId); }
+
+static void add_peer_copy(const struct rs_cupti_memcpy2 *copy)
+{
+    add_copy((const struct rs_cupti_memcpy *)copy, COPY_PEER, copy->correlationId);
 }
 
 static void add_set(const struct rs_cupti_memset *set)
@@ -119,8 +128,10 @@ static void add_set(const struct rs_cupti_memset *set)
     if (!set_id)
         set_id = rs_intern("[CUDA memset]");
     uint16_t group = rs_cuda_stream(set->deviceId, set->streamId);
-    uint64_t key = rs_key(set_id, group, RS_LAYER_GPU, rs.phase, rs_size_class(set->bytes), RS_KIND_CALL);
+    uint8_t size = rs_size_class(set->bytes);
+    uint64_t key = rs_key(set_id, group, RS_LAYER_GPU, rs.phase, size, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, set->end - set->start, set->bytes, 0);
+    rs_attribution_activity(set->correlationId, set_id, size, set->end - set->start, set->bytes);
     rs_device_work(set->deviceId, set->start, set->end, RS_WORK_COPY);
 }
 
@@ -128,15 +139,15 @@ static void add(const struct rs_cupti_record *record)
 {
     switch (record->kind) {
     case RS_CUPTI_CONCURRENT_KERNEL: add_kernel((const struct rs_cupti_kernel *)record); break;
-    case RS_CUPTI_MEMCPY:
-        add_copy((const struct rs_cupti_memcpy *)record, ((const struct rs_cupti_memcpy *)record)->copyKind);
-        break;
-    case RS_CUPTI_MEMCPY2: add_copy((const struct rs_cupti_memcpy *)record, COPY_PEER); break;
+    case RS_CUPTI_MEMCPY: add_memcpy((const struct rs_cupti_memcpy *)record); break;
+    case RS_CUPTI_MEMCPY2: add_peer_copy((const struct rs_cupti_memcpy2 *)record); break;
     case RS_CUPTI_MEMSET: add_set((const struct rs_cupti_memset *)record); break;
     case RS_CUPTI_RUNTIME:
     case RS_CUPTI_DRIVER: rs_cuda_call((const struct rs_cupti_api *)record); break;
     case RS_CUPTI_MARKER: rs_cuda_marker((const struct rs_cupti_marker_record *)record); break;
-    case RS_CUPTI_MEMORY2: rs_device_memory((const struct rs_cupti_memory_record *)record); break;
+    case RS_CUPTI_MEMORY2: rs_cuda_memory((const struct rs_cupti_memory_record *)record); break;
+    case RS_CUPTI_POOL: rs_cuda_pool((const struct rs_cupti_pool_record *)record); break;
+    case RS_CUPTI_UNIFIED: rs_cuda_unified((const struct rs_cupti_unified_record *)record); break;
     default: rs_cuda.row->other_kinds++;
     }
 }

@@ -16,14 +16,18 @@ enum {
 
 enum rs_cupti_kind {
     RS_CUPTI_MEMCPY = 1, RS_CUPTI_MEMSET = 2, RS_CUPTI_DRIVER = 4, RS_CUPTI_RUNTIME = 5,
-    RS_CUPTI_CONCURRENT_KERNEL = 10, RS_CUPTI_MARKER = 12, RS_CUPTI_MEMCPY2 = 22, RS_CUPTI_MEMORY2 = 49
+    RS_CUPTI_CONCURRENT_KERNEL = 10, RS_CUPTI_MARKER = 12, RS_CUPTI_MEMCPY2 = 22, RS_CUPTI_UNIFIED = 25, RS_CUPTI_MEMORY2 = 49,
+    RS_CUPTI_POOL = 50
 };
 
 enum rs_cupti_domain { RS_CUPTI_DRIVER_API = 1, RS_CUPTI_RUNTIME_API = 2 };
 enum rs_cupti_object { RS_CUPTI_OBJECT_PROCESS = 1, RS_CUPTI_OBJECT_THREAD = 2 };
 enum rs_cupti_marker { RS_CUPTI_INSTANTANEOUS = 1, RS_CUPTI_START = 2, RS_CUPTI_END = 4 };
 enum rs_cupti_memory { RS_CUPTI_ALLOCATION = 1, RS_CUPTI_RELEASE = 2 };
-enum rs_cupti_memory_kind { RS_CUPTI_PAGEABLE = 1, RS_CUPTI_PINNED = 2, RS_CUPTI_DEVICE = 3 };
+enum rs_cupti_memory_kind { RS_CUPTI_PAGEABLE = 1, RS_CUPTI_PINNED = 2, RS_CUPTI_DEVICE = 3, RS_CUPTI_MANAGED = 5 };
+enum rs_cupti_pool { RS_CUPTI_POOL_LOCAL = 1 };
+enum rs_cupti_pool_operation { RS_CUPTI_POOL_CREATED = 1, RS_CUPTI_POOL_DESTROYED = 2, RS_CUPTI_POOL_TRIMMED = 3 };
+enum rs_cupti_unified { RS_CUPTI_TO_DEVICE = 1, RS_CUPTI_TO_HOST = 2, RS_CUPTI_CPU_FAULT = 3, RS_CUPTI_GPU_FAULT = 4 };
 
 struct rs_cupti_record { uint32_t kind; };
 
@@ -73,7 +77,25 @@ struct rs_cupti_memory_record {
     uint32_t kind, memoryOperationType, memoryKind, correlationId;
     uint64_t address, bytes, timestamp, PC;
     uint32_t processId, deviceId, contextId, streamId;
+    const char *name;
+    uint32_t isAsync, skipped;
+    uint32_t poolType, skipped2;
+    uint64_t poolAddress, poolThreshold, poolSize, poolUsed;
 };
+
+struct rs_cupti_pool_record {
+    uint32_t kind, memoryPoolOperationType, memoryPoolType, correlationId, processId, deviceId;
+    size_t minBytesToKeep;
+    uint64_t address, size, releaseThreshold, timestamp, utilizedSize;
+};
+
+struct rs_cupti_unified_record {
+    uint32_t kind, counterKind;
+    uint64_t value, start, end, address;
+    uint32_t srcId, dstId, streamId, processId, flags;
+};
+
+struct rs_cupti_unified_config { uint32_t scope, kind, deviceId, enable; };
 
 typedef void (*rs_buffer_requested)(uint8_t **buffer, size_t *size, size_t *most_records);
 typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
@@ -94,7 +116,8 @@ typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buf
     X(cuptiActivityFlushPeriod, (uint32_t milliseconds)) \
     X(cuptiSetThreadIdType, (int type)) \
     X(cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable)) \
-    X(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable))
+    X(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable)) \
+    X(cuptiActivityConfigureUnifiedMemoryCounter, (struct rs_cupti_unified_config *config, uint32_t count))
 
 struct rs_cupti {
 #define X(name, arguments) int (*name) arguments;

@@ -40,7 +40,9 @@ enum rs_phase {
 /* Times of the CUDA API, GPU and NVTX layers are CUPTI's nanoseconds, also where a field says ticks. */
 enum rs_layer {
     RS_LAYER_MPI = 1, RS_LAYER_CUDA_API = 2, RS_LAYER_GPU = 3, RS_LAYER_NVTX = 4, RS_LAYER_NCCL = 5,
-    RS_LAYER_NCCL_ALGO = 6      /* the operations of NCCL once more, by algorithm and protocol */
+    RS_LAYER_NCCL_ALGO = 6,     /* the operations of NCCL once more, by algorithm and protocol */
+    /* once more what was launched inside NVTX ranges: the group is the innermost one */
+    RS_LAYER_IN_RANGE_GPU = 9, RS_LAYER_IN_RANGE_API = 10, RS_LAYER_IN_RANGE_NVTX = 11
 };
 
 enum rs_kind {
@@ -153,7 +155,7 @@ enum rs_collective_flag {
     RS_COLL_DEVICE = 8          /* enter_ticks is its start on the device; call_ticks the time from call to start */
 };
 
-/* One communicator, window, file, GPU stream or NVTX domain. */
+/* One communicator, window, file, GPU stream, NVTX domain or range. */
 struct rs_group {
     uint64_t handle;
     uint64_t identity;          /* equal on every rank of the group */
@@ -167,7 +169,8 @@ struct rs_group {
 };
 enum rs_group_kind {
     RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3, RS_GROUP_NCCL = 4, RS_GROUP_STREAM = 5,
-    RS_GROUP_DOMAIN = 6
+    RS_GROUP_DOMAIN = 6,
+    RS_GROUP_RANGE = 7          /* a range of NVTX inside `parent`, a range or its domain; remote_size: its domain */
 };
 enum rs_group_flag {
     RS_GROUP_INTER = 1,
@@ -206,6 +209,15 @@ struct rs_cuda {
     uint64_t started_ticks, started_ns;     /* one moment on our clock and on CUPTI's, when recording began */
     uint64_t flushed_ticks, flushed_ns;     /* the same at the last flush */
     uint64_t pinned_bytes, pinned_peak_bytes;
+    uint64_t unattributed;      /* activities in the time of ranges whose launching call is not known */
+    uint64_t unplaced_calls;    /* calls for which there was no room to wait for their ranges */
+    uint64_t late_markers;      /* starts and ends of ranges that came after the calls of their time were placed */
+    uint64_t folded_nodes;      /* ranges that are under '(ranges of other names)' or under what is around them */
+    uint64_t folded_work;       /* attributed calls and activities that are under '(other work)' */
+    uint64_t direct_launches;   /* kernels launched by driver calls when those were not recorded yet */
+    uint64_t driver_calls;      /* 1: calls of the driver are recorded */
+    uint64_t unified;           /* 1: unified memory is recorded, 2: CUPTI refused that, 0: there was none */
+    uint64_t cpu_faults;        /* page faults of the host on unified memory */
 };
 
 #define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
@@ -221,6 +233,10 @@ struct rs_device {
     uint64_t late, late_ns;     /* came out of order by more than the window; at most this is missing in each sum */
     uint64_t allocations, releases, allocated_bytes, released_bytes, current_bytes, peak_bytes;
     uint64_t gaps[RS_GAP_CLASSES], gap_ns[RS_GAP_CLASSES];
+    uint64_t pool_bytes, pool_peak_bytes;           /* held by memory pools, whether in use or not */
+    uint64_t pool_allocations, pool_releases, pool_used_bytes, pool_used_peak_bytes;    /* those out of pools */
+    uint64_t migrated_in_bytes, migrated_out_bytes, migrations, migration_ns;   /* unified memory, from and to hosts */
+    uint64_t gpu_faults;        /* groups of its page faults */
 };
 
 struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };

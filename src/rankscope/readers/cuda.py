@@ -21,12 +21,25 @@ TIMES = {
     "communication hidden": "hidden_ns",
     "out of order at most": "late_ns",
 }
-COUNTS = {"activities": "activities", "allocations": "allocations", "releases": "releases"}
+COUNTS = {
+    "activities": "activities",
+    "allocations": "allocations",
+    "releases": "releases",
+    "allocations out of pools": "pool_allocations",
+    "unified memory moves": "migrations",
+    "unified memory fault groups": "gpu_faults",
+}
 SIZES = {
     "allocated": "allocated_bytes",
     "released": "released_bytes",
     "memory in use": "current_bytes",
     "memory in use, peak": "peak_bytes",
+    "memory pools": "pool_bytes",
+    "memory pools, peak": "pool_peak_bytes",
+    "out of pools": "pool_used_bytes",
+    "out of pools, peak": "pool_used_peak_bytes",
+    "unified memory to the device": "migrated_in_bytes",
+    "unified memory to the host": "migrated_out_bytes",
 }
 GAP_NAMES = ("< 1 us", "< 10 us", "< 100 us", "< 1 ms", "< 10 ms", "< 100 ms", "< 1 s", ">= 1 s")
 LOSSES = {
@@ -35,6 +48,11 @@ LOSSES = {
     "lost_ranges": "NVTX ranges were left out: too many were open at once",
     "folded_ranges": "NVTX ranges are under '(ranges of other names)': there are too many names",
     "folded_streams": "GPU activities are under their device: there are too many streams",
+    "unattributed": "GPU activities are in no NVTX range: the call that launched them is not known",
+    "unplaced_calls": "CUDA calls are in no NVTX range: there was no room to wait for it",
+    "late_markers": "starts or ends of NVTX ranges came late: what was launched then may be in the wrong one",
+    "folded_nodes": "NVTX ranges are not told apart by what is around them: there are too many",
+    "folded_work": "calls and activities in NVTX ranges are under '(other work)': there are too many names",
 }
 
 
@@ -53,6 +71,8 @@ def device_figures(how: Rows, devices: Rows) -> list[Figure]:
     for row in how:
         if row["pinned_peak_bytes"]:
             figures.append(Figure("host", "pinned memory in use, peak", _number(row["pinned_peak_bytes"]), "bytes"))
+        if row["cpu_faults"]:
+            figures.append(Figure("host", "unified memory faults", _number(row["cpu_faults"]), "count"))
     return figures
 
 
@@ -67,6 +87,8 @@ def _of_device(row: Any) -> Iterator[Figure]:
             if gaps:
                 yield Figure(series, f"idle gaps {name}", _number(gaps), "count")
                 yield Figure(series, f"idle in gaps {name}", _number(gap_ns), "ns")
+    if row["migration_ns"]:
+        yield Figure(series, "unified memory moving", _number(row["migration_ns"]), "ns")
     for names, unit in ((COUNTS, "count"), (SIZES, "bytes")):
         for name, field in names.items():
             if row[field]:
@@ -88,6 +110,13 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
                 notes.append(Note(f"{row[field]} {text}", Severity.WARNING, where))
         if row["instants"]:
             notes.append(Note(f"{row['instants']} GPU activities have equal start and end", Severity.NOTE, where))
+        if row["direct_launches"]:
+            told = (
+                f"{row['direct_launches']} kernels or copies were launched by driver calls that were not recorded yet"
+            )
+            notes.append(Note(told, Severity.NOTE, where))
+        if row["unified"] == 2:
+            notes.append(Note("CUPTI refused to record unified memory", Severity.NOTE, where))
         if row["open_ranges"] and row["state"] == CudaState.RECORDING:
             notes.append(Note(f"{row['open_ranges']} NVTX ranges had begun and not ended", Severity.NOTE, where))
     for row in devices[devices["late"] > 0]:

@@ -14,6 +14,7 @@ from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, 
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
 from rankscope.readers.cuda import cuda_notes, cuda_rows_of, device_figures
+from rankscope.readers.cuda_ranges import range_paths, range_threads
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
@@ -25,10 +26,24 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.NCCL: "nccl",
     GroupKind.STREAM: "stream",
     GroupKind.DOMAIN: "domain",
+    GroupKind.RANGE: "range",
 }
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = ("", "mpi", "cuda_api", "gpu", "nvtx", "nccl", "nccl_algo")  # by number: rankfile.Layer
+LAYERS = (
+    "",
+    "mpi",
+    "cuda_api",
+    "gpu",
+    "nvtx",
+    "nccl",
+    "nccl_algo",
+    "torch",
+    "gloo",
+    "gpu",
+    "cuda_api",
+    "nvtx",
+)  # by number
 KINDS = ("call", "progress")
 
 
@@ -46,6 +61,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     strings = file.strings()
     groups = [_group(row, strings, path) for row in group_rows]
     labels = ["", *(group.name for group in groups)]
+    paths, domains = range_paths(group_rows, labels, lambda number: _word(strings, number, path))
     facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
     facts.torn_rows, facts.overwritten_events = torn + torn_peers + torn_devices, _overwritten(file)
     reading = Reading(facts, groups=groups, peers=peers)
@@ -54,7 +70,9 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
     reading.figures = device_figures(cuda_rows, device_rows)
     facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
-    reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
+    reading.tally_columns = _tally_columns(tallies, threads, clock, strings, domains, path)
+    reading.tally_columns["within"] = _within(tallies, paths, path)
+    reading.groups = [group for group in groups if group.kind != "range"] + range_threads(file, tallies, threads)
     if events:
         by_nccl = np.array([False, *(row["kind"] == GroupKind.NCCL for row in group_rows)])
         reading.event_columns = _event_columns(log, clock, strings, labels, by_nccl, path)
@@ -162,6 +180,11 @@ def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels:
         "bytes": _signed(rows["bytes"]),
         "errors": _signed(rows["errors"]),
     }
+
+
+def _within(rows: Rows, paths: Sequence[str], path: Path) -> Words:
+    """The path of ranges that a row counted by range belongs to."""
+    return _words(np.where(np.isin(rows["layer"], rankfile.IN_RANGES), rows["group"], 0), paths, path, "group")
 
 
 def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, by_nccl: Any, path: Path) -> dict[str, Any]:
