@@ -102,4 +102,5 @@ void rs_cuda_call(const struct rs_cupti_api *call)
     int failed = call->returnValue && call->returnValue != NOT_READY;
     uint64_t key = rs_key(name_of(call), 0, RS_LAYER_CUDA_API, rs.phase, 0, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, call->end - call->start, 0, failed);
+    rs_trace(rs_cuda.activities, key, call->start, call->end - call->start, 0, failed);
 }

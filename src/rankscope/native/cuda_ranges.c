@@ -68,9 +68,10 @@ static uint16_t name_of(const char *text)
     return rs_intern("(ranges of other names)");
 }
 
-static void count(struct rs_thread *thread, uint16_t name, uint16_t group, uint64_t ns)
+static void count(struct rs_thread *thread, uint16_t name, uint16_t group, uint64_t start_ns, uint64_t ns)
 {
     rs_cuda_tally(thread, rs_key(name, group, RS_LAYER_NVTX, rs.phase, 0, RS_KIND_CALL), ns, 0, 0);
+    rs_trace(thread, rs_key(name, group, RS_LAYER_NVTX, rs.phase, 0, RS_KIND_CALL), start_ns, ns, 0, 0);
 }
 
 static void keep(struct open_range *range, const struct rs_cupti_marker_record *marker, struct rs_thread *thread)
@@ -93,17 +94,18 @@ void rs_cuda_marker(const struct rs_cupti_marker_record *marker)
 {
     struct rs_thread *thread = rs_cuda_thread(marker->objectKind == RS_CUPTI_OBJECT_THREAD ? marker->threadId : 0);
     if (marker->flags & RS_CUPTI_INSTANTANEOUS) {
-        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), 0);
+        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), marker->timestamp, 0);
         return;
     }
     if (!(marker->flags & (RS_CUPTI_START | RS_CUPTI_END)))
         return;
     struct open_range *range = place_of(marker->id);
     if (range && range->used && !range->is_end && (marker->flags & RS_CUPTI_END)) {
-        count(range->thread, range->name, range->group, between(range->timestamp, marker->timestamp));
+        count(range->thread, range->name, range->group, range->timestamp,
+              between(range->timestamp, marker->timestamp));
         remove_range(range);
     } else if (range && range->used && range->is_end && (marker->flags & RS_CUPTI_START)) {
-        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain),
+        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), marker->timestamp,
               between(marker->timestamp, range->timestamp));
         remove_range(range);
     } else if (range && !range->used && rs_cuda.row->open_ranges < OPEN_RANGES * 3 / 4) {

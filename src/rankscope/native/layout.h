@@ -9,6 +9,7 @@
 #define RS_VERSION 1u
 #define RS_BYTE_ORDER 0x01020304u
 #define RS_PAGE 4096u
+#define RS_TRACE_LAYERS 16   /* layers are numbered below it */
 
 enum rs_state { RS_RUNNING = 1, RS_EXITED = 2, RS_REPLACED = 3, RS_SIGNALLED = 4 };
 
@@ -101,13 +102,20 @@ struct rs_header {
     char mpi_library[256];
     char mpi_version[256];
     char command[1024];             /* arguments, each ended by \0 */
+
+    uint64_t trace_capacity;        /* records the trace holds; 0: it has no room, or nothing came yet */
+    uint64_t trace_written;         /* events offered to it */
+    uint64_t trace_events[RS_TRACE_LAYERS];     /* the same by layer */
+    uint64_t trace_cost_milliticks;
+    uint32_t trace_keep;            /* which are kept where they are too many; 0: no trace was asked for */
+    uint32_t trace_reserved;
 };
 
 enum rs_chunk_kind {
     RS_CHUNK_STRINGS = 1, RS_CHUNK_TALLIES = 2, RS_CHUNK_LOG = 3, RS_CHUNK_GROUPS = 4,
     RS_CHUNK_PEERS = 5, RS_CHUNK_THREADS = 6,
     RS_CHUNK_UNWRAPPED = 7,     /* u32 string ids: entry points of the loaded MPI that are not intercepted */
-    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11
+    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11, RS_CHUNK_TRACE = 12
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -221,6 +229,22 @@ struct rs_device {
     uint64_t late, late_ns;     /* came out of order by more than the window; at most this is missing in each sum */
     uint64_t allocations, releases, allocated_bytes, released_bytes, current_bytes, peak_bytes;
     uint64_t gaps[RS_GAP_CLASSES], gap_ns[RS_GAP_CLASSES];
+};
+
+enum rs_trace_keep { RS_KEEP_OLDEST = 1, RS_KEEP_NEWEST = 2 };
+
+enum rs_event_flag {
+    RS_EVENT_PROGRESS = 64,     /* from the start of a nonblocking operation to its completion, not the time in a call */
+    RS_EVENT_FAILED = 128
+};
+
+/* One event of the trace. Times are in the unit of its layer. */
+struct rs_event {
+    uint64_t start_ticks, bytes;
+    uint32_t duration_low;
+    uint32_t mark;              /* lap << 16 | bits 32 to 47 of the duration; laps count from 1; 1: being written */
+    uint16_t name, group, thread;
+    uint8_t layer, flags;       /* flags: the phase in the low 4 bits */
 };
 
 struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };
