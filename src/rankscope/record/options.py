@@ -111,7 +111,7 @@ def trace_bytes_from(text: str) -> int:
         raise UsageError(f"--trace={text} is not a size; as in: --trace 64M")
     size = size_of(text)
     if not SMALLEST_TRACE_BYTES <= size <= LARGEST_TRACE_BYTES:
-        raise UsageError(f"--trace {text}: give a size from 64K to 1G")
+        raise UsageError(f"--trace {text} is not possible; give a size from 64K to 1G")
     return size
 
 
@@ -127,7 +127,7 @@ def size_of(text: str) -> int:
 def trace_keep_from(text: str) -> str:
     """Which events stay where they are too many."""
     if text not in TRACE_KEEP:
-        raise UsageError(f"--trace-keep {text} is none of {', '.join(TRACE_KEEP)}")
+        raise UsageError(f"--trace-keep {text} is not possible; give one of {', '.join(TRACE_KEEP)}")
     return text
 
 
