@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rankscope.analyse.events import events
+from rankscope.analyse.kernels import kernels
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.trace import trace
 from rankscope.cli.report import run as report
@@ -75,6 +76,16 @@ def test_events_are_on_the_unix_clock(tmp_path: Path) -> None:
         ("gpu", "call", "gemm", "GPU 0 stream 7", START + SECOND + 1_000_100_000, 10_001, 0, "steady", 2, ""),
         ("mpi", "progress", "MPI_Isend", "", START + 4 * SECOND, long_ns, 0, "steady", 2, "yes"),
     ]
+
+
+def test_gpu_tables_say_that_the_trace_lacks_some(tmp_path: Path) -> None:
+    for lost in (0, 3):
+        made = mpi_rank(0, 1)
+        rows = [event(made, "gemm", i * SECOND, layer=Layer.GPU) for i in range(8)]
+        run = opened(write_events(tmp_path / str(lost), made, rows, [5] * 8, capacity=8 - lost))
+        told = kernels(run).warnings
+        assert len(told) == bool(lost) and all("rank 0 has not kept every event" in text for text in told)
+        assert kernels(run).rows[0][:3] == ("compute", "gemm", 8 - lost)
 
 
 @pytest.mark.parametrize("keep", list(TraceKeep))

@@ -234,7 +234,7 @@ struct rs_device {
 enum rs_trace_keep { RS_KEEP_OLDEST = 1, RS_KEEP_NEWEST = 2 };
 
 enum rs_event_flag {
-    RS_EVENT_PROGRESS = 64,     /* from the start of a nonblocking operation to its completion, not the time in a call */
+    RS_EVENT_PROGRESS = 64,     /* from the start of a nonblocking operation to its completion */
     RS_EVENT_FAILED = 128
 };
 

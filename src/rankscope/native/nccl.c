@@ -171,7 +171,8 @@ static void finish(struct rs_thread *thread, struct operation *operation)
     uint64_t in_progress = operation->last_ticks - operation->start_ticks;
     log_ended(operation, operation->last_ticks);
     rs_tally(thread, with_kind(operation->key, RS_KIND_PROGRESS), in_progress, operation->bytes, 0);
-    rs_trace(thread, with_kind(operation->key, RS_KIND_PROGRESS), operation->start_ticks, in_progress, operation->bytes, 0);
+    rs_trace(thread, with_kind(operation->key, RS_KIND_PROGRESS), operation->start_ticks, in_progress,
+             operation->bytes, 0);
     rs_tally(thread, with_kind(operation->algo_key, RS_KIND_PROGRESS), device_ticks(operation), operation->bytes, 0);
     operation->busy = 0;
 }

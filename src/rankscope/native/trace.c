@@ -59,10 +59,9 @@ static void put(struct rs_event *event, const struct rs_thread *thread, uint64_t
     RS_SET(event->flags, (uint8_t)((uint8_t)(key >> 40) | kind | (failed ? RS_EVENT_FAILED : 0)));
 }
 
-static uint32_t mark_of(uint64_t number, uint64_t duration)
+static uint32_t mark_of(uint64_t laps_before, uint64_t duration)
 {
-    uint32_t lap = (uint32_t)(number / capacity % 0xFFFF) + 1;
-    return lap << 16 | (uint32_t)(duration >> 32);
+    return (uint32_t)(laps_before % 0xFFFF + 1) << 16 | (uint32_t)(duration >> 32);
 }
 
 /* 1: the place is ours. It is not where a thread that the others have overtaken by a whole lap still fills it in. */
@@ -97,7 +96,9 @@ static void calibrate(struct rs_event *fresh, uint64_t places)
 
 static void open_locked(void)
 {
-    struct rs_chunk *chunk = room > sizeof *chunk ? rs_chunk_new(RS_CHUNK_TRACE, 0, sizeof(struct rs_event), room) : NULL;
+    struct rs_chunk *chunk = NULL;
+    if (room > sizeof *chunk)
+        chunk = rs_chunk_new(RS_CHUNK_TRACE, 0, sizeof(struct rs_event), room);
     if (!chunk) {
         __atomic_store_n(&rs.tracing, NO_ROOM, __ATOMIC_RELEASE);
         return;
@@ -134,10 +135,11 @@ void rs_trace_add(const struct rs_thread *thread, uint64_t key, uint64_t start, 
     uint64_t number = __atomic_fetch_add(&file->trace_written, 1, __ATOMIC_RELAXED);
     if (!open || (number >= capacity && file->trace_keep == RS_KEEP_OLDEST))
         return;
-    struct rs_event *event = &ring[number % capacity];
+    uint64_t laps_before = number < capacity ? 0 : number / capacity;
+    struct rs_event *event = &ring[number - laps_before * capacity];
     if (!take(event))
         return;
     duration = duration > MOST_DURATION ? MOST_DURATION : duration;
     put(event, thread, key, start, duration, bytes, failed);
-    __atomic_store_n(&event->mark, mark_of(number, duration), __ATOMIC_RELEASE);
+    __atomic_store_n(&event->mark, mark_of(laps_before, duration), __ATOMIC_RELEASE);
 }

@@ -67,10 +67,12 @@ class Run:
 
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows that the SQL asks for, some at a time: they may be too many for memory."""
-        self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'")
-        found = self._database.execute(sql)
-        while rows := found.fetchmany(STREAM_ROWS):
-            yield rows
+        with new_folder() as folder:
+            quoted = folder.replace("'", "''")
+            self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'; SET temp_directory = '{quoted}'")
+            found = self._database.execute(sql)
+            while rows := found.fetchmany(STREAM_ROWS):
+                yield rows
 
     @property
     def has_events(self) -> bool:
