@@ -67,6 +67,7 @@ class RankFacts:
     folded_groups: int = 0
     lost_strings: int = 0
     paused_calls: int = 0
+    lost_trace_events: int = 0  # events that a full trace has not, or no longer
 
 
 @dataclass(slots=True)
@@ -107,6 +108,8 @@ class Event:
     root: int | None = None
     call_ns: int | None = None  # nonblocking operations: time inside the starting call
     dtype: str = ""  # of a collective's elements
+    kind: str = "call"  # as of a tally: a "progress" event lasts from the start of an operation to its completion
+    failed: bool = False
 
 
 @dataclass(slots=True)

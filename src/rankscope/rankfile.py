@@ -15,6 +15,7 @@ MAGIC = b"RANKSCPE"
 VERSION = 1
 BYTE_ORDER = 0x01020304
 PAGE = 4096
+FIRST_HEADER_BYTES = 2264  # of the first recorders of this version
 
 Rows = npt.NDArray[np.void]
 
@@ -89,6 +90,7 @@ class ChunkKind(IntEnum):
     UNWRAPPED = 7
     CUDA = 10
     DEVICES = 11
+    TRACE = 12
 
 
 class CollectiveFlag(IntFlag):
@@ -120,6 +122,19 @@ class CudaApi(IntEnum):
     NONE = 0
     SYNC = 1
     ALL = 2
+
+
+class TraceKeep(IntEnum):
+    OLDEST = 1
+    NEWEST = 2
+
+
+class EventFlag(IntFlag):
+    PROGRESS = 64
+    FAILED = 128
+
+
+EVENT_PHASE = 15  # the bits of an event's flags that are its phase
 
 
 class GroupFlag(IntFlag):
@@ -165,6 +180,10 @@ HEADER = _structure(
     "S32 rankscope_version",
     "S256 executable mpi_library mpi_version",
     "V1024 command",
+    "u8 trace_capacity trace_written",
+    "(16,)u8 trace_events",
+    "u8 trace_cost_milliticks",
+    "u4 trace_keep trace_reserved",
 )
 CHUNK = _structure("u4 kind thread chunk_bytes row_bytes rows first_id", "V40 reserved")
 TALLY = _structure(
@@ -207,6 +226,15 @@ DEVICE = _structure(
     "u8 pool_bytes pool_peak_bytes pool_allocations pool_releases pool_used_bytes pool_used_peak_bytes",
     "u8 migrated_in_bytes migrated_out_bytes migrations migration_ns gpu_faults",
 )
+EVENT = _structure(
+    "u8 start_ticks bytes",
+    "u4 duration_low mark",
+    "u2 name group thread",
+    "u1 layer flags",
+)
+LAP = 1 << 16  # of a mark: what one lap adds to it; laps count from 1, and anything less is no finished record
+LAPS = 0xFFFF
+MOST_DURATION = (1 << 48) - 1
 
 STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_anchor": ANCHOR,
@@ -220,6 +248,7 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_thread_row": THREAD,
     "rs_cuda": CUDA,
     "rs_device": DEVICE,
+    "rs_event": EVENT,
 }
 
 
@@ -251,6 +280,8 @@ class RankFileWriter:
         self._tallies: dict[int, list[Rows]] = {}
         self._peers: dict[int, list[Rows]] = {}
         self._log: Rows = np.zeros(0, COLLECTIVE)
+        self._trace: Rows = np.zeros(0, EVENT)
+        self._cuda: Rows = np.zeros(0, CUDA)
         self._threads: list[tuple[Any, ...]] = []
         self._unwrapped: list[int] = []
         self.set(**header)
@@ -303,6 +334,29 @@ class RankFileWriter:
         self._log[(numbers[kept] - np.uint64(1)) % np.uint64(capacity)] = rows[kept]
         self.set(log_capacity=capacity, log_written=len(rows))
 
+    def trace(
+        self, rows: Rows, durations: Any, capacity: int | None = None, keep: TraceKeep = TraceKeep.NEWEST
+    ) -> None:
+        """Fill the trace as if these events had come in this order, more of them than it may hold."""
+        capacity = max(1, len(rows)) if capacity is None else capacity
+        numbers = np.arange(len(rows), dtype=np.uint64)
+        durations = np.minimum(np.asarray(durations, np.uint64), np.uint64(MOST_DURATION))
+        laps = numbers // np.uint64(capacity) % np.uint64(LAPS) + np.uint64(1)
+        rows = rows.copy()
+        rows["duration_low"] = durations & np.uint64(0xFFFFFFFF)
+        rows["mark"] = laps * np.uint64(LAP) + (durations >> np.uint64(32))
+        kept = slice(0, capacity) if keep == TraceKeep.OLDEST else slice(max(0, len(rows) - capacity), None)
+        self._trace = np.zeros(capacity, EVENT)
+        self._trace[numbers[kept] % np.uint64(capacity)] = rows[kept]
+        by_layer = np.bincount(rows["layer"], minlength=16)[:16]
+        self.set(trace_capacity=capacity, trace_written=len(rows), trace_keep=keep, trace_events=by_layer)
+
+    def cuda(self, **fields: Any) -> None:
+        """Say how CUPTI was listened to."""
+        self._cuda = np.zeros(1, CUDA)
+        for name, value in {"state": CudaState.RECORDING, **fields}.items():
+            self._cuda[name] = value
+
     def thread(self, slot: int, tid: int, name: str = "") -> None:
         """Enter a thread."""
         self._threads.append((slot, tid, 0, name.encode()))
@@ -335,6 +389,10 @@ class RankFileWriter:
             yield _table_chunk(ChunkKind.PEERS, np.concatenate(parts), thread=thread)
         if len(self._log):
             yield _table_chunk(ChunkKind.LOG, self._log)
+        if len(self._cuda):
+            yield _table_chunk(ChunkKind.CUDA, self._cuda)
+        if len(self._trace):
+            yield _table_chunk(ChunkKind.TRACE, self._trace)
         if self._threads:
             yield _table_chunk(ChunkKind.THREADS, np.array(self._threads, THREAD))
         if self._unwrapped:

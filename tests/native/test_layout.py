@@ -27,6 +27,8 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_group_flag": rankfile.GroupFlag,
     "rs_cuda_state": rankfile.CudaState,
     "rs_cuda_api": rankfile.CudaApi,
+    "rs_trace_keep": rankfile.TraceKeep,
+    "rs_event_flag": rankfile.EventFlag,
 }
 
 Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size, field -> offset and size

@@ -23,6 +23,24 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("true 64M", None),
+        ("--trace true", 64 << 20),
+        ("--trace 128m true", 128 << 20),
+        ("--trace=1G true", 1 << 30),
+        ("--trace 65536 true", 65536),
+        ("--trace -- 64M", 64 << 20),
+    ],
+)
+def test_trace(line: str, size: int | None) -> None:
+    options = parse(line.split())
+    assert (options.trace_bytes, options.trace_keep) == (size, "")
+    assert options.command in (["true"], ["true", "64M"], ["64M"])
+    assert parse(["--trace-keep", "oldest", *line.split()]).trace_keep == "oldest"
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "",
@@ -37,6 +55,13 @@ def test_sizes(text: str, size: int) -> None:
         "--bogus true",
         "-x true",
         "--matrix=1 true",
+        "--trace= true",
+        "--trace=x true",
+        "--trace 1K true",
+        "--trace 2G true",
+        "--trace",
+        "--trace-keep true",
+        "--trace-keep both true",
     ],
 )
 def test_mistakes(line: str) -> None:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rankscope.analyse.gpu_lengths import Lengths, join, lengths_by_code
 from rankscope.analyse.selection import Selection
-from rankscope.model import Tables, Words
+from rankscope.analyse.words import ranges
+from rankscope.model import Table, Tables, Words
 
 Ints = NDArray[np.int64]
 
@@ -141,6 +142,15 @@ def _devices(group: Words) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     devices = {code: group.values[code].partition("/")[0] for code in present}
     for device in sorted(set(devices.values()), key=lambda name: (len(name), name)):
         yield device, np.isin(group.codes, [code for code in present if devices[code] == device])
+
+
+def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None:
+    """Warn where a trace has only some of the events, so that a table of them is not taken for the whole."""
+    sql = f"SELECT rank FROM ranks WHERE {selection.condition} AND lost_trace_events > 0 ORDER BY rank"
+    ranks = [row[0] for row in tables.query(sql)]
+    if ranks and table.rows:
+        told = f"the trace of rank {ranges(ranks)} has not kept every event"
+        table.warnings.append(f"{told}: this is of those it has; the table gpu has all")
 
 
 def processes(tables: Tables, selection: Selection) -> Iterator[tuple[int, GpuWork]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.analyse.gpu_activities import say_what_is_lost
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
 
@@ -64,6 +65,7 @@ def gpu_idle(tables: Tables, selection: Selection = ALL) -> Table:
             rows = streams.codes == code
             times = (columns[name][rows] for name in ("start_ns", "end_ns", "launch_ns"))
             table.rows += _rows(rank, stream, gaps_of(*times))
+    say_what_is_lost(tables, selection, table)
     return arranged(table, selection)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankscope.analyse.gpu_activities import kind_of
+from rankscope.analyse.gpu_activities import kind_of, say_what_is_lost
 from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, join, statistics
 from rankscope.analyse.kernels import by_name
 from rankscope.analyse.selection import ALL, Selection, arranged
@@ -21,6 +21,7 @@ def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
     if rows:
         told = "Time: the lengths added up. What runs side by side counts twice; in the table GPU time it does not."
         table.notes.append(told)
+    say_what_is_lost(tables, selection, table)
     return arranged(table, selection)
 
 

@@ -25,11 +25,10 @@ COLUMNS = (
     Column("exposed_ns", Unit.NS, "Comm. exposed"),
 )
 NOTICEABLE = 0.05  # of the span
-# A recorded run has no single activities: its recorder has summed each device up, by the same formulas.
+# The recorder has summed each device up by the same formulas, also where a trace keeps only some of the activities.
 RECORDED = """
     SELECT rank, substr(series, 5), name, value FROM figures JOIN ranks USING (process)
-    WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition}
-    AND process NOT IN (SELECT process FROM events WHERE layer = 'gpu') ORDER BY rank, length(series), series"""
+    WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition} ORDER BY rank, length(series), series"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +82,13 @@ def recorded(sums: Mapping[str, float]) -> GpuTime:
 
 def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuTime]]:
     """Rank, device and breakdown, wherever they come from."""
-    for rank, found in processes(tables, selection):
-        for name, device in found.devices.items():
-            yield rank, name, time_of(device)
     devices: dict[tuple[int, str], dict[str, float]] = {}
     for rank, gpu, what, value in tables.query(RECORDED.format(condition=selection.condition)):
         devices.setdefault((rank, gpu), {})[what] = value
+    summed = {rank for (rank, _), sums in devices.items() if "first to last" in sums}
+    for rank, found in processes(tables, selection):
+        for name, device in found.devices.items() if rank not in summed else ():
+            yield rank, name, time_of(device)
     for (rank, gpu), sums in devices.items():
         if "first to last" in sums:
             yield rank, gpu, recorded(sums)

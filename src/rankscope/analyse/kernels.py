@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_activities import kind_of, processes
+from rankscope.analyse.gpu_activities import kind_of, processes, say_what_is_lost
 from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, join, statistics
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -14,7 +14,9 @@ def kernels(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls and time of every kernel, copy and set, over the selected ranks."""
     found = statistics(by_name(tables, selection))
     rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in found]
-    return arranged(Table("kernels", "GPU kernels, copies and sets", COLUMNS, rows), selection)
+    table = Table("kernels", "GPU kernels, copies and sets", COLUMNS, rows)
+    say_what_is_lost(tables, selection, table)
+    return arranged(table, selection)
 
 
 def by_name(tables: Tables, selection: Selection) -> dict[str, Lengths]:

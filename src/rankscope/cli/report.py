@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
 from rankscope.analyse.cuda_api import cuda_api
+from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
+from rankscope.analyse.events import events, events_sql
 from rankscope.analyse.figures import figures
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
@@ -52,10 +54,12 @@ from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.tallies import tallies
+from rankscope.analyse.trace import trace
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
-from rankscope.report.csv import to_csv
+from rankscope.readers.trace_events import trace_events
+from rankscope.report.csv import csv_pieces, to_csv
 from rankscope.report.iprof import to_iprof
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
@@ -74,6 +78,7 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_kinds": gpu_kinds,
     "kernels": kernels,
     "gpu_idle": gpu_idle,
+    "events": events,
 }
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
@@ -98,6 +103,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "nvtx_ranges": nvtx_ranges,
     "tallies": tallies,
     "figures": figures,
+    "trace": trace,
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
@@ -118,10 +124,10 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        events = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
-        opened = open_run(options.run, partial(read_rank_file, events=events), events=events, progress=progress())
-        text = rendered(opened, selection, options)
-        deliver(text, options.out)
+        wanted = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
+        read = partial(read_rank_file, events=wanted)
+        opened = open_run(options.run, read, events=wanted, progress=progress(), read_trace=trace_events)
+        deliver(pieces(opened, selection, options), options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
@@ -181,6 +187,15 @@ def ranks_of(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
+def pieces(opened: Run, selection: Selection, options: argparse.Namespace) -> Iterable[str]:
+    """The report in one piece, or in many where it may be longer than memory."""
+    if options.table == ["events"] and options.format == "csv" and options.layout == "native":
+        ranks_shown(opened, selection)
+        check_sort([Table("events", "", EVENT_COLUMNS, [])], selection)
+        return csv_pieces(EVENT_COLUMNS, opened.batches(events_sql(selection)))
+    return [rendered(opened, selection, options)]
+
+
 def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
     """The report in the wanted form."""
     shown = ranks_shown(opened, selection)
@@ -206,7 +221,7 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 
 def default_tables(opened: Run) -> list[str]:
     """All but those that need events or sums of GPUs where there are none."""
-    shown = set(QUESTIONS) if opened.has_events else set(QUESTIONS) - set(EVENT_QUESTIONS)
+    shown = (set(QUESTIONS) if opened.has_events else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
     if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
         shown.update(SUMMED)
     return [name for name in QUESTIONS if name in shown]
@@ -254,15 +269,17 @@ def colour_wanted() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def deliver(text: str, out: Path | None) -> None:
+def deliver(texts: Iterable[str], out: Path | None) -> None:
     """To the screen, or to the file that was named."""
     if out is None:
         # names in a run may hold letters that this terminal's encoding has not
         encoding = sys.stdout.encoding or "utf-8"
-        print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
+        for text in texts:
+            print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
         return
     try:
-        out.write_text(text, encoding="utf-8")
+        with out.open("w", encoding="utf-8") as file:
+            file.writelines(texts)
     except OSError as problem:
         raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
 

@@ -108,6 +108,7 @@ void rs_cuda_call(const struct rs_cupti_api *call)
     uint16_t name = name_of(call);
     uint64_t key = rs_key(name, 0, RS_LAYER_CUDA_API, rs.phase, 0, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, call->end - call->start, 0, failed);
+    rs_trace(rs_cuda.activities, key, call->start, call->end - call->start, 0, failed);
     rs_direct_call(call->correlationId);
     rs_attribution_call(call, name, failed);
 }

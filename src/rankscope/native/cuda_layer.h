@@ -7,6 +7,7 @@
 
 #include "cupti.h"
 #include "recorder.h"
+#include "trace.h"
 
 struct rs_cuda_layer {
     struct rs_cupti cupti;

@@ -68,9 +68,10 @@ static uint16_t name_of(const char *text)
     return rs_intern("(ranges of other names)");
 }
 
-static void count(struct rs_thread *thread, uint16_t name, uint16_t group, uint64_t ns)
+static void count(struct rs_thread *thread, uint16_t name, uint16_t group, uint64_t start_ns, uint64_t ns)
 {
     rs_cuda_tally(thread, rs_key(name, group, RS_LAYER_NVTX, rs.phase, 0, RS_KIND_CALL), ns, 0, 0);
+    rs_trace(thread, rs_key(name, group, RS_LAYER_NVTX, rs.phase, 0, RS_KIND_CALL), start_ns, ns, 0, 0);
 }
 
 static uint32_t thread_id(const struct rs_cupti_marker_record *marker)
@@ -110,7 +111,7 @@ static void end_in_lane(uint32_t tid, uint32_t id, uint64_t at_ns)
 
 static void end_range(struct open_range *range, const struct rs_cupti_marker_record *marker)
 {
-    count(range->thread, range->name, range->group, between(range->timestamp, marker->timestamp));
+    count(range->thread, range->name, range->group, range->timestamp, between(range->timestamp, marker->timestamp));
     end_in_lane(range->tid, range->id, marker->timestamp);
     remove_range(range);
 }
@@ -120,7 +121,7 @@ static void start_ended_range(struct open_range *range, const struct rs_cupti_ma
                               struct rs_thread *thread)
 {
     uint16_t name = name_of(marker->name), domain = rs_cuda_domain(marker->domain);
-    count(thread, name, domain, between(marker->timestamp, range->timestamp));
+    count(thread, name, domain, marker->timestamp, between(marker->timestamp, range->timestamp));
     start_in_lane(marker, name, domain);
     end_in_lane(thread_id(marker), range->id, range->timestamp);
     remove_range(range);
@@ -130,7 +131,7 @@ void rs_cuda_marker(const struct rs_cupti_marker_record *marker)
 {
     struct rs_thread *thread = rs_cuda_thread(thread_id(marker));
     if (marker->flags & RS_CUPTI_INSTANTANEOUS) {
-        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), 0);
+        count(thread, name_of(marker->name), rs_cuda_domain(marker->domain), marker->timestamp, 0);
         return;
     }
     if (!(marker->flags & (RS_CUPTI_START | RS_CUPTI_END)))

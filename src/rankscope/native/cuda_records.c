@@ -94,6 +94,7 @@ static void add_kernel(const struct rs_cupti_kernel *kernel)
     uint16_t group = rs_cuda_stream(kernel->deviceId, kernel->streamId);
     uint64_t key = rs_key(name->id, group, RS_LAYER_GPU, rs.phase, 0, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, kernel->end - kernel->start, 0, 0);
+    rs_trace(rs_cuda.activities, key, kernel->start, kernel->end - kernel->start, 0, 0);
     rs_attribution_activity(kernel->correlationId, name->id, 0, kernel->end - kernel->start, 0);
     rs_device_work(kernel->deviceId, kernel->start, kernel->end, (enum rs_work)name->work);
 }
@@ -110,6 +111,7 @@ static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction, uin
     uint8_t size = rs_size_class(copy->bytes);
     uint64_t key = rs_key(copy_ids[direction], group, RS_LAYER_GPU, rs.phase, size, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, copy->end - copy->start, copy->bytes, 0);
+    rs_trace(rs_cuda.activities, key, copy->start, copy->end - copy->start, copy->bytes, 0);
     rs_attribution_activity(correlation, copy_ids[direction], size, copy->end - copy->start, copy->bytes);
     rs_device_work(copy->deviceId, copy->start, copy->end, RS_WORK_COPY);
 }
@@ -131,6 +133,7 @@ static void add_set(const struct rs_cupti_memset *set)
     uint8_t size = rs_size_class(set->bytes);
     uint64_t key = rs_key(set_id, group, RS_LAYER_GPU, rs.phase, size, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, set->end - set->start, set->bytes, 0);
+    rs_trace(rs_cuda.activities, key, set->start, set->end - set->start, set->bytes, 0);
     rs_attribution_activity(set->correlationId, set_id, size, set->end - set->start, set->bytes);
     rs_device_work(set->deviceId, set->start, set->end, RS_WORK_COPY);
 }

@@ -21,10 +21,17 @@ static rs_lock chunk_lock;
 static char problem[160];
 static dev_t file_device;
 static ino_t file_inode;
+static uint64_t set_aside;
 
 const char *rs_file_problem(void) { return problem; }
 
-void rs_file_forget(void) { memset(&chunk_lock, 0, sizeof chunk_lock); }
+void rs_file_forget(void)
+{
+    memset(&chunk_lock, 0, sizeof chunk_lock);
+    set_aside = 0;
+}
+
+void rs_file_set_aside(uint64_t bytes) { set_aside = bytes; }
 
 static void say(const char *what)
 {
@@ -244,7 +251,10 @@ struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes
     struct rs_chunk *chunk = NULL;
     uint64_t at = rs.file->used_bytes;
     chunk_bytes = round_up(chunk_bytes, RS_PAGE);
-    if (reserve_up_to(at + chunk_bytes)) {
+    uint64_t kept_free = kind == RS_CHUNK_TRACE ? 0 : set_aside;
+    if (at + chunk_bytes + kept_free <= rs.file->bound_bytes && reserve_up_to(at + chunk_bytes)) {
+        if (kind == RS_CHUNK_TRACE)
+            set_aside = 0;
         chunk = (struct rs_chunk *)((char *)rs.file + at);
         chunk->kind = kind;
         chunk->thread = thread;

@@ -9,6 +9,7 @@
 #define RS_VERSION 1u
 #define RS_BYTE_ORDER 0x01020304u
 #define RS_PAGE 4096u
+#define RS_TRACE_LAYERS 16   /* layers are numbered below it */
 
 enum rs_state { RS_RUNNING = 1, RS_EXITED = 2, RS_REPLACED = 3, RS_SIGNALLED = 4 };
 
@@ -103,13 +104,20 @@ struct rs_header {
     char mpi_library[256];
     char mpi_version[256];
     char command[1024];             /* arguments, each ended by \0 */
+
+    uint64_t trace_capacity;        /* records the trace holds; 0: it has no room, or nothing came yet */
+    uint64_t trace_written;         /* events offered to it */
+    uint64_t trace_events[RS_TRACE_LAYERS];     /* the same by layer */
+    uint64_t trace_cost_milliticks;
+    uint32_t trace_keep;            /* which are kept where they are too many; 0: no trace was asked for */
+    uint32_t trace_reserved;
 };
 
 enum rs_chunk_kind {
     RS_CHUNK_STRINGS = 1, RS_CHUNK_TALLIES = 2, RS_CHUNK_LOG = 3, RS_CHUNK_GROUPS = 4,
     RS_CHUNK_PEERS = 5, RS_CHUNK_THREADS = 6,
     RS_CHUNK_UNWRAPPED = 7,     /* u32 string ids: entry points of the loaded MPI that are not intercepted */
-    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11
+    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11, RS_CHUNK_TRACE = 12
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -237,6 +245,22 @@ struct rs_device {
     uint64_t pool_allocations, pool_releases, pool_used_bytes, pool_used_peak_bytes;    /* those out of pools */
     uint64_t migrated_in_bytes, migrated_out_bytes, migrations, migration_ns;   /* unified memory, from and to hosts */
     uint64_t gpu_faults;        /* groups of its page faults */
+};
+
+enum rs_trace_keep { RS_KEEP_OLDEST = 1, RS_KEEP_NEWEST = 2 };
+
+enum rs_event_flag {
+    RS_EVENT_PROGRESS = 64,     /* from the start of a nonblocking operation to its completion */
+    RS_EVENT_FAILED = 128
+};
+
+/* One event of the trace. Times are in the unit of its layer. */
+struct rs_event {
+    uint64_t start_ticks, bytes;
+    uint32_t duration_low;
+    uint32_t mark;              /* lap << 16 | bits 32 to 47 of the duration; laps count from 1; 1: being written */
+    uint16_t name, group, thread;
+    uint8_t layer, flags;       /* flags: the phase in the low 4 bits */
 };
 
 struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };

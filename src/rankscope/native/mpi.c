@@ -168,7 +168,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         PASS_ON(n)                                                                                \
         TIMED(n)                                                                                  \
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
@@ -181,7 +181,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         struct rs_mpi_group *group = group_word;                                                  \
         TIMED(n)                                                                                  \
         uint64_t bytes = bytes_word;                                                              \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -201,7 +201,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         TIMED(n)                                                                                  \
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
         uint64_t bytes = SENT(destination, bytes_word);                                           \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -215,7 +215,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         TIMED(n)                                                                                  \
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
         uint64_t bytes = SENT(destination, bytes_word);                                           \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
         COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
         CLOSE                                                                                     \
@@ -235,7 +235,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
             a##status = (W)own;                                                                   \
         TIMED(n)                                                                                  \
         uint64_t bytes = failed || !readable ? 0 : rs_status_bytes((const void *)a##status);      \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
@@ -247,7 +247,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         PASS_ON(n)                                                                                \
         TIMED(n)                                                                                  \
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
-        rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
+        rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         TRACK(fn, request, bytes_word, more_flags, dest_or_root_word, RS_NOT_LOGGED)              \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -272,7 +272,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         int failed = real(PASS_##n);                                                              \
         uint64_t leave = rs_ticks();                                                              \
         rs_collective_end(logged, leave, failed);                                                 \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         rs_collective_seen(group);
 
 #define COLLECTIVE_(fn, n, group_word, bytes_word, root)                                          \
@@ -295,8 +295,8 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
             rs_collective_enter(thread, F_##fn, group, bytes, root_word, RS_COLL_NONBLOCKING, enter); \
         int failed = real(PASS_##n);                                                              \
         uint64_t leave = rs_ticks();                                                              \
-        rs_collective_started(logged, leave - enter, leave, failed);                              \
-        rs_note(thread, F_##fn, group, bytes, leave - enter, failed);                             \
+        rs_collective_started(logged, leave - enter, leave, failed);                               \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, logged)                                  \
         rs_collective_seen(group);                                                                \
         CLOSE                                                                                     \
@@ -322,7 +322,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         PASS_ON(n)                                                                                \
         struct rs_mpi_group *group = group_word;                                                  \
         TIMED(n)                                                                                  \
-        rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
+        rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         if (RS_LIKELY(!failed))                                                                   \
             rs_group_new((W)rs_handle_at(a##made, 0), RS_GROUP_COMM, group, label, tag);          \
         CLOSE                                                                                     \

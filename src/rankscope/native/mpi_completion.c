@@ -5,7 +5,9 @@ RS_HOT void note_completion(struct rs_thread *thread, struct rs_completed done, 
 {
     if (done.flags & RS_REQUEST_RECEIVE)
         done.bytes = status ? rs_status_bytes(status) : 0;
-    rs_tally(thread, rs_key_sized(done.key, done.bytes), now - done.start_ticks, done.bytes, 0);
+    uint64_t key = rs_key_sized(done.key, done.bytes), took = now - done.start_ticks;
+    rs_tally(thread, key, took, done.bytes, 0);
+    rs_trace(thread, key, done.start_ticks, took, done.bytes, 0);
     if (RS_LIKELY(!done.record))
         return;
     if (done.flags & RS_REQUEST_IDUP)
@@ -73,7 +75,7 @@ static const void *status_of(const struct waited *waited, int64_t i)
         rs_mpi_started();                                                                         \
     int known = rs_mpi.ready;
 
-#define NOTE(fn) rs_note(thread, F_##fn, rs_group_none(), 0, leave - enter, failed);
+#define NOTE(fn) rs_note(thread, F_##fn, rs_group_none(), 0, enter, leave, failed);
 
 static int wrap_Wait(ARGS_2)
 {
@@ -264,7 +266,7 @@ static int wrap_Start(ARGS_1)
     struct rs_mpi_group *group = rs_group_none();
     uint64_t bytes = rs_mpi.ready ? start(thread, rs_handle_at(a0, 0), rs_ticks(), &group) : 0;
     TIMED(1)
-    rs_note(thread, F_Start, group, bytes, leave - enter, failed);
+    rs_note(thread, F_Start, group, bytes, enter, leave, failed);
     CLOSE
 }
 EXPORT_ALWAYS(Start, 1)
@@ -278,7 +280,7 @@ static int wrap_Startall(ARGS_2)
     for (int i = 0; rs_mpi.ready && i < (int)a0; i++)
         bytes += start(thread, rs_handle_at(a1, i), now, &group);
     TIMED(2)
-    rs_note(thread, F_Startall, group, bytes, leave - enter, failed);
+    rs_note(thread, F_Startall, group, bytes, enter, leave, failed);
     CLOSE
 }
 EXPORT_ALWAYS(Startall, 2)

@@ -9,7 +9,7 @@ static int initialise(struct rs_thread *thread, enum rs_mpi_function function, u
 {
     uint64_t leave = rs_ticks();
     if (thread) {
-        rs_note(thread, function, rs_group_none(), 0, leave - enter, failed);
+        rs_note(thread, function, rs_group_none(), 0, enter, leave, failed);
         rs_leave(thread, leave);
     }
     if (!failed)
@@ -61,7 +61,7 @@ static int wrap_Finalize(ARGS_0)
     TIMED(0)
     rs_mpi.ready = 0;
     rs_mpi.finalized = 1;
-    rs_note(thread, F_Finalize, rs_group_none(), 0, leave - enter, failed);
+    rs_note(thread, F_Finalize, rs_group_none(), 0, enter, leave, failed);
     CLOSE
 }
 EXPORT_ALWAYS(Finalize, 0)
@@ -71,7 +71,7 @@ static int wrap_Session_finalize(ARGS_1)
     OPEN(Session_finalize, 1)
     PASS_ON(1)
     TIMED(1)
-    rs_note(thread, F_Session_finalize, rs_group_none(), 0, leave - enter, failed);
+    rs_note(thread, F_Session_finalize, rs_group_none(), 0, enter, leave, failed);
     CLOSE
 }
 EXPORT_IF_PRESENT(Session_finalize, 1)
@@ -86,8 +86,9 @@ static int wrap_Abort(ARGS_2)
         rs_refresh_facts();
     }
     if (thread) {
-        rs_note(thread, F_Abort, rs_group_none(), 0, 0, 0);
-        rs_leave(thread, rs_ticks());
+        uint64_t now = rs_ticks();
+        rs_note(thread, F_Abort, rs_group_none(), 0, now, now, 0);
+        rs_leave(thread, now);
     }
     return real(PASS_2);
 }
@@ -127,7 +128,7 @@ static void track_idup(struct rs_thread *thread, enum rs_mpi_function function, 
         struct rs_logged logged = rs_collective_enter(thread, F_##fn, group, 0, -1, RS_COLL_NONBLOCKING, rs_ticks()); \
         TIMED(n)                                                                                  \
         rs_collective_end(logged, leave, failed);                                                 \
-        rs_note(thread, F_##fn, group, 0, leave - enter, failed);                                 \
+        rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         if (!failed)                                                                              \
             track_idup(thread, F_##fn, group, a##made, a##request, enter);                                \
         CLOSE                                                                                     \
@@ -143,7 +144,7 @@ static int wrap_Comm_set_name(ARGS_2)
     PASS_ON(2)
     rs_comm(thread, a0);
     TIMED(2)
-    rs_note(thread, F_Comm_set_name, rs_comm(thread, a0), 0, leave - enter, failed);
+    rs_note(thread, F_Comm_set_name, rs_comm(thread, a0), 0, enter, leave, failed);
     if (!failed)
         rs_group_named(a0, (const char *)a1);
     CLOSE
@@ -171,7 +172,7 @@ static int wrap_Win_free(ARGS_1)
     struct rs_logged logged = rs_collective_enter(thread, F_Win_free, group, 0, -1, 0, rs_ticks());
     TIMED(1)
     rs_collective_end(logged, leave, failed);
-    rs_note(thread, F_Win_free, group, 0, leave - enter, failed);
+    rs_note(thread, F_Win_free, group, 0, enter, leave, failed);
     if (!failed)
         rs_group_freed(freed, RS_GROUP_WINDOW);
     CLOSE
@@ -186,7 +187,7 @@ static int wrap_File_open(ARGS_5)
     struct rs_logged logged = rs_collective_enter(thread, F_File_open, group, 0, -1, 0, rs_ticks());
     TIMED(5)
     rs_collective_end(logged, leave, failed);
-    rs_note(thread, F_File_open, group, 0, leave - enter, failed);
+    rs_note(thread, F_File_open, group, 0, enter, leave, failed);
     if (!failed)
         rs_group_new(*(const W *)a4, RS_GROUP_FILE, group, "file", -1);
     CLOSE
@@ -202,7 +203,7 @@ static int wrap_File_close(ARGS_1)
     struct rs_logged logged = rs_collective_enter(thread, F_File_close, group, 0, -1, 0, rs_ticks());
     TIMED(1)
     rs_collective_end(logged, leave, failed);
-    rs_note(thread, F_File_close, group, 0, leave - enter, failed);
+    rs_note(thread, F_File_close, group, 0, enter, leave, failed);
     if (!failed)
         rs_group_freed(freed, RS_GROUP_FILE);
     CLOSE

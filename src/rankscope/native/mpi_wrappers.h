@@ -4,6 +4,7 @@
 
 #include "mpi_requests.h"
 #include "mpi_words.h"
+#include "trace.h"
 
 #define ENTRY(name) ENTRY_(name)
 #define ENTRY_(name) F_##name,
@@ -43,9 +44,11 @@ static inline uint64_t rs_mpi_key(enum rs_mpi_function function, const struct rs
 static inline uint64_t rs_key_sized(uint64_t key, uint64_t bytes) { return key | (uint64_t)rs_size_class(bytes) << 48; }
 
 RS_HOT void rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
-                           uint64_t bytes, uint64_t ticks, int failed)
+                           uint64_t bytes, uint64_t enter, uint64_t leave, int failed)
 {
-    rs_tally(thread, rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes), ticks, bytes, failed);
+    uint64_t key = rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes);
+    rs_tally(thread, key, leave - enter, bytes, failed);
+    rs_trace(thread, key, enter, leave - enter, bytes, failed);
 }
 
 /* --- collectives --- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "nccl_layer.h"
+#include "trace.h"
 
 #define SLOTS 4096u             /* more than a CUDA stream takes launches ahead */
 #define TASK 1u
@@ -170,6 +171,8 @@ static void finish(struct rs_thread *thread, struct operation *operation)
     uint64_t in_progress = operation->last_ticks - operation->start_ticks;
     log_ended(operation, operation->last_ticks);
     rs_tally(thread, with_kind(operation->key, RS_KIND_PROGRESS), in_progress, operation->bytes, 0);
+    rs_trace(thread, with_kind(operation->key, RS_KIND_PROGRESS), operation->start_ticks, in_progress,
+             operation->bytes, 0);
     rs_tally(thread, with_kind(operation->algo_key, RS_KIND_PROGRESS), device_ticks(operation), operation->bytes, 0);
     operation->busy = 0;
 }
@@ -280,6 +283,7 @@ static void enqueued(struct rs_thread *thread, struct operation *operation, uint
     uint64_t took = now - operation->start_ticks;
     operation->enqueued = 1;
     rs_tally(thread, operation->key, took, operation->bytes, 0);
+    rs_trace(thread, operation->key, operation->start_ticks, took, operation->bytes, 0);
     if (operation->collective && phase_now() == RS_PHASE_FIRST_COLLECTIVE)
         rs_set_phase(RS_PHASE_STEADY);
     if (operation->kernel_told)

@@ -18,6 +18,7 @@
 #include "nccl_layer.h"
 #include "process.h"
 #include "recorder.h"
+#include "trace.h"
 
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
@@ -165,13 +166,18 @@ static void record(uint32_t flags)
     rs.matrix = number_or("RANKSCOPE_MATRIX", 0) != 0;
     if (rs.matrix)
         identity.flags |= RS_MATRIX;
-    struct rs_header *file = rs_file_create(folder, bound_bytes, &identity);
+    uint64_t trace_bytes = rs_trace_asked_bytes();
+    struct rs_header *file = rs_file_create(folder, bound_bytes + trace_bytes, &identity);
     if (!file) {
         warn();
         return;
     }
-    rs.log_capacity = log_records(file->bound_bytes);
+    uint64_t set_aside = file->bound_bytes > bound_bytes ? file->bound_bytes - bound_bytes : 0;
+    rs_file_set_aside(set_aside);
+    rs.log_capacity = log_records(file->bound_bytes - set_aside);
     rs.file = file;
+    if (trace_bytes)
+        rs_trace_begin(set_aside);
     rs_refresh_facts();
     set_refresh(&loaded, &file->facts.anchor);
     file->setup_ticks = rs_ticks() - loaded.ticks;
@@ -200,6 +206,7 @@ static void child_forked(void)
     rs_mpi_forget();
     rs_nccl_forget();
     rs_cuda_forget();
+    rs_trace_forget();
     rs_recorder_forget(inside);
     rs_file_forget();
     if (!inside)

@@ -51,6 +51,7 @@ struct rs_recorder {
     uint8_t concurrent;         /* a second thread records: common tables are locked from now on */
     uint8_t matrix;
     uint8_t full;               /* no chunk left */
+    uint8_t tracing;            /* not 0: events go to the trace as well */
     int32_t pid;
     uint64_t refresh_ticks;     /* ticks between two looks at the facts */
     uint64_t log_capacity;
@@ -92,6 +93,7 @@ struct rs_header *rs_file_create(const char *folder, uint64_t bound_bytes, const
 void rs_file_forget(void);
 struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes);
 void rs_file_reserve(uint64_t up_to_bytes);
+void rs_file_set_aside(uint64_t bytes);     /* for the trace: nothing else may use them */
 void rs_file_collect(const char *run_folder);
 void rs_file_child_signalled(int32_t pid, int signal);
 const char *rs_file_problem(void);

@@ -16,7 +16,7 @@ from rankscope import rankfile
 from rankscope.model import BadFile
 from rankscope.rankfile import CHUNK, HEADER, ChunkKind, Rows
 
-MAX_FILE_BYTES = 1 << 30  # larger than any recorder makes: bounds what a hostile file can make us take
+MAX_FILE_BYTES = 1 << 31  # larger than any recorder makes: bounds what a hostile file can make us take
 OTHER_ORDER = 0x04030201
 READ_TRIES = 100
 ROW_TYPES: dict[int, np.dtype[Any]] = {
@@ -27,6 +27,7 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.THREADS: rankfile.THREAD,
     ChunkKind.CUDA: rankfile.CUDA,
     ChunkKind.DEVICES: rankfile.DEVICE,
+    ChunkKind.TRACE: rankfile.EVENT,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 
@@ -160,7 +161,7 @@ def _check_sizes(path: Path, header: Any, size: int) -> None:
     page, head, used = (int(header[name]) for name in ("page_bytes", "header_bytes", "used_bytes"))
     if page < rankfile.PAGE or page % rankfile.PAGE or page > 1 << 20:
         raise BadFile(f"{path}: damaged header: pages of {page} bytes")
-    if not HEADER.itemsize <= head <= used:
+    if not rankfile.FIRST_HEADER_BYTES <= head <= used:  # fields that were added since are 0 up to the first chunk
         raise BadFile(f"{path}: damaged header: {head} bytes of header in {used} bytes used")
     if used > MAX_FILE_BYTES:
         raise BadFile(f"{path}: {used} bytes in use, more than the {MAX_FILE_BYTES} a rank file may have")

@@ -10,6 +10,8 @@ from rankscope.rankfile import TickSource
 
 SLOWEST_NS_PER_TICK = 1e5  # 10 kHz: anything outside these bounds is a damaged anchor, not a clock
 FASTEST_NS_PER_TICK = 1e-2
+LEAST_CUPTI_SPAN_NS = 500_000_000  # a reading of both clocks is off by some microseconds
+MOST_CUPTI_DRIFT = 1e-3
 
 
 class Clock:
@@ -31,6 +33,32 @@ class Clock:
         since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(self.origin_ticks % 2**63)
         moved = np.clip(since * self.ns_per_tick, -(2.0**61), 2.0**61).astype(np.int64)
         return moved + np.int64(min(self.origin_unix_ns, 2**61))
+
+
+class CuptiClock:
+    """The clock of the GPU layers, tied to the tick clock by the moments at which both were read."""
+
+    def __init__(self, clock: Clock, how: Any) -> None:
+        rows = how[how["started_ns"] > 0]
+        self.known = len(rows) > 0 and clock.known
+        self.origin_ns, self.origin_unix_ns, self.rate = 0, 0, 1.0
+        if self.known:
+            self.origin_ns = int(rows["started_ns"][0])
+            self.origin_unix_ns = int(clock.unix_ns(int(rows["started_ticks"][0])))
+            self.rate = _cupti_rate(clock, rows[0])
+
+    def unix_ns(self, cupti_ns: Any) -> Any:
+        """Moments; CUPTI's own where nothing ties it to another clock."""
+        since = np.asarray(cupti_ns, np.uint64).astype(np.int64) - np.int64(self.origin_ns % 2**63)
+        return np.clip(since * self.rate, -(2.0**61), 2.0**61).astype(np.int64) + np.int64(self.origin_unix_ns)
+
+
+def _cupti_rate(clock: Clock, row: Any) -> float:
+    """Nanoseconds of ours in one of CUPTI's; 1 where the two moments are too close or make no sense."""
+    theirs = int(row["flushed_ns"]) - int(row["started_ns"])
+    ours = clock.ns(int(row["flushed_ticks"]) - int(row["started_ticks"]))
+    rate = ours / theirs if theirs >= LEAST_CUPTI_SPAN_NS else 1.0
+    return rate if abs(rate - 1) < MOST_CUPTI_DRIFT else 1.0
 
 
 def _rate(header: Any) -> float | None:

@@ -91,8 +91,9 @@ def _add_usage(facts: RankFacts, usage: Any) -> None:
 
 def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:
     facts.setup_ns = clock.ns(int(header["setup_ticks"]))
-    facts.call_cost_ns = int(header["call_cost_milliticks"]) / 1000 * clock.ns_per_tick
-    facts.collective_cost_ns = int(header["collective_cost_milliticks"]) / 1000 * clock.ns_per_tick
+    traced = int(header["trace_cost_milliticks"])
+    facts.call_cost_ns = (int(header["call_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
+    facts.collective_cost_ns = (int(header["collective_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
     facts.lost_ns = clock.ns(int(header["lost_ticks"]))
     for name in LOSSES:
         setattr(facts, name, int(header[name]) % 2**63)

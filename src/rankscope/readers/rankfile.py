@@ -18,6 +18,7 @@ from rankscope.readers.cuda_ranges import range_paths, range_threads
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
+from rankscope.readers.trace import add_trace
 
 GROUP_KINDS: dict[int, str] = {
     GroupKind.COMM: "communicator",
@@ -53,13 +54,13 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     clock = Clock(file.header)
     tallies, threads, torn = _tally_rows(file)
     # without events the log matters only for the last sign of life of a process that left no end
-    log = _log_rows(file) if events or not file.header["ended_ticks"] else np.zeros(0, rankfile.COLLECTIVE)
+    log = log_rows(file) if events or not file.header["ended_ticks"] else np.zeros(0, rankfile.COLLECTIVE)
     peers, torn_peers = _peer_rows(file)
     unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
     cuda_rows, device_rows, torn_devices = cuda_rows_of(file)
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
     strings = file.strings()
-    groups = [_group(row, strings, path) for row in group_rows]
+    groups = [group_of(row, strings, path) for row in group_rows]
     labels = ["", *(group.name for group in groups)]
     paths, domains = range_paths(group_rows, labels, lambda number: _word(strings, number, path))
     facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
@@ -69,6 +70,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
     reading.figures = device_figures(cuda_rows, device_rows)
+    add_trace(reading, file, clock, cuda_rows, LAYERS)
     facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, domains, path)
     reading.tally_columns["within"] = _within(tallies, paths, path)
@@ -91,7 +93,7 @@ def _tally_rows(file: RankFile) -> tuple[Rows, Any, int]:
     return np.concatenate(rows), np.concatenate(threads), torn
 
 
-def _log_rows(file: RankFile) -> Rows:
+def log_rows(file: RankFile) -> Rows:
     """The records that the ring holds, oldest first."""
     parts = file.parts(ChunkKind.LOG)
     if not parts:
@@ -146,7 +148,7 @@ def _words(codes: Any, values: Sequence[str], path: Path, what: str) -> Words:
     return Words(codes.astype(np.int32), values)
 
 
-def _group(row: Any, strings: Sequence[str], path: Path) -> Group:
+def group_of(row: Any, strings: Sequence[str], path: Path) -> Group:
     name, guessed = _word(strings, int(row["name"]), path), bool(row["flags"] & GroupFlag.GUESSED)
     kind = GROUP_KINDS.get(int(row["kind"]), "group")
     own_name = name in PREDEFINED or (bool(name) and int(row["kind"]) in OWN_NAMES)
@@ -206,6 +208,8 @@ def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, by_nccl:
         "thread": rows["thread"].astype(np.int32),
         "root": np.ma.masked_array(rows["root"], rows["root"] < 0),
         "call_ns": np.ma.masked_array((rows["call_ticks"] * clock.ns_per_tick).astype(np.int64), ~called),
+        "kind": Words(flagged(CollectiveFlag.NONBLOCKING).astype(np.int32), KINDS),
+        "failed": flagged(CollectiveFlag.FAILED),
     }
 
 

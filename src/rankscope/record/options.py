@@ -1,6 +1,10 @@
 """What `rankscope run` was asked to do. No argparse: it costs more than all the rest of this path."""
 
 SMALLEST_FILE_BYTES = 64 * 1024
+SMALLEST_TRACE_BYTES = 64 * 1024
+LARGEST_TRACE_BYTES = 1024**3
+TRACE_BYTES = 64 * 1024**2  # where --trace says nothing else
+TRACE_KEEP = ("newest", "oldest")
 CUDA_API = ("none", "sync", "all")
 SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -19,6 +23,8 @@ class Options:
         self.file_bytes: int | None = None
         self.log_records: int | None = None
         self.cuda_api = ""
+        self.trace_bytes: int | None = None
+        self.trace_keep = ""
         self.name = ""
         self.quiet = False
         self.help = False
@@ -33,7 +39,7 @@ def parse(arguments: list[str]) -> Options:
         word = rest.pop(0)
         if word == "--":
             break
-        if not take_flag(options, word):
+        if not take_flag(options, word) and not take_trace(options, word, rest):
             take_value(options, word, rest)
         if options.help:
             return options
@@ -56,10 +62,21 @@ def take_flag(options: Options, word: str) -> bool:
     return True
 
 
+def take_trace(options: Options, word: str, rest: list[str]) -> bool:
+    """`--trace`, `--trace 64M` or `--trace=64M`: no command has the name of a size."""
+    name, equals, value = word.partition("=")
+    if name != "--trace":
+        return False
+    if not equals and rest and is_size(rest[0]):
+        value = rest.pop(0)
+    options.trace_bytes = trace_bytes_from(value) if equals or value else TRACE_BYTES
+    return True
+
+
 def take_value(options: Options, word: str, rest: list[str]) -> None:
     """Set the option that has a value, given as `--name value` or `--name=value`."""
     name, equals, value = word.partition("=")
-    if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--name"):
+    if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--trace-keep", "--name"):
         hint = "see rankscope run --help, and put -- before a command that begins with a dash"
         raise UsageError(f"unknown option {name}; {hint}")
     if not equals:
@@ -72,19 +89,46 @@ def take_value(options: Options, word: str, rest: list[str]) -> None:
         options.log_records = count_from(value)
     elif name == "--cuda-api":
         options.cuda_api = cuda_api_from(value)
+    elif name == "--trace-keep":
+        options.trace_keep = trace_keep_from(value)
     else:
         setattr(options, name[2:], value)
 
 
 def bytes_from(text: str) -> int:
     """A size such as 65536, 64K or 4M."""
-    digits = text[:-1] if text[-1].upper() in SUFFIXES else text
-    if not (digits.isascii() and digits.isdigit()):
+    if not is_size(text):
         raise UsageError(f"--size {text} is not a size; as in: --size 4M")
-    size = int(digits) * (SUFFIXES[text[-1].upper()] if digits != text else 1)
+    size = size_of(text)
     if size < SMALLEST_FILE_BYTES:
         raise UsageError(f"--size {text} is too small for a rank file; give at least 64K")
     return size
+
+
+def trace_bytes_from(text: str) -> int:
+    """How large the trace of a rank may become."""
+    if not is_size(text):
+        raise UsageError(f"--trace={text} is not a size; as in: --trace 64M")
+    size = size_of(text)
+    if not SMALLEST_TRACE_BYTES <= size <= LARGEST_TRACE_BYTES:
+        raise UsageError(f"--trace {text} is not possible; give a size from 64K to 1G")
+    return size
+
+
+def is_size(text: str) -> bool:
+    digits = text[:-1] if text[-1:].upper() in SUFFIXES else text
+    return digits.isascii() and digits.isdigit()
+
+
+def size_of(text: str) -> int:
+    return int(text[:-1]) * SUFFIXES[text[-1].upper()] if text[-1].upper() in SUFFIXES else int(text)
+
+
+def trace_keep_from(text: str) -> str:
+    """Which events stay where they are too many."""
+    if text not in TRACE_KEEP:
+        raise UsageError(f"--trace-keep {text} is not possible; give one of {', '.join(TRACE_KEEP)}")
+    return text
 
 
 def count_from(text: str) -> int:

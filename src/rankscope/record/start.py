@@ -138,6 +138,10 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
         added["RANKSCOPE_FILE_BYTES"] = str(options.file_bytes)
     if options.log_records is not None:
         added["RANKSCOPE_LOG_RECORDS"] = str(options.log_records)
+    if options.trace_bytes is not None:
+        added["RANKSCOPE_TRACE_BYTES"] = str(options.trace_bytes)
+    if options.trace_keep:
+        added["RANKSCOPE_TRACE_KEEP"] = options.trace_keep
     if options.matrix:
         added["RANKSCOPE_MATRIX"] = "1"
     return added
@@ -179,6 +183,8 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
         "cuda_api": options.cuda_api or None,
+        "trace_bytes": options.trace_bytes,
+        "trace_keep": options.trace_keep or None,
     }
     return {
         "format": 1,

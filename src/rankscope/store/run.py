@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,38 @@ from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.roles import assign_roles
-from rankscope.store.union import RECORDED_LAYERS, add_loaded, place_processes, sound_folders
+from rankscope.store.traces import ReadTrace, Traces, new_folder
+from rankscope.store.union import RECORDED_LAYERS, add_loaded, add_traces, place_processes, sound_folders
+
+STREAM_ROWS = 10_000
+STREAM_MEMORY = "1GB"  # what does not fit while sorting goes to disk
 
 
 class Run:
     """The tables run, ranks, tallies, events, groups, peers, figures and notes of one run."""
 
     def __init__(
-        self, folder: Path, job: Job, recorded: Loaded, problems: Sequence[str], loaded: Sequence[Path] = ()
+        self,
+        folder: Path,
+        job: Job,
+        recorded: Loaded,
+        problems: Sequence[str],
+        loaded: Sequence[Path] = (),
+        traces: tempfile.TemporaryDirectory[str] | None = None,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
         self._tables = _arrow_tables(job, recorded, problems, len(loaded))
         self._database = duckdb.connect(":memory:")
+        self._traces = traces if traces is not None and any(Path(traces.name).iterdir()) else None
+        if self._traces is not None:
+            add_traces(self._database, self._tables, Path(self._traces.name))
         if loaded:
             self._join(recorded, loaded)
         for name in self._tables.keys() - (RECORDS.keys() - {"ranks"} if loaded else ()):
             self._database.register(name, self._tables[name])
+        if self._traces is not None and not loaded:
+            self._database.execute("CREATE TEMP VIEW events AS SELECT * FROM recorded_events")
 
     def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
         members = Members()
@@ -49,6 +65,15 @@ class Run:
             told = " ".join(str(problem)[:200].split())
             raise NoRun(f"{self.folder}: holds numbers that cannot be summed: {told}") from None
 
+    def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows that the SQL asks for, some at a time: they may be too many for memory."""
+        with new_folder() as folder:
+            quoted = folder.replace("'", "''")
+            self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'; SET temp_directory = '{quoted}'")
+            found = self._database.execute(sql)
+            while rows := found.fetchmany(STREAM_ROWS):
+                yield rows
+
     @property
     def has_events(self) -> bool:
         """Whether there are any events: those of rank files only where they were asked for."""
@@ -59,7 +84,13 @@ class Run:
         return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
 
-def open_run(path: Path | None, read: Read, events: bool = True, progress: Progress | None = None) -> Run:
+def open_run(
+    path: Path | None,
+    read: Read,
+    events: bool = True,
+    progress: Progress | None = None,
+    read_trace: ReadTrace | None = None,
+) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
     Events of rank files are read when asked for; those of loaded files stay on disk until a question needs them.
@@ -67,10 +98,13 @@ def open_run(path: Path | None, read: Read, events: bool = True, progress: Progr
     folder = find_run(path)
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
-    recorded = load(rank_files(folder, folders or bad), read, events, progress or (lambda done, total: None))
+    place = new_folder() if events and read_trace is not None else None
+    traces = Traces(read_trace, Path(place.name)) if read_trace is not None and place is not None else None
+    files = rank_files(folder, folders or bad)
+    recorded = load(files, read, events, progress or (lambda done, total: None), traces)
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders)
+    return Run(folder, job, recorded, problems, folders, place)
 
 
 def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:

@@ -54,9 +54,17 @@ def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[P
     database.register("loaded_places", pa.Table.from_arrays(arrays, ["folder", "there", "here"]))
     for name in RECORDS.keys() - {"ranks"}:
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
-        database.register(f"recorded_{name}", recorded[name])
+        if name in recorded:  # what is not there has become a view: add_traces
+            database.register(f"recorded_{name}", recorded[name])
         made = "VIEW" if name in KEPT_ON_DISK else "TABLE"
         database.execute(f"CREATE TEMP {made} {name} AS {_union_sql(name, files)}")
+
+
+def add_traces(database: Any, recorded: dict[str, pa.Table], folder: Path) -> None:
+    """Make `recorded_events` the union of the logs' events and those of traces, which stay on disk."""
+    database.register("logged_events", recorded.pop("events"))
+    database.execute(f"""CREATE TEMP VIEW recorded_events AS SELECT * FROM logged_events
+        UNION ALL BY NAME SELECT * FROM read_parquet('{_quoted(folder)}/*.parquet')""")
 
 
 def _union_sql(name: str, files: Sequence[Path]) -> str:

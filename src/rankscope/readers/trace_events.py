@@ -1,0 +1,110 @@
+"""Gives the events of a rank file's trace block by block: they may be more than memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import PHASES, BadFile, Words
+from rankscope.rankfile import EVENT_PHASE, ChunkKind, CollectiveFlag, EventFlag, Kind, Layer, Rows
+from rankscope.readers.chunks import RankFile, open_rank_file
+from rankscope.readers.clock import Clock, CuptiClock
+from rankscope.readers.cuda import cuda_rows_of
+from rankscope.readers.rankfile import KINDS, LAYERS, group_of, log_rows
+from rankscope.readers.trace import Clocks, trace_blocks
+
+Columns = Mapping[str, Any]
+
+
+def trace_events(path: Path) -> Iterator[Columns]:
+    """The events of one file that its collective log does not tell of, as columns."""
+    file = open_rank_file(path)
+    if not file.header["trace_keep"]:
+        return
+    clock = Clock(file.header)
+    clocks = Clocks(clock, CuptiClock(clock, cuda_rows_of(file)[0]))
+    log, names = Logged(log_rows(file)), Names(file)
+    for rows in trace_blocks(file):
+        yield _columns(rows[~log.has(rows)], clocks, names)
+
+
+class Logged:
+    """The collectives that come from the log, with their sequence: the trace must not tell of them once more."""
+
+    def __init__(self, log: Rows) -> None:
+        nonblocking, device = (
+            (log["flags"] & flag) != 0 for flag in (CollectiveFlag.NONBLOCKING, CollectiveFlag.DEVICE)
+        )
+        # on the device, the log has the start there and how long after the call it was
+        start_ticks = log["enter_ticks"] - np.where(device, log["call_ticks"], 0).astype(np.uint64)
+        # of a nonblocking one the log tells the completion, and the time in the call except where it is on the device
+        parts = [
+            (log[~nonblocking], start_ticks[~nonblocking], Kind.CALL),
+            (log[nonblocking], start_ticks[nonblocking], Kind.PROGRESS),
+            (log[nonblocking & ~device], start_ticks[nonblocking & ~device], Kind.CALL),
+        ]
+        keys = [_keys(ticks, rows["name"], rows["group"], kind) for rows, ticks, kind in parts]
+        self._keys = np.sort(np.concatenate(keys))
+
+    def has(self, rows: Rows) -> Any:
+        """Which of these events are in the log."""
+        kinds = np.where(rows["flags"] & EventFlag.PROGRESS, Kind.PROGRESS, Kind.CALL)
+        keys = _keys(rows["start_ticks"], rows["name"], rows["group"], kinds)
+        at = np.searchsorted(self._keys, keys)
+        known = np.append(self._keys, np.uint64(0))[at] == keys if len(self._keys) else np.zeros(len(rows), np.bool_)
+        return known & (at < len(self._keys)) & np.isin(rows["layer"], (Layer.MPI, Layer.NCCL))
+
+
+def _keys(start_ticks: Any, name: Any, group: Any, kind: Any) -> Any:
+    """What tells one event from another, mixed into 64 bits: the start alone already almost does."""
+    words = name.astype(np.uint64) << np.uint64(17) | group.astype(np.uint64) << np.uint64(1)
+    words |= np.asarray(kind, np.uint64)
+    return start_ticks.astype(np.uint64) ^ words * np.uint64(0x9E3779B97F4A7C15)
+
+
+class Names:
+    """Strings and groups of a file that may be growing: looked at again where an event names a newer one."""
+
+    def __init__(self, file: RankFile) -> None:
+        self.path, self._file = file.path, file
+        self._look()
+
+    def _look(self) -> None:
+        rows = [row for part in self._file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
+        self.strings = self._file.strings()
+        self.groups = ["", *(group_of(row, self.strings, self._file.path).name for row in rows)]
+
+    def of(self, rows: Rows) -> tuple[Words, Words]:
+        """The names and the groups of these events."""
+        if self._lacks(rows):
+            self._look()
+        if self._lacks(rows):
+            raise BadFile(f"{self._file.path}: the trace has a name or a group that is not in the file")
+        return Words(rows["name"].astype(np.int32), self.strings), Words(rows["group"].astype(np.int32), self.groups)
+
+    def _lacks(self, rows: Rows) -> bool:
+        wanted = ((rows["name"], self.strings), (rows["group"], self.groups))
+        return any(len(codes) and int(codes.max()) >= len(values) for codes, values in wanted)
+
+
+def _columns(rows: Rows, clocks: Clocks, names: Names) -> Columns:
+    start_ns, end_ns = clocks.times(rows)
+    name, group = names.of(rows)
+    phase = rows["flags"] & EVENT_PHASE
+    if len(rows) and (int(phase.max()) >= len(PHASES) or int(rows["layer"].max()) >= len(LAYERS)):
+        raise BadFile(f"{names.path}: the trace has a phase or a layer that is not known")
+    return {
+        "layer": Words(rows["layer"].astype(np.int32), LAYERS),
+        "name": name,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "group": group,
+        "bytes": np.minimum(rows["bytes"], np.uint64(2**63 - 1)).astype(np.int64),
+        "phase": Words(phase.astype(np.int32), PHASES),
+        "thread": rows["thread"].astype(np.int32),
+        "kind": Words(((rows["flags"] & EventFlag.PROGRESS) != 0).astype(np.int32), KINDS),
+        "failed": (rows["flags"] & EventFlag.FAILED) != 0,
+    }
