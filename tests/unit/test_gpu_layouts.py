@@ -75,8 +75,8 @@ def test_nvprof_layout_is_read_back(runs: Path, capsys: pytest.CaptureFixture[st
 def test_nvprof_layout_without_nccl_names_each_thread(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, runs / "model-all", "--layout", "nvprof", "--format", "csv")
     assert '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,ms,ms,ms,\n"GPU activities",92.7' in text
-    ranges = re.findall(r'Thread "<unnamed>" \(id = (\d)\)|Range "(\w+)"', text)
-    assert ranges == [("1", ""), ("", "inner"), ("", "outer"), ("2", ""), ("", "inner"), ("", "outer")]
+    ranges = re.findall(r'Thread "NVTX ranges" \(id = (\d+)\)|Range "(\w+)"', text)
+    assert ranges == [("565", ""), ("", "inner"), ("", "outer"), ("566", ""), ("", "inner"), ("", "outer")]
 
 
 def test_what_is_attributed_stands_with_its_range() -> None:

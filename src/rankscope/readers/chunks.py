@@ -30,6 +30,10 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.TRACE: rankfile.EVENT,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
+EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end
+    ChunkKind.CUDA: (144,),
+    ChunkKind.DEVICES: (264,),
+}
 
 
 @dataclass(slots=True)
@@ -94,12 +98,14 @@ class RankFile:
     def _part(self, place: int, chunk: Any) -> Part:
         body, row_type = self._body(place, chunk), ROW_TYPES[int(chunk["kind"])]
         rows, row_bytes = int(chunk["rows"]), int(chunk["row_bytes"])
-        if row_bytes != row_type.itemsize:
+        if row_bytes != row_type.itemsize and row_bytes not in EARLIER_ROWS.get(int(chunk["kind"]), ()):
             told = f"rows of {row_bytes} bytes, {row_type.itemsize} expected"
             raise BadFile(f"{self.path}: chunk at byte {place}: {told}")
         if rows * row_bytes > len(body):
             raise BadFile(f"{self.path}: chunk at byte {place}: {rows} rows do not fit in {len(body)} bytes")
-        return Part(int(chunk["thread"]), int(chunk["first_id"]), body[: rows * row_bytes].view(row_type))
+        return Part(
+            int(chunk["thread"]), int(chunk["first_id"]), _as_rows(body[: rows * row_bytes], row_bytes, row_type)
+        )
 
     def _take_strings(self, place: int, chunk: Any, texts: list[str]) -> None:
         body, published = self._body(place, chunk), int(chunk["rows"])
@@ -116,6 +122,15 @@ class RankFile:
                 raise BadFile(f"{self.path}: string at byte {where}: {length} bytes are too long")
             texts.append(raw[at + 4 : at + 4 + length].decode("utf-8", "backslashreplace"))
             at += rankfile.string_bytes(length)
+
+
+def _as_rows(body: Any, row_bytes: int, row_type: Any) -> Rows:
+    """The rows; fields that were added since the file was written are 0."""
+    if row_bytes == row_type.itemsize:
+        return body.view(row_type)  # type: ignore[no-any-return]
+    padded = np.zeros((len(body) // row_bytes, row_type.itemsize), np.uint8)
+    padded[:, :row_bytes] = body.reshape(-1, row_bytes)
+    return padded.reshape(-1).view(row_type)
 
 
 def open_rank_file(path: Path) -> RankFile:
