@@ -27,7 +27,7 @@ Work = dict[str, tuple[int, float]]  # kernel -> calls, ns
 TIME_SHARE = 0.03
 PASS = re.compile(r"warmup|measured( \d+)?")
 WHOLE = "whole process"
-LOSSES = ("dropped", "unattributed", "unplaced_calls", "late_markers", "folded_nodes", "folded_work", "direct_launches")
+LOSSES = ("dropped", "unattributed", "unplaced_calls", "late_markers", "folded_nodes", "folded_work")
 
 
 def demangled(name: str) -> str:

@@ -27,9 +27,18 @@ void *model_domain(const char *name) { return (void *)nvtxDomainCreateA(name); }
 void model_push(void *domain, const char *text)
 {
     nvtxEventAttributes_t attributes = named(text);
-    nvtxDomainRangePushEx((nvtxDomainHandle_t)domain, &attributes);
+    if (domain)
+        nvtxDomainRangePushEx((nvtxDomainHandle_t)domain, &attributes);
+    else
+        nvtxRangePushA(text);
 }
-void model_pop(void *domain) { nvtxDomainRangePop((nvtxDomainHandle_t)domain); }
+void model_pop(void *domain)
+{
+    if (domain)
+        nvtxDomainRangePop((nvtxDomainHandle_t)domain);
+    else
+        nvtxRangePop();
+}
 unsigned long long model_start(void *domain, const char *text)
 {
     nvtxEventAttributes_t attributes = named(text);

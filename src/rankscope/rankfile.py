@@ -215,7 +215,7 @@ CUDA = _structure(
     "u8 records buffers dropped instants unfinished other_kinds",
     "u8 open_ranges lost_ranges folded_ranges folded_streams",
     "u8 started_ticks started_ns flushed_ticks flushed_ns pinned_bytes pinned_peak_bytes",
-    "u8 unattributed unplaced_calls late_markers folded_nodes folded_work direct_launches driver_calls",
+    "u8 unattributed unplaced_calls late_markers folded_nodes folded_work",
     "u8 unified cpu_faults",
 )
 DEVICE = _structure(

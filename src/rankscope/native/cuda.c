@@ -92,17 +92,12 @@ static uint64_t note_clocks(uint64_t *ticks, uint64_t *ns)
     return *ns;
 }
 
-/* What turns out to be needed while the program runs. Not under rs_cuda.lock: CUPTI may deliver buffers meanwhile. */
-static void ask_for_more(int driver, int unified)
+/* Needed only once managed memory was allocated. Not under rs_cuda.lock: CUPTI may deliver buffers meanwhile. */
+static void ask_for_unified(void)
 {
     pthread_mutex_lock(&asking_lock);
-    driver = driver && !atomic_load(&others) && rs_cuda_calls_of_driver(1);
-    unified = unified && !atomic_load(&others) ? rs_cuda_unified_select(1) : 0;
+    int unified = atomic_load(&others) ? 0 : rs_cuda_unified_select(1);
     pthread_mutex_lock(&rs_cuda.lock);
-    if (driver) {
-        rs_cuda.row->driver_calls = 1;
-        rs_direct_watch(0);
-    }
     if (unified)
         rs_cuda.row->unified = (uint64_t)unified;
     pthread_mutex_unlock(&rs_cuda.lock);
@@ -111,19 +106,18 @@ static void ask_for_more(int driver, int unified)
 
 static void flush(int is_last)
 {
-    int driver = 0, unified = 0;
+    int unified = 0;
     rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
     pthread_mutex_lock(&rs_cuda.lock);
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
         uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns);
         rs_device_settle(is_last ? UINT64_MAX : now_ns > SETTLE_NS ? now_ns - SETTLE_NS : 0);
-        driver = rs_direct_found();
         unified = rs_cuda_unified_wanted();
         rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
     }
     pthread_mutex_unlock(&rs_cuda.lock);
-    if (!is_last && (driver || unified))
-        ask_for_more(driver, unified);
+    if (!is_last && unified)
+        ask_for_unified();
     rs_refresh_facts();
 }
 
@@ -265,10 +259,6 @@ static void begin(uint32_t version, const char *path)
     if (enable_kinds(note, sizeof note)) {
         enum rs_cuda_api asked = rs_cuda_api_asked();
         rs_cuda.row->api = rs_cuda_calls_select(asked, 1);
-        pthread_mutex_lock(&rs_cuda.lock);
-        rs_cuda.row->driver_calls = rs_cuda.row->api == RS_CUDA_API_ALL;
-        rs_direct_watch(rs_cuda.row->api == RS_CUDA_API_SYNC);
-        pthread_mutex_unlock(&rs_cuda.lock);
         say_calls_missing(asked, rs_cuda.row->api, note, sizeof note);
         if (rs_cuda.cupti.cuptiActivityFlushPeriod)
             rs_cuda.cupti.cuptiActivityFlushPeriod(FLUSH_NS / 1000000u);
@@ -339,8 +329,6 @@ static void step_aside(void)
         rs_cuda.cupti.cuptiActivityDisable(kinds[i]);
     rs_cuda_calls_select((enum rs_cuda_api)rs_cuda.row->api, 0);
     pthread_mutex_lock(&asking_lock);
-    if (rs_cuda.row->driver_calls && rs_cuda.row->api == RS_CUDA_API_SYNC)
-        rs_cuda_calls_of_driver(0);
     if (rs_cuda.row->unified == 1)
         rs_cuda_unified_select(0);
     pthread_mutex_unlock(&asking_lock);
@@ -384,5 +372,4 @@ void rs_cuda_forget(void)
     rs_cuda_calls_forget();
     rs_devices_forget();
     rs_cuda_memory_forget();
-    rs_direct_forget();
 }

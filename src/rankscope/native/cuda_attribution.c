@@ -127,7 +127,6 @@ static void make_room(void)
 
 void rs_attribution_activity(uint32_t correlation, uint16_t name, uint8_t size, uint64_t ns, uint64_t bytes)
 {
-    rs_direct_activity(correlation);
     if (RS_LIKELY(!has_ranges) || !correlation)
         return;
     struct activity one = {ns, bytes, correlation, flushes, name, size};

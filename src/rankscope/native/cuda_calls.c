@@ -61,13 +61,8 @@ enum rs_cuda_api rs_cuda_calls_select(enum rs_cuda_api asked, int enable)
     if (asked == RS_CUDA_API_NONE || !cupti->cuptiActivityEnableRuntimeApi || !cupti->cuptiActivityEnableDriverApi)
         return RS_CUDA_API_NONE;
     int selected = select_domain(RS_CUPTI_RUNTIME_API, cupti->cuptiActivityEnableRuntimeApi, enable);
+    selected += select_domain(RS_CUPTI_DRIVER_API, cupti->cuptiActivityEnableDriverApi, enable);
     return selected ? asked : RS_CUDA_API_NONE;
-}
-
-/* Those of the driver, among chosen calls: only of programs that make them themselves. */
-int rs_cuda_calls_of_driver(int enable)
-{
-    return select_domain(RS_CUPTI_DRIVER_API, rs_cuda.cupti.cuptiActivityEnableDriverApi, enable);
 }
 
 /* cudaLaunchKernel_v7000 is known to everybody as cudaLaunchKernel. */
@@ -109,6 +104,5 @@ void rs_cuda_call(const struct rs_cupti_api *call)
     uint64_t key = rs_key(name, 0, RS_LAYER_CUDA_API, rs.phase, 0, RS_KIND_CALL);
     rs_cuda_tally(rs_cuda.activities, key, call->end - call->start, 0, failed);
     rs_trace(rs_cuda.activities, key, call->start, call->end - call->start, 0, failed);
-    rs_direct_call(call->correlationId);
     rs_attribution_call(call, name, failed);
 }

@@ -69,7 +69,6 @@ void rs_range_tally(struct rs_thread *thread, uint8_t layer, uint16_t name, uint
 /* cuda_calls.c */
 enum rs_cuda_api rs_cuda_api_asked(void);
 enum rs_cuda_api rs_cuda_calls_select(enum rs_cuda_api asked, int enable);
-int rs_cuda_calls_of_driver(int enable);
 void rs_cuda_call(const struct rs_cupti_api *call);
 void rs_cuda_calls_forget(void);
 
@@ -97,12 +96,5 @@ void rs_cuda_unified(const struct rs_cupti_unified_record *record);
 int rs_cuda_unified_wanted(void);
 int rs_cuda_unified_select(int enable);
 void rs_cuda_memory_forget(void);
-
-/* cuda_direct.c */
-void rs_direct_watch(int on);
-void rs_direct_call(uint32_t correlation);
-void rs_direct_activity(uint32_t correlation);
-int rs_direct_found(void);
-void rs_direct_forget(void);
 
 #endif

@@ -222,8 +222,6 @@ struct rs_cuda {
     uint64_t late_markers;      /* starts and ends of ranges that came after the calls of their time were placed */
     uint64_t folded_nodes;      /* ranges that are under '(ranges of other names)' or under what is around them */
     uint64_t folded_work;       /* attributed calls and activities that are under '(other work)' */
-    uint64_t direct_launches;   /* kernels launched by driver calls when those were not recorded yet */
-    uint64_t driver_calls;      /* 1: calls of the driver are recorded */
     uint64_t unified;           /* 1: unified memory is recorded, 2: CUPTI refused that, 0: there was none */
     uint64_t cpu_faults;        /* page faults of the host on unified memory */
 };

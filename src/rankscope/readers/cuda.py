@@ -110,11 +110,6 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
                 notes.append(Note(f"{row[field]} {text}", Severity.WARNING, where))
         if row["instants"]:
             notes.append(Note(f"{row['instants']} GPU activities have equal start and end", Severity.NOTE, where))
-        if row["direct_launches"]:
-            told = (
-                f"{row['direct_launches']} kernels or copies were launched by driver calls that were not recorded yet"
-            )
-            notes.append(Note(told, Severity.NOTE, where))
         if row["unified"] == 2:
             notes.append(Note("CUPTI refused to record unified memory", Severity.NOTE, where))
         if row["open_ranges"] and row["state"] == CudaState.RECORDING:

@@ -15,7 +15,22 @@ DEEPEST = 64  # as the recorder has it
 LONGEST = 256  # letters of a name: a damaged file may have one of any length, and each path holds many
 
 
-def range_paths(rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str]) -> tuple[list[str], list[str]]:
+Ended = set[tuple[int, int]]  # domain's group id, name's string id
+
+
+def ended_ranges(tallies: Rows, is_over: bool) -> Ended | None:
+    """The ranges that ended at least once; None while the process may still end others.
+
+    One that never did is no range: NCCL 2.28 begins ncclCommInitRankConfig and forgets it, and everything that came
+    after would lie inside.
+    """
+    ranges = tallies[tallies["layer"] == Layer.NVTX]
+    return set(zip(ranges["group"].tolist(), ranges["name"].tolist(), strict=True)) if is_over else None
+
+
+def range_paths(
+    rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str], ended: Ended | None = None
+) -> tuple[list[str], list[str]]:
     """By group id: the path of `domain/range` down to a range ("" for other groups), and the label of a tally.
 
     The label of a range is its domain, so that its rows look like those that are not counted by range.
@@ -23,17 +38,20 @@ def range_paths(rows: Sequence[Any], labels: Sequence[str], word: Callable[[int]
     paths, domains = [""], [""]
     for number, (label, row) in enumerate(zip(labels[1:], rows, strict=True), 1):
         is_range = int(row["kind"]) == GroupKind.RANGE
-        paths.append(_path(number, rows, labels, word) if is_range else "")
+        paths.append(_path(number, rows, labels, word, ended) if is_range else "")
         domains.append(_label(labels, int(row["remote_size"])) if is_range else label)
     return paths, domains
 
 
-def _path(number: int, rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str]) -> str:
+def _path(
+    number: int, rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str], ended: Ended | None
+) -> str:
     steps: list[str] = []
     while int(rows[number - 1]["kind"]) == GroupKind.RANGE and len(steps) < DEEPEST:
         row = rows[number - 1]
         domain, name = _label(labels, int(row["remote_size"])), word(int(row["name"]))
-        steps.append(f"{domain[:LONGEST]}/{name[:LONGEST]}".replace(INSIDE, " "))
+        if ended is None or (int(row["remote_size"]), int(row["name"])) in ended:
+            steps.append(f"{domain[:LONGEST]}/{name[:LONGEST]}".replace(INSIDE, " "))
         parent = int(row["parent"])
         if not 0 < parent < number:  # what is around a range was there before it
             break

@@ -14,7 +14,7 @@ from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, 
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
 from rankscope.readers.cuda import cuda_notes, cuda_rows_of, device_figures
-from rankscope.readers.cuda_ranges import range_paths, range_threads
+from rankscope.readers.cuda_ranges import ended_ranges, range_paths, range_threads
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
@@ -62,7 +62,9 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     strings = file.strings()
     groups = [group_of(row, strings, path) for row in group_rows]
     labels = ["", *(group.name for group in groups)]
-    paths, domains = range_paths(group_rows, labels, lambda number: _word(strings, number, path))
+    ended = ended_ranges(tallies, bool(file.header["ended_ticks"]))
+    paths, domains = range_paths(group_rows, labels, lambda number: _word(strings, number, path), ended)
+    tallies, threads = _placed(tallies, threads, paths)
     facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
     facts.torn_rows, facts.overwritten_events = torn + torn_peers + torn_devices, _overwritten(file)
     reading = Reading(facts, groups=groups, peers=peers)
@@ -182,6 +184,13 @@ def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels:
         "bytes": _signed(rows["bytes"]),
         "errors": _signed(rows["errors"]),
     }
+
+
+def _placed(rows: Rows, threads: Any, paths: Sequence[str]) -> tuple[Rows, Any]:
+    """Without what lies in ranges that are none: it is counted in its own layer."""
+    nowhere = np.array([not path for path in paths])
+    kept = ~(np.isin(rows["layer"], rankfile.IN_RANGES) & nowhere[np.minimum(rows["group"], len(paths) - 1)])
+    return rows[kept], threads[kept]
 
 
 def _within(rows: Rows, paths: Sequence[str], path: Path) -> Words:
