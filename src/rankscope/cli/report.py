@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rankscope.analyse.balance import balance
 from rankscope.analyse.checks import checks
+from rankscope.analyse.clocks import clocks
+from rankscope.analyse.collectives import collectives
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
@@ -55,6 +57,8 @@ from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.tallies import tallies
 from rankscope.analyse.trace import trace
+from rankscope.analyse.waiting import waiting
+from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
@@ -66,7 +70,7 @@ from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
 from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.report.text import to_text
-from rankscope.store.folder import NoRun
+from rankscope.store.folder import NoRun, find_run
 from rankscope.store.run import Run, open_run
 
 HELP = "show what was recorded"
@@ -80,6 +84,13 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_idle": gpu_idle,
     "events": events,
 }
+# They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
+LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "collectives": collectives,
+    "waiting": waiting,
+    "waiting_parts": waiting_parts,
+    "clocks": clocks,
+}
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
@@ -89,6 +100,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communicators": communicators,
     "communication": communication,
     "balance": balance,
+    **LOG_QUESTIONS,
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
@@ -113,6 +125,7 @@ FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
 PROGRESS_FROM = 256  # files
+LOGS_UNASKED = 128  # rank files whose logs are read without being asked for: some 16,000 collectives each
 
 
 class Wrong(Exception):
@@ -124,7 +137,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        wanted = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
+        wanted = wants_events(options)
         read = partial(read_rank_file, events=wanted)
         opened = open_run(options.run, read, events=wanted, progress=progress(), read_trace=trace_events)
         deliver(pieces(opened, selection, options), options.out)
@@ -134,6 +147,13 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:  # as in `rankscope report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return told(opened)
+
+
+def wants_events(options: argparse.Namespace) -> bool:
+    """Whether a table that needs single events is asked for, or none by name and the run is small."""
+    if options.table or options.layout != "native":
+        return not (EVENT_QUESTIONS | LOG_QUESTIONS).keys().isdisjoint(options.table or ())
+    return len(list(find_run(options.run).glob("ranks/*/*.rank"))) <= LOGS_UNASKED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -221,10 +241,15 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 
 def default_tables(opened: Run) -> list[str]:
     """All but those that need events or sums of GPUs where there are none."""
-    shown = (set(QUESTIONS) if opened.has_events else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
+    shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
     if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
         shown.update(SUMMED)
     return [name for name in QUESTIONS if name in shown]
+
+
+def has_activities(opened: Run) -> bool:
+    """Whether there are single events other than the log of collectives."""
+    return bool(opened.query("SELECT 1 FROM events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') LIMIT 1"))
 
 
 def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
