@@ -41,7 +41,6 @@ def install(recorder: Any, c10d: Any) -> None:
     """Watch initialisation, the methods that issue collectives, and waits."""
     os.register_at_fork(after_in_child=_numbers.clear)
 
-
     def initialised() -> None:
         recorder.rankscope_rank(c10d.get_rank(), c10d.get_world_size())
 
