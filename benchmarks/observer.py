@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results"
 BAR_RANGE_NS, BAR_SHARE = 1000.0, 0.01
-CHUNK, CHUNKS, STEPS, WARMUP = 1000, 60, 150, 30
+CHUNK, CHUNKS, STEPS, WARMUP = 100, 2000, 150, 30
 
 
 def child(what: str) -> None:

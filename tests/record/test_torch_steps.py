@@ -187,7 +187,7 @@ def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Pat
         job = [rankscope, "run", "--out", f"run{way}", *torchrun(2, "--steps", "5", "--micro-batches", "2")]
         told_by(start(job, tmp_path, environment | {"RANKSCOPE_TORCH": way}))
         found[way] = readings_of(tmp_path / f"run{way}")
-    observers = [[mark.what for mark in found[way][0].marks if mark.name == "observer"][0] for way in found]
+    observers = [next(mark.what for mark in found[way][0].marks if mark.name == "observer") for way in found]
     assert observers[0] == "C++ observer" and observers[1].startswith("Python hooks")
     for rank in (0, 1):
         native, python = found[""][rank], found["python"][rank]

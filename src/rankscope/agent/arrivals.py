@@ -47,7 +47,7 @@ def _follow_with_rest(waiting: Any, recorder: Any) -> None:
             continue
         module = sys.modules.get(name)
         if module is None:
-            waiting.wanted[name] = None
+            waiting.wanted.add(name)
         elif name != "horovod.common.basics":
             _try(action, recorder, module)
 
