@@ -71,9 +71,9 @@ static int open_first(uint64_t now)
     if (loop.owner || !rs.file)
         return is_owner();
     struct rs_thread *thread = rs_self ? rs_self : rs_thread_start();
-    if (!thread)
+    const struct rs_thread *nobody = NULL;
+    if (!thread || !__atomic_compare_exchange_n(&loop.owner, &nobody, thread, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return 0;
-    loop.owner = thread;
     loop.sums.ticks = now;
     complete(&loop.sums);
     loop.end = loop.sums;
