@@ -53,7 +53,7 @@ def environment(cache: Path) -> dict[str, str]:
 
 def start(command: list[Any], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in command]
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
 def told_by(done: subprocess.CompletedProcess[str]) -> dict[int, dict[str, Any]]:
