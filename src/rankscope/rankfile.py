@@ -57,6 +57,7 @@ class RankSource(IntEnum):
     MPI = 7
     HOROVOD = 8
     FLUX = 9
+    TORCH = 10
 
 
 class Layer(IntEnum):
@@ -66,6 +67,8 @@ class Layer(IntEnum):
     NVTX = 4
     NCCL = 5
     NCCL_ALGO = 6
+    TORCH = 7
+    GLOO = 8
     IN_RANGE_GPU = 9
     IN_RANGE_API = 10
     IN_RANGE_NVTX = 11
@@ -91,6 +94,8 @@ class ChunkKind(IntEnum):
     CUDA = 10
     DEVICES = 11
     TRACE = 12
+    STEPS = 13
+    MARKS = 14
 
 
 class CollectiveFlag(IntFlag):
@@ -108,6 +113,7 @@ class GroupKind(IntEnum):
     STREAM = 5
     DOMAIN = 6
     RANGE = 7
+    PROCESS_GROUP = 8
 
 
 class CudaState(IntEnum):
@@ -135,6 +141,38 @@ class EventFlag(IntFlag):
 
 
 EVENT_PHASE = 15  # the bits of an event's flags that are its phase
+
+
+class Part(IntEnum):
+    DATA = 0
+    ZERO_GRAD = 1
+    FORWARD = 2
+    BACKWARD = 3
+    OPTIMIZER = 4
+    COMMUNICATION = 5
+    CHECKPOINT = 6
+    OTHER = 7
+
+
+class StepFlag(IntFlag):
+    WARMUP = 1
+    ACCUMULATED = 2
+    SKIPPED = 4
+    TOLD = 8
+
+
+class MarkKind(IntEnum):
+    INTERPRETER = 1
+    IMPORT_BEGIN = 2
+    IMPORT_END = 3
+    INIT_BEGIN = 4
+    INIT_END = 5
+    FIRST_COLLECTIVE_BEGIN = 6
+    FIRST_COLLECTIVE_END = 7
+    FIRST_STEP_BEGIN = 8
+    FIRST_STEP_END = 9
+    FINALIZE = 10
+    OBSERVER = 11
 
 
 class GroupFlag(IntFlag):
@@ -235,6 +273,17 @@ EVENT = _structure(
 LAP = 1 << 16  # of a mark: what one lap adds to it; laps count from 1, and anything less is no finished record
 LAPS = 0xFFFF
 MOST_DURATION = (1 << 48) - 1
+STEP = _structure(
+    "u4 number flags",
+    "u8 begin_ticks end_ticks",
+    "(8,)f4 part_ticks blocked_ticks",
+    "f4 progress_ticks covered_ticks gc_ticks cpu_ns process_cpu_ns runnable_ns",
+    "u8 collective_bytes",
+    "u4 collectives gc_runs minor_faults major_faults voluntary_switches involuntary_switches",
+    "u4 process_involuntary_switches",
+    "u2 backwards optimizer_steps",
+)
+MARK = _structure("u8 ticks", "u2 kind name", "u4 reserved")
 
 STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_anchor": ANCHOR,
@@ -249,6 +298,8 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_cuda": CUDA,
     "rs_device": DEVICE,
     "rs_event": EVENT,
+    "rs_step": STEP,
+    "rs_mark": MARK,
 }
 
 
@@ -284,6 +335,7 @@ class RankFileWriter:
         self._cuda: Rows = np.zeros(0, CUDA)
         self._threads: list[tuple[Any, ...]] = []
         self._unwrapped: list[int] = []
+        self._tables: list[tuple[ChunkKind, Rows]] = []
         self.set(**header)
 
     def set(self, **header: Any) -> None:
@@ -357,6 +409,19 @@ class RankFileWriter:
         for name, value in {"state": CudaState.RECORDING, **fields}.items():
             self._cuda[name] = value
 
+    def steps(self, rows: Rows, capacity: int | None = None) -> None:
+        """Fill the ring of steps in the order of their numbers, the oldest ones overwritten."""
+        capacity = max(1, len(rows)) if capacity is None else capacity
+        ring = np.zeros(capacity, STEP)
+        for row in rows:
+            ring[(int(row["number"]) - 1) % capacity] = row
+        self._tables.append((ChunkKind.STEPS, ring))
+
+    def marks(self, *marks: tuple[MarkKind, int, str]) -> None:
+        """Enter moments: kind, ticks, name."""
+        rows = np.array([(ticks, kind, self.string(name), 0) for kind, ticks, name in marks], MARK)
+        self._tables.append((ChunkKind.MARKS, rows))
+
     def thread(self, slot: int, tid: int, name: str = "") -> None:
         """Enter a thread."""
         self._threads.append((slot, tid, 0, name.encode()))
@@ -393,6 +458,7 @@ class RankFileWriter:
             yield _table_chunk(ChunkKind.CUDA, self._cuda)
         if len(self._trace):
             yield _table_chunk(ChunkKind.TRACE, self._trace)
+        yield from (_table_chunk(kind, rows) for kind, rows in self._tables)
         if self._threads:
             yield _table_chunk(ChunkKind.THREADS, np.array(self._threads, THREAD))
         if self._unwrapped:

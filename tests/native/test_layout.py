@@ -29,6 +29,9 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_cuda_api": rankfile.CudaApi,
     "rs_trace_keep": rankfile.TraceKeep,
     "rs_event_flag": rankfile.EventFlag,
+    "rs_part": rankfile.Part,
+    "rs_step_flag": rankfile.StepFlag,
+    "rs_mark_kind": rankfile.MarkKind,
 }
 
 Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size, field -> offset and size

@@ -18,6 +18,7 @@
 #include "nccl_layer.h"
 #include "process.h"
 #include "recorder.h"
+#include "steps.h"
 #include "trace.h"
 
 #define DEFAULT_FILE_BYTES (4u << 20)
@@ -206,6 +207,10 @@ static void child_forked(void)
     rs_mpi_forget();
     rs_nccl_forget();
     rs_cuda_forget();
+    rs_steps_forget();
+    rs_ranges_forget();
+    rs_process_groups_forget();
+    rs_marks_forget();
     rs_trace_forget();
     rs_recorder_forget(inside);
     rs_file_forget();

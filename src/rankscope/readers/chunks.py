@@ -28,6 +28,8 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.CUDA: rankfile.CUDA,
     ChunkKind.DEVICES: rankfile.DEVICE,
     ChunkKind.TRACE: rankfile.EVENT,
+    ChunkKind.STEPS: rankfile.STEP,
+    ChunkKind.MARKS: rankfile.MARK,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rankfile
-from rankscope.model import PHASES, BadFile, Group, Peer, Reading, Words
+from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
 from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
@@ -18,6 +18,7 @@ from rankscope.readers.cuda_ranges import ended_ranges, range_paths, range_threa
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
+from rankscope.readers.steps import mark_rows_of, marks_of, step_columns, step_rows_of
 from rankscope.readers.trace import add_trace
 
 GROUP_KINDS: dict[int, str] = {
@@ -28,7 +29,9 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.STREAM: "stream",
     GroupKind.DOMAIN: "domain",
     GroupKind.RANGE: "range",
+    GroupKind.PROCESS_GROUP: "process_group",
 }
+LOGGED: dict[int, Layer] = {GroupKind.NCCL: Layer.NCCL, GroupKind.PROCESS_GROUP: Layer.GLOO}  # else MPI
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
 LAYERS = (
@@ -58,6 +61,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     peers, torn_peers = _peer_rows(file)
     unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
     cuda_rows, device_rows, torn_devices = cuda_rows_of(file)
+    step_rows, overwritten_steps = step_rows_of(file)
+    mark_rows = mark_rows_of(file)
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
     strings = file.strings()
     groups = [group_of(row, strings, path) for row in group_rows]
@@ -73,13 +78,18 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
     reading.figures = device_figures(cuda_rows, device_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
+    reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
+    reading.marks = marks_of(mark_rows, file, clock, strings)
+    if overwritten_steps:
+        told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
+        reading.notes.append(Note(told, Severity.NOTE, str(path)))
     facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, domains, path)
     reading.tally_columns["within"] = _within(tallies, paths, path)
     reading.groups = [group for group in groups if group.kind != "range"] + range_threads(file, tallies, threads)
     if events:
-        by_nccl = np.array([False, *(row["kind"] == GroupKind.NCCL for row in group_rows)])
-        reading.event_columns = _event_columns(log, clock, strings, labels, by_nccl, path)
+        layers = np.array([Layer.MPI, *(LOGGED.get(int(row["kind"]), Layer.MPI) for row in group_rows)], np.int32)
+        reading.event_columns = _event_columns(log, clock, strings, labels, layers, path)
     return reading
 
 
@@ -198,16 +208,18 @@ def _within(rows: Rows, paths: Sequence[str], path: Path) -> Words:
     return _words(np.where(np.isin(rows["layer"], rankfile.IN_RANGES), rows["group"], 0), paths, path, "group")
 
 
-def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, by_nccl: Any, path: Path) -> dict[str, Any]:
+def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: Any, path: Path) -> dict[str, Any]:
     def flagged(flag: CollectiveFlag) -> Any:
         return (rows["flags"] & flag) != 0
 
-    groups = _words(rows["group"], labels, path, "group")
+    groups, names = _words(rows["group"], labels, path, "group"), _words(rows["name"], strings, path, "string")
+    by_nccl = np.array([text.startswith("nccl:") for text in strings])  # issued by torch, where its plugin is not there
+    layer = np.where(by_nccl[rows["name"]], np.int32(Layer.NCCL), layers[rows["group"]])
     unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
     called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
     return {
-        "layer": Words(np.where(by_nccl[rows["group"]], Layer.NCCL, Layer.MPI).astype(np.int32), LAYERS),
-        "name": _words(rows["name"], strings, path, "string"),
+        "layer": Words(layer, LAYERS),
+        "name": names,
         "start_ns": clock.unix_ns(rows["enter_ticks"]),
         "end_ns": np.ma.masked_array(clock.unix_ns(rows["end_ticks"]), unended),
         "group": groups,

@@ -1,0 +1,37 @@
+"""Python imports this at its start, because `rankscope run` says so in PYTHONPATH. It waits for the program to import
+torch and makes place for the program's own sitecustomize. Short: every Python of the job reads it."""
+
+import sys
+import time
+
+
+class Waiting:
+    """Stands in front of the finders: `wanted` are the modules it waits for."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.wanted:
+            return None
+        sys.path.append(self.folder)
+        try:
+            import _rankscope_waiting as waiting
+        except Exception:  # gone in the meantime: the program imports as without us
+            self.wanted = ()
+            return None
+        finally:
+            sys.path.remove(self.folder)
+        return waiting.found(self, name, path, target)
+
+
+def start(here):
+    sys.path[:] = [folder for folder in sys.path if folder != here]
+    sys.modules.pop("sitecustomize", None)
+    if hasattr(time, "monotonic_ns"):  # a Python that torch may be there for
+        waiting = Waiting()
+        waiting.folder = here
+        waiting.started_ns = time.monotonic_ns()
+        waiting.wanted = {"torch", "horovod.common.basics"}
+        sys.meta_path.insert(0, waiting)
+
+
+start(__file__.rpartition("/")[0])
+import sitecustomize  # noqa: E402, F401  # the program's own; where there is none this fails as it would without us

@@ -1,0 +1,48 @@
+"""Functions of others, with something of ours before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from . import native
+
+
+def ranged(recorder: Any, owner: Any, name: str, shown: bytes) -> bool:
+    """Make a range of every call; false where there is no such function."""
+    original = getattr(owner, name, None)
+    if original is None:
+        return False
+    begin, end = recorder.rankscope_range_begin, recorder.rankscope_range_end
+
+    @wraps(original)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        since = begin(shown)
+        try:
+            return original(*arguments, **named)
+        finally:
+            end(shown, since)
+
+    setattr(owner, name, wrapper)
+    return True
+
+
+def timed_by_marks(
+    recorder: Any, owner: Any, name: str, shown: bytes, after: Callable[[], None] = lambda: None
+) -> None:
+    """Mark when the first call begins and ends, and do something after each that returned: initialisation."""
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        recorder.rankscope_mark(native.INIT_BEGIN, shown, 0)
+        result = original(*arguments, **named)
+        recorder.rankscope_mark(native.INIT_END, shown, 0)
+        try:
+            after()
+        except Exception:
+            pass
+        return result
+
+    setattr(owner, name, wrapper)
