@@ -1,0 +1,97 @@
+"""Reads where one rank is at this moment, and no more of its file than that needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import BadFile, Entered, Group, Moment
+from rankscope.rankfile import ChunkKind, CollectiveFlag, Kind, Layer, Rows
+from rankscope.readers.chunks import RankFile, open_rank_file
+from rankscope.readers.clock import Clock
+from rankscope.readers.ending import Here
+from rankscope.readers.facts import facts_of
+from rankscope.readers.rankfile import group_of, last_ticks, log_rows
+from rankscope.readers.rows import copy_rows
+
+COMMUNICATION = (Layer.MPI, Layer.NCCL)
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def read_moment(path: Path, here: Here | None = None, records: int | None = None) -> Moment:
+    """One rank as it is now, with at most so many of its newest collectives; raises BadFile."""
+    here = here or Here()
+    file = open_rank_file(path)
+    clock = Clock(file.header)
+    log = log_rows(file, records)
+    calls, communication_ticks = _tally_sums(file)
+    group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
+    strings = file.strings()
+    groups = [group_of(row, strings, path) for row in group_rows]
+    read_ns = here.now_ns()
+    made = Moment(facts_of(file, clock, last_ticks(file.header, log), here), read_ns, groups)
+    made.entered = _entered(log, clock, strings, groups, path)
+    made.calls = calls
+    under_way_ns = sum(max(0, read_ns - one.start_ns) for one in made.entered if is_inside(one))
+    made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
+    _ask_kernel(made, here)
+    return made
+
+
+def is_inside(entered: Entered) -> bool:
+    """Whether the rank stands in this call."""
+    return entered.end_ns is None and not entered.nonblocking
+
+
+def _tally_sums(file: RankFile) -> tuple[int, int]:
+    """Calls of all layers, and the ticks inside calls that communicate."""
+    calls, ticks = 0, 0
+    for part in file.parts(ChunkKind.TALLIES):
+        rows, _ = copy_rows(part.rows, "seq")
+        calls += int(rows["calls"].sum())
+        inside = np.isin(rows["layer"], COMMUNICATION) & (rows["kind"] == Kind.CALL)
+        ticks += int(rows["total_ticks"][inside].sum())
+    return calls, ticks
+
+
+def _entered(log: Rows, clock: Clock, strings: Sequence[str], groups: Sequence[Group], path: Path) -> list[Entered]:
+    starts, ends = clock.unix_ns(log["enter_ticks"]), clock.unix_ns(log["end_ticks"])
+    made: list[Entered] = []
+    for row, start_ns, end_ns in zip(log, starts.tolist(), ends.tolist(), strict=True):
+        name, group = int(row["name"]), int(row["group"])
+        if name >= len(strings) or group > len(groups):
+            raise BadFile(f"{path}: a collective of string {name} and group {group}, which are not there")
+        made.append(_one(row, start_ns, end_ns, strings[name], groups[group - 1].identity if group else ""))
+    return made
+
+
+def _one(row: Any, start_ns: int, end_ns: int, name: str, identity: str) -> Entered:
+    return Entered(
+        group=identity,
+        sequence=int(row["sequence"]),
+        name=name,
+        start_ns=start_ns,
+        end_ns=end_ns if row["end_ticks"] else None,
+        bytes=int(row["bytes"]) % 2**63,
+        root=int(row["root"]),
+        nonblocking=bool(row["flags"] & CollectiveFlag.NONBLOCKING),
+        thread=int(row["thread"]),
+    )
+
+
+def _ask_kernel(moment: Moment, here: Here) -> None:
+    """A rank stuck in a call cannot bring its own file up to date; on its host the kernel knows more."""
+    facts = moment.facts
+    moment.cpu_ns = (facts.user_ns or 0) + (facts.system_ns or 0)
+    if facts.ending != "running" or facts.host != here.host:
+        return
+    try:
+        told = (here.proc / str(facts.pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        moment.state = told[0]
+        moment.cpu_ns = (int(told[11]) + int(told[12])) * 1_000_000_000 // TICKS_PER_SECOND
+    except (OSError, ValueError, IndexError):
+        return
