@@ -52,27 +52,29 @@ def command(*argv: str | Path, timeout_s: float = 60) -> Answer:
 
 @contextlib.contextmanager
 def going(argv: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A job in a session of its own, which ends with all its processes."""
+    """A job that ends with all its processes."""
     quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    job = subprocess.Popen(argv, env=environment, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    job = subprocess.Popen(argv, env=environment, **quiet)  # type: ignore[call-overload]
     try:
         yield job
     finally:
         end_session(job)
 
 
-def session_of(job: subprocess.Popen[str]) -> list[int]:
-    """Every process of the job's session."""
-    found = []
+def family_of(job: subprocess.Popen[str]) -> list[int]:
+    """The job's launcher and all below it: some put their ranks into sessions of their own."""
+    parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[3]) == job.pid:
-                found.append(int(stat.parent.name))
-    return found
+            parents[int(stat.parent.name)] = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+    family = [job.pid]
+    for pid in family:
+        family += [child for child, parent in parents.items() if parent == pid]
+    return family
 
 
 def end_session(job: subprocess.Popen[str]) -> None:
-    for pid in [*session_of(job), job.pid]:
+    for pid in family_of(job):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     job.wait()
@@ -94,7 +96,7 @@ def until_hang(job: subprocess.Popen[str], run: Path, patience_s: float = 1.0) -
 def kill_behind_the_launchers_back(job: subprocess.Popen[str], pid: int, run: Path) -> None:
     """SIGKILL for one rank while its launchers are stopped: they would end the others at once."""
     ranks = {int(path.stem) for path in run.glob("ranks/*/*.rank")}
-    for other in set(session_of(job)) - ranks:
+    for other in set(family_of(job)) - ranks:
         os.kill(other, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
 
