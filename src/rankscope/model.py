@@ -11,6 +11,22 @@ Cell = str | int | float | bool | None
 
 PHASES = ("start", "imports", "init", "first_collective", "first_step", "steady", "finalize")
 
+MARKS = (
+    "process_start",
+    "interpreter",
+    "import_begin",
+    "import_end",
+    "init_begin",
+    "init_end",
+    "first_collective_begin",
+    "first_collective_end",
+    "first_step_begin",
+    "first_step_end",
+    "finalize",
+    "observer",
+    "end",
+)
+
 Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
 
 
@@ -108,6 +124,62 @@ class Event:
 
 
 @dataclass(slots=True)
+class Step:
+    """One step of a training loop on one process. The eight parts add up to end_ns - begin_ns: docs/steps.md."""
+
+    number: int  # from 1
+    begin_ns: int  # Unix time
+    end_ns: int
+    data_ns: int  # parts, by the thread that runs the loop
+    zero_grad_ns: int
+    forward_ns: int
+    backward_ns: int
+    optimizer_ns: int
+    communication_ns: int  # blocked in collectives outside the other parts
+    checkpoint_ns: int
+    other_ns: int
+    blocked_data_ns: int  # of each part: blocked in collectives
+    blocked_zero_grad_ns: int
+    blocked_forward_ns: int
+    blocked_backward_ns: int
+    blocked_optimizer_ns: int
+    blocked_communication_ns: int
+    blocked_checkpoint_ns: int
+    blocked_other_ns: int
+    exposed_ns: int  # sum of the blocked ones
+    hidden_ns: int  # a collective was in progress and the loop was not blocked by it
+    covered_ns: int  # at least one collective in progress
+    progress_ns: int  # collectives in progress, summed
+    gc_ns: int  # garbage collection of Python, within the parts
+    cpu_ns: int  # CPU time of the thread
+    process_cpu_ns: int
+    runnable_ns: int  # the thread could have run and had no CPU
+    collectives: int
+    collective_bytes: int
+    gc_runs: int
+    minor_faults: int  # of the thread
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    process_involuntary_switches: int
+    backwards: int  # micro-batches
+    optimizer_steps: int
+    warmup: bool  # one of the first two
+    accumulated: bool  # more backward runs than optimizer steps
+    skipped: bool  # a gradient scaler left out an optimizer step
+    told: bool  # its end was told by rankscope.step()
+
+
+@dataclass(slots=True)
+class Mark:
+    """The first moment of its kind in a process: where one phase ends and the next begins."""
+
+    name: str  # one of MARKS
+    at_ns: int  # Unix time
+    what: str = ""  # the function that began or ended, or how torch is observed
+
+
+@dataclass(slots=True)
 class Group:
     """One communicator, window, file, device or domain of a process."""
 
@@ -174,7 +246,7 @@ class Words:
 class Reading:
     """What a reader makes of one process in one file.
 
-    Tallies and events come as records or, from readers of many rows, as columns (field name to array or Words).
+    Tallies, events and steps come as records or, from readers of many rows, as columns (field name to array or Words).
     A reader that streams gives a process in several readings: all but the first continue the one before.
     """
 
@@ -184,6 +256,9 @@ class Reading:
     events: list[Event] = field(default_factory=list)
     tally_columns: Mapping[str, Any] = field(default_factory=dict)
     event_columns: Mapping[str, Any] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    step_columns: Mapping[str, Any] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
@@ -254,7 +329,7 @@ class Table:
 
 
 class Tables(Protocol):
-    """What an analysis is given: the tables ranks, tallies, events, groups, peers, figures and notes, behind SQL."""
+    """What an analysis is given: the tables ranks, tallies, events, steps, marks, groups, … (store/columns.py), behind SQL."""
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 

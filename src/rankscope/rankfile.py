@@ -65,6 +65,8 @@ class Layer(IntEnum):
     NVTX = 4
     NCCL = 5
     NCCL_ALGO = 6
+    TORCH = 7
+    GLOO = 8
 
 
 IN_NS = (Layer.CUDA_API, Layer.GPU, Layer.NVTX)  # layers whose times are CUPTI's nanoseconds, not ticks
@@ -85,6 +87,8 @@ class ChunkKind(IntEnum):
     UNWRAPPED = 7
     CUDA = 10
     DEVICES = 11
+    STEPS = 13
+    MARKS = 14
 
 
 class CollectiveFlag(IntFlag):
@@ -101,6 +105,7 @@ class GroupKind(IntEnum):
     NCCL = 4
     STREAM = 5
     DOMAIN = 6
+    PROCESS_GROUP = 8
 
 
 class CudaState(IntEnum):
@@ -115,6 +120,38 @@ class CudaApi(IntEnum):
     NONE = 0
     SYNC = 1
     ALL = 2
+
+
+class Part(IntEnum):
+    DATA = 0
+    ZERO_GRAD = 1
+    FORWARD = 2
+    BACKWARD = 3
+    OPTIMIZER = 4
+    COMMUNICATION = 5
+    CHECKPOINT = 6
+    OTHER = 7
+
+
+class StepFlag(IntFlag):
+    WARMUP = 1
+    ACCUMULATED = 2
+    SKIPPED = 4
+    TOLD = 8
+
+
+class MarkKind(IntEnum):
+    INTERPRETER = 1
+    IMPORT_BEGIN = 2
+    IMPORT_END = 3
+    INIT_BEGIN = 4
+    INIT_END = 5
+    FIRST_COLLECTIVE_BEGIN = 6
+    FIRST_COLLECTIVE_END = 7
+    FIRST_STEP_BEGIN = 8
+    FIRST_STEP_END = 9
+    FINALIZE = 10
+    OBSERVER = 11
 
 
 class GroupFlag(IntFlag):
@@ -198,6 +235,17 @@ DEVICE = _structure(
     "u8 allocations releases allocated_bytes released_bytes current_bytes peak_bytes",
     "(8,)u8 gaps gap_ns",
 )
+STEP = _structure(
+    "u4 number flags",
+    "u8 begin_ticks end_ticks",
+    "(8,)f4 part_ticks blocked_ticks",
+    "f4 progress_ticks covered_ticks gc_ticks cpu_ns process_cpu_ns runnable_ns",
+    "u8 collective_bytes",
+    "u4 collectives gc_runs minor_faults major_faults voluntary_switches involuntary_switches",
+    "u4 process_involuntary_switches",
+    "u2 backwards optimizer_steps",
+)
+MARK = _structure("u8 ticks", "u2 kind name", "u4 reserved")
 
 STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_anchor": ANCHOR,
@@ -211,6 +259,8 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_thread_row": THREAD,
     "rs_cuda": CUDA,
     "rs_device": DEVICE,
+    "rs_step": STEP,
+    "rs_mark": MARK,
 }
 
 
@@ -244,6 +294,7 @@ class RankFileWriter:
         self._log: Rows = np.zeros(0, COLLECTIVE)
         self._threads: list[tuple[Any, ...]] = []
         self._unwrapped: list[int] = []
+        self._tables: list[tuple[ChunkKind, Rows]] = []
         self.set(**header)
 
     def set(self, **header: Any) -> None:
@@ -294,6 +345,19 @@ class RankFileWriter:
         self._log[(numbers[kept] - np.uint64(1)) % np.uint64(capacity)] = rows[kept]
         self.set(log_capacity=capacity, log_written=len(rows))
 
+    def steps(self, rows: Rows, capacity: int | None = None) -> None:
+        """Fill the ring of steps in the order of their numbers, the oldest ones overwritten."""
+        capacity = max(1, len(rows)) if capacity is None else capacity
+        ring = np.zeros(capacity, STEP)
+        for row in rows:
+            ring[(int(row["number"]) - 1) % capacity] = row
+        self._tables.append((ChunkKind.STEPS, ring))
+
+    def marks(self, *marks: tuple[MarkKind, int, str]) -> None:
+        """Enter moments: kind, ticks, name."""
+        rows = np.array([(ticks, kind, self.string(name), 0) for kind, ticks, name in marks], MARK)
+        self._tables.append((ChunkKind.MARKS, rows))
+
     def thread(self, slot: int, tid: int, name: str = "") -> None:
         """Enter a thread."""
         self._threads.append((slot, tid, 0, name.encode()))
@@ -326,6 +390,7 @@ class RankFileWriter:
             yield _table_chunk(ChunkKind.PEERS, np.concatenate(parts), thread=thread)
         if len(self._log):
             yield _table_chunk(ChunkKind.LOG, self._log)
+        yield from (_table_chunk(kind, rows) for kind, rows in self._tables)
         if self._threads:
             yield _table_chunk(ChunkKind.THREADS, np.array(self._threads, THREAD))
         if self._unwrapped:

@@ -27,6 +27,9 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_group_flag": rankfile.GroupFlag,
     "rs_cuda_state": rankfile.CudaState,
     "rs_cuda_api": rankfile.CudaApi,
+    "rs_part": rankfile.Part,
+    "rs_step_flag": rankfile.StepFlag,
+    "rs_mark_kind": rankfile.MarkKind,
 }
 
 Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size, field -> offset and size

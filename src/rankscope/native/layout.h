@@ -40,7 +40,8 @@ enum rs_phase {
 /* Times of the CUDA API, GPU and NVTX layers are CUPTI's nanoseconds, also where a field says ticks. */
 enum rs_layer {
     RS_LAYER_MPI = 1, RS_LAYER_CUDA_API = 2, RS_LAYER_GPU = 3, RS_LAYER_NVTX = 4, RS_LAYER_NCCL = 5,
-    RS_LAYER_NCCL_ALGO = 6      /* the operations of NCCL once more, by algorithm and protocol */
+    RS_LAYER_NCCL_ALGO = 6,     /* the operations of NCCL once more, by algorithm and protocol */
+    RS_LAYER_TORCH = 7, RS_LAYER_GLOO = 8
 };
 
 enum rs_kind {
@@ -107,7 +108,8 @@ enum rs_chunk_kind {
     RS_CHUNK_STRINGS = 1, RS_CHUNK_TALLIES = 2, RS_CHUNK_LOG = 3, RS_CHUNK_GROUPS = 4,
     RS_CHUNK_PEERS = 5, RS_CHUNK_THREADS = 6,
     RS_CHUNK_UNWRAPPED = 7,     /* u32 string ids: entry points of the loaded MPI that are not intercepted */
-    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11
+    RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11,
+    RS_CHUNK_STEPS = 13, RS_CHUNK_MARKS = 14
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -153,7 +155,7 @@ enum rs_collective_flag {
     RS_COLL_DEVICE = 8          /* enter_ticks is its start on the device; call_ticks the time from call to start */
 };
 
-/* One communicator, window, file, GPU stream or NVTX domain. */
+/* One communicator, window, file, GPU stream, NVTX domain or process group of torch. */
 struct rs_group {
     uint64_t handle;
     uint64_t identity;          /* equal on every rank of the group */
@@ -167,7 +169,8 @@ struct rs_group {
 };
 enum rs_group_kind {
     RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3, RS_GROUP_NCCL = 4, RS_GROUP_STREAM = 5,
-    RS_GROUP_DOMAIN = 6
+    RS_GROUP_DOMAIN = 6,
+    RS_GROUP_PROCESS_GROUP = 8  /* of torch.distributed */
 };
 enum rs_group_flag {
     RS_GROUP_INTER = 1,
@@ -221,6 +224,59 @@ struct rs_device {
     uint64_t late, late_ns;     /* came out of order by more than the window; at most this is missing in each sum */
     uint64_t allocations, releases, allocated_bytes, released_bytes, current_bytes, peak_bytes;
     uint64_t gaps[RS_GAP_CLASSES], gap_ns[RS_GAP_CLASSES];
+};
+
+/* What a moment of a step on its own thread belongs to: these share the step out among them. */
+enum rs_part {
+    RS_PART_DATA = 0,           /* waiting for the data loader */
+    RS_PART_ZERO_GRAD = 1, RS_PART_FORWARD = 2, RS_PART_BACKWARD = 3, RS_PART_OPTIMIZER = 4,
+    RS_PART_COMMUNICATION = 5,  /* blocked in a collective outside the others */
+    RS_PART_CHECKPOINT = 6, RS_PART_OTHER = 7
+};
+#define RS_PARTS 8
+
+enum rs_step_flag {
+    RS_STEP_WARMUP = 1,         /* one of the first two */
+    RS_STEP_ACCUMULATED = 2,    /* more backward runs than optimizer steps */
+    RS_STEP_SKIPPED = 4,        /* a gradient scaler left out an optimizer step */
+    RS_STEP_TOLD = 8            /* its end was told by the program: rankscope.step() */
+};
+
+/* One step in its ring: record n lies at (n - 1) modulo the chunk's rows. Sums are floats: nothing overflows, and they
+ * are good to 1 part in 10^7. */
+struct rs_step {
+    uint32_t number;            /* from 1 (low 32 bits); 0 while the record is being written */
+    uint32_t flags;
+    uint64_t begin_ticks, end_ticks;
+    float part_ticks[RS_PARTS];
+    float blocked_ticks[RS_PARTS];      /* of the part: blocked in collectives */
+    float progress_ticks;       /* collectives in progress, summed */
+    float covered_ticks;        /* at least one collective in progress */
+    float gc_ticks;             /* garbage collection of Python */
+    float cpu_ns, process_cpu_ns;       /* CPU time of the step's thread, of the process */
+    float runnable_ns;          /* the thread could have run and had no CPU */
+    uint64_t collective_bytes;
+    uint32_t collectives, gc_runs;
+    uint32_t minor_faults, major_faults, voluntary_switches, involuntary_switches;      /* of the thread */
+    uint32_t process_involuntary_switches;
+    uint16_t backwards, optimizer_steps;
+};
+
+enum rs_mark_kind {
+    RS_MARK_INTERPRETER = 1,    /* Python is up and looks for modules */
+    RS_MARK_IMPORT_BEGIN = 2, RS_MARK_IMPORT_END = 3,   /* of torch */
+    RS_MARK_INIT_BEGIN = 4, RS_MARK_INIT_END = 5,       /* MPI_Init, init_process_group, hvd.init */
+    RS_MARK_FIRST_COLLECTIVE_BEGIN = 6, RS_MARK_FIRST_COLLECTIVE_END = 7,
+    RS_MARK_FIRST_STEP_BEGIN = 8, RS_MARK_FIRST_STEP_END = 9,
+    RS_MARK_FINALIZE = 10,
+    RS_MARK_OBSERVER = 11       /* torch is observed from now on; the name says by what */
+};
+
+/* The first moment of its kind in this process. */
+struct rs_mark {
+    uint64_t ticks;
+    uint16_t kind, name;        /* name: string id of what it was */
+    uint32_t reserved;
 };
 
 struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };

@@ -27,6 +27,8 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.THREADS: rankfile.THREAD,
     ChunkKind.CUDA: rankfile.CUDA,
     ChunkKind.DEVICES: rankfile.DEVICE,
+    ChunkKind.STEPS: rankfile.STEP,
+    ChunkKind.MARKS: rankfile.MARK,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rankfile
-from rankscope.model import PHASES, BadFile, Group, Peer, Reading, Words
+from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
 from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
@@ -17,6 +17,7 @@ from rankscope.readers.cuda import cuda_notes, cuda_rows_of, device_figures
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
 from rankscope.readers.rows import copy_rows
+from rankscope.readers.steps import mark_rows_of, marks_of, step_columns, step_rows_of
 
 GROUP_KINDS: dict[int, str] = {
     GroupKind.COMM: "communicator",
@@ -25,10 +26,12 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.NCCL: "nccl",
     GroupKind.STREAM: "stream",
     GroupKind.DOMAIN: "domain",
+    GroupKind.PROCESS_GROUP: "process_group",
 }
+LOGGED: dict[int, Layer] = {GroupKind.NCCL: Layer.NCCL, GroupKind.PROCESS_GROUP: Layer.GLOO}  # else MPI
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = ("", "mpi", "cuda_api", "gpu", "nvtx", "nccl", "nccl_algo")  # by number: rankfile.Layer
+LAYERS = ("", "mpi", "cuda_api", "gpu", "nvtx", "nccl", "nccl_algo", "torch", "gloo")  # by number: rankfile.Layer
 KINDS = ("call", "progress")
 
 
@@ -42,6 +45,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     peers, torn_peers = _peer_rows(file)
     unwrapped = [int(number) for part in file.parts(ChunkKind.UNWRAPPED) for number in part.rows["name"]]
     cuda_rows, device_rows, torn_devices = cuda_rows_of(file)
+    step_rows, overwritten_steps = step_rows_of(file)
+    mark_rows = mark_rows_of(file)
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
     strings = file.strings()
     groups = [group_of(row, strings, path) for row in group_rows]
@@ -53,11 +58,16 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
     reading.figures = device_figures(cuda_rows, device_rows)
+    reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
+    reading.marks = marks_of(mark_rows, file, clock, strings)
+    if overwritten_steps:
+        told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
+        reading.notes.append(Note(told, Severity.NOTE, str(path)))
     facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
     reading.tally_columns = _tally_columns(tallies, threads, clock, strings, labels, path)
     if events:
-        by_nccl = np.array([False, *(row["kind"] == GroupKind.NCCL for row in group_rows)])
-        reading.event_columns = _event_columns(log, clock, strings, labels, by_nccl, path)
+        layers = np.array([Layer.MPI, *(LOGGED.get(int(row["kind"]), Layer.MPI) for row in group_rows)], np.int32)
+        reading.event_columns = _event_columns(log, clock, strings, labels, layers, path)
     return reading
 
 
@@ -180,7 +190,7 @@ def _tally_columns(rows: Rows, threads: Any, clock: Clock, strings: Any, labels:
     }
 
 
-def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, by_nccl: Any, path: Path) -> dict[str, Any]:
+def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: Any, path: Path) -> dict[str, Any]:
     def flagged(flag: CollectiveFlag) -> Any:
         return (rows["flags"] & flag) != 0
 
@@ -188,7 +198,7 @@ def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, by_nccl:
     unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
     called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
     return {
-        "layer": Words(np.where(by_nccl[rows["group"]], Layer.NCCL, Layer.MPI).astype(np.int32), LAYERS),
+        "layer": Words(layers[rows["group"]], LAYERS),
         "name": _words(rows["name"], strings, path, "string"),
         "start_ns": clock.unix_ns(rows["enter_ticks"]),
         "end_ns": np.ma.masked_array(clock.unix_ns(rows["end_ticks"]), unended),

@@ -10,13 +10,15 @@ from typing import Any, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from rankscope.model import Event, Figure, Group, Note, Peer, RankFacts, Reading, Tally, Words
+from rankscope.model import Event, Figure, Group, Mark, Note, Peer, RankFacts, Reading, Step, Tally, Words
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {
     "ranks": RankFacts,
     "tallies": Tally,
     "events": Event,
+    "steps": Step,
+    "marks": Mark,
     "groups": Group,
     "peers": Peer,
     "figures": Figure,
@@ -99,7 +101,8 @@ def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa
     tables = {"tallies": _either("tallies", process, reading.tallies, reading.tally_columns)}
     if events:
         tables["events"] = _either("events", process, reading.events, reading.event_columns)
-    for name in ("groups", "peers", "figures", "notes"):
+    tables["steps"] = _either("steps", process, reading.steps, reading.step_columns)
+    for name in ("marks", "groups", "peers", "figures", "notes"):
         records = getattr(reading, name)
         tables[name] = records_table(name, [process] * len(records), records)
     return tables
