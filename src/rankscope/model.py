@@ -291,7 +291,8 @@ class Moment:
     calls: int = 0  # tallied so far, all layers
     communication_ns: float = 0.0  # inside blocking calls of MPI and collective libraries, the one under way included
     steps: int | None = None  # completed, where steps are recorded
-    last_step_ns: int | None = None  # how long the last one took
+    step_ns: float | None = None  # mean of the newest ones
+    step_shares: dict[str, float] = field(default_factory=dict)  # of those: each part, and "blocked" in collectives
     cpu_ns: int | None = None  # user and system time so far
     state: str = ""  # the kernel's letter (R, S, D, T), "" where it cannot be asked
 

@@ -56,9 +56,9 @@ if HOW == "receives":
     world.Barrier()
 print("going", flush=True)
 number = 0
-while HOW == "healthy" or number <= STEP:
+while HOW in ("healthy", "slow") or number <= STEP:
     if HOW == "leaves" and number == STEP and world.rank == 2:
         break
-    time.sleep(0.01)
+    time.sleep(0.05 if HOW == "slow" and world.rank == 2 else 0.01)
     step(number)
     number += 1

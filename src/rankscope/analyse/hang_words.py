@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rankscope.analyse.hang import KINDS, Verdict
 from rankscope.analyse.standing import Standing, operation
-from rankscope.analyse.words import counted, ending_text, ranges
+from rankscope.analyse.words import counted, ending_text, rank_words, ranges
 from rankscope.model import Cell, Column, Entered, RankFacts, Table, Unit
 
 PLACES = (
@@ -57,43 +57,35 @@ def sentence(found: Verdict, now: Standing) -> str:
     if found.sequence is None:
         quiet = f"; no rank has made a call for {seconds(found.waited_ns)}" if found.kind == "inconclusive" else ""
         return f"{KINDS[found.kind].capitalize()}: no rank is held in a collective{quiet}"
-    label = now.groups[found.group].label
-    what = f"{found.operation} #{found.sequence} of {label}"
-    waiting = f"rank {ranges(found.waiting)} waiting in {what} since {seconds(found.waited_ns)}"
+    what = f"{found.operation} #{found.sequence} of {now.groups[found.group].label}"
+    waiting = f"{rank_words(found.waiting)} waiting in {what} for {seconds(found.waited_ns)}"
     if found.kind == "no_hang":
-        return f"No hang so far: {waiting}{_for_whom(found)}; the longest before was {seconds(found.usual_ns)}"
-    return f"Hang: {_cause(found, now, what)}; {waiting if found.waiting else what}"
+        whom = f", {rank_words(found.guilty)} to come" if found.guilty else ", all have arrived"
+        return f"No hang so far: {waiting}{whom}; the longest before was {seconds(found.usual_ns)}"
+    return f"Hang: {waiting}: {_cause(found, now)}" if found.waiting else f"Hang: {what}: {_cause(found, now)}"
 
 
-def _for_whom(found: Verdict) -> str:
-    return f" for rank {ranges(found.guilty)}" if found.guilty else ", all have arrived"
-
-
-def _cause(found: Verdict, now: Standing, what: str) -> str:
-    who = f"rank {ranges(found.guilty)}"
+def _cause(found: Verdict, now: Standing) -> str:
+    who = rank_words(found.guilty)
+    instead = " and ".join(sorted(set(found.instead.values())))
     if found.kind == "stalled":
-        return f"all {counted(now.groups[found.group].size, 'rank')} have entered {what} and none leaves it"
+        return f"all {counted(now.groups[found.group].size, 'rank')} have entered it and none leaves"
     if found.kind == "dead":
         return f"{who} dead ({_ends(found, now)})"
     if found.kind == "not_started":
         return f"{who} never started, or left no file"
     if found.kind == "not_arrived":
-        return f"{who} has not entered {what}: {place(now, found.guilty[0])[0]}"
-    return _different(found, now, who, what)
-
-
-def _different(found: Verdict, now: Standing, who: str, what: str) -> str:
-    instead = " and ".join(sorted(set(found.instead.values())))
+        return f"{who} has not entered it: {place(now, found.guilty[0])[0]}"
     if not instead:
-        return f"{who} skipped {what}: {place(now, found.guilty[0])[0]}"
-    how = {
-        "skipped": f"{who} skipped {found.operation}",
-        "order": f"{who} calls in another order",
-        "skipped_or_order": f"{who} skipped {found.operation} or calls it later",
-    }[found.kind]
+        return f"{who} skipped it: {place(now, found.guilty[0])[0]}"
     if not found.waiting:
-        return f"rank {ranges(found.guilty)} entered different operations under one number: {instead}"
-    return f"{how}: it entered {instead} instead"
+        return f"{who} entered different operations under one number: {instead}"
+    how = {
+        "skipped": "skipped it",
+        "order": "calls in another order",
+        "skipped_or_order": "skipped it or calls it later",
+    }
+    return f"{who} {how[found.kind]}, and entered {instead} instead"
 
 
 def _ends(found: Verdict, now: Standing) -> str:
@@ -136,6 +128,16 @@ def place(now: Standing, rank: int) -> tuple[str, int | None]:
     if moment.facts.finalized:
         return f"in MPI_Finalize or after it; {_after(now, last)}", _since(moment.read_ns, last)
     return f"outside collectives; {_after(now, last)}", _since(moment.read_ns, last)
+
+
+def short_place(now: Standing, rank: int) -> str:
+    """The same in few characters."""
+    inside = now.inside(rank)
+    if now.is_gone(rank):
+        return _ending(now, rank)
+    if inside is not None:
+        return _what(now, inside)
+    return "finalize" if now.is_finalizing(rank) else "outside"
 
 
 def _since(read_ns: int, last: Entered | None) -> int | None:

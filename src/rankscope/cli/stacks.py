@@ -37,7 +37,7 @@ def _dump(py_spy: str, pid: int) -> tuple[str, str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_EACH, check=False)
         if done.returncode:
-            return "", f"py-spy: {(done.stderr.strip().splitlines() or ['failed'])[-1]}"
+            return "", f"py-spy: {(done.stderr.strip().splitlines() or ['failed'])[0]}"
         return innermost(json.loads(done.stdout)), ""
     except (OSError, subprocess.TimeoutExpired, ValueError) as problem:
         return "", f"py-spy: {problem}"

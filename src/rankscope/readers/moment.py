@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import BadFile, Entered, Group, Moment
-from rankscope.rankfile import ChunkKind, CollectiveFlag, Kind, Layer, Rows
+from rankscope.rankfile import ChunkKind, CollectiveFlag, Kind, Layer, Part, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
 from rankscope.readers.ending import Here
@@ -18,7 +18,8 @@ from rankscope.readers.facts import facts_of
 from rankscope.readers.rankfile import group_of, last_ticks, log_rows
 from rankscope.readers.rows import copy_rows
 
-COMMUNICATION = (Layer.MPI, Layer.NCCL)
+COMMUNICATION = (Layer.MPI, Layer.NCCL, Layer.GLOO)
+NEWEST_STEPS = 8
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -38,6 +39,7 @@ def read_moment(path: Path, here: Here | None = None, records: int | None = None
     made.calls = calls
     under_way_ns = sum(max(0, read_ns - one.start_ns) for one in made.entered if is_inside(one))
     made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
+    _add_steps(made, file, clock)
     _ask_kernel(made, here)
     return made
 
@@ -81,6 +83,25 @@ def _one(row: Any, start_ns: int, end_ns: int, name: str, identity: str) -> Ente
         nonblocking=bool(row["flags"] & CollectiveFlag.NONBLOCKING),
         thread=int(row["thread"]),
     )
+
+
+def _add_steps(moment: Moment, file: RankFile, clock: Clock) -> None:
+    parts = file.parts(ChunkKind.STEPS)
+    if not parts or not len(parts[0].rows):
+        return
+    ring = parts[0].rows
+    moment.steps = int(ring["number"].max())
+    newest = range(moment.steps, max(0, moment.steps - min(NEWEST_STEPS, len(ring))), -1)
+    slots = [(number - 1) % len(ring) for number in newest]
+    rows = ring[slots]
+    rows = rows[(rows["number"] != 0) & (rows["number"] == ring["number"][slots])]  # not overwritten meanwhile
+    ticks = rows["part_ticks"].astype(np.float64)
+    if not np.isfinite(ticks).all() or ticks.sum() <= 0:
+        return
+    moment.step_ns = float(ticks.sum() / len(ticks)) * clock.ns_per_tick
+    moment.step_shares = {part.name.lower(): float(ticks[:, part].sum() / ticks.sum()) for part in Part}
+    blocked = np.nan_to_num(rows["blocked_ticks"].astype(np.float64)).sum()
+    moment.step_shares["blocked"] = float(min(1.0, blocked / ticks.sum()))
 
 
 def _ask_kernel(moment: Moment, here: Here) -> None:
