@@ -58,7 +58,7 @@ def going(argv: list[str], environment: dict[str, str]) -> Iterator[subprocess.P
     try:
         yield job
     finally:
-        end_session(job)
+        end_family(job)
 
 
 def family_of(job: subprocess.Popen[str]) -> list[int]:
@@ -73,7 +73,7 @@ def family_of(job: subprocess.Popen[str]) -> list[int]:
     return family
 
 
-def end_session(job: subprocess.Popen[str]) -> None:
+def end_family(job: subprocess.Popen[str]) -> None:
     for pid in family_of(job):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

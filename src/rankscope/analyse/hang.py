@@ -59,14 +59,16 @@ def _stuck(before: Standing, now: Standing) -> list[Key]:
     held: dict[Key, int] = defaultdict(int)
     for rank in now.under_way:
         one = now.inside(rank)
-        if one is not None and one.group in now.groups and _still(before, rank, one):
+        if one is not None and one.group in now.groups and _still(before, now, rank, one):
             held[one.group, one.sequence] += 1
     return sorted(held, key=lambda key: (-held[key], key))
 
 
-def _still(before: Standing, rank: int, one: Entered) -> bool:
+def _still(before: Standing, now: Standing, rank: int, one: Entered) -> bool:
+    """Whether it was under way before; a nonblocking one holds nobody who does other things."""
     earlier = before.records.get(rank, {}).get((one.group, one.sequence))
-    return earlier is not None and earlier.end_ns is None
+    held = earlier is not None and earlier.end_ns is None
+    return held and not (one.nonblocking and _moved(before, now, rank))
 
 
 def _verdict(kind: str, now: Standing, key: Key, guilty: Sequence[int]) -> Verdict:
@@ -102,8 +104,14 @@ def _minority(now: Standing, key: Key, parties: Sequence[list[int]]) -> Verdict:
     found.waiting = tuple(sorted(followed))
     if followed:
         found.operation = operation(now.records[followed[0]][key].name)
-    found.instead = {rank: operation(now.records[rank][key].name) for rank in rest}
+    found.instead = {rank: _entered_as(now.records[rank][key], found.operation) for rank in rest}
     return found
+
+
+def _entered_as(one: Entered, expected: str) -> str:
+    """The operation, and what else differs where that is the same."""
+    name, root = operation(one.name), f", root {one.root}" if one.root >= 0 else ""
+    return name if name != expected else f"{name} ({one.bytes} bytes{root})"
 
 
 def _how(now: Standing, key: Key, rank: int, followed: Sequence[int]) -> str:
@@ -179,7 +187,10 @@ def _waiting(before: Standing, now: Standing, stuck: Sequence[Key], patience_ns:
     circle = [key for key in stuck if now.absent(key)]
     if circle:
         return _in_a_circle(now, circle)
-    return _late(before, now, stuck[0], [], patience_ns)
+    for key in stuck:
+        if any(not now.records[rank][key].nonblocking for rank in now.held(key)):
+            return _late(before, now, key, [], patience_ns)
+    return _quiet(before, now, patience_ns)  # begun by all, and perhaps done: only their waiting would show it
 
 
 def _in_a_circle(now: Standing, keys: Sequence[Key]) -> Verdict:
@@ -231,7 +242,7 @@ def usual_ns(now: Standing, identity: str) -> int:
 def _quiet(before: Standing, now: Standing, patience_ns: int) -> Verdict:
     """Nobody stands in a collective: fine while something moves or has moved of late."""
     alive = [rank for rank in now.ranks if not now.is_gone(rank)]
-    if any(_moved(before, now, rank) for rank in alive) or now.under_way:
+    if any(_moved(before, now, rank) for rank in alive):
         return Verdict("no_hang")
     last_ns = max((now.ranks[rank].facts.ended_ns or 0 for rank in alive), default=0)
     silent_ns = max((now.ranks[rank].read_ns for rank in alive), default=0) - last_ns

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rankscope.analyse.hang import KINDS, Verdict
 from rankscope.analyse.standing import Standing, operation
-from rankscope.analyse.words import counted, ending_text, rank_words, ranges
+from rankscope.analyse.words import counted, ending_text, ranges, rank_words
 from rankscope.model import Cell, Column, Entered, RankFacts, Table, Unit
 
 PLACES = (

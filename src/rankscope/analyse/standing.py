@@ -51,7 +51,7 @@ class Standing:
         """What holds the rank: the call it is in, else the oldest nonblocking operation that does not end."""
         open_ones = self.under_way.get(rank, [])
         blocking = [one for one in open_ones if not one.nonblocking]
-        return blocking[-1] if blocking else open_ones[0] if open_ones else None
+        return next(iter(blocking or open_ones), None)
 
     def last(self, rank: int) -> Entered | None:
         """The newest collective that the rank has ended."""
