@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,28 +60,20 @@ def _tally_sums(file: RankFile) -> tuple[int, int]:
 
 
 def _entered(log: Rows, clock: Clock, strings: Sequence[str], groups: Sequence[Group], path: Path) -> list[Entered]:
-    starts, ends = clock.unix_ns(log["enter_ticks"]), clock.unix_ns(log["end_ticks"])
-    made: list[Entered] = []
-    for row, start_ns, end_ns in zip(log, starts.tolist(), ends.tolist(), strict=True):
-        name, group = int(row["name"]), int(row["group"])
-        if name >= len(strings) or group > len(groups):
-            raise BadFile(f"{path}: a collective of string {name} and group {group}, which are not there")
-        made.append(_one(row, start_ns, end_ns, strings[name], groups[group - 1].identity if group else ""))
-    return made
-
-
-def _one(row: Any, start_ns: int, end_ns: int, name: str, identity: str) -> Entered:
-    return Entered(
-        group=identity,
-        sequence=int(row["sequence"]),
-        name=name,
-        start_ns=start_ns,
-        end_ns=end_ns if row["end_ticks"] else None,
-        bytes=int(row["bytes"]) % 2**63,
-        root=int(row["root"]),
-        nonblocking=bool(row["flags"] & CollectiveFlag.NONBLOCKING),
-        thread=int(row["thread"]),
-    )
+    identities = ["", *(group.identity for group in groups)]
+    if len(log) and (int(log["name"].max()) >= len(strings) or int(log["group"].max()) >= len(identities)):
+        raise BadFile(f"{path}: a collective with a name or a group that is not there")
+    unended = (log["end_ticks"] == 0).tolist()
+    nonblocking = ((log["flags"] & CollectiveFlag.NONBLOCKING) != 0).tolist()
+    # columns of plain numbers: picking them out of numpy's records one by one would take most of a look's time
+    moments = [clock.unix_ns(log[name]).tolist() for name in ("enter_ticks", "end_ticks")]
+    numbers = [log[name].tolist() for name in ("group", "name", "sequence", "bytes", "root", "thread")]
+    return [
+        Entered(identities[group], sequence, strings[name], start, None if open_ else end, size, root, waits, thread)
+        for group, name, sequence, size, root, thread, start, end, open_, waits in zip(
+            *numbers, *moments, unended, nonblocking, strict=True
+        )
+    ]
 
 
 def _add_steps(moment: Moment, file: RankFile, clock: Clock) -> None:
