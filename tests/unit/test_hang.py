@@ -264,3 +264,14 @@ def test_pace() -> None:
     table = ranks_table(now, verdict(before, now, PATIENCE), found, most_rows=2)
     assert [row[0] for row in table.rows] == [3, 0]
     assert table.notes == ["2 more ranks"]
+
+
+def test_pace_of_a_process_group() -> None:
+    """Its collectives run beside the program: under way half of the second, and no step tells more."""
+    before = rank(0, [], 1.0, label="default_pg")
+    now = rank(0, [("all_reduce", 0.5, 1.25), ("all_reduce", 1.2, 1.4), ("all_reduce", 1.9, None)], 2.0)
+    for one in (before, now):
+        one.groups[0].kind = "process_group"
+    assert paces(standing([before]), standing([now]))[0].communicating == pytest.approx(0.5)
+    before.steps, now.steps, now.step_shares = 3, 4, {"blocked": 0.3}
+    assert paces(standing([before]), standing([now]))[0].communicating == pytest.approx(0.3)

@@ -56,11 +56,33 @@ def _pace(rank: int, earlier: Moment | None, moment: Moment, gone: bool) -> Pace
     entered = sum(group.collectives for group in moment.groups) - sum(group.collectives for group in earlier.groups)
     pace.collectives_per_s = max(0, entered) / pace.seconds
     share = (moment.communication_ns - earlier.communication_ns) / passed_ns
-    # a nonblocking collective is waited for outside the calls that are counted: there the steps know more
-    pace.communicating = min(1.0, max(0.0, share, moment.step_shares.get("blocked", 0.0)))
+    pace.communicating = min(1.0, max(0.0, share + _asynchronous_share(earlier, moment, bool(pace.steps_per_s))))
     if moment.state and moment.cpu_ns is not None and earlier.cpu_ns is not None:
         pace.cpu = max(0, moment.cpu_ns - earlier.cpu_ns) / passed_ns
     return pace
+
+
+def _asynchronous_share(earlier: Moment, moment: Moment, stepped: bool) -> float:
+    """Process groups run their collectives beside the program: the steps know how long it was blocked by them.
+
+    Without a step in between, it is the time in which one was under way: at most so long was it blocked."""
+    if stepped and "blocked" in moment.step_shares:
+        return moment.step_shares["blocked"]
+    beside = {group.identity for group in moment.groups if group.kind == "process_group"}
+    spans = sorted(
+        (one.start_ns, one.end_ns if one.end_ns is not None else moment.read_ns)
+        for one in moment.entered
+        if one.group in beside
+    )
+    if not spans:
+        return 0.0
+    # the newest records may not reach back to the look before
+    reached_ns = begin_ns = max(earlier.read_ns, spans[0][0] if earlier.entered else earlier.read_ns)
+    covered_ns = 0
+    for start_ns, end_ns in spans:
+        covered_ns += max(0, end_ns - max(start_ns, reached_ns))
+        reached_ns = max(reached_ns, end_ns)
+    return covered_ns / max(1, moment.read_ns - begin_ns)
 
 
 def _matched(now: Standing) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:

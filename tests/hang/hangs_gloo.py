@@ -1,0 +1,48 @@
+"""A training loop on Gloo that goes wrong in one way at a known step: torchrun hangs_gloo.py HOW FOLDER."""
+
+import datetime
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+HOW = sys.argv[1]
+STEP = 3  # at which it goes wrong
+dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=10))
+rank = dist.get_rank()
+gradient, weights = torch.ones(1000), torch.ones(10)
+
+
+def load_data_for_ever() -> None:
+    while True:
+        time.sleep(0.1)
+
+
+def step(number: int) -> None:
+    wrong = number == STEP
+    if HOW == "sleeps" and wrong and rank == 3:
+        load_data_for_ever()
+    if HOW == "dies" and wrong and rank == 1:
+        Path(sys.argv[2], "pid").write_text(str(os.getpid()))
+        load_data_for_ever()
+    if HOW == "swaps" and wrong and rank == 2:
+        dist.broadcast(weights, src=0)
+        dist.all_reduce(gradient)
+        return
+    if not (HOW == "skips" and wrong and rank == 2):
+        dist.all_reduce(gradient)
+    dist.broadcast(weights, src=0)
+
+
+number = 0
+while HOW == "healthy" or number <= STEP:
+    time.sleep(0.02)
+    step(number)
+    if number == 0:
+        print("going", flush=True)
+    number += 1
+dist.barrier()
+dist.destroy_process_group()
