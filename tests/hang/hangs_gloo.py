@@ -14,11 +14,23 @@ STEP = 3  # at which it goes wrong
 dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=10))
 rank = dist.get_rank()
 gradient, weights = torch.ones(1000), torch.ones(10)
+model = torch.nn.Linear(10, 10)
+if HOW.startswith("ddp"):
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 
 def load_data_for_ever() -> None:
     while True:
         time.sleep(0.1)
+
+
+def train(number: int) -> None:
+    if HOW == "ddp_sleeps" and number == STEP and rank == 3:
+        load_data_for_ever()
+    optimizer.zero_grad()
+    model(weights).sum().backward()
+    optimizer.step()
 
 
 def step(number: int) -> None:
@@ -38,9 +50,9 @@ def step(number: int) -> None:
 
 
 number = 0
-while HOW == "healthy" or number <= STEP:
+while HOW in ("healthy", "ddp") or number <= STEP:
     time.sleep(0.02)
-    step(number)
+    train(number) if HOW.startswith("ddp") else step(number)
     if number == 0:
         print("going", flush=True)
     number += 1

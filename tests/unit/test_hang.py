@@ -205,6 +205,23 @@ def test_all_ended() -> None:
     assert judged([[DONE]] * 4, r0="vanished", r1="vanished", r2="vanished", r3="vanished").kind == "ended"
 
 
+def test_who_died_first_when_all_are_gone() -> None:
+    """Gloo ends every rank when one is gone."""
+    failed: Op = ("all_reduce", 2.0, 2.5)
+    ranks: list[list[Op]] = [[DONE, failed], [DONE], [DONE, failed], [DONE, failed]]
+    endings: dict[str, Ending] = {"r0": "exited", "r1": "vanished", "r2": "exited", "r3": "exited"}
+    found = judged(ranks, **endings)
+    assert named(found) == ("died", 2, "all_reduce", (1,), (0, 2, 3))
+    assert "rank 1 died (vanished: killed) before all_reduce #2 of WORLD, which ranks 0, 2-3 had entered" in sentence(
+        found, looked(ranks, 30, **endings)
+    )
+
+
+def test_all_ended_alike_is_nobodys_fault() -> None:
+    endings: dict[str, Ending] = {f"r{number}": "signalled" for number in range(4)}
+    assert judged([[DONE, HELD], [DONE], [DONE, HELD], [DONE, HELD]], **endings).kind == "ended"
+
+
 def test_sizes_must_agree_where_they_have_to() -> None:
     made = [looked([[HELD]] * 4, at) for at in (2.5, 3.0)]
     for one in made:

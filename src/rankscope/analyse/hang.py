@@ -21,8 +21,10 @@ KINDS = {
     "no_hang": "no hang",
     "inconclusive": "inconclusive",
     "ended": "the job has ended",
+    "died": "the job has ended after a rank died",
 }
-HANGS = ("skipped", "order", "skipped_or_order", "not_arrived", "dead", "not_started", "stalled")
+HANGS = ("skipped", "order", "skipped_or_order", "not_arrived", "dead", "not_started", "stalled", "died")
+OVER = ("ended", "died")  # nobody is left
 USUAL_TIMES = 3  # a wait counts as a hang when it is this many times the longest one that ended
 
 
@@ -50,7 +52,7 @@ def verdict(before: Standing, now: Standing, patience_ns: int) -> Verdict:
         if found is not None:
             return found
     if not alive:
-        return Verdict("ended")
+        return _after_the_end(now)
     return _waiting(before, now, stuck, patience_ns)
 
 
@@ -169,6 +171,39 @@ def _dead(now: Standing, stuck: Sequence[Key], alive: Sequence[int]) -> Verdict 
 def _had_not_left(now: Standing, rank: int, key: Key) -> bool:
     record = now.records[rank].get(key)
     return record.end_ns is None if record else now.groups[key[0]].entered[rank] < key[1]
+
+
+# --- a job that is over --------------------------------------------------------------------------------------------
+
+
+def _after_the_end(now: Standing) -> Verdict:
+    """Some libraries end every rank when one is gone: who had not entered what the others were in is told all the same.
+
+    Where all ended alike (by the user, by the launcher), who was behind by chance is nobody's fault."""
+    if len({_end(now, rank) for rank in now.ranks}) < 2:
+        return Verdict("ended")
+    for group in now.groups.values():
+        least, most = min(group.entered.values()), max(group.entered.values())
+        behind = [rank for rank, entered in group.entered.items() if entered == least and rank in now.ranks]
+        others = {_end(now, rank) for rank in group.entered if rank in now.ranks and rank not in behind}
+        if least < most and behind and all(_ended_badly(now, rank, others) for rank in behind):
+            return _died(now, (group.identity, least + 1), behind)
+    return Verdict("ended")
+
+
+def _end(now: Standing, rank: int) -> tuple[str, int | None, int | None]:
+    facts = now.ranks[rank].facts
+    return facts.ending, facts.exit_code, facts.end_signal
+
+
+def _ended_badly(now: Standing, rank: int, others: set[tuple[str, int | None, int | None]]) -> bool:
+    return not _ended_well(now, rank) and _end(now, rank) not in others
+
+
+def _died(now: Standing, key: Key, guilty: Sequence[int]) -> Verdict:
+    entered = [rank for rank in sorted(now.records) if key in now.records[rank]]
+    names = Counter(operation(now.records[rank][key].name) for rank in entered).most_common(1)
+    return Verdict("died", *key, names[0][0] if names else "", tuple(sorted(guilty)), tuple(entered))
 
 
 # --- ranks that may come yet ---------------------------------------------------------------------------------------

@@ -58,6 +58,9 @@ def sentence(found: Verdict, now: Standing) -> str:
         quiet = f"; no rank has made a call for {seconds(found.waited_ns)}" if found.kind == "inconclusive" else ""
         return f"{KINDS[found.kind].capitalize()}: no rank is held in a collective{quiet}"
     what = f"{found.operation} #{found.sequence} of {now.groups[found.group].label}"
+    if found.kind == "died":
+        how = f"{rank_words(found.guilty)} died ({_ends(found, now)}) before {what}"
+        return f"The job has ended: {how}, which {rank_words(found.waiting)} had entered"
     waiting = f"{rank_words(found.waiting)} waiting in {what} for {seconds(found.waited_ns)}"
     if found.kind == "no_hang":
         whom = f", {rank_words(found.guilty)} to come" if found.guilty else ", all have arrived"

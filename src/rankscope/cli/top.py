@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rankscope.analyse.hang import Verdict, verdict
+from rankscope.analyse.hang import OVER, Verdict, verdict
 from rankscope.analyse.pace import paces
 from rankscope.analyse.standing import Standing
 from rankscope.analyse.top import job_table, ranks_table
@@ -113,7 +113,7 @@ def live(view: View, interval: float) -> None:
     """Frames on the terminal until the job ends or somebody leaves."""
     console = Console()
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as screen:
-        while view.verdict.kind != "ended":
+        while view.verdict.kind not in OVER:
             if keys.pressed(max(interval, view.reading_s / READING_SHARE), "qQ"):
                 return
             view.look()
