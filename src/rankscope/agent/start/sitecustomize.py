@@ -5,7 +5,7 @@ import sys
 import time
 
 
-class Waiting(object):
+class Waiting:
     """Stands in front of the finders until the modules it waits for have been imported."""
 
     def __init__(self, folder):
@@ -68,9 +68,9 @@ def start():
     here = __file__.rpartition("/")[0]
     sys.path[:] = [folder for folder in sys.path if folder != here]
     sys.modules.pop("sitecustomize", None)
-    if sys.version_info >= (3, 8):
+    if hasattr(time, "monotonic_ns"):  # a Python that torch may be there for
         sys.meta_path.insert(0, Waiting(here.rpartition("/")[0]))
 
 
 start()
-import sitecustomize  # noqa: E402,F401,I001  # the program's own; where there is none this fails as it would without us
+import sitecustomize  # noqa: E402, F401  # the program's own; where there is none this fails as it would without us
