@@ -67,15 +67,23 @@ class Terminal:
         deadline = time.monotonic() + DEADLINE_S
         while text not in self.seen:
             assert time.monotonic() < deadline, f"{text!r} was not shown: {self.seen[-2000:]}"
-            if select.select([self.main], [], [], 0.2)[0]:
-                with contextlib.suppress(OSError):
-                    self.seen += os.read(self.main, 65536).decode(errors="replace")
+            self.read()
+
+    def read(self) -> None:
+        if select.select([self.main], [], [], 0.2)[0]:
+            with contextlib.suppress(OSError):
+                self.seen += os.read(self.main, 65536).decode(errors="replace")
 
     def type(self, keys: bytes) -> None:
         os.write(self.main, keys)
 
     def end(self) -> int:
-        return self.process.wait(DEADLINE_S)
+        """Its exit code; a terminal that nobody reads would hold it up."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"it does not end: {self.seen[-2000:]}"
+            self.read()
+        return self.process.returncode
 
 
 def own_terminal(terminal: int) -> Callable[[], None]:
