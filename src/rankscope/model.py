@@ -270,6 +270,38 @@ class Reading:
     notes: list[Note] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Entered:
+    """One collective that a rank has entered, as its log has it."""
+
+    group: str  # identity, equal on every member
+    sequence: int
+    name: str
+    start_ns: int  # Unix time by the rank's own clock
+    end_ns: int | None  # None while it is under way
+    bytes: int = 0
+    root: int = -1
+    nonblocking: bool = False
+    thread: int = 0
+
+
+@dataclass(slots=True)
+class Moment:
+    """One rank at one moment: what its file and, on its own host, the kernel say of it."""
+
+    facts: RankFacts
+    read_ns: int  # Unix time of the reader
+    groups: list[Group] = field(default_factory=list)
+    entered: list[Entered] = field(default_factory=list)  # the newest, oldest first
+    calls: int = 0  # tallied so far, all layers
+    communication_ns: float = 0.0  # inside blocking calls of MPI and collective libraries, the one under way included
+    steps: int | None = None  # completed, where steps are recorded
+    step_ns: float | None = None  # mean of the newest ones
+    step_shares: dict[str, float] = field(default_factory=dict)  # of those: each part, and "blocked" in collectives
+    cpu_ns: int | None = None  # user and system time so far
+    state: str = ""  # the kernel's letter (R, S, D, T), "" where it cannot be asked
+
+
 class Unit(Enum):
     """What a column holds: decides how a report prints it, never what it means."""
 

@@ -42,3 +42,9 @@ def ranges(numbers: Iterable[int]) -> str:
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MOST_RANGES]]
     left = sum(last - first + 1 for first, last in runs[MOST_RANGES:])
     return ", ".join(shown) + (f" and {left} more" if left else "")
+
+
+def rank_words(numbers: Iterable[int]) -> str:
+    """rank 3, ranks 0-2."""
+    found = set(numbers)
+    return f"rank{'s' * (len(found) != 1)} {ranges(found)}"

@@ -8,6 +8,8 @@ from rankscope import __version__
 COMMANDS = {
     "run": "start a command and record it",
     "report": "show what was recorded",
+    "top": "watch a running job",
+    "hang": "say whether a running job hangs, where and because of whom",
     "load": "read other tools' files into a run",
     "gather": "collect rank files left on nodes by ranks that died",
     "doctor": "say what can be recorded here, and why not",

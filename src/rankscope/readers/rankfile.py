@@ -70,7 +70,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     ended = ended_ranges(tallies, bool(file.header["ended_ticks"]))
     paths, domains = range_paths(group_rows, labels, lambda number: _word(strings, number, path), ended)
     tallies, threads = _placed(tallies, threads, paths)
-    facts = facts_of(file, clock, _last_ticks(file.header, log), here or Here())
+    facts = facts_of(file, clock, last_ticks(file.header, log), here or Here())
     facts.torn_rows, facts.overwritten_events = torn + torn_peers + torn_devices, _overwritten(file)
     reading = Reading(facts, groups=groups, peers=peers)
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
@@ -105,11 +105,13 @@ def _tally_rows(file: RankFile) -> tuple[Rows, Any, int]:
     return np.concatenate(rows), np.concatenate(threads), torn
 
 
-def log_rows(file: RankFile) -> Rows:
-    """The records that the ring holds, oldest first."""
+def log_rows(file: RankFile, newest: int | None = None) -> Rows:
+    """The records that the ring holds (or only so many of the newest), oldest first."""
     parts = file.parts(ChunkKind.LOG)
     if not parts:
         return np.zeros(0, rankfile.COLLECTIVE)
+    if newest is not None and len(parts) == 1 and newest < len(parts[0].rows):
+        return _newest_rows(file, parts[0].rows, newest)
     copies = [copy_rows(part.rows, "number", zero_is_busy=True) for part in parts]
     ring = copies[0][0] if len(copies) == 1 else np.concatenate([rows for rows, _ in copies])
     settled = ~np.concatenate([unsettled for _, unsettled in copies])
@@ -120,6 +122,20 @@ def log_rows(file: RankFile) -> Rows:
     slots = np.arange(len(ring))
     fits = np.flatnonzero(settled & (numbers > 0) & (slots < capacity) & ((numbers - 1) % max(1, capacity) == slots))
     return ring[fits[np.argsort(numbers[fits], kind="stable")]]
+
+
+def _newest_rows(file: RankFile, ring: Rows, newest: int) -> Rows:
+    """The end of the ring only: a live view asks thousands of files, again and again."""
+    capacity, written = min(int(file.header["log_capacity"]), len(ring)), file.now("log_written")
+    first = max(0, written - min(newest, capacity))
+    start, stop = first % max(1, capacity), written % max(1, capacity)
+    wrapped = written > first and stop <= start
+    pieces = [ring[start:capacity], ring[:stop]] if wrapped else [ring[start:stop]]
+    copies = [copy_rows(piece, "number", zero_is_busy=True) for piece in pieces]
+    rows, settled = np.concatenate([made for made, _ in copies]), ~np.concatenate([torn for _, torn in copies])
+    numbers = _claims(rows["number"], written)
+    fits = np.flatnonzero(settled & (numbers > first))
+    return rows[fits[np.argsort(numbers[fits], kind="stable")]]
 
 
 def _overwritten(file: RankFile) -> int:
@@ -239,7 +255,7 @@ def _signed(values: Any) -> Any:
     return np.minimum(values.astype(np.uint64), np.uint64(2**63 - 1)).astype(np.int64)
 
 
-def _last_ticks(header: Any, log: Rows) -> int:
+def last_ticks(header: Any, log: Rows) -> int:
     """The latest moment of which the file speaks: a killed process writes no end."""
     known = [int(header["facts"]["anchor"]["ticks"]), int(header["loaded"]["ticks"])]
     known += [int(header[name]) for name in ("ended_ticks", "mpi_started_ticks", "mpi_finalized_ticks")]

@@ -1,0 +1,133 @@
+"""Where does every rank stand at one moment: in which collective, and who has not come to it?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rankscope.model import Entered, Moment
+
+GONE = ("exited", "signalled", "aborted", "vanished", "replaced")
+WORLD = "MPI_COMM_WORLD"
+# Every member gives the same number of bytes; in the others each may have its own.
+EQUAL_BYTES = ("MPI_Allreduce", "MPI_Bcast", "MPI_Reduce", "allreduce", "broadcast", "reduce", "all_reduce")
+
+Key = tuple[str, int]  # identity of the group, sequence
+Signature = tuple[str, int, int]  # operation, bytes where they must agree, root
+
+
+@dataclass(slots=True)
+class GroupNow:
+    """One group: how many collectives each member has entered."""
+
+    identity: str
+    label: str
+    size: int
+    entered: dict[int, int]  # rank -> collectives entered so far
+    guessed: bool = False
+    unseen: int = 0  # members of which there is no trace, whoever they are
+
+
+@dataclass(slots=True)
+class Standing:
+    """All ranks at one moment."""
+
+    ranks: dict[int, Moment]
+    missing: frozenset[int]  # expected, without a file
+    groups: dict[str, GroupNow]
+    under_way: dict[int, list[Entered]]  # what each rank has entered and not ended, oldest first
+    records: dict[int, dict[Key, Entered]] = field(repr=False)
+    held_by: dict[Key, list[int]] = field(init=False)  # collective -> ranks, in order
+
+    def __post_init__(self) -> None:
+        self.held_by = defaultdict(list)
+        for rank in sorted(self.under_way):
+            one = self.inside(rank)
+            if one is not None:
+                self.held_by[key_of(one)].append(rank)
+
+    def inside(self, rank: int) -> Entered | None:
+        """What holds the rank: the call it is in, else the oldest nonblocking operation that does not end."""
+        open_ones = self.under_way.get(rank, [])
+        blocking = [one for one in open_ones if not one.nonblocking]
+        return next(iter(blocking or open_ones), None)
+
+    def last(self, rank: int) -> Entered | None:
+        """The newest collective that the rank has ended."""
+        ended = [one for one in self.ranks[rank].entered if one.end_ns is not None] if rank in self.ranks else []
+        return max(ended, key=lambda one: one.end_ns or 0) if ended else None
+
+    def is_gone(self, rank: int) -> bool:
+        return rank in self.ranks and self.ranks[rank].facts.ending in GONE
+
+    def is_finalizing(self, rank: int) -> bool:
+        return rank in self.ranks and bool(self.ranks[rank].facts.finalized)
+
+    def absent(self, key: Key) -> list[int]:
+        """Members that have not entered this collective."""
+        group, sequence = self.groups[key[0]], key[1]
+        return sorted(rank for rank, entered in group.entered.items() if entered < sequence)
+
+    def held(self, key: Key) -> list[int]:
+        """Ranks that are in this collective and cannot go on."""
+        return self.held_by.get(key, [])
+
+
+def key_of(entered: Entered) -> Key:
+    return entered.group, entered.sequence
+
+
+def operation(name: str) -> str:
+    """The large-count twin and the nonblocking form are no other operation to look at, but no match in MPI either."""
+    return name.removesuffix("_c")
+
+
+def signature(entered: Entered) -> Signature:
+    """What the members of a group must agree on at one sequence number."""
+    name = operation(entered.name)
+    sized = name.rpartition(":")[2] in EQUAL_BYTES
+    return name, entered.bytes if sized else -1, entered.root
+
+
+def sides(now: Standing, key: Key) -> dict[Signature, list[int]]:
+    """The members that entered this collective, by what they entered as."""
+    found = {rank: now.records[rank][key] for rank in now.groups[key[0]].entered if key in now.records.get(rank, {})}
+    # between two groups the side of the root has no number for it and the others bring no bytes: names only
+    two_sided = len({one.root < 0 for one in found.values()}) > 1
+    by_side: dict[Signature, list[int]] = defaultdict(list)
+    for rank in sorted(found):
+        by_side[(operation(found[rank].name), -1, -1) if two_sided else signature(found[rank])].append(rank)
+    return by_side
+
+
+def standing(moments: Sequence[Moment], expected: int | None = None) -> Standing:
+    """The picture that the files of all ranks give together."""
+    ranks = {one.facts.rank: one for one in moments if one.facts.rank is not None}
+    sizes = [one.facts.world_size for one in ranks.values() if one.facts.world_size]
+    promised = max([expected or 0, *sizes]) if ranks else 0
+    missing = frozenset(range(min(promised, 1 << 20))) - ranks.keys()
+    records = {rank: {key_of(one): one for one in moment.entered} for rank, moment in ranks.items()}
+    under_way = {rank: _under_way(moment) for rank, moment in ranks.items()}
+    open_ones = {rank: found for rank, found in under_way.items() if found}
+    return Standing(ranks, missing, _groups(ranks, missing), open_ones, records)
+
+
+def _under_way(moment: Moment) -> list[Entered]:
+    return [one for one in moment.entered if one.end_ns is None and one.group]
+
+
+def _groups(ranks: dict[int, Moment], missing: frozenset[int]) -> dict[str, GroupNow]:
+    groups: dict[str, GroupNow] = {}
+    for rank, moment in ranks.items():
+        for one in moment.groups:
+            if (one.size or 0) < 2:
+                continue
+            group = groups.setdefault(one.identity, GroupNow(one.identity, one.name, one.size or 0, {}, one.guessed))
+            group.entered[rank] = max(one.collectives, group.entered.get(rank, 0))
+    for group in groups.values():
+        # a group that holds everybody has members that have not even used it yet
+        if group.label == WORLD or group.size == len(ranks) + len(missing):
+            group.entered = {**dict.fromkeys([*ranks, *missing], 0), **group.entered}
+        group.unseen = max(0, group.size - len(group.entered))
+    return groups

@@ -1,0 +1,97 @@
+"""`rankscope hang`: says whether a running job hangs, in which collective, and because of whom."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from rankscope.analyse.hang import HANGS, verdict
+from rankscope.analyse.hang_words import groups_table, places_table, verdict_table
+from rankscope.analyse.standing import Standing
+from rankscope.cli.report import FILE_WIDTH, colour_wanted, width
+from rankscope.cli.stacks import find_py_spy, python_lines
+from rankscope.cli.watching import Watched, watch
+from rankscope.model import Table
+from rankscope.report.json import to_json
+from rankscope.report.text import to_text
+from rankscope.store.folder import NoRun
+
+HELP = "say whether a running job hangs, where and because of whom"
+NO_HANG, INCONCLUSIVE, BAD_INPUT, HANG = 0, 1, 2, 3
+
+
+def run(argv: list[str]) -> int:
+    """0: no hang; 1: cannot be told; 2: nothing could be read; 3: a hang."""
+    options = parser().parse_args(argv)
+    if options.wait <= 0 or options.patience < 0:
+        print("rankscope: give --wait more than 0 and --patience at least 0 seconds", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        watched = watch(options.run)
+        before = watched.look()
+        time.sleep(options.wait)
+        now = watched.look()
+    except NoRun as problem:
+        print(f"rankscope: {problem}", file=sys.stderr)
+        return BAD_INPUT
+    found = verdict(before, now, int(options.patience * 1e9))
+    tables = [verdict_table(found, now), *places(watched, before, now, options), groups_table(now)]
+    show(tables, options.format)
+    for text in watched.bad.values():
+        print(f"rankscope: left out: {text}", file=sys.stderr)
+    return HANG if found.kind in HANGS else INCONCLUSIVE if found.kind == "inconclusive" else NO_HANG
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "rankscope hang",
+        description="Say whether a running job hangs: which collective holds it up, who waits in it, who has not come, "
+        "and where those are instead. Looks twice and changes nothing.",
+        epilog="exit code: 0 no hang, 1 cannot be told, 2 no run or no readable file, 3 hang",
+    )
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument(
+        "--wait", type=float, default=1.0, metavar="SECONDS", help="time between the two looks (default: 1)"
+    )
+    made.add_argument(
+        "--patience",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="a wait for a rank that may still come counts as a hang from here on, or from three times the longest "
+        "wait before, whichever is more (default: 10)",
+    )
+    made.add_argument("--no-stacks", action="store_true", help="do not ask py-spy for the Python lines")
+    made.add_argument("--format", choices=["text", "json"], default="text", help="form of the tables (default: text)")
+    return made
+
+
+def places(watched: Watched, before: Standing, now: Standing, options: argparse.Namespace) -> list[Table]:
+    """Where each rank is, with its Python line where that can be had."""
+    lines: dict[int, str] = {}
+    notes: list[str] = []
+    pids = {
+        rank: moment.facts.pid
+        for rank, moment in now.ranks.items()
+        if moment.facts.ending == "running" and moment.facts.host == watched.here.host and moment.facts.pid
+    }
+    py_spy = find_py_spy()
+    if options.no_stacks or not pids:
+        pass
+    elif py_spy is None:
+        notes.append("Python lines: py-spy is not installed (pip install py-spy)")
+    else:
+        lines, notes = python_lines(pids, py_spy)
+    table = places_table(before, now, lines, collapse=options.format == "text")
+    table.notes += notes
+    return [table]
+
+
+def show(tables: list[Table], form: str) -> None:
+    if form == "json":
+        print(to_json(tables), end="", flush=True)
+        return
+    wide = width(None) if sys.stdout.isatty() else FILE_WIDTH
+    print(to_text(tables, wide, colour_wanted()), end="", flush=True)

@@ -1,0 +1,134 @@
+"""`rankscope top`: a live view of a running job."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from rankscope.analyse.hang import OVER, Verdict, verdict
+from rankscope.analyse.pace import paces
+from rankscope.analyse.standing import Standing
+from rankscope.analyse.top import job_table, ranks_table
+from rankscope.cli.keys import Keys
+from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
+from rankscope.cli.watching import Watched, watch
+from rankscope.report.text import to_text
+from rankscope.store.folder import NoRun
+
+HELP = "watch a running job"
+RECORDS = 64  # newest collectives of a rank: enough to see who waits for whom
+FEW_RECORDS = 16  # of each of very many ranks
+MANY_RANKS = 1024
+READING_SHARE = 0.2  # of the time at most is spent on reading, whatever the interval
+PATIENCE_NS = 10_000_000_000
+AROUND_ROWS = 4  # lines of the screen that are neither the job's nor a rank's
+
+
+def run(argv: list[str]) -> int:
+    """0: looked at until it ended or was left; 2: there was nothing to look at."""
+    options = parser().parse_args(argv)
+    if options.interval <= 0 or options.rows < 0:
+        print("rankscope: give --interval more than 0 seconds and --rows at least 0", file=sys.stderr)
+        return 2
+    try:
+        view = View(watch(options.run), options.rows)
+        if options.once or not sys.stdout.isatty():
+            time.sleep(options.interval)
+            view.look()
+            deliver(view.text(width(None), SCREEN_ROWS), None)
+        else:
+            live(view, options.interval)
+    except NoRun as problem:
+        print(f"rankscope: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        pass  # the way to leave it
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "rankscope top",
+        description="Watch a running job: where its ranks are, how fast, who waits and for whom. Reads the rank files "
+        "and changes nothing. q or Ctrl-C leaves it; it ends with the job.",
+    )
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument(
+        "--interval", type=float, default=2.0, metavar="SECONDS", help="time between two looks (default: 2)"
+    )
+    made.add_argument(
+        "--once", action="store_true", help="look twice, print one frame and end; so it is without a terminal"
+    )
+    made.add_argument(
+        "--rows", type=int, default=0, metavar="N", help=f"ranks to show (0: what fits, or {SCREEN_ROWS} with --once)"
+    )
+    return made
+
+
+class View:
+    """The job at the two newest moments."""
+
+    def __init__(self, watched: Watched, rows: int) -> None:
+        self.watched, self.rows = watched, rows
+        self.reading_s = 0.0
+        self.before = self.now = self._look()
+
+    def look(self) -> None:
+        self.before, self.now = self.now, self._look()
+
+    def _look(self) -> Standing:
+        began = time.monotonic()
+        many = hasattr(self, "now") and len(self.now.ranks) > MANY_RANKS
+        found = self.watched.look(FEW_RECORDS if many else RECORDS)
+        self.reading_s = time.monotonic() - began
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.before, self.now, PATIENCE_NS)
+
+    def text(self, wide: int, rows: int, colour: bool = False) -> str:
+        """One frame."""
+        found, pace = self.verdict, paces(self.before, self.now)
+        job = job_table(self.title(), self.now, found, pace)
+        return to_text([job, ranks_table(self.now, found, pace, self.rows or rows)], wide, colour)
+
+    def title(self) -> str:
+        bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""
+        clock = time.strftime("%H:%M:%S")
+        return f"{self.watched.folder}  {clock}  read in {self.reading_s * 1e3:.0f} ms{bad}"
+
+
+def live(view: View, interval: float) -> None:
+    """Frames on the terminal until the job ends or somebody leaves."""
+    console = Console()
+    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as screen:
+        while view.verdict.kind not in OVER:
+            if keys.pressed(max(interval, view.reading_s / READING_SHARE), "qQ"):
+                return
+            view.look()
+            screen.update(Text.from_ansi(frame(view, console)), refresh=True)
+    deliver(view.text(width(None), SCREEN_ROWS, colour_wanted()), None)
+    print(f"The job has ended; rankscope report {view.watched.folder} shows what was recorded.")
+
+
+def frame(view: View, console: Console) -> str:
+    """As many ranks as the screen has room for."""
+    wide, high = console.size
+    text = view.text(wide, high, colour_wanted())
+    over = len(text.splitlines()) - high + AROUND_ROWS
+    return fitting(view.text(wide, max(1, high - max(0, over)), colour_wanted()).splitlines(), high)
+
+
+def fitting(lines: Sequence[str], high: int) -> str:
+    return "\n".join(lines[:high])

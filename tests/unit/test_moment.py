@@ -1,0 +1,88 @@
+"""Where a rank is, from its rank file: the newest collectives, sums, steps, and nothing but BadFile from damage."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankscope.model import BadFile
+from rankscope.rankfile import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, RankFileWriter
+from rankscope.readers.ending import Here
+from rankscope.readers.moment import read_moment
+
+NOW = 5_000_000_000_000
+HERE = Here(host="here", now_ns=lambda: NOW)
+
+
+def written(folder: Path, records: int = 10, capacity: int = 16) -> Path:
+    """A rank elsewhere that has entered so many collectives, the last one still under way."""
+    file = RankFileWriter(rank=3, world_size=4, pid=77, host=b"elsewhere", phase=5)
+    file.set(loaded={"ticks": 0, "monotonic_ns": 0, "realtime_ns": NOW - 1_000_000})
+    world = file.group("MPI_COMM_WORLD", identity=1, size=4, my_rank=3, collectives=records)
+    file.tally("MPI_Allreduce", 9, 900, group=world)
+    file.tally("MPI_Iallreduce", 2, 5000, group=world, kind=Kind.PROGRESS)
+    file.tally("kernel", 7, 7000, layer=Layer.GPU)
+    rows = np.zeros(records, COLLECTIVE)
+    rows["enter_ticks"] = np.arange(records) * 1000
+    rows["end_ticks"] = rows["enter_ticks"] + 100
+    rows["end_ticks"][-1] = 0
+    rows["sequence"], rows["group"], rows["root"] = np.arange(1, records + 1), world, -1
+    rows["name"], rows["bytes"] = file.string("MPI_Allreduce"), 8
+    rows["flags"][0] = CollectiveFlag.NONBLOCKING
+    file.collectives(rows, capacity)
+    steps = np.zeros(5, STEP)
+    steps["number"], steps["part_ticks"][:, 2], steps["part_ticks"][:, 3] = np.arange(1, 6), 30.0, 70.0
+    steps["blocked_ticks"][:, 3] = 20.0
+    file.steps(steps, capacity=4)
+    return file.write(folder / "77.rank")
+
+
+def test_what_a_file_tells(tmp_path: Path) -> None:
+    moment = read_moment(written(tmp_path), HERE)
+    assert (moment.facts.rank, moment.facts.phase, moment.read_ns) == (3, "steady", NOW)
+    assert (moment.groups[0].identity, moment.groups[0].collectives) == (f"{1:016x}", 10)
+    last = moment.entered[-1]
+    assert (last.sequence, last.name, last.end_ns, last.group) == (10, "MPI_Allreduce", None, f"{1:016x}")
+    assert last.start_ns == NOW - 1_000_000 + 9000
+    assert moment.calls == 18
+    assert moment.communication_ns == 900 + (NOW - last.start_ns)
+    assert (moment.steps, moment.step_ns) == (5, 100.0)
+    assert moment.step_shares["backward"] == pytest.approx(0.7)
+    assert moment.step_shares["blocked"] == pytest.approx(0.2)
+    assert moment.state == ""
+
+
+@pytest.mark.parametrize("records", [1, 3, 15, 16, 17, 31, 32, 33, 50])
+@pytest.mark.parametrize("newest", [1, 4, 15, 16, 100])
+def test_the_newest_of_the_ring(records: int, newest: int, tmp_path: Path) -> None:
+    path = written(tmp_path, records)
+    everything = read_moment(path, HERE).entered
+    assert len(everything) == min(records, 16)
+    assert read_moment(path, HERE, newest).entered == everything[-newest:]
+
+
+def test_groups_of_torch_keep_their_kind(tmp_path: Path) -> None:
+    file = RankFileWriter(rank=0)
+    file.group("default_pg", identity=5, size=2, kind=GroupKind.PROCESS_GROUP)
+    assert read_moment(file.write(tmp_path / "1.rank"), HERE).groups[0].kind == "process_group"
+
+
+def test_damage_is_a_bad_file_or_other_numbers(tmp_path: Path) -> None:
+    raw, path, chance = written(tmp_path).read_bytes(), tmp_path / "damaged.rank", random.Random(4)
+    refused = 0
+    for _ in range(400):
+        damaged = bytearray(raw)
+        for _ in range(chance.randrange(1, 8)):
+            place = chance.randrange(len(damaged))
+            damaged[place : place + 4] = chance.randbytes(4)
+        path.write_bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+        for newest in (None, 5):
+            try:
+                read_moment(path, HERE, newest)
+            except BadFile as problem:
+                refused += 1
+                assert "\n" not in str(problem)
+    assert 0 < refused < 800
