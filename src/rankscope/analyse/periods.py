@@ -1,0 +1,64 @@
+"""After how many collectives does a program begin again?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = Any
+LONGEST = 2_048
+REPEATS = 4  # times that a period must fit into what there is
+AGREES = 0.6  # of the tokens that must be equal to the one a period before
+NEARLY = 0.93  # of the best agreement: the shortest period that has it is taken
+EXPLAINED = 0.75  # of the variance of the idle times, by the place within a longer period
+MULTIPLES = 8
+
+
+def period_of(tokens: Array, idle_ns: Array) -> int:
+    """The shortest period of the tokens, or the multiple that the times show; 0 where there is none."""
+    agreement = _agreement(tokens)
+    if not len(agreement) or agreement.max() < AGREES:
+        return 0
+    period = int(np.flatnonzero(agreement >= NEARLY * agreement.max())[0]) + 1
+    return period * _multiple(tokens, idle_ns, period)
+
+
+def _agreement(tokens: Array) -> Array:
+    """For each lag from 1: the share of tokens that are equal to the one so much later."""
+    longest = min(LONGEST, len(tokens) // REPEATS)
+    return np.array([float(np.mean(tokens[:-lag] == tokens[lag:])) for lag in range(1, longest + 1)])
+
+
+def _multiple(tokens: Array, idle_ns: Array, period: int) -> int:
+    """How many periods make a step where equal collectives alternate in what the program does before them."""
+    first, last = _longest_stretch(tokens, period)
+    logs = np.log(np.maximum(idle_ns[first : last - 1].astype(np.float64), 1_000.0))
+    best, chosen = _explained(logs, period), 1
+    for times in range(2, MULTIPLES + 1):
+        if len(logs) < REPEATS * period * times:
+            break
+        share = _explained(logs, period * times)
+        if share >= EXPLAINED and 1 - share < 0.5 * (1 - best):
+            best, chosen = share, times
+    return chosen
+
+
+def _explained(values: Array, period: int) -> float:
+    """The share of the variance that is gone when each place within the period has its own mean."""
+    whole = len(values) // period * period
+    total = float(values[:whole].var())
+    if not whole or not total:
+        return 0.0
+    table = values[:whole].reshape(-1, period)
+    places = period - 1
+    left = float(table.var(axis=0).mean()) * len(table) / max(len(table) - 1, 1)
+    return 1 - left / total if places else 0.0
+
+
+def _longest_stretch(tokens: Array, period: int) -> tuple[int, int]:
+    """The longest run of tokens that the period holds for without a break."""
+    broken = np.flatnonzero(tokens[:-period] != tokens[period:])
+    edges = np.concatenate([[-1], broken, [len(tokens) - period]])
+    at = int(np.argmax(np.diff(edges)))
+    return int(edges[at]) + 1, int(edges[at + 1]) + period

@@ -1,0 +1,177 @@
+"""Where are the steps of a program that tells of none? In the pattern that its collectives repeat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.periods import period_of
+from rankscope.model import Tables
+
+Array = Any
+SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their own where larger ones come too
+FEWEST_STEPS = 8
+LEAST_SHARE = 0.6  # of the collectives that must lie in steps
+EXTRAS = 2  # collectives between those of a step that do not break it
+SQL = """
+    SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
+        coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
+    FROM events JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0 ORDER BY rank, start_ns"""
+
+
+@dataclass(slots=True)
+class PatternSteps:
+    """The steps of one rank: from the end of one step's last collective to the end of the next one's."""
+
+    rank: int
+    host: str
+    slots: list[str]
+    number: Array
+    begin_ns: Array
+    end_ns: Array
+    gaps_ns: Array  # steps × slots: outside collectives, before each of them
+
+
+@dataclass(slots=True)
+class _Rank:
+    rank: int
+    host: str
+    tokens: Array
+    start_ns: Array
+    end_ns: Array
+    small: Array
+    anchor: list[tuple[str, int]]  # group and sequence of each
+
+
+def pattern_steps(tables: Tables) -> tuple[list[PatternSteps], list[str]]:
+    """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
+    columns = tables.columns(SQL)
+    ranks, words = _ranks(columns)
+    if not ranks:
+        return [], []
+    found = [_steps_of_rank(one, words) for one in ranks]
+    made = [one for one in found if one is not None]
+    if len(made) < len(ranks):
+        return [], []
+    _number([one for one, _ in made], [anchors for _, anchors in made])
+    steps = [one for one, _ in made]
+    least = min(len(one.number) for one in steps)
+    told = f"Steps are those of a pattern that the collectives repeat ({', '.join(steps[0].slots)})"
+    return steps, [f"{told}: {least} of them; time inside collectives is communication, all else compute."]
+
+
+def _ranks(columns: Mapping[str, Any]) -> tuple[list[_Rank], list[str]]:
+    if not len(columns["rank"]):
+        return [], []
+    name, group = columns["name"], columns["group"]
+    keys = np.stack([name.codes, group.codes, columns["bytes"]], axis=1)
+    distinct, tokens = np.unique(keys, axis=0, return_inverse=True)
+    tokens = tokens.reshape(-1)
+    words = [name.values[code] for code, _, _ in distinct.tolist()]
+    made = []
+    for rows in np.split(np.arange(len(tokens)), np.flatnonzero(np.diff(columns["rank"])) + 1):
+        groups = [group.values[code] for code in group.codes[rows]]
+        made.append(
+            _Rank(
+                rank=int(columns["rank"][rows[0]]),
+                host=columns["host"].values[columns["host"].codes[rows[0]]],
+                tokens=tokens[rows],
+                start_ns=columns["start_ns"][rows],
+                end_ns=columns["end_ns"][rows],
+                small=columns["bytes"][rows] <= SMALL_BYTES,
+                anchor=list(zip(groups, columns["sequence"][rows].tolist(), strict=True)),
+            )
+        )
+    return made, words
+
+
+def _steps_of_rank(one: _Rank, words: list[str]) -> tuple[PatternSteps, list[tuple[str, int]]] | None:
+    if not one.small.all():
+        kept = np.flatnonzero(~one.small)
+    else:
+        kept = np.arange(len(one.tokens))
+    tokens = one.tokens[kept]
+    # what the program did since its last collective, not what the log says of the time before the first
+    idle_ns = np.maximum(one.start_ns[kept][1:] - one.end_ns[kept][:-1], 0)
+    period = period_of(tokens, idle_ns)
+    if not period:
+        return None
+    pattern, places = _best_rotation(tokens, np.concatenate([[0], idle_ns]), period)
+    if len(places) < FEWEST_STEPS or len(places) * period < LEAST_SHARE * len(tokens):
+        return None
+    rows = kept[places]  # steps × period: places in the log
+    rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
+    return _measured(one, rows, [words[token] for token in pattern]), [one.anchor[at] for at in rows[:, 0]]
+
+
+def _best_rotation(tokens: Array, idle_before_ns: Array, period: int) -> tuple[tuple[int, ...], Array]:
+    """The rotation with most whole steps; of equal ones the one before which the program computes longest."""
+    windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
+    common = Counter(map(tuple, windows.tolist())).most_common(1)[0][0]
+    rotations = {common[at:] + common[:at] for at in range(period)} if period <= 64 else {common}
+    best: tuple[int, float] = (-1, 0.0)
+    chosen, chosen_places = common, np.zeros((0, period), np.int64)
+    for rotation in sorted(rotations):
+        places = _whole_steps(tokens, rotation)
+        if not len(places):
+            continue
+        worth = (len(places), float(np.median(idle_before_ns[places[:, 0]])))
+        # one step more or less is the edge of the log
+        if worth[0] > best[0] + 1 or (worth[0] >= best[0] - 1 and worth[1] > best[1]):
+            best, chosen, chosen_places = worth, rotation, places
+    return chosen, chosen_places
+
+
+def _whole_steps(tokens: Array, pattern: tuple[int, ...]) -> Array:
+    """Where the pattern is, a few other collectives in between allowed: steps × period."""
+    list_of, found, at = tokens.tolist(), [], 0
+    while at < len(list_of):
+        places = _one_step(list_of, at, pattern)
+        if places:
+            found.append(places)
+            at = places[-1] + 1
+        else:
+            at += 1
+    return np.array(found, np.int64).reshape(-1, len(pattern))
+
+
+def _one_step(tokens: list[int], at: int, pattern: tuple[int, ...]) -> list[int]:
+    places: list[int] = []
+    extras = 0
+    for wanted in pattern:
+        while at < len(tokens) and tokens[at] != wanted:
+            at, extras = at + 1, extras + 1
+            if not places or extras > EXTRAS:
+                return []
+        if at == len(tokens):
+            return []
+        places.append(at)
+        at += 1
+    return places
+
+
+def _measured(one: _Rank, rows: Array, slots: list[str]) -> PatternSteps:
+    begin, end = one.end_ns[rows[:, 0] - 1], one.end_ns[rows[:, -1]]
+    idle = np.concatenate([[0.0], np.maximum(one.start_ns[1:] - np.maximum.accumulate(one.end_ns)[:-1], 0)])
+    summed = np.concatenate([[0.0], np.cumsum(idle)])
+    before = np.concatenate([rows[:, :1] - 1, rows[:, :-1]], axis=1)
+    gaps = summed[rows + 1] - summed[before + 1]
+    return PatternSteps(one.rank, one.host, slots, np.arange(1, len(rows) + 1), begin, end, gaps)
+
+
+def _number(found: list[PatternSteps], anchors: list[list[tuple[str, int]]]) -> None:
+    """The same number on every rank for the same step: by the first collective where all ranks share its group."""
+    groups = {group for told in anchors for group, _ in told}
+    if len(groups) == 1:
+        places = {sequence: at for at, sequence in enumerate(sorted({at for told in anchors for _, at in told}), 1)}
+        for one, told in zip(found, anchors, strict=True):
+            one.number = np.array([places[sequence] for _, sequence in told])
+        return
+    most = max(len(one.number) for one in found)
+    for one in found:  # the end of a log is whole, its beginning may be overwritten
+        one.number = np.arange(most - len(one.number) + 1, most + 1)
