@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rankscope.analyse.balance import balance
 from rankscope.analyse.checks import checks
+from rankscope.analyse.clocks import clocks
+from rankscope.analyse.collectives import collectives
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
@@ -45,6 +47,8 @@ from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.tallies import tallies
+from rankscope.analyse.waiting import waiting
+from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
@@ -55,7 +59,7 @@ from rankscope.report.markdown import to_markdown
 from rankscope.report.mpitrace import to_mpitrace
 from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.report.text import to_text
-from rankscope.store.folder import NoRun
+from rankscope.store.folder import NoRun, find_run
 from rankscope.store.run import Run, open_run
 
 HELP = "show what was recorded"
@@ -67,6 +71,13 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "kernels": kernels,
     "gpu_idle": gpu_idle,
 }
+# They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
+LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "collectives": collectives,
+    "waiting": waiting,
+    "waiting_parts": waiting_parts,
+    "clocks": clocks,
+}
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overview": overview,
     "coverage": coverage,
@@ -76,6 +87,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communicators": communicators,
     "communication": communication,
     "balance": balance,
+    **LOG_QUESTIONS,
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
@@ -93,6 +105,7 @@ FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
 PROGRESS_FROM = 256  # files
+LOGS_UNASKED = 128  # rank files whose logs are read without being asked for: some 16,000 collectives each
 
 
 class Wrong(Exception):
@@ -104,7 +117,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        events = not EVENT_QUESTIONS.keys().isdisjoint(options.table or ())
+        events = wants_events(options)
         opened = open_run(options.run, partial(read_rank_file, events=events), events=events, progress=progress())
         text = rendered(opened, selection, options)
         deliver(text, options.out)
@@ -114,6 +127,13 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:  # as in `rankscope report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return told(opened)
+
+
+def wants_events(options: argparse.Namespace) -> bool:
+    """Whether a table that needs single events is asked for, or none by name and the run is small."""
+    if options.table or options.layout != "native":
+        return not (EVENT_QUESTIONS | LOG_QUESTIONS).keys().isdisjoint(options.table or ())
+    return len(list(find_run(options.run).glob("ranks/*/*.rank"))) <= LOGS_UNASKED
 
 
 def parser() -> argparse.ArgumentParser:
@@ -172,13 +192,18 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         form = to_nvprof_csv if options.format == "csv" else to_nvprof
         of_whom = (opened, selection, options.merged)
         return form(nvprof_processes(*of_whom), nvprof_rows(*of_whom))
-    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or opened.has_events]
+    names = options.table or [name for name in QUESTIONS if name not in EVENT_QUESTIONS or has_activities(opened)]
     tables = [QUESTIONS[name](opened, selection) for name in names]
     check_sort(tables, selection)
     if options.format != "text":
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def has_activities(opened: Run) -> bool:
+    """Whether there are single events other than the log of collectives."""
+    return bool(opened.query("SELECT 1 FROM events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') LIMIT 1"))
 
 
 def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:

@@ -1,0 +1,196 @@
+"""Which offset and drift between two clocks fit what the collectives prove?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.straight_lines import Array, Lines, lines_between
+
+STEEPEST = 500e-6  # no clock of a computer drifts faster against another
+MOST_PARTS = 8  # a clock that jumps more often is not to be corrected
+FAR_NS = 1e17  # three years: stands for no bound
+FEW = 16
+SELECTED = 0.25  # of the collectives: those of the shortest stays tell best when all leave
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The evidence about one host (own) against another (other), by collective, in the order of time."""
+
+    own_entered_ns: Array
+    own_left_ns: Array
+    other_entered_ns: Array
+    other_left_ns: Array
+    stay_ns: Array
+    slack_ns: Array
+
+    def __len__(self) -> int:
+        return len(self.stay_ns)
+
+    def only(self, rows: Any) -> Pair:
+        return Pair(*(getattr(self, one.name)[rows] for one in fields(self)))
+
+    def times(self) -> Array:
+        return np.where(np.isfinite(self.own_left_ns), self.own_left_ns, self.own_entered_ns)
+
+    def ceiling(self) -> tuple[Array, Array]:
+        """Moments of the own clock, and what must at most be added to it there."""
+        return self.own_entered_ns, self.other_left_ns - self.own_entered_ns + self.slack_ns
+
+    def floor(self) -> tuple[Array, Array]:
+        return self.own_left_ns, self.other_entered_ns - self.own_left_ns - self.slack_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A span of the own clock in which it runs evenly: add height + slope * time to get the other's time."""
+
+    from_ns: float
+    to_ns: float
+    slope: float
+    height: float
+    error_at: Array  # at the beginning, the middle and the end
+    bound_ns: float  # largest error that the proof alone allows
+    together: bool  # the estimate rests on leaving together, not on the proof alone
+    used: int
+    dropped: int  # records that contradict all others
+
+    @property
+    def error_ns(self) -> float:
+        return float(self.error_at.max())
+
+    def offset(self, time_ns: Any) -> Any:
+        return self.height + self.slope * time_ns
+
+    def error(self, time_ns: Any) -> Any:
+        """An error of straight lines is convex over time, so this is never too small."""
+        span = np.array([self.from_ns, (self.from_ns + self.to_ns) / 2, self.to_ns])
+        return np.interp(time_ns, span, self.error_at)
+
+
+def fit(pair: Pair) -> list[Part]:
+    """The parts of the own clock, more than one where it jumps; none where nothing fits."""
+    pair = pair.only(np.argsort(pair.times(), kind="stable"))
+    parts: list[Part] = []
+    while len(pair):
+        length = len(pair) if _fitting(pair, _allowed(len(pair)))[0] else _longest(pair)
+        if length < 1 or len(parts) == MOST_PARTS:
+            return []
+        parts.append(_part(pair.only(slice(0, length)), _allowed(length)))
+        pair = pair.only(slice(length, None))
+    return parts
+
+
+def _allowed(collectives: int) -> int:
+    """How many records may be damaged."""
+    return min(32, collectives // 50)
+
+
+def _longest(pair: Pair) -> int:
+    """The longest beginning that fits: what fits, fits without its end too."""
+    fits, fails = 1, len(pair)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if _fitting(pair.only(slice(0, middle)), 2)[0] else (fits, middle)
+    return fits
+
+
+def _fitting(pair: Pair, allowed: int) -> tuple[Lines | None, Pair]:
+    """The lines that fit, after dropping at most so many collectives that no line fits with the others."""
+    for dropped in range(allowed + 1):
+        below, above = _known(*pair.ceiling(), FAR_NS), _known(*pair.floor(), -FAR_NS)
+        lines, slope = lines_between(below, above, STEEPEST)
+        if lines or dropped == allowed:
+            return lines, pair
+        pair = pair.only(~_culprits(pair, slope))
+    return None, pair
+
+
+def _known(x: Array, y: Array, unbounded: float) -> tuple[Array, Array]:
+    known = np.isfinite(x) & np.isfinite(y)
+    return (x[known], y[known]) if known.any() else (np.zeros(1), np.full(1, unbounded))
+
+
+def _culprits(pair: Pair, slope: float) -> Array:
+    """The one collective, or the two, between whose bounds there is no room."""
+    (ceiling_x, ceiling_y), (floor_x, floor_y) = pair.ceiling(), pair.floor()
+    with np.errstate(invalid="ignore"):
+        high = np.nan_to_num(ceiling_y - slope * ceiling_x, nan=np.inf, posinf=np.inf, neginf=np.inf)
+        low = np.nan_to_num(floor_y - slope * floor_x, nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
+    found = np.zeros(len(pair), bool)
+    # the damaged one of the two is further from what the others say
+    high_by, low_by = float(np.median(high) - high.min()), float(low.max() - np.median(low))
+    found[int(np.argmin(high) if high_by >= low_by else np.argmax(low))] = True
+    return found
+
+
+def _part(pair: Pair, allowed: int) -> Part:
+    lines, kept = _fitting(pair, allowed)
+    assert lines is not None, "asked before"
+    times = kept.times()
+    span = np.array([times.min(), (times.min() + times.max()) / 2, times.max()])
+    slope, height = lines.centre()
+    bound = _errors(lines, slope, height, span)
+    errors, by_leaving = bound, _leaving_together(kept, lines, slope)
+    together = by_leaving is not None and by_leaving[2] < bound.max()
+    if by_leaving is not None and together:
+        slope, height = _pulled_in(lines, by_leaving[0], by_leaving[1])
+        errors = np.minimum(_errors(lines, slope, height, span), by_leaving[2])
+    return Part(
+        float(span[0]), float(span[2]), slope, height, errors, float(bound.max()), together, len(kept),
+        len(pair) - len(kept),
+    )  # fmt: skip
+
+
+def _errors(lines: Lines, slope: float, height: float, span: Array) -> Array:
+    low, high = lines.reach(span)
+    here = height + slope * span
+    return np.maximum(high - here, here - low)
+
+
+def _leaving_together(pair: Pair, lines: Lines, slope: float) -> tuple[float, float, float] | None:
+    """Slope, height and error if all ranks leave a short collective at about one time."""
+    usable = np.isfinite(pair.stay_ns) & np.isfinite(pair.own_left_ns) & np.isfinite(pair.other_left_ns)
+    count = int(usable.sum())
+    if not count:
+        return None
+    pair = pair.only(usable)
+    shortest = np.argsort(pair.stay_ns, kind="stable")[: max(FEW, int(SELECTED * count))]
+    pair = pair.only(np.sort(shortest))
+    time, offset = pair.own_left_ns, pair.other_left_ns - pair.own_left_ns
+    if len(pair) >= FEW:
+        slope = _resistant_slope(time, offset)
+    height = float(np.median(offset - slope * time))
+    spread = 1.4826 * float(np.median(np.abs(offset - slope * time - height)))
+    return slope, height, float(np.median(pair.stay_ns)) + spread
+
+
+def _resistant_slope(time: Array, offset: Array) -> float:
+    """From the medians of the first and the last third, which no single late leaver moves."""
+    third = len(time) // 3
+    first, last = slice(0, third), slice(len(time) - third, None)
+    run = float(np.median(time[last]) - np.median(time[first]))
+    slope = 0.0
+    for _ in range(3):
+        rest = offset - slope * time
+        slope += float(np.median(rest[last]) - np.median(rest[first])) / run if run > 0 else 0.0
+    return slope
+
+
+def _pulled_in(lines: Lines, slope: float, height: float) -> tuple[float, float]:
+    """The nearest that the proof allows, on the way to its centre."""
+    to_slope, to_height = lines.centre()
+
+    def towards(share: float) -> tuple[float, float]:
+        return slope + share * (to_slope - slope), height + share * (to_height - height)
+
+    near, far = 0.0, 1.0  # what lies between is convex: once inside, inside to the centre
+    if lines.contains(slope, height):
+        return slope, height
+    while far - near > 1e-6:
+        middle = (near + far) / 2
+        near, far = (near, middle) if lines.contains(*towards(middle)) else (middle, far)
+    return towards(far)

@@ -1,0 +1,122 @@
+"""How far apart are the clocks of the hosts, and how fast do they drift, by the log alone?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.clock_evidence import Evidence, apart, evidence
+from rankscope.analyse.clock_fit import Pair, Part, fit
+from rankscope.analyse.matching import Array, Log, Matched
+
+CONTRADICTION_NS = 100_000.0  # ranks of one host that miss each other by more have different clocks,
+CONTRADICTIONS = 0.02  # if that happens in more than this share of their collectives
+
+
+@dataclass(slots=True)
+class HostClock:
+    """One clock: how to get from it to the reference's."""
+
+    name: str
+    ranks: list[int]
+    parts: list[Part] = field(default_factory=list)  # to the clock it was compared with; none for the reference
+    compared_with: HostClock | None = None
+    known: bool = False
+
+    def to_reference(self, time_ns: Any) -> tuple[Any, Any]:
+        """Times of this clock as the reference would show them, and the error of each."""
+        if self.compared_with is None:
+            return time_ns, np.zeros_like(time_ns) if self.known else np.full_like(time_ns, np.inf)
+        edges = [part.from_ns for part in self.parts[1:]]
+        which = np.searchsorted(edges, time_ns, side="right")
+        moved, error = np.empty_like(time_ns), np.empty_like(time_ns)
+        for number, part in enumerate(self.parts):
+            here = which == number
+            moved[here] = time_ns[here] + part.offset(time_ns[here])
+            error[here] = part.error(time_ns[here])
+        beyond, more = self.compared_with.to_reference(moved)
+        return beyond, error + more
+
+
+@dataclass(slots=True)
+class Clocks:
+    """The clocks of a run; the first is the reference."""
+
+    clocks: list[HostClock]
+    of_rank: list[int]  # places in clocks, by place in Log.ranks
+    split_hosts: list[str] = field(default_factory=list)  # hosts whose ranks do not share a clock
+
+    def corrected(self, group: Matched) -> tuple[Array, Array, Array]:
+        """Entering and leaving of a group's collectives on the reference's clock, and the error of each entering."""
+        own = np.array(self.of_rank)[group.members]
+        if (own == 0).all():
+            return group.enter_ns, group.end_ns, np.zeros((1, len(own)))
+        enter, end, error = np.empty_like(group.enter_ns), np.empty_like(group.end_ns), np.empty_like(group.enter_ns)
+        for place in np.unique(own):
+            columns = np.flatnonzero(own == place)
+            enter[:, columns], error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])
+            # a stay has no clock but its own
+            end[:, columns] = enter[:, columns] + (group.end_ns - group.enter_ns)[:, columns]
+        return enter, end, error
+
+
+def clock_offsets(log: Log) -> Clocks:
+    """The clock of every host; ranks of one host share one unless their own collectives say otherwise."""
+    clocks = _clocks_of(log)
+    if len(clocks.clocks) < 2:
+        return clocks
+    found = [evidence(log, group, clocks.of_rank) for group in log.groups]
+    found = [one for one in found if len(one.hosts) > 1]
+    known = {0}
+    while True:
+        links = _links(found, known)
+        for own, other in links:
+            clock = clocks.clocks[own]
+            clock.parts = fit(_pair(found, own, other))
+            clock.compared_with, clock.known = (clocks.clocks[other], True) if clock.parts else (None, False)
+        gained = {own for own, _ in links if clocks.clocks[own].known}
+        if not gained:
+            return clocks
+        known |= gained
+
+
+def _clocks_of(log: Log) -> Clocks:
+    names = list(dict.fromkeys(log.hosts))
+    of_rank = [names.index(host) for host in log.hosts]
+    split = [names[host] for host in apart(log, of_rank, CONTRADICTION_NS, CONTRADICTIONS)]
+    labels = [f"{host} rank {rank}" if host in split else host for host, rank in zip(log.hosts, log.ranks, strict=True)]
+    names = list(dict.fromkeys(labels))
+    made = [
+        HostClock(name, [rank for rank, own in zip(log.ranks, labels, strict=True) if own == name]) for name in names
+    ]
+    if made:
+        made[0].known = True
+    return Clocks(made, [names.index(label) for label in labels], split)
+
+
+def _links(found: list[Evidence], known: set[int]) -> list[tuple[int, int]]:
+    """Hosts not known yet that share a group with a known one, each with the first such host."""
+    links: dict[int, int] = {}
+    for one in found:
+        hosts = one.hosts.tolist()
+        anchors = [host for host in hosts if host in known]
+        for host in hosts:
+            if anchors and host not in known:
+                links[host] = min(links.get(host, anchors[0]), anchors[0])
+    return list(links.items())
+
+
+def _pair(found: list[Evidence], own: int, other: int) -> Pair:
+    """Everything that is known of two hosts, from all groups that have members on both."""
+    columns: list[tuple[Array, ...]] = []
+    for one in found:
+        at, to = np.flatnonzero(one.hosts == own), np.flatnonzero(one.hosts == other)
+        if len(at) and len(to):
+            slack = np.full(len(one.stay_ns), one.slack_ns)
+            sides = (one.entered_ns[:, at[0]], one.left_ns[:, at[0]], one.entered_ns[:, to[0]], one.left_ns[:, to[0]])
+            columns.append((*sides, one.stay_ns, slack))
+    pair = Pair(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+    ceiling, floor = pair.ceiling()[1], pair.floor()[1]
+    return pair.only(np.isfinite(ceiling) | np.isfinite(floor))

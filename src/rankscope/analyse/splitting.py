@@ -1,0 +1,110 @@
+"""Every collective, rank by rank: how much of it is waiting for whom, and how much moving data?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rankscope.analyse.clock_offsets import Clocks, clock_offsets
+from rankscope.analyse.matching import Array, Log, Matched, match
+from rankscope.analyse.operations import OPERATIONS, Waits
+from rankscope.model import Tables
+
+
+@dataclass(slots=True)
+class Split:
+    """The collectives of one group, split: K collectives of M members."""
+
+    group: Matched
+    enter_ns: Array  # K x M, on the reference's clock
+    wait_ns: Array  # K x M: from the own entering to the last entering that it has to wait for
+    transfer_ns: Array  # K x M: the rest of the stay
+    error_ns: Array  # K x M: by how much wait_ns may be wrong because of the clocks; inf where they are not known
+    awaited: Array  # K x M: place of the member waited for, -1 where there is none
+    last: Array  # K: place of the member that most wait for, -1 where there is none
+    late_ns: Array  # K: by how much that one came after the last but one
+    sure: Array  # K: whether the clocks are exact enough to say which rank, or which of one host's, that is
+
+
+@dataclass(slots=True)
+class Collectives:
+    """All that is known of the collectives of a run."""
+
+    log: Log
+    clocks: Clocks
+    splits: list[Split]
+
+
+_KEPT: WeakKeyDictionary[Tables, Collectives] = WeakKeyDictionary()
+
+
+def collectives_of(tables: Tables) -> Collectives:
+    """Matched, put on one clock and split; worked out once for each run that is open."""
+    if tables not in _KEPT:
+        log = match(tables)
+        clocks = clock_offsets(log)
+        _KEPT[tables] = Collectives(log, clocks, [split(log, clocks, group) for group in log.groups])
+    return _KEPT[tables]
+
+
+def split(log: Log, clocks: Clocks, group: Matched) -> Split:
+    """The collectives of one group."""
+    enter, end, clock_error = clocks.corrected(group)
+    own_clock = np.array(clocks.of_rank)[group.members]
+    shape = enter.shape
+    until, awaited, rivals = np.full(shape, -np.inf), np.full(shape, -1), np.ones(shape, bool)
+    for code in np.unique(group.operation):
+        rows = np.flatnonzero(group.operation == code)
+        waits = OPERATIONS[log.operations[code]].waits
+        until[rows], awaited[rows] = _awaited(waits, enter[rows], group.root[rows])
+        if waits is Waits.ALL_FOR_ROOT:
+            rivals[rows] = False  # what it means says whom they wait for
+        elif waits is Waits.ROOT_FOR_ALL:
+            rivals[rows, group.root[rows]] = False
+    stay = np.maximum(end - enter, 0)
+    wait = np.clip(until - enter, 0, stay)
+    error = np.broadcast_to(clock_error, shape)
+    theirs = np.take_along_axis(error, np.maximum(awaited, 0), axis=1)
+    same = (own_clock[np.maximum(awaited, 0)] == own_clock) | (awaited < 0)
+    # an error cannot make more waiting than there was time in the collective, nor less than none
+    wait_error = np.where(same, 0.0, np.minimum(error + theirs, stay))
+    last = awaited[np.arange(shape[0]), np.argmax(wait, axis=1)]
+    late, sure = _lateness(enter, error, own_clock, last, rivals)
+    return Split(group, enter, wait, stay - wait, wait_error, awaited, last, late, sure)
+
+
+def _awaited(waits: Waits, enter: Array, root: Array) -> tuple[Array, Array]:
+    """Until when each member has to wait, and for which member."""
+    count, members = enter.shape
+    rows = np.arange(count)
+    is_root = np.arange(members) == root[:, None]
+    if waits is Waits.ALL_FOR_ALL:
+        last = np.argmax(enter, axis=1)
+        return np.repeat(enter[rows, last][:, None], members, axis=1), np.repeat(last[:, None], members, axis=1)
+    if waits is Waits.ALL_FOR_ROOT:
+        until = np.where(is_root, -np.inf, enter[rows, root][:, None])
+        return until, np.where(is_root, -1, root[:, None])
+    if waits is Waits.ROOT_FOR_ALL:
+        last = np.argmax(np.where(is_root, -np.inf, enter), axis=1)
+        until = np.where(is_root, enter[rows, last][:, None], -np.inf)
+        return until, np.where(is_root, last[:, None], -1)
+    until = np.maximum.accumulate(enter, axis=1)
+    awaited = np.maximum.accumulate(np.where(enter == until, np.arange(members), 0), axis=1)
+    if waits is Waits.FOR_BELOW:
+        until = np.concatenate([np.full((count, 1), -np.inf), until[:, :-1]], axis=1)
+        awaited = np.concatenate([np.full((count, 1), -1), awaited[:, :-1]], axis=1)
+    return until, awaited
+
+
+def _lateness(enter: Array, error: Array, own_clock: Array, last: Array, rivals: Array) -> tuple[Array, Array]:
+    """By how much the last member came after all others, and whether the clocks can tell its host from the others."""
+    rows, place = np.arange(len(last)), np.maximum(last, 0)
+    when = enter[rows, place]
+    itself = np.arange(enter.shape[1]) == place[:, None]
+    others = np.where(itself, -np.inf, enter).max(axis=1)
+    elsewhere = rivals & (own_clock != own_clock[place][:, None])
+    latest = np.where(elsewhere, enter + error, -np.inf).max(axis=1)
+    sure = when - error[rows, place] >= latest
+    return np.where(last >= 0, np.maximum(when - others, 0), 0.0), sure & (last >= 0)
