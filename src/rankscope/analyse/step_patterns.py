@@ -16,6 +16,7 @@ Array = Any
 SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their own where larger ones come too
 FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
+MOST_ROTATIONS = 64
 EXTRAS = 2  # collectives between those of a step that do not break it
 SQL = """
     SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
@@ -110,21 +111,20 @@ def _steps_of_rank(one: _Rank, words: list[str]) -> tuple[PatternSteps, list[tup
 
 
 def _best_rotation(tokens: Array, idle_before_ns: Array, period: int) -> tuple[tuple[int, ...], Array]:
-    """The rotation with most whole steps; of equal ones the one before which the program computes longest."""
+    """The rotation with most whole steps; of equal ones that with least in between, then the longest compute before."""
     windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
     common = Counter(map(tuple, windows.tolist())).most_common(1)[0][0]
-    rotations = {common[at:] + common[:at] for at in range(period)} if period <= 64 else {common}
-    best: tuple[int, float] = (-1, 0.0)
-    chosen, chosen_places = common, np.zeros((0, period), np.int64)
-    for rotation in sorted(rotations):
-        places = _whole_steps(tokens, rotation)
-        if not len(places):
-            continue
-        worth = (len(places), float(np.median(idle_before_ns[places[:, 0]])))
-        # one step more or less is the edge of the log
-        if worth[0] > best[0] + 1 or (worth[0] >= best[0] - 1 and worth[1] > best[1]):
-            best, chosen, chosen_places = worth, rotation, places
-    return chosen, chosen_places
+    rotations = sorted({common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common})
+    found = [(rotation, _whole_steps(tokens, rotation)) for rotation in rotations]
+    most = max(len(places) for _, places in found)
+    equal = [(rotation, places) for rotation, places in found if len(places) and len(places) >= most - 1]
+
+    def worth(one: tuple[tuple[int, ...], Array]) -> tuple[int, float]:
+        places = one[1]
+        extras = int((places[:, -1] - places[:, 0] - period + 1).sum())
+        return -extras, float(np.median(idle_before_ns[places[:, 0]]))
+
+    return max(equal, key=worth) if equal else (common, np.zeros((0, period), np.int64))
 
 
 def _whole_steps(tokens: Array, pattern: tuple[int, ...]) -> Array:

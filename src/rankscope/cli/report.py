@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from rankscope.analyse.balance import balance
+from rankscope.analyse.causes import causes
 from rankscope.analyse.checks import checks
 from rankscope.analyse.clocks import clocks
 from rankscope.analyse.collectives import collectives
@@ -46,6 +47,8 @@ from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
+from rankscope.analyse.step_parts import step_parts
+from rankscope.analyse.steps import steps
 from rankscope.analyse.tallies import tallies
 from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
@@ -73,6 +76,9 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
 }
 # They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
 LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "causes": causes,
+    "steps": steps,
+    "step_parts": step_parts,
     "collectives": collectives,
     "waiting": waiting,
     "waiting_parts": waiting_parts,

@@ -1,0 +1,44 @@
+"""How well did the analysis do over many cases whose truth is known?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+
+
+@dataclass
+class Scores:
+    """Right, wrong and by how much."""
+
+    caused: int = 0
+    right: int = 0
+    right_rank: int = 0
+    quiet: int = 0
+    false_alarms: int = 0
+    errors: list[float] = field(default_factory=list)  # |estimated − injected| ÷ injected
+    by_cause: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, truth: tuple[int, str] | None, told: tuple[int, str] | None, ratio: float | None = None) -> None:
+        """One case: (rank, cause) or None on either side; ratio: estimated ÷ injected wait."""
+        self.by_cause[truth[1] if truth else "none", told[1] if told else "none"] += 1
+        if truth is None:
+            self.quiet += 1
+            self.false_alarms += told is not None
+            return
+        self.caused += 1
+        self.right += told == truth
+        self.right_rank += told is not None and told[0] == truth[0]
+        if told is not None and told[0] == truth[0] and ratio is not None:
+            self.errors.append(abs(ratio - 1))
+
+    def lines(self) -> list[str]:
+        """The table of the scores."""
+        made = [f"{'injected':20} {'told':32} cases"]
+        made += [f"{truth:20} {told:32} {count:5}" for (truth, told), count in sorted(self.by_cause.items())]
+        made.append(f"rank and cause right: {self.right} of {self.caused} ({self.right / max(1, self.caused):.1%})")
+        made.append(f"rank right:           {self.right_rank} of {self.caused}")
+        made.append(f"false alarms:         {self.false_alarms} of {self.quiet} without a cause")
+        if self.errors:
+            made.append(f"injected wait, error: {median(self.errors):.1%} (median of {len(self.errors)})")
+        return made
