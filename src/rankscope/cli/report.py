@@ -42,6 +42,7 @@ from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
+from rankscope.analyse.phases import phase_calls, phase_ranks, phases
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
@@ -79,6 +80,8 @@ LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "causes": causes,
     "steps": steps,
     "step_parts": step_parts,
+    "phases": phases,
+    "phase_ranks": phase_ranks,
     "collectives": collectives,
     "waiting": waiting,
     "waiting_parts": waiting_parts,
@@ -94,6 +97,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communication": communication,
     "balance": balance,
     **LOG_QUESTIONS,
+    "phase_calls": phase_calls,
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
