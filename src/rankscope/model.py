@@ -298,7 +298,7 @@ class Table:
 
 
 class Tables(Protocol):
-    """What an analysis is given: the tables ranks, tallies, events, steps, marks, groups, … (store/columns.py), behind SQL."""
+    """What an analysis is given: the tables ranks, tallies, events, steps, marks, … of store/columns.py, behind SQL."""
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 

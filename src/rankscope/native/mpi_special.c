@@ -3,6 +3,24 @@
 
 #include "mpi_wrappers.h"
 
+/* --- steps and phases --- */
+
+/* A call of so many ticks has just returned. */
+RS_COLD void rs_mpi_in_step(uint64_t ticks)
+{
+    uint64_t now = rs_ticks();
+    rs_step_blocked(now - ticks, now);
+}
+
+RS_COLD void rs_mpi_first_collective(void)
+{
+    uint64_t now = rs_ticks(), written = rs.file->log_written;
+    uint64_t enter = rs.log && written ? rs.log[(written - 1) & (rs.log_capacity - 1)].enter_ticks : now;
+    rs_mark_at(RS_MARK_FIRST_COLLECTIVE_BEGIN, "MPI", enter);
+    rs_mark_at(RS_MARK_FIRST_COLLECTIVE_END, "MPI", now);
+    rs_set_phase(RS_PHASE_STEADY);
+}
+
 /* --- start and end --- */
 
 static int initialise(struct rs_thread *thread, enum rs_mpi_function function, uint64_t enter, int failed)
@@ -12,6 +30,8 @@ static int initialise(struct rs_thread *thread, enum rs_mpi_function function, u
         rs_note(thread, function, rs_group_none(), 0, leave - enter, failed);
         rs_leave(thread, leave);
     }
+    rs_mark_at(RS_MARK_INIT_BEGIN, "MPI_Init", enter);
+    rs_mark_at(RS_MARK_INIT_END, "MPI_Init", leave);
     if (!failed)
         rs_mpi_started();
     return failed;
@@ -49,6 +69,7 @@ static void finalising(void)
         return;
     rs_set_phase(RS_PHASE_FINALIZE);
     rs.file->mpi_finalized_ticks = rs_ticks();
+    rs_mark_at(RS_MARK_FINALIZE, "MPI_Finalize", rs.file->mpi_finalized_ticks);
     rs_set_flag(RS_MPI_FINALIZED);
     rs_refresh_facts();
 }

@@ -4,6 +4,7 @@
 
 #include "mpi_requests.h"
 #include "mpi_words.h"
+#include "steps.h"
 
 #define ENTRY(name) ENTRY_(name)
 #define ENTRY_(name) F_##name,
@@ -19,6 +20,8 @@ enum rs_mpi_function {
 
 extern void *rs_mpi_real[RS_MPI_FUNCTIONS] __attribute__((visibility("hidden")));
 extern uint16_t rs_mpi_name[RS_MPI_FUNCTIONS] __attribute__((visibility("hidden")));
+void rs_mpi_in_step(uint64_t ticks);
+void rs_mpi_first_collective(void);
 void *rs_mpi_resolve(enum rs_mpi_function function);
 uint16_t rs_mpi_intern(enum rs_mpi_function function);
 struct rs_thread *rs_paused_thread(void);
@@ -46,6 +49,8 @@ RS_HOT void rs_note(struct rs_thread *thread, enum rs_mpi_function function, con
                            uint64_t bytes, uint64_t ticks, int failed)
 {
     rs_tally(thread, rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes), ticks, bytes, failed);
+    if (RS_UNLIKELY(rs_step_open))
+        rs_mpi_in_step(ticks);
 }
 
 /* --- collectives --- */
@@ -89,7 +94,7 @@ static inline void rs_collective_started(struct rs_logged logged, uint64_t call_
 static inline void rs_collective_seen(const struct rs_mpi_group *group)
 {
     if (RS_UNLIKELY(rs.phase == RS_PHASE_FIRST_COLLECTIVE) && group->size > 1)
-        rs_set_phase(RS_PHASE_STEADY);
+        rs_mpi_first_collective();
 }
 
 /* --- how a wrapper gets its name --- */

@@ -4,6 +4,9 @@
 #include "nccl_layer.h"
 
 static struct rs_nccl_comm comms[RS_NCCL_COMMS];
+static uint8_t opened;
+
+int rs_nccl_recording(void) { return __atomic_load_n(&opened, __ATOMIC_RELAXED); }
 
 static void *context_of(const struct rs_nccl_comm *comm)
 {
@@ -62,6 +65,7 @@ uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm)
 void *rs_nccl_comm_new(const struct rs_nccl_identity *identity)
 {
     rs_nccl_prepare();
+    __atomic_store_n(&opened, 1, __ATOMIC_RELAXED);
     for (struct rs_nccl_comm *comm = comms; comm < comms + RS_NCCL_COMMS; comm++) {
         uint8_t unused = 0;
         if (!__atomic_compare_exchange_n(&comm->used, &unused, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
@@ -91,6 +95,7 @@ void rs_nccl_comm_end(void *context)
 /* The parent's communicators are no use to a child; their contexts become stale. */
 void rs_nccl_comms_forget(void)
 {
+    opened = 0;
     for (uint32_t i = 0; i < RS_NCCL_COMMS; i++) {
         uint32_t generation = comms[i].generation;
         memset(&comms[i], 0, sizeof comms[i]);

@@ -49,6 +49,8 @@ struct rs_nccl_comm *rs_nccl_comm(void *context);
 void rs_nccl_comm_identify(struct rs_nccl_comm *comm, const struct rs_nccl_identity *identity);
 uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm);
 void rs_nccl_comms_forget(void);
+/* Whether NCCL has opened the plugin in this process: it then tells its operations itself. */
+int rs_nccl_recording(void);
 
 void rs_nccl_prepare(void);
 /* What has ended on the GPU and was not yet counted, at the end of a communicator or (NULL) of the process. */

@@ -18,6 +18,7 @@
 #include "nccl_layer.h"
 #include "process.h"
 #include "recorder.h"
+#include "steps.h"
 
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
@@ -200,6 +201,10 @@ static void child_forked(void)
     rs_mpi_forget();
     rs_nccl_forget();
     rs_cuda_forget();
+    rs_steps_forget();
+    rs_ranges_forget();
+    rs_process_groups_forget();
+    rs_marks_forget();
     rs_recorder_forget(inside);
     rs_file_forget();
     if (!inside)

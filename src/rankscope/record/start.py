@@ -11,6 +11,7 @@ from rankscope.record.preload import LIBRARY, NotRecordable, check_library, chec
 from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
 
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
+AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
@@ -112,7 +113,7 @@ def is_recorded(environment: dict[str, str]) -> bool:
 
 def joined_plan(options: Options, program: str, environment: dict[str, str]) -> Plan:
     """Inside a recorded script: the same run, only told to a launcher."""
-    ours = ("LD_PRELOAD", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
+    ours = ("LD_PRELOAD", "PYTHONPATH", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
     added = {name: environment[name] for name in environment if name in ours or name.startswith("RANKSCOPE_")}
     command = launched(options, program, environment, added)[0]
     return Plan(command, environment, Folder(environment["RANKSCOPE_DIR"], False))
@@ -123,6 +124,8 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word and word != LIBRARY]
     preload = ":".join([LIBRARY, *theirs])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    if ":" not in AGENT and environment.get("RANKSCOPE_TORCH") != "0":
+        added["PYTHONPATH"] = python_path(environment)
     theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
     if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:
         added["NCCL_PROFILER_PLUGIN"] = LIBRARY
@@ -141,6 +144,12 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     if options.matrix:
         added["RANKSCOPE_MATRIX"] = "1"
     return added
+
+
+def python_path(environment: dict[str, str]) -> str:
+    """Where Python finds our sitecustomize first, and then everything it would find without us."""
+    theirs = environment.get("PYTHONPATH", "")
+    return AGENT if theirs in ("", AGENT) else AGENT + ":" + theirs.removeprefix(AGENT + ":")
 
 
 def local_folder(options: Options, folder: Folder) -> str:

@@ -1,0 +1,57 @@
+"""What is done when a module that was waited for has been imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import native
+
+Action = Callable[[Any, Any], None]  # the recorder, the module
+
+
+def arrived(waiting: Any, name: str, module: Any, begin_ns: int, end_ns: int) -> None:
+    """Install what belongs to the module; what belongs to others of its package follows when they are imported."""
+    recorder = native.recorder()
+    if recorder is None:
+        return
+    if name == "torch":
+        recorder.rankscope_mark(native.INTERPRETER, b"", waiting.started_ns)
+        recorder.rankscope_mark(native.IMPORT_BEGIN, b"torch", begin_ns)
+        recorder.rankscope_mark(native.IMPORT_END, b"torch", end_ns)
+        _wait_for_rest(waiting, recorder)
+    action = _actions().get(name)
+    if action is not None:
+        action(recorder, module)
+
+
+def _actions() -> dict[str, Action]:
+    from . import collectives, horovod, loop
+
+    return {
+        "torch": loop.install,
+        "torch.distributed.distributed_c10d": collectives.install,
+        "torch.nn.parallel.distributed": collectives.install_data_parallel,
+        "torch.distributed.checkpoint.state_dict_saver": loop.install_checkpoint,
+        "horovod.common.basics": horovod.install,
+    }
+
+
+def _wait_for_rest(waiting: Any, recorder: Any) -> None:
+    """Modules that torch has imported already are done after torch itself; the others are waited for."""
+    for name, action in _actions().items():
+        if name == "torch":
+            continue
+        module = sys.modules.get(name)
+        if module is None:
+            waiting.wanted[name] = None
+        elif name != "horovod.common.basics":
+            _try(action, recorder, module)
+
+
+def _try(action: Action, recorder: Any, module: Any) -> None:
+    try:
+        action(recorder, module)
+    except Exception:  # one that fails must not keep the others out
+        pass

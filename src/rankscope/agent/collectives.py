@@ -1,0 +1,165 @@
+"""Collectives of torch.distributed: on which group each is issued, and how long the program waits for it."""
+
+from __future__ import annotations
+
+import os
+from functools import wraps
+from typing import Any
+
+from . import native, observer, python_collectives
+from .wrapping import timed_by_marks
+
+# As torch's own ranges name them, for where the ranges are not seen.
+ISSUING = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "allgather": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "_allgather_base": "all_gather",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "barrier": "barrier",
+    "monitored_barrier": "monitored_barrier",
+    "send": "send",
+    "recv": "recv",
+    "recv_anysource": "recv",
+}
+BETWEEN_TWO = ("send", "recv")
+
+_numbers: dict[str, int] = {}  # of the process groups, by torch's name
+
+
+def install(recorder: Any, c10d: Any) -> None:
+    """Watch initialisation, the methods that issue collectives, and waits."""
+    os.register_at_fork(after_in_child=_numbers.clear)
+    timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group")
+    _renew_exports(c10d, "init_process_group")
+    _watch_end(recorder, c10d)
+    compiled = observer.compiled()
+    for method, operation in ISSUING.items():
+        if hasattr(c10d.ProcessGroup, method):
+            if compiled is not None:
+                _tell_group(recorder, c10d, compiled, method)
+            elif operation not in BETWEEN_TWO:
+                python_collectives.watch(recorder, c10d, method, operation, number_of)
+    _watch_waits(recorder, c10d.Work)
+
+
+def install_data_parallel(recorder: Any, module: Any) -> None:
+    """The collectives that DistributedDataParallel issues from C++ are on its process group."""
+    wrapper = module.DistributedDataParallel
+    original = wrapper.__init__
+
+    @wraps(original)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        try:
+            _own_group(recorder, named.get("process_group") or _argument(arguments, 5))
+        except Exception:
+            pass
+        original(self, *arguments, **named)
+        if observer.compiled() is None:
+            python_collectives.follow_buckets(recorder, self)
+
+    wrapper.__init__ = init
+
+
+def _argument(arguments: tuple[Any, ...], at: int) -> Any:
+    return arguments[at] if len(arguments) > at else None
+
+
+_own: set[int] = set()
+
+
+def _own_group(recorder: Any, group: Any) -> None:
+    """With models on several groups nobody can tell whose a collective is: it is then counted under none."""
+    import torch.distributed.distributed_c10d as c10d
+
+    _own.add(number_of(recorder, c10d, group if group is not None else c10d._get_default_group()))
+    compiled = observer.compiled()
+    if compiled is not None:
+        compiled.rankscope_observer_own_group(next(iter(_own)) if len(_own) == 1 else 0)
+
+
+def number_of(recorder: Any, c10d: Any, group: Any) -> int:
+    """The recorder's number of a process group, which is entered at its first use."""
+    name = c10d._world.pg_names.get(group)
+    if name is None:
+        return 0
+    number = _numbers.get(name)
+    if number is None:
+        ranks = c10d.get_process_group_ranks(group)
+        shown = getattr(group, "group_desc", "") or f"group {name}"
+        identity = _hash(f"{name}/{','.join(map(str, ranks))}")
+        number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
+        _numbers[name] = number
+    return number
+
+
+def _hash(text: str) -> int:
+    """FNV-1a: the same on every rank, which Python's own is not."""
+    value = 0xCBF29CE484222325
+    for octet in text.encode():
+        value = (value ^ octet) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def _tell_group(recorder: Any, c10d: Any, compiled: Any, method: str) -> None:
+    original = getattr(c10d.ProcessGroup, method)
+    enter, leave = compiled.rankscope_observer_enter, compiled.rankscope_observer_leave
+
+    @wraps(original)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        entered = enter(number_of(recorder, c10d, self))
+        try:
+            return original(self, *arguments, **named)
+        finally:
+            if entered:
+                leave()
+
+    setattr(c10d.ProcessGroup, method, wrapper)
+
+
+def _watch_waits(recorder: Any, work: Any) -> None:
+    original = work.wait
+    ticks, blocked = recorder.rankscope_ticks, recorder.rankscope_blocked
+
+    @wraps(original)
+    def wait(self: Any, *arguments: Any, **named: Any) -> Any:
+        begin = ticks()
+        try:
+            return original(self, *arguments, **named)
+        finally:
+            blocked(begin)
+            python_collectives.waited(recorder, self)
+
+    work.wait = wait
+
+
+def _watch_end(recorder: Any, c10d: Any) -> None:
+    original = c10d.destroy_process_group
+
+    @wraps(original)
+    def destroy_process_group(group: Any = None) -> Any:
+        if group is None:
+            recorder.rankscope_mark(native.FINALIZE, b"destroy_process_group", 0)
+        return original(group)
+
+    c10d.destroy_process_group = destroy_process_group
+    _renew_exports(c10d, "destroy_process_group")
+
+
+def _renew_exports(c10d: Any, name: str) -> None:
+    """torch.distributed has imported the function by its name, if it is there already."""
+    import sys
+
+    package = sys.modules.get("torch.distributed")
+    if package is not None and hasattr(package, name):
+        setattr(package, name, getattr(c10d, name))

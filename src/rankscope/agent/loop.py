@@ -1,0 +1,92 @@
+"""The training loop of torch: backward, optimizers, gradient scalers, checkpoints, garbage collection."""
+
+from __future__ import annotations
+
+import gc
+from functools import wraps
+from typing import Any
+
+from . import native, observer
+from .wrapping import ranged
+
+
+def install(recorder: Any, torch: Any) -> None:
+    """Everything that is known once torch itself is imported."""
+    how = observer.start(recorder, torch)
+    recorder.rankscope_mark(native.OBSERVER, how.encode(), 0)
+    for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save, _watch_garbage):
+        try:
+            part(recorder, torch)
+        except Exception:  # a torch that is built otherwise: the rest still works
+            pass
+
+
+def install_checkpoint(recorder: Any, saver: Any) -> None:
+    for name in ("save", "async_save", "save_state_dict"):
+        ranged(recorder, saver, name, b"torch.distributed.checkpoint." + name.encode())
+
+
+def _watch_backward(recorder: Any, torch: Any) -> None:
+    """The one function that runs the engine, under the names it is called by; before torch 2.3 its callers."""
+    shown = b"torch.autograd.backward"
+    if ranged(recorder, torch.autograd, "_engine_run_backward", shown):
+        graph = torch.autograd.graph
+        if hasattr(graph, "_engine_run_backward"):
+            graph._engine_run_backward = torch.autograd._engine_run_backward
+        return
+    for name in ("backward", "grad"):
+        ranged(recorder, torch.autograd, name, shown)
+
+
+def _watch_optimizers(recorder: Any, torch: Any) -> None:
+    """Which one steps: the range of its step names only its class."""
+    tell = recorder.rankscope_optimizer
+
+    def before(optimizer: Any, arguments: Any, named: Any) -> None:
+        tell(id(optimizer))
+
+    torch.optim.optimizer.register_optimizer_step_pre_hook(before)
+
+
+def _watch_scalers(recorder: Any, torch: Any) -> None:
+    """A scaler that finds infinite gradients leaves out the optimizer's step: the step ends all the same."""
+    scaler = torch.amp.grad_scaler.GradScaler if hasattr(torch.amp, "grad_scaler") else torch.cuda.amp.GradScaler
+    original = scaler._maybe_opt_step
+
+    @wraps(original)
+    def wrapper(self: Any, optimizer: Any, optimizer_state: Any, *arguments: Any, **named: Any) -> Any:
+        steps_before = _step_count(optimizer)
+        result = original(self, optimizer, optimizer_state, *arguments, **named)
+        if steps_before is not None and _step_count(optimizer) == steps_before:
+            recorder.rankscope_optimizer_skipped(id(optimizer))
+        return result
+
+    scaler._maybe_opt_step = wrapper
+    _count_steps(torch)
+
+
+_steps: dict[int, int] = {}
+
+
+def _count_steps(torch: Any) -> None:
+    def after(optimizer: Any, arguments: Any, named: Any) -> None:
+        _steps[id(optimizer)] = _steps.get(id(optimizer), 0) + 1
+
+    torch.optim.optimizer.register_optimizer_step_post_hook(after)
+
+
+def _step_count(optimizer: Any) -> int | None:
+    return _steps.get(id(optimizer), 0) if hasattr(optimizer, "step") else None
+
+
+def _watch_save(recorder: Any, torch: Any) -> None:
+    ranged(recorder, torch, "save", b"torch.save")
+
+
+def _watch_garbage(recorder: Any, torch: Any) -> None:
+    tell = recorder.rankscope_gc
+
+    def collecting(phase: str, info: dict[str, int]) -> None:
+        tell(phase == "start")
+
+    gc.callbacks.append(collecting)

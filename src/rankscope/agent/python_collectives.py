@@ -1,0 +1,115 @@
+"""Collectives seen from Python, where there is no compiled observer: those that Python issues, with the end that it
+waits for; those of DistributedDataParallel by their buckets, without a time of their own."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+GLOO, NCCL, OTHER = 1, 2, 3
+COMPLETED, FAILED, UNTOLD = 0, 1, 2
+
+_open: dict[int, int] = {}  # slots by the id of their work
+_models: list[weakref.ref[Any]] = []
+
+
+def watch(recorder: Any, c10d: Any, method: str, operation: str, number_of: Callable[..., int]) -> None:
+    """Record every call of a method that issues a collective."""
+    original = getattr(c10d.ProcessGroup, method)
+    begin, end = recorder.rankscope_collective_begin, recorder.rankscope_collective_end
+
+    @wraps(original)
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        backend = backend_of(self)
+        shown = operation if backend == GLOO else f"{self.name()}:{operation}"
+        slot = begin(shown.encode(), number_of(recorder, c10d, self), size_of(method, arguments), -1, 0, backend)
+        try:
+            work = original(self, *arguments, **named)
+        except BaseException:
+            end(slot, FAILED)
+            raise
+        if work is None:
+            end(slot, COMPLETED)
+        else:
+            _keep(recorder, work, slot if backend == GLOO else end(slot, UNTOLD))
+        return work
+
+    setattr(c10d.ProcessGroup, method, wrapper)
+
+
+def backend_of(group: Any) -> int:
+    try:
+        return {"gloo": GLOO, "nccl": NCCL}.get(group.name().lower().removeprefix("processgroup"), OTHER)
+    except Exception:
+        return OTHER
+
+
+def size_of(method: str, arguments: tuple[Any, ...]) -> int:
+    """Bytes of this rank's input: of gathers the second argument, of the others the first."""
+    second = method in ("allgather", "_allgather_base", "gather", "alltoall", "alltoall_base", "scatter")
+    second = second or method in ("reduce_scatter", "_reduce_scatter_base")
+    return _bytes(arguments[1] if second and len(arguments) > 1 else arguments[0] if arguments else None)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(map(_bytes, value))
+    return int(value.nbytes) if hasattr(value, "nbytes") else 0
+
+
+def _keep(recorder: Any, work: Any, slot: int | None) -> None:
+    """A work of which nobody waited for the end may have had the same id."""
+    if not slot:
+        return
+    forgotten = _open.pop(id(work), None)
+    if forgotten:
+        recorder.rankscope_collective_end(forgotten, UNTOLD)
+    _open[id(work)] = slot
+
+
+def waited(recorder: Any, work: Any) -> None:
+    """The program has waited for this work."""
+    slot = _open.pop(id(work), None) if _open else None
+    if slot:
+        recorder.rankscope_collective_end(slot, COMPLETED)
+
+
+def follow_buckets(recorder: Any, model: Any) -> None:
+    """After each backward run, count the all-reduces of the model's buckets."""
+    _models.append(weakref.ref(model))
+    if len(_models) > 1:
+        return
+    import torch
+
+    original = torch.autograd._engine_run_backward
+
+    @wraps(original)
+    def run(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        for known in _models:
+            model = known()
+            if model is not None:
+                _count_buckets(recorder, model)
+        return result
+
+    torch.autograd._engine_run_backward = run
+
+
+def _count_buckets(recorder: Any, model: Any) -> None:
+    from . import collectives
+
+    try:
+        if not model.require_backward_grad_sync or not model.require_forward_param_sync:
+            return
+        import torch.distributed.distributed_c10d as c10d
+
+        data = model._get_ddp_logging_data()
+        sizes = data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or ""
+        number = collectives.number_of(recorder, c10d, model.process_group)
+        for size in sizes.split(","):
+            slot = recorder.rankscope_collective_begin(b"all_reduce", number, int(size), -1, 0, GLOO)
+            recorder.rankscope_collective_end(slot, UNTOLD)
+    except Exception:
+        pass

@@ -1,0 +1,115 @@
+/* Collectives in progress: how many, for how long, and how long the loop's thread stood still meanwhile. */
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+static rs_lock lock;
+static struct rs_in_progress sums;
+static uint64_t running, changed_ticks;
+
+/* The loop's thread, while it runs something that may wait for collectives where nobody sees it wait. */
+static struct {
+    uint8_t watched, begun;
+    int32_t tid;
+    clockid_t clock;
+    uint64_t begin_ticks, cpu_ns, runnable_ns, covered_ticks;
+} exposure;
+
+void rs_progress_forget(void)
+{
+    memset(&lock, 0, sizeof lock);
+    memset(&sums, 0, sizeof sums);
+    memset(&exposure, 0, sizeof exposure);
+    running = changed_ticks = 0;
+}
+
+static void bring_up_to(uint64_t now)
+{
+    uint64_t since = now > changed_ticks ? now - changed_ticks : 0;
+    sums.progress_ticks += running * since;
+    sums.covered_ticks += running ? since : 0;
+    changed_ticks = now;
+}
+
+static void watch_from(uint64_t now)
+{
+    exposure.begun = 1;
+    exposure.begin_ticks = now;
+    exposure.covered_ticks = sums.covered_ticks;
+    exposure.cpu_ns = rs_clock_ns(exposure.clock);
+    exposure.runnable_ns = rs_runnable_ns(exposure.tid);
+}
+
+void rs_progress_begin(uint64_t now, uint64_t bytes)
+{
+    if (!rs_lock_take(&lock))
+        return;
+    bring_up_to(now);
+    running++;
+    sums.collectives++;
+    sums.bytes += bytes;
+    if (exposure.watched && !exposure.begun)
+        watch_from(now);
+    rs_lock_give(&lock);
+}
+
+void rs_progress_end(uint64_t now)
+{
+    if (!rs_lock_take(&lock))
+        return;
+    bring_up_to(now);
+    running -= running ? 1 : 0;
+    rs_lock_give(&lock);
+}
+
+struct rs_in_progress rs_progress_now(uint64_t now)
+{
+    struct rs_in_progress found = {0, 0, 0, 0};
+    if (rs_lock_take(&lock)) {
+        bring_up_to(now);
+        found = sums;
+        rs_lock_give(&lock);
+    }
+    return found;
+}
+
+void rs_exposure_begin(void)
+{
+    clockid_t clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0 || !rs_lock_take(&lock))
+        return;
+    exposure.clock = clock;
+    exposure.tid = (int32_t)syscall(SYS_gettid);
+    exposure.begun = 0;
+    exposure.watched = 1;
+    if (running)
+        watch_from(rs_ticks());
+    rs_lock_give(&lock);
+}
+
+int rs_exposure_begun(void) { return exposure.begun; }
+
+static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* Off the CPU and not for want of one, since the first collective began; never more than one was in progress. */
+uint64_t rs_exposure_end(uint64_t now)
+{
+    uint64_t exposed = 0;
+    if (!exposure.watched || !rs_lock_take(&lock))
+        return 0;
+    bring_up_to(now);
+    if (exposure.begun) {
+        struct rs_anchor at = rs_anchor_now(), *then = &rs.file->loaded;
+        double ns_per_tick = (double)(at.monotonic_ns - then->monotonic_ns) / (double)(at.ticks - then->ticks);
+        uint64_t on_cpu_ns = minus(rs_clock_ns(exposure.clock), exposure.cpu_ns);
+        uint64_t runnable_ns = minus(rs_runnable_ns(exposure.tid), exposure.runnable_ns);
+        uint64_t busy_ticks = (uint64_t)((double)(on_cpu_ns + runnable_ns) / ns_per_tick);
+        exposed = less(minus(now - exposure.begin_ticks, busy_ticks), sums.covered_ticks - exposure.covered_ticks);
+    }
+    exposure.watched = exposure.begun = 0;
+    rs_lock_give(&lock);
+    return exposed;
+}

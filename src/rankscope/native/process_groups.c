@@ -1,0 +1,221 @@
+/* Process groups of torch.distributed and their collectives: begun by one thread, ended by another. */
+#include "nccl_layer.h"
+#include "steps.h"
+
+#define MOST_GROUPS 512u
+#define MOST_OPEN 2048u
+#define WINDOW 32u
+
+enum rankscope_backend { BACKEND_GLOO = 1, BACKEND_NCCL = 2, BACKEND_OTHER = 3 };
+
+/* One collective whose number is still young enough to be moved by one that was issued before it. */
+struct numbered { uint64_t order; struct rs_collective *record; uint32_t claim, sequence; };
+
+struct process_group {
+    struct rs_group *row;
+    uint16_t id;
+    uint32_t recent_count;
+    struct numbered recent[WINDOW];     /* by the order in which they were issued */
+};
+
+struct open_collective {
+    struct rs_collective *record;
+    uint32_t claim, next_free;
+    uint64_t begin, bytes;
+    uint64_t key;
+    uint8_t used, counted;
+};
+
+static rs_lock lock;
+static struct process_group *groups;
+static uint32_t groups_used;
+static struct open_collective *open_ones;
+static uint32_t first_free, never_used = 1;
+
+void rs_process_groups_forget(void)
+{
+    memset(&lock, 0, sizeof lock);
+    rs_memory_free(groups, MOST_GROUPS * sizeof *groups);
+    rs_memory_free(open_ones, MOST_OPEN * sizeof *open_ones);
+    groups = NULL;
+    open_ones = NULL;
+    groups_used = first_free = 0;
+    never_used = 1;
+}
+
+/* A number for a group, from 1; the same for the same identity. 0: it is not recorded. */
+RS_EXPORT uint32_t rankscope_group(const char *name, uint64_t identity, uint32_t size, uint32_t my_rank, int guessed)
+{
+    uint32_t number = 0;
+    if (!rs.file || !rs_lock_take(&lock))
+        return 0;
+    if (!groups)
+        groups = rs_memory(MOST_GROUPS * sizeof *groups);
+    for (uint32_t at = 0; groups && at < groups_used && !number; at++)
+        number = groups[at].row->identity == identity ? at + 1 : 0;
+    if (groups && !number && groups_used < MOST_GROUPS) {
+        struct process_group *group = &groups[groups_used];
+        group->row = rs_group_row(&group->id);
+        if (group->row) {
+            group->row->identity = identity;
+            group->row->size = size;
+            group->row->my_rank = my_rank;
+            group->row->name = rs_intern(name);
+            group->row->kind = RS_GROUP_PROCESS_GROUP;
+            group->row->flags = guessed ? RS_GROUP_GUESSED : 0;
+            group->row->created_ticks = rs_ticks();
+            number = ++groups_used;
+        }
+    }
+    if (!number)
+        rs_count(&rs.file->folded_groups, 1);
+    rs_lock_give(&lock);
+    return number;
+}
+
+RS_EXPORT void rankscope_group_freed(uint32_t number)
+{
+    if (rs.file && number && number <= groups_used)
+        __atomic_store_n(&groups[number - 1].row->freed_ticks, rs_ticks(), __ATOMIC_RELAXED);
+}
+
+/* --- numbers --- */
+
+static void remember(struct process_group *group, uint32_t at, struct numbered one)
+{
+    if (group->recent_count == WINDOW) {
+        memmove(group->recent, group->recent + 1, (WINDOW - 1) * sizeof one);
+        group->recent_count--;
+        at -= at ? 1 : 0;
+    }
+    memmove(group->recent + at + 1, group->recent + at, (group->recent_count - at) * sizeof one);
+    group->recent[at] = one;
+    group->recent_count++;
+}
+
+/* Gloo's threads take up collectives side by side: what was issued first need not begin first. Its place among the
+ * others is that of its issue, which is the same on all ranks; those behind it move up by one. */
+static uint32_t place_in_order(struct process_group *group, uint64_t order, uint32_t *at)
+{
+    uint32_t sequence = (uint32_t)++group->row->collectives;
+    *at = group->recent_count;
+    while (order && *at && group->recent[*at - 1].order > order) {
+        struct numbered *later = &group->recent[--*at];
+        sequence = later->sequence++;
+        if (later->record && rs_log_number(later->record) == later->claim)
+            RS_SET(later->record->sequence, later->sequence);
+    }
+    return sequence;
+}
+
+/* --- collectives --- */
+
+static uint32_t take_slot(void)
+{
+    if (!open_ones)
+        open_ones = rs_memory(MOST_OPEN * sizeof *open_ones);
+    uint32_t slot = open_ones ? first_free : 0;
+    if (slot)
+        first_free = open_ones[slot].next_free;
+    else if (open_ones && never_used < MOST_OPEN)
+        slot = never_used++;
+    return slot;
+}
+
+static void give_slot(uint32_t slot)
+{
+    open_ones[slot].used = 0;
+    open_ones[slot].next_free = first_free;
+    first_free = slot;
+}
+
+static RS_COLD void first_collective(void)
+{
+    rs_log_open();
+    rs_calibrate();
+    if (rs.phase < RS_PHASE_FIRST_COLLECTIVE)
+        rs_set_phase(RS_PHASE_FIRST_COLLECTIVE);
+}
+
+static uint32_t begin_locked(struct rs_thread *thread, struct process_group *group, struct rs_collective *filled,
+                             uint64_t order, uint8_t layer)
+{
+    uint32_t slot = take_slot(), at = 0;
+    if (group)
+        filled->sequence = place_in_order(group, order, &at);
+    filled->group = group ? group->id : 0;
+    struct rs_collective *record = rs_log_enter(thread, filled);
+    uint32_t claim = record ? rs_log_number(record) : 0;
+    if (group)
+        remember(group, at, (struct numbered){order, record, claim, filled->sequence});
+    if (!slot)
+        return 0;
+    open_ones[slot] = (struct open_collective){
+        .record = record, .claim = claim, .begin = filled->enter_ticks, .bytes = filled->bytes, .used = 1,
+        .counted = 1, .key = rs_key(filled->name, filled->group, layer, rs.phase, rs_size_class(filled->bytes),
+                                    RS_KIND_PROGRESS)};
+    return slot;
+}
+
+/* The end comes by rankscope_collective_end with the number given here; 0: none will be taken. `order` grows with the
+ * issue of the collectives of a process; 0: this is called in the order of their issue. */
+RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, uint64_t bytes, int32_t root,
+                                              uint64_t order, int backend)
+{
+    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)))
+        return 0;
+    if (backend == BACKEND_NCCL && rs_nccl_recording())
+        return 0;
+    uint64_t now = rs_ticks();
+    if (RS_UNLIKELY(!rs.log))
+        first_collective();
+    rs_mark_at(RS_MARK_FIRST_COLLECTIVE_BEGIN, name, now);
+    struct rs_thread *thread = rs_enter();
+    if (!thread)
+        return 0;
+    struct rs_collective filled = {
+        .enter_ticks = now, .bytes = bytes, .root = root, .name = rs_intern(name), .thread = (uint16_t)thread->slot,
+        .phase = rs.phase, .flags = RS_COLL_NONBLOCKING};
+    uint32_t slot = 0;
+    if (rs_lock_take(&lock)) {
+        struct process_group *known = group && group <= groups_used ? &groups[group - 1] : NULL;
+        slot = begin_locked(thread, known, &filled, order, backend == BACKEND_GLOO ? RS_LAYER_GLOO : RS_LAYER_TORCH);
+        rs_lock_give(&lock);
+    }
+    if (slot)
+        rs_progress_begin(now, bytes);
+    else
+        rs_count(&rs.file->untracked_requests, 1);
+    rs_leave(thread, now);
+    return slot;
+}
+
+/* how: 0 completed, 1 failed, 2 the completion is told by nobody. */
+RS_EXPORT void rankscope_collective_end(uint32_t slot, int how)
+{
+    if (!slot || slot >= MOST_OPEN || !rs.file || !rs_lock_take(&lock))
+        return;
+    uint64_t now = rs_ticks();
+    struct open_collective ended = {.used = 0};
+    if (open_ones && open_ones[slot].used) {
+        ended = open_ones[slot];
+        give_slot(slot);
+    }
+    rs_lock_give(&lock);
+    if (!ended.used)
+        return;
+    rs_progress_end(now);
+    if (ended.record && rs_log_number(ended.record) == ended.claim) {
+        uint8_t flags = how == 1 ? RS_COLL_FAILED : how == 2 ? RS_COLL_ENQUEUED : 0;
+        RS_SET(ended.record->flags, (uint8_t)(ended.record->flags | flags));
+        __atomic_store_n(&ended.record->end_ticks, now, __ATOMIC_RELEASE);
+    }
+    struct rs_thread *thread = rs_enter();
+    if (thread) {
+        rs_tally(thread, ended.key, now - ended.begin, ended.bytes, how == 1);
+        rs_leave(thread, now);
+    }
+    rs_mark_at(RS_MARK_FIRST_COLLECTIVE_END, "", now);
+    if (RS_UNLIKELY(rs.phase == RS_PHASE_FIRST_COLLECTIVE))
+        rs_set_phase(RS_PHASE_STEADY);
+}

@@ -1,0 +1,261 @@
+/* Steps: the time of the thread that runs the training loop, shared out among parts, from one optimizer step to the
+ * next. docs/steps.md has the rules. */
+#include "steps.h"
+
+#define MOST_NESTED 32
+#define MOST_OPTIMIZERS 256
+#define WARMUP_STEPS 2
+
+uint8_t rs_step_open;
+
+/* All but `told` and `optimizer` belong to the owner, the thread that came first. */
+static struct {
+    const struct rs_thread *owner;
+    struct rs_sample sums;              /* up to date until sums.ticks */
+    uint64_t gap_ticks;                 /* outside every part, not yet known to be forward or other */
+    uint8_t nested[MOST_NESTED];
+    uint32_t depth, beyond;             /* beyond: entered deeper than there is room for */
+    uint32_t optimizers_open, backwards_open;
+
+    uint64_t number;                    /* of the step written last */
+    struct rs_sample begin, end;        /* of that step */
+    uint32_t flags, written_flags;      /* of the step that goes on, of the one written last */
+    uint64_t stepped[MOST_OPTIMIZERS];  /* optimizers of the step written last */
+    uint32_t stepped_count;
+    uint64_t optimizer;                 /* that steps now; 0: not told */
+    uint8_t told;                       /* the program tells the ends itself */
+} loop;
+
+static uint64_t gc_begin_ticks;
+
+void rs_steps_forget(void)
+{
+    memset(&loop, 0, sizeof loop);
+    rs_step_open = 0;
+    gc_begin_ticks = 0;
+    rs_step_ring_forget();
+    rs_progress_forget();
+}
+
+static int is_owner(void) { return rs_self && loop.owner == rs_self; }
+
+static void advance(uint64_t now)
+{
+    uint64_t since = now > loop.sums.ticks ? now - loop.sums.ticks : 0;
+    if (loop.depth)
+        loop.sums.part_ticks[loop.nested[loop.depth - 1]] += since;
+    else
+        loop.gap_ticks += since;
+    loop.sums.ticks += since;
+}
+
+static void settle_gap(uint8_t part)
+{
+    loop.sums.part_ticks[part] += loop.gap_ticks;
+    loop.gap_ticks = 0;
+}
+
+/* What only the system and other threads know. */
+static void complete(struct rs_sample *sums)
+{
+    struct rs_in_progress now = rs_progress_now(sums->ticks);
+    sums->progress_ticks = now.progress_ticks;
+    sums->covered_ticks = now.covered_ticks;
+    sums->collectives = now.collectives;
+    sums->collective_bytes = now.bytes;
+    rs_sample_system(sums);
+}
+
+static int open_first(uint64_t now)
+{
+    if (loop.owner || !rs.file)
+        return is_owner();
+    struct rs_thread *thread = rs_self ? rs_self : rs_thread_start();
+    if (!thread)
+        return 0;
+    loop.owner = thread;
+    loop.sums.ticks = now;
+    complete(&loop.sums);
+    loop.end = loop.sums;
+    rs_mark_at(RS_MARK_FIRST_STEP_BEGIN, "", now);
+    rs_set_phase(RS_PHASE_FIRST_STEP);
+    __atomic_store_n(&rs_step_open, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+static int stepped_already(uint64_t optimizer)
+{
+    for (uint32_t i = 0; i < loop.stepped_count; i++)
+        if (loop.stepped[i] == optimizer)
+            return 1;
+    return loop.stepped_count == MOST_OPTIMIZERS;
+}
+
+static uint32_t flags_of(void)
+{
+    uint32_t flags = loop.written_flags | (loop.number <= WARMUP_STEPS ? RS_STEP_WARMUP : 0) | (loop.told ? RS_STEP_TOLD : 0);
+    uint64_t backwards = loop.end.backwards - loop.begin.backwards;
+    uint64_t optimizer_steps = loop.end.optimizer_steps - loop.begin.optimizer_steps;
+    return flags | (optimizer_steps && backwards > optimizer_steps ? RS_STEP_ACCUMULATED : 0);
+}
+
+/* `more`: the step written last goes on, for another of its optimizers has stepped. */
+static void end_step(int more)
+{
+    complete(&loop.sums);
+    if (!more) {
+        loop.begin = loop.end;
+        loop.number++;
+        loop.stepped_count = 0;
+        loop.written_flags = 0;
+    }
+    loop.end = loop.sums;
+    loop.written_flags |= loop.flags;
+    loop.flags = 0;
+    rs_step_write(loop.number, flags_of(), &loop.begin, &loop.end);
+    if (loop.number == 1 && !more) {
+        rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
+        rs_set_phase(RS_PHASE_STEADY);
+    }
+}
+
+static void optimizer_ended(void)
+{
+    uint64_t optimizer = loop.optimizer;
+    loop.optimizer = 0;
+    loop.sums.optimizer_steps++;
+    if (loop.told)
+        return;
+    end_step(optimizer && loop.number && loop.stepped_count && !stepped_already(optimizer));
+    if (loop.stepped_count < MOST_OPTIMIZERS)
+        loop.stepped[loop.stepped_count++] = optimizer;
+}
+
+void rs_part_enter(uint8_t part, uint64_t now)
+{
+    if (part >= RS_PARTS || !open_first(now))
+        return;
+    advance(now);
+    if (!loop.depth)
+        settle_gap(part == RS_PART_BACKWARD ? RS_PART_FORWARD : RS_PART_OTHER);
+    if (loop.depth == MOST_NESTED) {
+        loop.beyond++;
+        return;
+    }
+    loop.nested[loop.depth++] = part;
+    loop.optimizers_open += part == RS_PART_OPTIMIZER;
+    if (part == RS_PART_BACKWARD && !loop.backwards_open++) {
+        loop.sums.backwards++;
+        rs_exposure_begin();
+    }
+}
+
+/* Ranges may end in another order than they began. */
+static int take_out(uint8_t part)
+{
+    uint32_t at = loop.depth;
+    while (at && loop.nested[at - 1] != part)
+        at--;
+    if (!at)
+        return 0;
+    memmove(&loop.nested[at - 1], &loop.nested[at], loop.depth - at);
+    loop.depth--;
+    return 1;
+}
+
+void rs_part_leave(uint8_t part, uint64_t now)
+{
+    if (part >= RS_PARTS || !is_owner())
+        return;
+    if (loop.beyond) {
+        loop.beyond--;
+        return;
+    }
+    advance(now);
+    if (!take_out(part))
+        return;
+    if (part == RS_PART_BACKWARD && !--loop.backwards_open)
+        loop.sums.blocked_ticks[RS_PART_BACKWARD] += rs_exposure_end(now);
+    if (part == RS_PART_OPTIMIZER && !--loop.optimizers_open)
+        optimizer_ended();
+}
+
+/* Inside a part it is blocked time of that part; outside, a part of its own. During backward it is found by
+ * rs_exposure_end already. */
+void rs_step_blocked(uint64_t begin, uint64_t end)
+{
+    if (!is_owner())
+        return;
+    if (!loop.depth) {
+        advance(begin);
+        loop.sums.part_ticks[RS_PART_COMMUNICATION] += end > loop.sums.ticks ? end - loop.sums.ticks : 0;
+        loop.sums.blocked_ticks[RS_PART_COMMUNICATION] += end > loop.sums.ticks ? end - loop.sums.ticks : 0;
+        loop.sums.ticks = end > loop.sums.ticks ? end : loop.sums.ticks;
+    } else if (!loop.backwards_open || !rs_exposure_begun()) {
+        loop.sums.blocked_ticks[loop.nested[loop.depth - 1]] += end - begin;
+    }
+}
+
+/* --- for Python and for the program itself --- */
+
+/* Which optimizer steps now: two of the same class have the same name. */
+RS_EXPORT void rankscope_optimizer(uint64_t identity)
+{
+    if (is_owner() && loop.optimizers_open)
+        loop.optimizer = identity;
+}
+
+/* A gradient scaler has left out a step: what would have been one ends here. */
+RS_EXPORT void rankscope_optimizer_skipped(uint64_t identity)
+{
+    if (!is_owner())
+        return;
+    advance(rs_ticks());
+    loop.flags |= RS_STEP_SKIPPED;
+    loop.optimizer = identity;
+    if (!loop.depth)
+        settle_gap(RS_PART_OTHER);
+    optimizer_ended();
+}
+
+/* Where the first step began if nothing else has told it. */
+static uint64_t earliest(void)
+{
+    return rs.file->mpi_started_ticks ? rs.file->mpi_started_ticks : rs.file->loaded.ticks;
+}
+
+/* The program says that a step ends here; from the first time on only it says so. */
+RS_EXPORT void rankscope_step(void)
+{
+    uint64_t now = rs_ticks();
+    if (!rs.file || !open_first(loop.owner ? now : earliest()))
+        return;
+    loop.told = 1;
+    advance(now);
+    if (!loop.depth)
+        settle_gap(RS_PART_OTHER);
+    end_step(0);
+}
+
+RS_EXPORT void rankscope_gc(int begins)
+{
+    uint64_t now = rs_ticks();
+    if (!is_owner())
+        return;
+    if (begins) {
+        gc_begin_ticks = now;
+    } else if (gc_begin_ticks) {
+        loop.sums.gc_ticks += now - gc_begin_ticks;
+        loop.sums.gc_runs++;
+        gc_begin_ticks = 0;
+    }
+}
+
+RS_EXPORT uint64_t rankscope_ticks(void) { return rs.file ? rs_ticks() : 0; }
+
+/* A wait for a collective that began at `begin` (rankscope_ticks) and ends now. */
+RS_EXPORT void rankscope_blocked(uint64_t begin)
+{
+    if (begin && rs_step_open)
+        rs_step_blocked(begin, rs_ticks());
+}

@@ -1,0 +1,54 @@
+/* Steps, ranges, process groups and marks: what a training loop tells about itself, from torch or from the program. */
+#ifndef RANKSCOPE_STEPS_H
+#define RANKSCOPE_STEPS_H
+
+#include "recorder.h"
+
+#define RS_NO_PART 0xFF
+
+/* Not 0 once a step has begun: MPI calls of the loop's thread are then told to the step. */
+extern uint8_t rs_step_open __attribute__((visibility("hidden")));
+
+/* steps.c: what the loop's thread does. Others are ignored: they are tallied, and belong to no step. */
+void rs_part_enter(uint8_t part, uint64_t now);
+void rs_part_leave(uint8_t part, uint64_t now);
+void rs_step_blocked(uint64_t begin, uint64_t end);
+void rs_steps_forget(void);
+
+/* step_record.c: everything a step counts, since the process began; a step is the difference of two. */
+struct rs_sample {
+    uint64_t ticks;
+    uint64_t part_ticks[RS_PARTS], blocked_ticks[RS_PARTS];
+    uint64_t progress_ticks, covered_ticks, gc_ticks;
+    uint64_t cpu_ns, process_cpu_ns, runnable_ns;
+    uint64_t collectives, collective_bytes, gc_runs;
+    uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches, process_involuntary_switches;
+    uint64_t backwards, optimizer_steps;
+};
+void rs_sample_system(struct rs_sample *sample);
+uint64_t rs_runnable_ns(int32_t tid);
+void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end);
+void rs_step_ring_forget(void);
+
+/* in_progress.c: collectives in progress, of any thread. */
+struct rs_in_progress { uint64_t progress_ticks, covered_ticks, collectives, bytes; };
+void rs_progress_begin(uint64_t now, uint64_t bytes);
+void rs_progress_end(uint64_t now);
+struct rs_in_progress rs_progress_now(uint64_t now);
+/* From here on, watch how long this thread is off its CPU while collectives are in progress. */
+void rs_exposure_begin(void);
+int rs_exposure_begun(void);
+uint64_t rs_exposure_end(uint64_t now);
+void rs_progress_forget(void);
+
+/* ranges.c */
+void rs_ranges_forget(void);
+
+/* process_groups.c */
+void rs_process_groups_forget(void);
+
+/* marks.c: the first moment of its kind. */
+void rs_mark_at(uint16_t kind, const char *name, uint64_t ticks);
+void rs_marks_forget(void);
+
+#endif
