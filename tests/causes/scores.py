@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -16,11 +17,12 @@ class Scores:
     right_rank: int = 0
     quiet: int = 0
     false_alarms: int = 0
-    errors: list[float] = field(default_factory=list)  # |estimated − injected| ÷ injected
+    errors: list[float] = field(default_factory=list)  # |estimated − injected| ÷ injected, of the time in the cause
+    all_errors: list[float] = field(default_factory=list)  # the same of all by which the rank is late
     by_cause: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, truth: tuple[int, str] | None, told: tuple[int, str] | None, ratio: float | None = None) -> None:
-        """One case: (rank, cause) or None on either side; ratio: estimated ÷ injected wait."""
+    def add(self, truth: tuple[int, str] | None, told: tuple[int, str] | None, ratios: Sequence[float] = ()) -> None:
+        """One case: (rank, cause) or None on either side; ratios: estimated ÷ injected, in the cause, in all."""
         self.by_cause[truth[1] if truth else "none", told[1] if told else "none"] += 1
         if truth is None:
             self.quiet += 1
@@ -29,8 +31,9 @@ class Scores:
         self.caused += 1
         self.right += told == truth
         self.right_rank += told is not None and told[0] == truth[0]
-        if told is not None and told[0] == truth[0] and ratio is not None:
-            self.errors.append(abs(ratio - 1))
+        if told is not None and told[0] == truth[0] and ratios:
+            self.errors.append(abs(ratios[0] - 1))
+            self.all_errors.append(abs(ratios[1] - 1))
 
     def lines(self) -> list[str]:
         """The table of the scores."""
@@ -40,5 +43,6 @@ class Scores:
         made.append(f"rank right:           {self.right_rank} of {self.caused}")
         made.append(f"false alarms:         {self.false_alarms} of {self.quiet} without a cause")
         if self.errors:
-            made.append(f"injected wait, error: {median(self.errors):.1%} (median of {len(self.errors)})")
+            told = f"{median(self.errors):.1%} in the cause, {median(self.all_errors):.1%} in all that the rank is late"
+            made.append(f"injected wait, error: {told} (medians of {len(self.errors)})")
         return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankscope.analyse.lateness import Late, late_ranks
+from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.step_data import PARTS, TITLES, steps_of
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -69,26 +69,24 @@ def _row(one: Cause) -> tuple[Cell, ...]:
 
 def cause_of(late: Late) -> Cause:
     """What explains most of the excess: first what can strike in any part, then the parts themselves."""
-    excess = late.excess.value
+    by = lateness_ns(late)
     for component, name in (("gc", "garbage collection"), ("runnable", "preemption")):
-        found = late.components.get(component)
-        if found is not None and found.value >= MOST * excess:
+        if component in late.outstanding and late.components[component].value >= MOST * by:
             return _caused(late, component, name)
     faults_ns = _fault_ns(late)
-    if faults_ns >= MOST * excess:
+    if faults_ns >= MOST * by:
         told = ", ".join(f"{late.counts[name].value:+.0f} {name.replace('_', ' ')}" for name in FAULTS)
         return Cause(late, "page faults", faults_ns, None, f"{told} a step")
-    parts = {name: late.components[name].value for name in late.components if name not in WITHIN}
     if _all_slower(late):
-        return Cause(late, "slower processor", excess, None, _growths(late))
+        return Cause(late, "slower processor", by, None, _growths(late))
+    parts = {name: found.value for name, found in late.components.items() if name not in WITHIN}
     longest = max(parts, key=lambda name: parts[name])
-    if parts[longest] >= MOST * excess:
+    if parts[longest] >= MOST * by:
         return _caused(late, longest, TITLES.get(longest, f"own compute {longest}"))
-    return Cause(late, "own compute", excess, None, _growths(late))
+    return Cause(late, "own compute", by, None, _growths(late))
 
 
 FAULTS = {"minor_faults": MINOR_FAULT_NS, "major_faults": MAJOR_FAULT_NS}
-WITHIN = ("gc", "runnable", "cpu")
 COMPUTE = ("forward", "backward", "optimizer")
 
 
@@ -134,7 +132,12 @@ def _with_switches(tables: Tables, cause: Cause) -> Cause:
     usual = sorted(rate for rate, _ in rates.values())[len(rates) // 2]
     most = max(rate for rate, _ in rates.values())
     usual_busy = sorted(busy for _, busy in rates.values())[len(rates) // 2]
-    if own[0] >= SWITCHES_A_SECOND and own[0] >= TIMES_MORE * usual and own[0] > most and own[1] < LESS_CPU * usual_busy:
+    if (
+        own[0] >= SWITCHES_A_SECOND
+        and own[0] >= TIMES_MORE * usual
+        and own[0] > most
+        and own[1] < LESS_CPU * usual_busy
+    ):
         told = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
         return Cause(cause.late, "preemption", cause.late.excess.value, None, told)
     return cause

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.block_means import Estimate, estimate
+from rankscope.analyse.block_means import TO_SIGMA, Estimate, estimate
 from rankscope.analyse.step_data import RankSteps, Steps
 
 Array = Any
 FEWEST_STEPS = 12
 NOTICEABLE = 0.04  # of the step
-SIGMAS = 4.0
+SIGMAS = 5.0
 OUTSTANDING = 3.0  # times the spread of the other ranks
-SYNCHRONOUS = 0.4  # of the excess that the others must be seen to wait
+MORE_PREEMPTION = 0.5  # of what the peers wait for a CPU: where all do, one waits a little longer than another
+SYNCHRONOUS = 0.3  # of the excess that the others must be seen to wait
+WITHIN = ("gc", "runnable", "cpu")  # lie within the parts and are no parts themselves
 
 
 @dataclass(slots=True)
@@ -28,9 +30,11 @@ class Late:
     waited_ns: float  # ns per step that its peers are blocked longer than it is
     step_ns: float
     steps: int
+    whole: bool  # all its own time stands out, not only a component of it
     components: dict[str, Estimate] = field(default_factory=dict)  # the excess of each component
     usual_ns: dict[str, float] = field(default_factory=dict)  # what the peers need for it
     counts: dict[str, Estimate] = field(default_factory=dict)
+    outstanding: list[str] = field(default_factory=list)  # components that stand out, largest first
 
 
 def late_ranks(found: Steps) -> list[Late]:
@@ -39,23 +43,57 @@ def late_ranks(found: Steps) -> list[Late]:
     if len(found.ranks) < 2 or len(common) < FEWEST_STEPS:
         return []
     chosen = [np.searchsorted(one.number, common) for one in found.ranks]
-    own = np.stack([one.own_ns[at] for one, at in zip(found.ranks, chosen, strict=True)])
-    exposed = np.stack([one.exposed_ns[at] for one, at in zip(found.ranks, chosen, strict=True)])
+    own = _table([one.own_ns for one in found.ranks], chosen)
+    exposed = _table([one.exposed_ns for one in found.ranks], chosen)
     step_ns = float(np.median(own + exposed))
-    excess = [estimate(_beyond_peers(own, place)) for place in range(len(own))]
-    late = []
-    for place, one in enumerate(found.ranks):
-        waited = -estimate(_beyond_peers(exposed, place)).value
-        if _stands_out(excess, place, step_ns) and waited >= SYNCHRONOUS * excess[place].value:
-            told = Late(one.rank, one.host, excess[place], waited, step_ns, len(common))
-            _add_components(told, found.ranks, chosen, place)
-            late.append(told)
-    return sorted(late, key=lambda told: -told.excess.value)
+    excess = _excesses(own)
+    told = [
+        Late(
+            one.rank,
+            one.host,
+            excess[place],
+            -estimate(_beyond_peers(exposed, place)).value,
+            step_ns,
+            len(common),
+            _stands_out(excess, place, step_ns),
+        )
+        for place, one in enumerate(found.ranks)
+    ]
+    _add_components(told, found.ranks, chosen)
+    return sorted((one for one in told if _is_late(one)), key=lambda one: -lateness_ns(one))
+
+
+def lateness_ns(one: Late) -> float:
+    """By how much: all its own time if that stands out, else what does."""
+    largest = one.components[one.outstanding[0]].value if one.outstanding else 0.0
+    return max(one.excess.value, largest)
+
+
+def _is_late(one: Late) -> bool:
+    """Something must stand out, not be made up for elsewhere in the step, and make the others wait."""
+    if not one.outstanding and not (one.whole and not _is_contention(one)):
+        return False
+    enough = SYNCHRONOUS * lateness_ns(one)
+    return one.excess.value >= enough and one.waited_ns >= enough
+
+
+def _is_contention(one: Late) -> bool:
+    """Whether the excess is waiting for a CPU, which all ranks do."""
+    waits = one.components.get("runnable")
+    return waits is not None and waits.value >= 0.5 * one.excess.value
 
 
 def _beyond_peers(values: Array, place: int) -> Array:
     """Step by step, how much more than the median of the other ranks."""
     return values[place] - np.median(np.delete(values, place, axis=0), axis=0)
+
+
+def _table(series: list[Array], chosen: list[Array]) -> Array:
+    return np.stack([values[at] for values, at in zip(series, chosen, strict=True)])
+
+
+def _excesses(table: Array) -> list[Estimate]:
+    return [estimate(_beyond_peers(table, place)) for place in range(len(table))]
 
 
 def _stands_out(excess: list[Estimate], place: int, step_ns: float) -> bool:
@@ -65,7 +103,7 @@ def _stands_out(excess: list[Estimate], place: int, step_ns: float) -> bool:
     if len(excess) < 4:
         return True
     others = np.array([told.value for at, told in enumerate(excess) if at != place])
-    spread = 1.4826 * float(np.median(np.abs(others - np.median(others))))
+    spread = TO_SIGMA * float(np.median(np.abs(others - np.median(others))))
     return one.value >= OUTSTANDING * spread
 
 
@@ -74,18 +112,27 @@ def components_of(one: RankSteps) -> dict[str, Array]:
     made = dict(one.own)
     if one.gaps_ns is not None:
         made = {f"before {slot} {at}": one.gaps_ns[:, at - 1] for at, slot in enumerate(one.slots, 1)}
-    return made | {name: one.of_which[name] for name in ("gc", "runnable", "cpu") if name in one.of_which}
+    return made | {name: one.of_which[name] for name in WITHIN if name in one.of_which}
 
 
-def _add_components(told: Late, ranks: list[RankSteps], chosen: list[Array], place: int) -> None:
-    series = [
-        {name: values[at] for name, values in components_of(one).items()} for one, at in zip(ranks, chosen, strict=True)
-    ]
-    for name in series[place]:
+def _add_components(told: list[Late], ranks: list[RankSteps], chosen: list[Array]) -> None:
+    series = [components_of(one) for one in ranks]
+    for name in series[0]:
         if all(name in one for one in series):
-            table = np.stack([one[name] for one in series])
-            told.components[name] = estimate(_beyond_peers(table, place))
-            told.usual_ns[name] = float(np.mean(np.median(np.delete(table, place, axis=0), axis=0)))
-    for name in ranks[place].counts:
-        table = np.stack([one.counts[name][at] for one, at in zip(ranks, chosen, strict=True)])
-        told.counts[name] = estimate(_beyond_peers(table, place))
+            _add_component(told, name, _table([one[name] for one in series], chosen))
+    for name in ranks[0].counts:
+        excess = _excesses(_table([one.counts[name] for one in ranks], chosen))
+        for late, one in zip(told, excess, strict=True):
+            late.counts[name] = one
+    for late in told:
+        late.outstanding.sort(key=lambda name: -late.components[name].value)
+
+
+def _add_component(told: list[Late], name: str, table: Array) -> None:
+    excess = _excesses(table)
+    for place, late in enumerate(told):
+        usual = float(np.mean(np.median(np.delete(table, place, axis=0), axis=0)))
+        late.components[name], late.usual_ns[name] = excess[place], usual
+        enough = name != "runnable" or excess[place].value >= MORE_PREEMPTION * usual
+        if name != "cpu" and enough and _stands_out(excess, place, late.step_ns):
+            late.outstanding.append(name)

@@ -86,5 +86,7 @@ def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
             AND layer IN ('mpi', 'gloo', 'nccl', 'torch', 'cuda_api') AND ranks.tool = ''
         GROUP BY phase, layer, name"""
     order = {name: at for at, name in enumerate(PHASES)}
-    found = sorted(tables.query(sql.replace("phase,", "tallies.phase,")), key=lambda row: (order.get(row[0], 99), -row[4]))
+    found = sorted(
+        tables.query(sql.replace("phase,", "tallies.phase,")), key=lambda row: (order.get(row[0], 99), -row[4])
+    )
     return arranged(Table("phase_calls", "Calls by phase", CALL_COLUMNS, found), selection)

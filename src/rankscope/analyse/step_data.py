@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -81,6 +81,21 @@ class Steps:
         for numbers in found[1:]:
             shared = np.intersect1d(shared, numbers)
         return shared
+
+    def between(self, first: int, last: int) -> Steps:
+        """Only the steps of these numbers, all of them taken as steady."""
+        return Steps([_cut(one, (one.number >= first) & (one.number <= last)) for one in self.ranks], self.source)
+
+
+def _cut(one: RankSteps, kept: Array) -> RankSteps:
+    return replace(
+        one,
+        **{name: getattr(one, name)[kept] for name in ("number", "begin_ns", "length_ns", "exposed_ns", "flagged")},
+        own={name: values[kept] for name, values in one.own.items()},
+        of_which={name: values[kept] for name, values in one.of_which.items()},
+        counts={name: values[kept] for name, values in one.counts.items()},
+        gaps_ns=one.gaps_ns[kept] if one.gaps_ns is not None else None,
+    )
 
 
 _KEPT: WeakKeyDictionary[Tables, Steps] = WeakKeyDictionary()

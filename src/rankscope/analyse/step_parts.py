@@ -8,8 +8,8 @@ import numpy as np
 
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.step_data import OF_WHICH, PARTS, RankSteps, steps_of
-from rankscope.analyse.steps import step_notes
 from rankscope.analyse.step_waits import waits_per_step
+from rankscope.analyse.steps import step_notes
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 OWN = (*PARTS[:5], "checkpoint", "compute", "other")

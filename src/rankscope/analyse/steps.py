@@ -47,7 +47,7 @@ def step_notes(found: Steps, chosen: Sequence[RankSteps]) -> list[str]:
     lengths = [float(one.length_ns[found.steady(one)].mean()) for one in chosen if found.steady(one).any()]
     notes = [f"{1e9 / max(lengths):.4g} steps/s, by the mean step of the slowest rank."] if lengths else []
     if found.left_out:
-        notes.append(f"Steady steps only: the first {counted(found.left_out, 'step')} are warm-up and left out.")
+        notes.append(f"Steady steps only, without {counted(found.left_out, 'step')} of warm-up.")
     return notes + found.notes
 
 

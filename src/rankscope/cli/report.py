@@ -20,6 +20,7 @@ from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
 from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.figures import figures
+from rankscope.analyse.findings.table import findings
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
 from rankscope.analyse.gpu_idle import gpu_idle
@@ -77,6 +78,7 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
 }
 # They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
 LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "findings": findings,
     "causes": causes,
     "steps": steps,
     "step_parts": step_parts,
@@ -88,6 +90,7 @@ LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "clocks": clocks,
 }
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "findings": findings,
     "overview": overview,
     "coverage": coverage,
     "checks": checks,

@@ -1,0 +1,1 @@
+"""One file per rule: each says what could be better in a run, with evidence and what to do, or says nothing."""
