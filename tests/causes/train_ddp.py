@@ -30,6 +30,7 @@ HOG = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: 
 
 
 HOGS = 3
+WORK_MS, WORK_BESIDE_HOG_MS = 0.3, 2.5
 
 
 class Now:
@@ -47,13 +48,18 @@ def here(cause: str) -> bool:
 def hold_up(cause: str) -> None:
     if here(cause):
         begun = time.perf_counter()
-        time.sleep(Now.window.delay_ms / 1e3)
+        time.sleep(pace() * Now.window.delay_ms / 1e3)
         Now.held_s += time.perf_counter() - begun
+
+
+def pace() -> float:
+    """How much slower all goes with more ranks, so that their cores are not the bottleneck."""
+    return max(1.0, dist.get_world_size() / 3)
 
 
 def usually(milliseconds: float) -> None:
     """What a part takes on every rank: never exactly the same."""
-    time.sleep(milliseconds / 1e3 * random.lognormvariate(0, 0.05))
+    time.sleep(pace() * milliseconds / 1e3 * random.lognormvariate(0, 0.05))
 
 
 class Samples(IterableDataset[torch.Tensor]):
@@ -87,7 +93,7 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = torch.relu(self.first(x))
-        work_for(2.0)
+        work_for(WORK_BESIDE_HOG_MS if Now.window.cause == "hog" else WORK_MS)  # on all ranks alike
         return self.second(Slow.apply(hidden))  # type: ignore[no-any-return]
 
 
@@ -120,7 +126,7 @@ def storm(kept: list[Knot]) -> None:
         gc.freeze()
         kept += [Knot() for _ in range(10_000)]
     begun = time.perf_counter()
-    while time.perf_counter() < begun + Now.window.delay_ms / 1e3:
+    while time.perf_counter() < begun + pace() * Now.window.delay_ms / 1e3:
         gc.collect()
     Now.held_s += time.perf_counter() - begun
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rankscope.analyse.block_means import Estimate
 from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.step_data import PARTS, TITLES, steps_of
@@ -24,6 +25,9 @@ COLUMNS = (
     Column("evidence", Unit.NAME, "Evidence"),
 )
 MOST = 0.5  # of the excess that a cause must explain
+SURE = 3.0  # standard errors
+MORE = 0.5  # of what the peers have of it
+NOTHING = Estimate(0.0, 0.0)
 MINOR_FAULT_NS = 700.0  # what one costs at least on today's machines, zeroing its page included
 MAJOR_FAULT_NS = 50_000.0
 SIMILAR = 0.5  # the least of the compute parts' growth ÷ the largest: a slower processor slows all of them
@@ -71,7 +75,8 @@ def cause_of(late: Late) -> Cause:
     """What explains most of the excess: first what can strike in any part, then the parts themselves."""
     by = lateness_ns(late)
     for component, name in (("gc", "garbage collection"), ("runnable", "preemption")):
-        if component in late.outstanding and late.components[component].value >= MOST * by:
+        found = late.components.get(component, NOTHING)
+        if found.value >= max(MOST * by, SURE * found.error, MORE * late.usual_ns.get(component, 0.0)):
             return _caused(late, component, name)
     faults_ns = _fault_ns(late)
     if faults_ns >= MOST * by:

@@ -11,6 +11,7 @@ LONGEST = 2_048
 REPEATS = 4  # times that a period must fit into what there is
 AGREES = 0.6  # of the tokens that must be equal to the one a period before
 NEARLY = 0.93  # of the best agreement: the shortest period that has it is taken
+MOSTLY = 0.75  # agreement at which a shorter period is looked at
 EXPLAINED = 0.75  # of the variance of the idle times, by the place within a longer period
 MULTIPLES = 8
 
@@ -20,8 +21,27 @@ def period_of(tokens: Array, idle_ns: Array) -> int:
     agreement = _agreement(tokens)
     if not len(agreement) or agreement.max() < AGREES:
         return 0
-    period = int(np.flatnonzero(agreement >= NEARLY * agreement.max())[0]) + 1
+    longest = int(np.flatnonzero(agreement >= NEARLY * agreement.max())[0]) + 1
+    shorter = (np.flatnonzero(agreement[: longest - 1] >= MOSTLY) + 1).tolist()
+    period = next((lag for lag in shorter if _is_regular(tokens, idle_ns, lag)), longest)
     return period * _multiple(tokens, idle_ns, period)
+
+
+def _is_regular(tokens: Array, idle_ns: Array, period: int) -> bool:
+    """Whether the commonest run of so many tokens takes about the same time wherever it is.
+
+    A loop with something extra every tenth step has the long period of ten steps as well; a step of many equal
+    collectives nearly has the period of one. Only in the first is the short one regular.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
+    distinct, kinds, counts = np.unique(windows, axis=0, return_inverse=True, return_counts=True)
+    places = np.flatnonzero(kinds.reshape(-1) == np.argmax(counts))
+    summed = np.concatenate([[0.0], np.cumsum(np.concatenate([[0.0], idle_ns]))])
+    lengths = (summed[places + period] - summed[places])[places > 0]
+    if len(lengths) < REPEATS or len(distinct) == 0:
+        return False
+    low, middle, high = np.percentile(lengths, (5, 50, 95))
+    return bool(high - low <= middle)
 
 
 def _agreement(tokens: Array) -> Array:

@@ -17,6 +17,7 @@ SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their 
 FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
 MOST_ROTATIONS = 64
+CLEARLY = 2.0  # times longer
 EXTRAS = 2  # collectives between those of a step that do not break it
 SQL = """
     SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
@@ -111,7 +112,8 @@ def _steps_of_rank(one: _Rank, words: list[str]) -> tuple[PatternSteps, list[tup
 
 
 def _best_rotation(tokens: Array, idle_before_ns: Array, period: int) -> tuple[tuple[int, ...], Array]:
-    """The rotation with most whole steps; of equal ones that with least in between, then the longest compute before."""
+    """The rotation with most whole steps; of equal ones the one that the program computes clearly longest before,
+    or else the one with least in between."""
     windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
     common = Counter(map(tuple, windows.tolist())).most_common(1)[0][0]
     rotations = sorted({common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common})
@@ -119,12 +121,14 @@ def _best_rotation(tokens: Array, idle_before_ns: Array, period: int) -> tuple[t
     most = max(len(places) for _, places in found)
     equal = [(rotation, places) for rotation, places in found if len(places) and len(places) >= most - 1]
 
-    def worth(one: tuple[tuple[int, ...], Array]) -> tuple[int, float]:
-        places = one[1]
-        extras = int((places[:, -1] - places[:, 0] - period + 1).sum())
-        return -extras, float(np.median(idle_before_ns[places[:, 0]]))
-
-    return max(equal, key=worth) if equal else (common, np.zeros((0, period), np.int64))
+    if not equal:
+        return common, np.zeros((0, period), np.int64)
+    idle = [float(np.median(idle_before_ns[places[:, 0]])) for _, places in equal]
+    extras = [int((places[:, -1] - places[:, 0] - period + 1).sum()) for _, places in equal]
+    order = sorted(range(len(equal)), key=lambda at: -idle[at])
+    if len(order) > 1 and idle[order[0]] < CLEARLY * idle[order[1]]:
+        order.sort(key=lambda at: (extras[at], -idle[at]))
+    return equal[order[0]]
 
 
 def _whole_steps(tokens: Array, pattern: tuple[int, ...]) -> Array:
