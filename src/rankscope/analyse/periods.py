@@ -13,6 +13,7 @@ AGREES = 0.6  # of the tokens that must be equal to the one a period before
 NEARLY = 0.93  # of the best agreement: the shortest period that has it is taken
 MOSTLY = 0.75  # agreement at which a shorter period is looked at
 EXPLAINED = 0.75  # of the variance of the idle times, by the place within a longer period
+VARIES = 0.1  # standard deviation of the logarithm of the idle times: below, they are all alike
 MULTIPLES = 8
 
 
@@ -54,6 +55,8 @@ def _multiple(tokens: Array, idle_ns: Array, period: int) -> int:
     """How many periods make a step where equal collectives alternate in what the program does before them."""
     first, last = _longest_stretch(tokens, period)
     logs = np.log(np.maximum(idle_ns[first : last - 1].astype(np.float64), 1_000.0))
+    if len(logs) < REPEATS or float(logs.std()) < VARIES:
+        return 1
     best, chosen = _explained(logs, period), 1
     for times in range(2, MULTIPLES + 1):
         if len(logs) < REPEATS * period * times:
