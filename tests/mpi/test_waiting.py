@@ -79,7 +79,7 @@ def test_other_clocks_change_the_answer_by_less_than_they_say(recorded: Path, tm
     plain = analysed(recorded / "run")
     expected = sums(plain)
     good, near = [], []
-    for seed in range(40):
+    for seed in range(25):
         clocks = shifts(seed)
         copy = with_clocks(recorded / "run", tmp_path / str(seed), clocks)
         shifted = analysed(copy)
@@ -88,10 +88,12 @@ def test_other_clocks_change_the_answer_by_less_than_they_say(recorded: Path, tm
         found = sums(shifted)
         assert int(np.argmax(found.caused_ns)) == LATE_RANK
         near.append(abs(found.wait_ns.sum() / expected.wait_ns.sum() - 1) < 0.1)
-        near.append(abs(found.transfer_ns.sum() / expected.transfer_ns.sum() - 1) < 0.1)
+        # moving is a few hundredths of waiting here: where it is not within 10 %, the error must say so
+        off_ns = abs(float(found.transfer_ns.sum() - expected.transfer_ns.sum()))
+        assert off_ns < 0.1 * expected.transfer_ns.sum() or off_ns <= found.wait_error_ns.sum()
         table = waiting(open_run(copy, read_rank_file))
         assert table.rows[0][0] == LATE_RANK and table.rows[0][-1] in ("waited for", "inconclusive")
-    assert sum(good) >= 0.99 * len(good) and sum(near) >= 0.9 * len(near)
+    assert sum(good) >= 0.99 * len(good) and sum(near) >= 0.95 * len(near)
 
 
 def residuals(plain: Collectives, shifted: Collectives) -> list[tuple[float, float]]:

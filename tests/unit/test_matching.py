@@ -11,6 +11,8 @@ import pytest
 from rankscope.analyse import matching
 from rankscope.analyse.matching import Log, match
 from rankscope.analyse.operations import OPERATIONS, operation_of
+from rankscope.cli.report import LOG_QUESTIONS
+from rankscope.cli.report import run as report
 from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind, RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
@@ -134,6 +136,27 @@ def test_nonblocking_and_nccl(tmp_path: Path) -> None:
 
 def test_one_rank_has_nothing_to_match(tmp_path: Path) -> None:
     assert not world_run(tmp_path, [(1, "MPI_Barrier", 1, 2)]).groups
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_records_break_no_table(seed: int, tmp_path: Path) -> None:
+    """Any bytes in the log of any rank: the tables still come, and in text."""
+    random = np.random.default_rng(seed)
+    made = []
+    for rank in range(3):
+        writer = mpi_rank(rank, 3, host=f"node{rank % 2}".encode())
+        world = writer.group("MPI_COMM_WORLD", identity=1, size=3, my_rank=rank)
+        names = ["MPI_Barrier", "MPI_Allreduce", "MPI_Bcast", "MPI_Reduce", "MPI_Scan", "MPI_Alltoallv"]
+        rows = records(writer, world, [(n, names[n % 6], 10 * n, 10 * n + 5) for n in range(1, 60)], root=rank % 2)
+        for field in ("enter_ticks", "end_ticks", "bytes", "sequence", "root", "call_ticks", "flags"):
+            size = COLLECTIVE[field].itemsize
+            for at in random.integers(0, len(rows), random.integers(0, 4)):
+                rows[field][at] = np.frombuffer(random.bytes(size), COLLECTIVE[field])[0]
+        writer.collectives(rows)
+        made.append(writer)
+    folder = write_run(tmp_path, *made)
+    tables = [f"--table={name}" for name in LOG_QUESTIONS]
+    assert report([str(folder), *tables, "--out", str(tmp_path / "report.txt")]) == 0
 
 
 @pytest.mark.parametrize(
