@@ -58,8 +58,12 @@ def train(
     transfer_ns: float = 100 * MICRO,
     late: dict[int, float] | None = None,
     names: Sequence[str] = ("MPI_Allreduce",),
+    lopsided: float = 0.0,
 ) -> Truth:
-    """Ranks that compute and then call a collective; `late` ranks compute longer by so many ns."""
+    """Ranks that compute and then call a collective; `late` ranks compute longer by so many ns.
+
+    `lopsided`: some ranks always leave later than others, by up to so many times the transfer.
+    """
     enter, end = np.empty((collectives, ranks)), np.empty((collectives, ranks))
     chosen = [names[at] for at in random.integers(0, len(names), collectives)]
     root = np.where(
@@ -67,10 +71,11 @@ def train(
     )
     more = np.array([(late or {}).get(rank, 0.0) for rank in range(ranks)])
     now = np.full(ranks, float(SECOND))
+    longer = 1 + random.uniform(0, lopsided, ranks)
     for at, name in enumerate(chosen):
         now = now + compute_ns * random.lognormal(0, jitter, ranks) + more
         enter[at] = now
-        took = transfer_ns * random.lognormal(0, 0.2) + random.exponential(3 * MICRO, ranks)
+        took = transfer_ns * random.lognormal(0, 0.2) * longer + random.exponential(3 * MICRO, ranks)
         took += (random.random(ranks) < 0.01) * random.exponential(1 * MILLI, ranks)  # preempted
         is_root = np.arange(ranks) == root[at]
         if name == "MPI_Bcast":

@@ -12,6 +12,7 @@ from rankscope.analyse.straight_lines import Array, Lines, lines_between
 STEEPEST = 500e-6  # no clock of a computer drifts faster against another
 MOST_PARTS = 8  # a clock that jumps more often is not to be corrected
 FAR_NS = 1e17  # three years: stands for no bound
+CLOSE_NS = 50_000.0  # what is proven to this needs no other estimate
 FEW = 16
 SELECTED = 0.25  # of the collectives: those of the shortest stays tell best when all leave
 
@@ -53,6 +54,7 @@ class Part:
     slope: float
     height: float
     error_at: Array  # at the beginning, the middle and the end
+    slope_error: float
     bound_ns: float  # largest error that the proof alone allows
     together: bool  # the estimate rests on leaving together, not on the proof alone
     used: int
@@ -134,13 +136,16 @@ def _part(pair: Pair, allowed: int) -> Part:
     span = np.array([times.min(), (times.min() + times.max()) / 2, times.max()])
     slope, height = lines.centre()
     bound = _errors(lines, slope, height, span)
-    errors, by_leaving = bound, _leaving_together(kept, lines, slope)
-    together = by_leaving is not None and by_leaving[2] < bound.max()
+    errors, by_leaving = bound, _leaving_together(kept, slope)
+    together = by_leaving is not None and float(bound.max()) > CLOSE_NS
     if by_leaving is not None and together:
         slope, height = _pulled_in(lines, by_leaving[0], by_leaving[1])
         errors = np.minimum(_errors(lines, slope, height, span), by_leaving[2])
+    steepest = max(float(lines.slopes[-1]) - slope, slope - float(lines.slopes[0]))
+    if together and span[2] > span[0]:
+        steepest = min(steepest, 2 * float(errors.max()) / float(span[2] - span[0]))
     return Part(
-        float(span[0]), float(span[2]), slope, height, errors, float(bound.max()), together, len(kept),
+        float(span[0]), float(span[2]), slope, height, errors, steepest, float(bound.max()), together, len(kept),
         len(pair) - len(kept),
     )  # fmt: skip
 
@@ -151,7 +156,7 @@ def _errors(lines: Lines, slope: float, height: float, span: Array) -> Array:
     return np.maximum(high - here, here - low)
 
 
-def _leaving_together(pair: Pair, lines: Lines, slope: float) -> tuple[float, float, float] | None:
+def _leaving_together(pair: Pair, slope: float) -> tuple[float, float, float] | None:
     """Slope, height and error if all ranks leave a short collective at about one time."""
     usable = np.isfinite(pair.stay_ns) & np.isfinite(pair.own_left_ns) & np.isfinite(pair.other_left_ns)
     count = int(usable.sum())
@@ -163,20 +168,34 @@ def _leaving_together(pair: Pair, lines: Lines, slope: float) -> tuple[float, fl
     time, offset = pair.own_left_ns, pair.other_left_ns - pair.own_left_ns
     if len(pair) >= FEW:
         slope = _resistant_slope(time, offset)
-    height = float(np.median(offset - slope * time))
-    spread = 1.4826 * float(np.median(np.abs(offset - slope * time - height)))
-    return slope, height, float(np.median(pair.stay_ns)) + spread
+    height = _usual(offset - slope * time)
+    return slope, height, float(np.median(pair.stay_ns)) + _spread(offset - slope * time - height)
+
+
+def _spread(rest: Array) -> float:
+    """How far apart ranks leave: half of what nine tenths lie in, and by how much a third of the span is off."""
+    low, high = np.percentile(rest, (5, 95))
+    thirds = [abs(float(np.median(part))) for part in np.array_split(rest, 3) if len(part)]
+    return float(high - low) / 2 + max(thirds)
+
+
+def _usual(values: Array) -> float:
+    """Where values lie densest: those who leave late were not woken in time, and that is no offset."""
+    ordered = np.sort(values)
+    count = max(1, len(ordered) // (4 if len(ordered) >= 2 * FEW else 2))
+    first = int(np.argmin(ordered[count - 1 :] - ordered[: len(ordered) - count + 1]))
+    return float(np.median(ordered[first : first + count]))
 
 
 def _resistant_slope(time: Array, offset: Array) -> float:
-    """From the medians of the first and the last third, which no single late leaver moves."""
+    """From the first and the last third, where no single late leaver counts."""
     third = len(time) // 3
     first, last = slice(0, third), slice(len(time) - third, None)
     run = float(np.median(time[last]) - np.median(time[first]))
     slope = 0.0
     for _ in range(3):
         rest = offset - slope * time
-        slope += float(np.median(rest[last]) - np.median(rest[first])) / run if run > 0 else 0.0
+        slope += (_usual(rest[last]) - _usual(rest[first])) / run if run > 0 else 0.0
     return slope
 
 

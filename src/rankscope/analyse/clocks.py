@@ -16,6 +16,7 @@ COLUMNS = (
     Column("offset_ns", Unit.NS, "Ahead by"),
     Column("error_ns", Unit.NS, "±"),
     Column("drift_ppm", Unit.NUMBER, "Drift (ppm)"),
+    Column("drift_error_ppm", Unit.NUMBER, "± (ppm)"),
     Column("bound_ns", Unit.NS, "Proven to ±"),
     Column("by", Unit.NAME, "By"),
     Column("compared_with", Unit.NAME, "Compared with"),
@@ -46,14 +47,14 @@ def _rows(clock: HostClock, selection: Selection) -> list[tuple[Cell, ...]]:
         return []
     told = (clock.name, ranges(clock.ranks))
     if clock.compared_with is None:
-        return [(*told, None, None, None, None, REFERENCE if clock.known else UNKNOWN, "", None, None, None)]
+        return [(*told, None, None, None, None, None, REFERENCE if clock.known else UNKNOWN, "", None, None, None)]
     first, last = clock.parts[0], clock.parts[-1]
     middle = np.array([(first.from_ns + last.to_ns) / 2, first.from_ns, last.to_ns])
     moved, error = clock.to_reference(middle)
     by = LEAVING if any(part.together for part in clock.parts) else BOUNDS
     longest = max(clock.parts, key=lambda part: part.to_ns - part.from_ns)
     return [(
-        *told, float(middle[0] - moved[0]), float(error.max()), -longest.slope * 1e6,
+        *told, float(middle[0] - moved[0]), float(error.max()), -longest.slope * 1e6, longest.slope_error * 1e6,
         max(part.bound_ns for part in clock.parts), by, clock.compared_with.name,
         sum(part.used for part in clock.parts), sum(part.dropped for part in clock.parts), len(clock.parts) - 1,
     )]  # fmt: skip

@@ -14,7 +14,7 @@ from rankscope.model import Tables
 
 LAYERS = ("mpi", "nccl", "gloo")
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
-UNENDED = "without an end on some member"
+UNENDED = "without an end, or without times, on some member"
 DISAGREE = "members called different operations or named different roots"
 TWICE = "numbered twice by one member"
 ABSENT = "on groups of which a member left no file"
@@ -169,7 +169,8 @@ def _match_group(
         return
     at = first[whole][:, None] + np.arange(members)
     taken = rows[at]
-    ended = (records["end_ns"][taken] >= records["start_ns"][taken]).all(axis=1)
+    # nothing takes no time: such a rank ended before its clock could be calibrated
+    ended = (records["end_ns"][taken] > records["start_ns"][taken]).all(axis=1)
     root = records["root"][taken]
     same = (operation[at] == operation[at][:, :1]).all(axis=1) & (root == root[:, :1]).all(axis=1)
     log.left_out[DISAGREE] += int(np.count_nonzero(~same))

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("caused_share", Unit.SHARE, "Of the waiting"),
 )
 STEP_COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_name = 'steps'"
-STEPS = "SELECT process, {number}, start_ns, end_ns FROM steps WHERE start_ns IS NOT NULL AND end_ns IS NOT NULL"
+STEPS = "SELECT process, number, begin_ns, end_ns FROM steps ORDER BY process, begin_ns"
 
 Codes = Callable[[Split], Array]  # K x M: the part that each rank's share of a collective belongs to, -1 for none
 
@@ -50,7 +50,7 @@ def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
     labels = [split.group.label for split in known.splits]
     _add(table, known, "group", labels, lambda split: np.full((len(split.last), 1), groups[id(split)]))
     _add(table, known, "phase", list(known.log.phases), lambda split: split.group.phase[:, None])
-    steps = _steps(tables, known)
+    steps = _steps(tables)
     if steps:
         numbers = np.unique(np.concatenate([one[0] for one in steps.values()]))
         _add(table, known, "step", numbers.tolist(), lambda split: step_codes(known, split, steps, numbers))
@@ -100,20 +100,17 @@ def sums_by(known: Collectives, parts: int, codes: Codes) -> _Sums:
     return found
 
 
-Steps = Mapping[int, tuple[Array, Array, Array]]  # by process: numbers, starts and ends (Unix time), in order of time
+Steps = Mapping[int, Array]  # by process: rows of numbers, beginnings and ends (Unix time), in order of time
 
 
-def _steps(tables: Tables, known: Collectives) -> Steps:
+def _steps(tables: Tables) -> Steps:
     """The steps of each process, where the run has a table of them."""
-    have = {row[0] for row in tables.query(STEP_COLUMNS)}
-    number = next((name for name in ("step", "number") if name in have), None)
-    if number is None or not {"process", "start_ns", "end_ns"} <= have:
+    if not {"process", "number", "begin_ns", "end_ns"} <= {row[0] for row in tables.query(STEP_COLUMNS)}:
         return {}
-    rows = sorted(tables.query(STEPS.format(number=number)), key=lambda row: (row[0], row[2]))
     found: dict[int, list[Any]] = {}
-    for row in rows:
+    for row in tables.query(STEPS):
         found.setdefault(row[0], []).append(row[1:])
-    return {process: tuple(np.array(column) for column in zip(*told, strict=True)) for process, told in found.items()}  # type: ignore[misc]
+    return {process: np.array(told).T for process, told in found.items()}
 
 
 def step_codes(known: Collectives, split: Split, steps: Steps, numbers: Array) -> Array:
@@ -123,9 +120,9 @@ def step_codes(known: Collectives, split: Split, steps: Steps, numbers: Array) -
         told = steps.get(known.log.processes[place])
         if told is None:
             continue
-        number, start_ns, end_ns = told
+        number, begin_ns, end_ns = told
         when = split.group.enter_ns[:, member].astype(np.int64) + known.log.base_ns
-        at = np.searchsorted(start_ns, when, side="right") - 1
+        at = np.searchsorted(begin_ns, when, side="right") - 1
         inside = (at >= 0) & (when <= end_ns[np.maximum(at, 0)])
         codes[inside, member] = np.searchsorted(numbers, number[at[inside]])
     return codes
