@@ -56,6 +56,7 @@ class RankSource(IntEnum):
     MPI = 7
     HOROVOD = 8
     FLUX = 9
+    TORCH = 10
 
 
 class Layer(IntEnum):

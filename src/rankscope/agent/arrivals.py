@@ -20,10 +20,11 @@ def arrived(waiting: Any, name: str, module: Any, begin_ns: int, end_ns: int) ->
         recorder.rankscope_mark(native.INTERPRETER, b"", waiting.started_ns)
         recorder.rankscope_mark(native.IMPORT_BEGIN, b"torch", begin_ns)
         recorder.rankscope_mark(native.IMPORT_END, b"torch", end_ns)
-        _wait_for_rest(waiting, recorder)
     action = _actions().get(name)
     if action is not None:
-        action(recorder, module)
+        _try(action, recorder, module)
+    if name == "torch":
+        _follow_with_rest(waiting, recorder)
 
 
 def _actions() -> dict[str, Action]:
@@ -38,14 +39,15 @@ def _actions() -> dict[str, Action]:
     }
 
 
-def _wait_for_rest(waiting: Any, recorder: Any) -> None:
-    """Modules that torch has imported already are done after torch itself; the others are waited for."""
+def _follow_with_rest(waiting: Any, recorder: Any) -> None:
+    """Modules that torch has imported already are done after torch itself, which starts the observer; the others are
+    waited for."""
     for name, action in _actions().items():
         if name == "torch":
             continue
         module = sys.modules.get(name)
         if module is None:
-            waiting.wanted[name] = None
+            waiting.wanted.add(name)
         elif name != "horovod.common.basics":
             _try(action, recorder, module)
 

@@ -9,6 +9,7 @@ SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 STANDARDS = ("-std=c++17", "-std=c++20")
 LONGEST_BUILD_S = 120
 LONGEST_WAIT_S = 60
+RETRY_S = 600
 OLDEST = (2, 1)
 
 
@@ -18,6 +19,7 @@ class NotBuilt(Exception):
 
 def find_or_build(torch_folder: str) -> str:
     """The library for the torch in this folder."""
+    torch_folder = os.path.realpath(torch_folder)
     path = library_path(torch_folder)
     if os.path.exists(path):
         return path
@@ -27,11 +29,31 @@ def find_or_build(torch_folder: str) -> str:
     except OSError as error:
         raise NotBuilt(f"{os.path.dirname(path)}: {error.strerror}") from None
     try:
-        if take(lock, path) and not os.path.exists(path):
-            compile_to(path, torch_folder)
+        if take(lock, path):
+            check_failed(path)
+            compile_or_say(path, torch_folder)
     finally:
         os.close(lock)
     return path
+
+
+def compile_or_say(path: str, torch_folder: str) -> None:
+    try:
+        compile_to(path, torch_folder)
+    except NotBuilt as reason:
+        with open(path + ".failed", "w", encoding="utf-8") as file:
+            file.write(str(reason))
+        raise
+
+
+def check_failed(path: str) -> None:
+    """What has failed a moment ago fails again: a thousand ranks need not all try."""
+    try:
+        if time.time() - os.path.getmtime(path + ".failed") < RETRY_S:
+            with open(path + ".failed", encoding="utf-8") as file:
+                raise NotBuilt(file.read())
+    except OSError:
+        pass
 
 
 def take(lock: int, path: str) -> bool:

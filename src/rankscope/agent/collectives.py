@@ -40,7 +40,11 @@ _numbers: dict[str, int] = {}  # of the process groups, by torch's name
 def install(recorder: Any, c10d: Any) -> None:
     """Watch initialisation, the methods that issue collectives, and waits."""
     os.register_at_fork(after_in_child=_numbers.clear)
-    timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group")
+
+    def initialised() -> None:
+        recorder.rankscope_rank(c10d.get_rank(), c10d.get_world_size())
+
+    timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group", initialised)
     _renew_exports(c10d, "init_process_group")
     _watch_end(recorder, c10d)
     compiled = observer.compiled()
@@ -96,7 +100,8 @@ def number_of(recorder: Any, c10d: Any, group: Any) -> int:
     number = _numbers.get(name)
     if number is None:
         ranks = c10d.get_process_group_ranks(group)
-        shown = getattr(group, "group_desc", "") or f"group {name}"
+        described = getattr(group, "group_desc", "")
+        shown = described if described not in ("", "undefined") else f"group {name}"
         identity = _hash(f"{name}/{','.join(map(str, ranks))}")
         number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
         _numbers[name] = number

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import gc
+import sys
 from functools import wraps
 from typing import Any
 
 from . import native, observer
+from .garbage import watch_garbage
 from .wrapping import ranged
+
+OPTIMIZER = "torch.optim.optimizer"  # torch.optim removes the name
 
 
 def install(recorder: Any, torch: Any) -> None:
     """Everything that is known once torch itself is imported."""
     how = observer.start(recorder, torch)
     recorder.rankscope_mark(native.OBSERVER, how.encode(), 0)
-    for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save, _watch_garbage):
+    watch_garbage(recorder)
+    for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save):
         try:
             part(recorder, torch)
         except Exception:  # a torch that is built otherwise: the rest still works
@@ -45,7 +49,7 @@ def _watch_optimizers(recorder: Any, torch: Any) -> None:
     def before(optimizer: Any, arguments: Any, named: Any) -> None:
         tell(id(optimizer))
 
-    torch.optim.optimizer.register_optimizer_step_pre_hook(before)
+    sys.modules[OPTIMIZER].register_optimizer_step_pre_hook(before)
 
 
 def _watch_scalers(recorder: Any, torch: Any) -> None:
@@ -72,7 +76,7 @@ def _count_steps(torch: Any) -> None:
     def after(optimizer: Any, arguments: Any, named: Any) -> None:
         _steps[id(optimizer)] = _steps.get(id(optimizer), 0) + 1
 
-    torch.optim.optimizer.register_optimizer_step_post_hook(after)
+    sys.modules[OPTIMIZER].register_optimizer_step_post_hook(after)
 
 
 def _step_count(optimizer: Any) -> int | None:
@@ -81,12 +85,3 @@ def _step_count(optimizer: Any) -> int | None:
 
 def _watch_save(recorder: Any, torch: Any) -> None:
     ranged(recorder, torch, "save", b"torch.save")
-
-
-def _watch_garbage(recorder: Any, torch: Any) -> None:
-    tell = recorder.rankscope_gc
-
-    def collecting(phase: str, info: dict[str, int]) -> None:
-        tell(phase == "start")
-
-    gc.callbacks.append(collecting)

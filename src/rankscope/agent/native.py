@@ -16,6 +16,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_optimizer": (None, (WORD,)),
     "rankscope_optimizer_skipped": (None, (WORD,)),
     "rankscope_mark": (None, (NUMBER, TEXT, WORD)),
+    "rankscope_rank": (None, (ctypes.c_int32, ctypes.c_int32)),
     "rankscope_group": (NUMBER, (TEXT, WORD, NUMBER, NUMBER, ctypes.c_int)),
     "rankscope_group_freed": (None, (NUMBER,)),
     "rankscope_collective_begin": (NUMBER, (TEXT, NUMBER, WORD, ctypes.c_int32, WORD, ctypes.c_int)),

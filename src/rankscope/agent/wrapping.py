@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -27,16 +28,21 @@ def ranged(recorder: Any, owner: Any, name: str, shown: bytes) -> bool:
     return True
 
 
-def timed_by_marks(recorder: Any, owner: Any, name: str, shown: bytes) -> None:
-    """Mark when the first call begins and ends: initialisation."""
+def timed_by_marks(
+    recorder: Any, owner: Any, name: str, shown: bytes, after: Callable[[], None] = lambda: None
+) -> None:
+    """Mark when the first call begins and ends, and do something after each that returned: initialisation."""
     original = getattr(owner, name)
 
     @wraps(original)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         recorder.rankscope_mark(native.INIT_BEGIN, shown, 0)
+        result = original(*arguments, **named)
+        recorder.rankscope_mark(native.INIT_END, shown, 0)
         try:
-            return original(*arguments, **named)
-        finally:
-            recorder.rankscope_mark(native.INIT_END, shown, 0)
+            after()
+        except Exception:
+            pass
+        return result
 
     setattr(owner, name, wrapper)

@@ -29,7 +29,8 @@ enum rs_tick_source { RS_TICKS_TSC = 1, RS_TICKS_CNTVCT = 2, RS_TICKS_MONOTONIC 
 
 enum rs_rank_source {
     RS_RANK_NONE = 0, RS_RANK_OPENMPI = 1, RS_RANK_PMI = 2, RS_RANK_PMIX = 3, RS_RANK_PALS = 4,
-    RS_RANK_SLURM = 5, RS_RANK_TORCHRUN = 6, RS_RANK_MPI = 7, RS_RANK_HOROVOD = 8, RS_RANK_FLUX = 9
+    RS_RANK_SLURM = 5, RS_RANK_TORCHRUN = 6, RS_RANK_MPI = 7, RS_RANK_HOROVOD = 8, RS_RANK_FLUX = 9,
+    RS_RANK_TORCH = 10          /* init_process_group */
 };
 
 enum rs_phase {

@@ -79,6 +79,16 @@ RS_EXPORT void rankscope_group_freed(uint32_t number)
         __atomic_store_n(&groups[number - 1].row->freed_ticks, rs_ticks(), __ATOMIC_RELAXED);
 }
 
+/* What init_process_group was told, where no launcher has said it: the children of mp.spawn. */
+RS_EXPORT void rankscope_rank(int32_t rank, int32_t world_size)
+{
+    if (!rs.file || rs.file->rank_source != RS_RANK_NONE)
+        return;
+    rs.file->world_size = world_size;
+    rs.file->rank_source = RS_RANK_TORCH;
+    __atomic_store_n(&rs.file->rank, rank, __ATOMIC_RELEASE);
+}
+
 /* --- numbers --- */
 
 static void remember(struct process_group *group, uint32_t at, struct numbered one)

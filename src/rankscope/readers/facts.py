@@ -20,6 +20,7 @@ SOURCES = {
     rankfile.RankSource.PMIX: "PMIx",
     rankfile.RankSource.HOROVOD: "Horovod",
     rankfile.RankSource.FLUX: "Flux",
+    rankfile.RankSource.TORCH: "init_process_group",
 }
 USAGE = (
     "user_ns",

@@ -101,6 +101,10 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
         if not options.out:
             point_latest(folder)
+        if any("python" in word or "torchrun" in word for word in options.command):
+            from rankscope.record.observer import prepare
+
+            prepare(options.command, environment)
     if options.local:
         os.makedirs(added["RANKSCOPE_DIR"], exist_ok=True)
     return Plan(command, {**environment, **added}, folder)

@@ -1,0 +1,52 @@
+"""A module that was waited for is being imported: its loader tells us when it has been executed."""
+
+import sys
+import time
+
+
+def found(waiting, name, path, target):
+    """Its spec, as the other finders give it."""
+    waiting.wanted.discard(name)
+    for finder in list(sys.meta_path):
+        find = getattr(finder, "find_spec", None)
+        spec = find(name, path, target) if find and finder is not waiting else None
+        if spec is not None:
+            watch(waiting, name, spec.loader)
+            return spec
+    return None
+
+
+def watch(waiting, name, loader):
+    """Go through us once; then the loader is as it was."""
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module):
+        vars(loader).pop("exec_module", None)
+        begin_ns = time.monotonic_ns()
+        execute(module)
+        try:
+            imported(waiting, name, module, begin_ns)
+        except Exception:  # the program goes on as without us
+            pass
+
+    try:
+        loader.exec_module = exec_module
+    except AttributeError:
+        pass
+
+
+def imported(waiting, name, module, begin_ns):
+    """Let the agent do its part. It is loaded by its path: the program's Python need not have rankscope installed."""
+    end_ns = time.monotonic_ns()
+    if "_rankscope" not in sys.modules:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        folder = waiting.folder.rpartition("/")[0]
+        spec = spec_from_file_location("_rankscope", folder + "/__init__.py", submodule_search_locations=[folder])
+        sys.modules["_rankscope"] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["_rankscope"])
+    from _rankscope.arrivals import arrived
+
+    arrived(waiting, name, module, begin_ns, end_ns)

