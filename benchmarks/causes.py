@@ -9,7 +9,6 @@ given the steps of one case at a time, without those in which it begins.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,16 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "causes")]
-
-from schedule import SETTLING_STEPS, Window, windows_of  # noqa: E402
-
-from causes.scores import Scores  # noqa: E402
-from rankscope.analyse.causes import Cause, cause_of  # noqa: E402
-from rankscope.analyse.lateness import late_ranks  # noqa: E402
-from rankscope.analyse.step_data import Steps, steps_of  # noqa: E402
-from rankscope.readers.rankfile import read_rank_file  # noqa: E402
-from rankscope.store.run import open_run  # noqa: E402
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 PROGRAM = ROOT / "tests" / "causes" / "train_ddp.py"
 
@@ -35,16 +25,30 @@ PROGRAM = ROOT / "tests" / "causes" / "train_ddp.py"
 def main() -> None:
     options = parse()
     first, _, last = options.ranks.partition("-")
-    scores = Scores()
+    jobs = range(int(first), int(last or first) + 1)
     with tempfile.TemporaryDirectory() as kept:
-        for ranks in range(int(first), int(last or first) + 1):
-            folder = (options.keep or Path(kept)) / f"{ranks}-ranks"
+        folders = {ranks: (options.keep or Path(kept)) / f"{ranks}-ranks" for ranks in jobs}
+        for ranks, folder in folders.items():
             begun = time.monotonic()
             if not folder.exists():
                 record(folder, ranks, options)
-            judge(folder, ranks, options, scores)
             print(f"{ranks} ranks: {options.cases} cases in {time.monotonic() - begun:.0f} s", flush=True)
+        if not options.record_only:
+            judge_all(folders, options)
+
+
+def judge_all(folders: dict[int, Path], options: argparse.Namespace) -> None:
+    """The scores of all jobs; what it needs is not needed for recording, and may be missing there."""
+    from causes.judging import DISTURBED, judge
+    from causes.scores import Scores
+
+    scores, disturbed = Scores(), Scores()
+    for ranks, folder in folders.items():
+        judge(folder, (options.seed, ranks, options.cases, options.steps), scores, disturbed)
     print("\n".join(scores.lines()))
+    if disturbed.caused or disturbed.quiet:
+        print(f"\nand cases in which other programs used more than {DISTURBED:.0%} of a CPU:")
+        print("\n".join(disturbed.lines()))
 
 
 def parse() -> argparse.Namespace:
@@ -54,6 +58,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=29, help="of each number of ranks")
     parser.add_argument("--steps", type=int, default=50, help="of a case")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record-only", action="store_true", help="judge later, with the same --keep, anywhere")
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep the runs there; those that are there are used"
     )
@@ -68,31 +73,6 @@ def record(folder: Path, ranks: int, options: argparse.Namespace) -> None:
     start = [sys.executable, "-m", "rankscope", "run", "--out", str(folder)]
     launch = [str(options.python), "-m", "torch.distributed.run", "--master-port", str(29_500 + ranks)]
     subprocess.run([*start, *launch, "--nproc-per-node", str(ranks), str(PROGRAM)], env=environment, check=True)
-
-
-def judge(folder: Path, ranks: int, options: argparse.Namespace, scores: Scores) -> None:
-    """What the analysis says of each case, beside the truth."""
-    found = steps_of(open_run(folder, read_rank_file))
-    for window in windows_of(options.seed, ranks, options.cases, options.steps):
-        cause = first_cause(found, window)
-        told = (cause.late.rank, cause.name) if cause else None
-        scores.add(window.told, told, ratios_of(folder, window, cause))
-        if told != window.told:
-            print(f"  {ranks} ranks, {window}: told {told} ({cause.evidence if cause else ''})")
-
-
-def first_cause(found: Steps, window: Window) -> Cause | None:
-    late = late_ranks(found.between(window.first + SETTLING_STEPS, window.last))
-    return cause_of(late[0]) if late else None
-
-
-def ratios_of(folder: Path, window: Window, cause: Cause | None) -> tuple[float, ...]:
-    """Estimated ÷ true wait a step, in the cause and in all; a hog's is not known."""
-    truth = Path(f"{folder}.truth.{window.first}")
-    if cause is None or window.cause in ("", "hog") or not truth.exists():
-        return ()
-    held_ns = float(json.loads(truth.read_text(encoding="utf-8"))["held_ns"])
-    return cause.ns / held_ns, cause.late.excess.value / held_ns
 
 
 if __name__ == "__main__":

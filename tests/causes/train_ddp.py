@@ -154,11 +154,22 @@ class Hog:
         self.processes = [subprocess.Popen(command, env=clean) for _ in range(HOGS)]
 
 
-def tell(window: Window) -> None:
-    """The truth of a window, by the rank that was held up."""
+def busy_ns() -> int:
+    """The time that all CPUs of this machine were not idle so far."""
+    with open("/proc/stat", encoding="ascii") as file:
+        fields = [int(word) for word in file.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def tell(window: Window, busy_before_ns: int) -> None:
+    """The truth of a window: by the rank that was held up for how long, by rank 0 how busy the machine was."""
+    steps = window.last - window.first + 1
     if TRUTH and window.cause and dist.get_rank() == window.rank:
         with open(f"{TRUTH}.{window.first}", "w", encoding="utf-8") as file:
-            json.dump({"held_ns": Now.held_s * 1e9 / (window.last - window.first + 1)}, file)
+            json.dump({"held_ns": Now.held_s * 1e9 / steps}, file)
+    if TRUTH and dist.get_rank() == 0:
+        with open(f"{TRUTH}.busy.{window.first}", "w", encoding="utf-8") as file:
+            json.dump({"busy_ns": busy_ns() - busy_before_ns}, file)
     Now.held_s = 0.0
 
 
@@ -176,6 +187,7 @@ def main() -> None:
         for window in windows_of(SEED, dist.get_world_size(), CASES, STEPS):
             Now.window = window
             beside.come_or_go()
+            busy_before_ns = busy_ns()
             for _ in range(STEPS):
                 batch = next(batches)
                 storm(kept)
@@ -183,7 +195,7 @@ def main() -> None:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            tell(window)
+            tell(window, busy_before_ns)
     Now.window = Window(0, 0, "", -1, 0.0)
     beside.come_or_go()
     if dist.get_rank() == 0:

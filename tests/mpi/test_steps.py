@@ -11,7 +11,7 @@ from programs import jobs
 from rankscope.analyse.causes import causes_of
 from rankscope.analyse.findings.doubts import wrong_launcher
 from rankscope.analyse.findings.pickled import pickled_objects
-from rankscope.analyse.phases import phase_ranks
+from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.step_parts import step_parts
 from rankscope.readers.rankfile import read_rank_file

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankscope.analyse.phases import phase_calls, phase_ranks, phases
+from rankscope.analyse.phase_calls import phase_calls
+from rankscope.analyse.phase_ranks import phase_ranks
+from rankscope.analyse.phases import phases
 from rankscope.model import PHASES
 from rankscope.rankfile import MarkKind, RankFileWriter
 from unit.small_run import MILLI, SECOND

@@ -16,7 +16,7 @@ from rankscope.model import Tables
 Array = Any  # of numpy
 PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "checkpoint", "other")
 COUNTS = ("minor_faults", "major_faults", "involuntary_switches", "voluntary_switches")
-OF_WHICH = ("hidden", "gc", "runnable", "cpu")
+OF_WHICH = ("hidden", "gc", "runnable", "cpu", "process_cpu")
 SQL = """
     SELECT process, rank, host, steps.* EXCLUDE (process) FROM steps JOIN ranks USING (process)
     WHERE role = 'rank' ORDER BY rank, number"""
@@ -36,6 +36,7 @@ TITLES = {
     "gc": "garbage collection",
     "runnable": "waiting for a CPU",
     "cpu": "CPU time of the thread",
+    "process_cpu": "CPU time of the process",
 }
 
 

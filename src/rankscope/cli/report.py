@@ -20,7 +20,7 @@ from rankscope.analyse.communicators import communicators
 from rankscope.analyse.coverage import coverage
 from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.figures import figures
-from rankscope.analyse.findings.table import findings
+from rankscope.analyse.findings import findings
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
 from rankscope.analyse.gpu_idle import gpu_idle
@@ -43,7 +43,9 @@ from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
-from rankscope.analyse.phases import phase_calls, phase_ranks, phases
+from rankscope.analyse.phase_calls import phase_calls
+from rankscope.analyse.phase_ranks import phase_ranks
+from rankscope.analyse.phases import phases
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
