@@ -18,6 +18,7 @@ from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import Run, open_run
 
 TRAIN = ROOT / "examples" / "train_mpi4py.py"
+CASES = ROOT / "tests" / "causes" / "train_mpi.py"
 RANKS = 4
 STEPS_AN_EPOCH = 24_576 // RANKS // 64
 
@@ -55,6 +56,21 @@ def test_the_slow_rank_is_named(openmpi: Mpi, tmp_path: Path) -> None:
     found = causes_of(run)
     assert found[0].late.rank == 2
     assert found[0].late.waited_ns > 10e6
+
+
+@pytest.mark.parametrize(("ranks", "rank", "slot"), [(2, 1, 1), (4, 2, 2), (5, 0, 1)])
+def test_rank_place_and_wait_of_an_injected_delay(
+    openmpi: Mpi, tmp_path: Path, ranks: int, rank: int, slot: int
+) -> None:
+    case = {"CASE_RANK": str(rank), "CASE_SLOT": str(slot), "CASE_MS": "12"}
+    job = jobs.run(openmpi, ranks, tmp_path / "run", openmpi.python, CASES, **case)
+    assert job.code == 0, job.err
+    held_ns = float(job.out.split()[2])
+    run = open_run(tmp_path / "run", read_rank_file)
+    assert {len(one.number) for one in steps_of(run).ranks} <= {79, 80}  # nobody knows when the first began
+    found = causes_of(run)[0]
+    assert (found.late.rank, found.name) == (rank, f"own compute before MPI_Allreduce {slot}")
+    assert found.ns == pytest.approx(held_ns, rel=0.25)
 
 
 @pytest.mark.parametrize("how", ["objects", "buffers"])

@@ -46,25 +46,55 @@ class _Rank:
     tokens: Array
     start_ns: Array
     end_ns: Array
-    small: Array
+    kept: Array  # places of those that may belong to a step
     anchor: list[tuple[str, int]]  # group and sequence of each
+
+    @property
+    def idle_ns(self) -> Array:
+        """What the program did before each kept collective and after the kept one before; 0 for the first."""
+        idle = np.maximum(self.start_ns[self.kept][1:] - self.end_ns[self.kept][:-1], 0)
+        return np.concatenate([[0], idle])
+
+
+@dataclass(slots=True)
+class _Rotation:
+    """One way to cut the pattern out of a rank's collectives."""
+
+    places: Array  # steps × period, among the kept ones
+    idle_ns: float  # median before its first
+    extras: int  # others in between
 
 
 def pattern_steps(tables: Tables) -> tuple[list[PatternSteps], list[str]]:
     """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
-    columns = tables.columns(SQL)
-    ranks, words = _ranks(columns)
-    if not ranks:
+    ranks, words = _ranks(tables.columns(SQL))
+    period = _common_period(ranks)
+    found = [_rotations(one, period) for one in ranks] if period else []
+    if not found or not all(found):
         return [], []
-    found = [_steps_of_rank(one, words) for one in ranks]
-    made = [one for one in found if one is not None]
-    if len(made) < len(ranks):
-        return [], []
+    shared = set.intersection(*(set(one) for one in found))
+    made = []
+    for one, rotations in zip(ranks, found, strict=True):
+        # one late rank must not begin its steps elsewhere than the others do
+        chosen = _best(found, shared) if shared else _best([rotations], set(rotations))
+        places = rotations[chosen].places
+        if len(places) < FEWEST_STEPS or len(places) * period < LEAST_SHARE * len(one.kept):
+            return [], []
+        rows = one.kept[places]  # steps × period: places in the log
+        rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
+        steps = _measured(one, rows, [words[token] for token in chosen])
+        made.append((steps, [one.anchor[at] for at in rows[:, 0]]))
     _number([one for one, _ in made], [anchors for _, anchors in made])
-    steps = [one for one, _ in made]
-    least = min(len(one.number) for one in steps)
-    told = f"Steps are those of a pattern that the collectives repeat ({', '.join(steps[0].slots)})"
-    return steps, [f"{told}: {least} of them; time inside collectives is communication, all else compute."]
+    steps_of_all = [one for one, _ in made]
+    least = min(len(one.number) for one in steps_of_all)
+    told = f"Steps are those of a pattern that the collectives repeat ({', '.join(steps_of_all[0].slots)})"
+    return steps_of_all, [f"{told}: {least} of them; time inside collectives is communication, all else compute."]
+
+
+def _common_period(ranks: list[_Rank]) -> int:
+    """The period that most ranks have: the times of a single one may suggest another."""
+    periods = Counter(period_of(one.tokens[one.kept], one.idle_ns[1:]) for one in ranks)
+    return periods.most_common(1)[0][0] if ranks else 0
 
 
 def _ranks(columns: Mapping[str, Any]) -> tuple[list[_Rank], list[str]]:
@@ -85,50 +115,46 @@ def _ranks(columns: Mapping[str, Any]) -> tuple[list[_Rank], list[str]]:
                 tokens=tokens[rows],
                 start_ns=columns["start_ns"][rows],
                 end_ns=columns["end_ns"][rows],
-                small=columns["bytes"][rows] <= SMALL_BYTES,
+                kept=_kept(columns["bytes"][rows] <= SMALL_BYTES),
                 anchor=list(zip(groups, columns["sequence"][rows].tolist(), strict=True)),
             )
         )
     return made, words
 
 
-def _steps_of_rank(one: _Rank, words: list[str]) -> tuple[PatternSteps, list[tuple[str, int]]] | None:
-    if not one.small.all():
-        kept = np.flatnonzero(~one.small)
-    else:
-        kept = np.arange(len(one.tokens))
-    tokens = one.tokens[kept]
-    # what the program did since its last collective, not what the log says of the time before the first
-    idle_ns = np.maximum(one.start_ns[kept][1:] - one.end_ns[kept][:-1], 0)
-    period = period_of(tokens, idle_ns)
-    if not period:
-        return None
-    pattern, places = _best_rotation(tokens, np.concatenate([[0], idle_ns]), period)
-    if len(places) < FEWEST_STEPS or len(places) * period < LEAST_SHARE * len(tokens):
-        return None
-    rows = kept[places]  # steps × period: places in the log
-    rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
-    return _measured(one, rows, [words[token] for token in pattern]), [one.anchor[at] for at in rows[:, 0]]
+def _kept(small: Array) -> Array:
+    return np.arange(len(small)) if small.all() else np.flatnonzero(~small)
 
 
-def _best_rotation(tokens: Array, idle_before_ns: Array, period: int) -> tuple[tuple[int, ...], Array]:
-    """The rotation with most whole steps; of equal ones the one that the program computes clearly longest before,
-    or else the one with least in between."""
+def _rotations(one: _Rank, period: int) -> dict[tuple[int, ...], _Rotation]:
+    """All ways to cut the commonest run of so many collectives, those with nearly as many steps as any."""
+    tokens, idle = one.tokens[one.kept], one.idle_ns
+    if len(tokens) < period:
+        return {}
     windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
     common = Counter(map(tuple, windows.tolist())).most_common(1)[0][0]
-    rotations = sorted({common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common})
-    found = [(rotation, _whole_steps(tokens, rotation)) for rotation in rotations]
-    most = max(len(places) for _, places in found)
-    equal = [(rotation, places) for rotation, places in found if len(places) and len(places) >= most - 1]
+    turned = {common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common}
+    found = {rotation: _whole_steps(tokens, rotation) for rotation in sorted(turned)}
+    most = max(len(places) for places in found.values())
+    return {
+        rotation: _Rotation(
+            places,
+            float(np.median(idle[places[:, 0]])),
+            int((places[:, -1] - places[:, 0] - period + 1).sum()),
+        )
+        for rotation, places in found.items()
+        if len(places) and len(places) >= most - 1
+    }
 
-    if not equal:
-        return common, np.zeros((0, period), np.int64)
-    idle = [float(np.median(idle_before_ns[places[:, 0]])) for _, places in equal]
-    extras = [int((places[:, -1] - places[:, 0] - period + 1).sum()) for _, places in equal]
-    order = sorted(range(len(equal)), key=lambda at: -idle[at])
+
+def _best(found: list[dict[tuple[int, ...], _Rotation]], among: set[tuple[int, ...]]) -> tuple[int, ...]:
+    """The rotation that the ranks compute clearly longest before, or else the one with least in between."""
+    idle = {one: float(np.median([rotations[one].idle_ns for rotations in found])) for one in among}
+    extras = {one: sum(rotations[one].extras for rotations in found) for one in among}
+    order = sorted(among, key=lambda one: (-idle[one], one))
     if len(order) > 1 and idle[order[0]] < CLEARLY * idle[order[1]]:
-        order.sort(key=lambda at: (extras[at], -idle[at]))
-    return equal[order[0]]
+        order.sort(key=lambda one: (extras[one], -idle[one]))
+    return order[0]
 
 
 def _whole_steps(tokens: Array, pattern: tuple[int, ...]) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rankscope.analyse.findings.finding import Finding, seconds
 from rankscope.analyse.step_data import steps_of
+from rankscope.analyse.words import counted
 from rankscope.model import Tables
 
 NOTICEABLE = 0.1  # of the step, on the median rank of a host
@@ -33,7 +34,8 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         made.append(
             Finding(
                 "oversubscribed",
-                f"{ranks} ranks of {threads:.0f} threads share {cpus:.0f} CPUs of {host}",
+                f"{counted(ranks, 'rank')} of {counted(int(threads or 1), 'thread')} share "
+                f"{counted(int(cpus), 'CPU')} of {host}",
                 "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
                 "num_workers)",
                 [
