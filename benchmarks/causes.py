@@ -39,16 +39,13 @@ def main() -> None:
 
 def judge_all(folders: dict[int, Path], options: argparse.Namespace) -> None:
     """The scores of all jobs; what it needs is not needed for recording, and may be missing there."""
-    from causes.judging import DISTURBED, judge
+    from causes.judging import judge
     from causes.scores import Scores
 
-    scores, disturbed = Scores(), Scores()
+    scores = Scores()
     for ranks, folder in folders.items():
-        judge(folder, (options.seed, ranks, options.cases, options.steps), scores, disturbed)
+        judge(folder, (options.seed, ranks, options.cases, options.steps, options.none_share), scores)
     print("\n".join(scores.lines()))
-    if disturbed.caused or disturbed.quiet:
-        print(f"\nand cases in which other programs used more than {DISTURBED:.0%} of a CPU:")
-        print("\n".join(disturbed.lines()))
 
 
 def parse() -> argparse.Namespace:
@@ -57,6 +54,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ranks", default="2-8")
     parser.add_argument("--cases", type=int, default=29, help="of each number of ranks")
     parser.add_argument("--steps", type=int, default=50, help="of a case")
+    parser.add_argument("--none-share", type=float, default=0.25, help="of cases in which nothing is wrong")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record-only", action="store_true", help="judge later, with the same --keep, anywhere")
     parser.add_argument(
@@ -67,7 +65,13 @@ def parse() -> argparse.Namespace:
 
 def record(folder: Path, ranks: int, options: argparse.Namespace) -> None:
     """One job through all its cases, with the recorder on."""
-    said = {"SEED": options.seed, "COUNT": options.cases, "STEPS": options.steps, "TRUTH": f"{folder}.truth"}
+    said = {
+        "NONE": options.none_share,
+        "SEED": options.seed,
+        "COUNT": options.cases,
+        "STEPS": options.steps,
+        "TRUTH": f"{folder}.truth",
+    }
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **{f"CASE_{name}": str(value) for name, value in said.items()}}
     environment["PYTHONPATH"] = str(ROOT / "src")
     start = [sys.executable, "-m", "rankscope", "run", "--out", str(folder)]

@@ -16,14 +16,14 @@ from rankscope.store.run import open_run
 DISTURBED = 0.5  # CPUs that other programs use
 
 
-def judge(folder: Path, cases: tuple[int, int, int, int], scores: Scores, disturbed: Scores) -> None:
-    """Add up the cases of one job (seed, ranks, cases, steps of each): those that others disturbed apart."""
+def judge(folder: Path, cases: tuple[int, int, int, int, float], scores: Scores) -> None:
+    """Add up the cases of one job: seed, ranks, cases, steps of each, share of none."""
     found = steps_of(open_run(folder, read_rank_file))
     for window in windows_of(*cases):
         cause = first_cause(found, window)
         told = (cause.late.rank, cause.name) if cause else None
         other = other_load(folder, found, window)
-        (disturbed if other > DISTURBED else scores).add(window.told, told, ratios_of(folder, window, cause))
+        scores.add(window.told, told, ratios_of(folder, window, cause), other > DISTURBED)
         if told != window.told:
             why = f"{cause.evidence if cause else ''}; other programs: {other:.1f} CPUs"
             print(f"  {cases[1]} ranks, {window}: told {told} ({why})")

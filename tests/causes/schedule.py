@@ -33,12 +33,12 @@ class Window:
         return (self.rank, CAUSES[self.cause]) if self.cause else None
 
 
-def windows_of(seed: int, ranks: int, cases: int, steps: int) -> list[Window]:
+def windows_of(seed: int, ranks: int, cases: int, steps: int, none_share: float = NONE_SHARE) -> list[Window]:
     """The cases of one job; each has so many steps."""
     chance = random.Random(f"{seed} {ranks}")
     made = []
     for case in range(cases):
-        cause = "" if chance.random() < NONE_SHARE else chance.choice(list(CAUSES))
+        cause = "" if chance.random() < none_share else chance.choice(list(CAUSES))
         rank, delay = chance.randrange(ranks), chance.uniform(4.0, 15.0)
         made.append(Window(1 + case * steps, (case + 1) * steps, cause, rank if cause else -1, delay if cause else 0.0))
     return made

@@ -184,7 +184,7 @@ def main() -> None:
     batches = iter(DataLoader(Samples(), batch_size=1))
     begun = time.perf_counter()
     with suppress(KeyboardInterrupt):
-        for window in windows_of(SEED, dist.get_world_size(), CASES, STEPS):
+        for window in windows_of(SEED, dist.get_world_size(), CASES, STEPS, float(os.environ.get("CASE_NONE", "0.25"))):
             Now.window = window
             beside.come_or_go()
             busy_before_ns = busy_ns()

@@ -68,6 +68,11 @@ def test_many_equal_collectives_of_a_step_are_one_step(tmp_path: Path) -> None:
     assert len(found(tmp_path, PROLOGUE + step * 40).ranks[0].number) == 40
 
 
+def test_a_part_that_repeats_within_the_step_is_no_step(tmp_path: Path) -> None:
+    layers: list[Call] = [("MPI_Allreduce", 1000 + 8 * (at % 8), 5.0 if at == 0 else 0.1) for at in range(60)]
+    assert len(found(tmp_path, PROLOGUE + layers * 20).ranks[0].number) == 20
+
+
 def test_negotiations_are_no_steps(tmp_path: Path) -> None:
     chance = random.Random(4)
     calls: list[Call] = []

@@ -10,8 +10,9 @@ Array = Any
 LONGEST = 2_048
 REPEATS = 4  # times that a period must fit into what there is
 AGREES = 0.6  # of the tokens that must be equal to the one a period before
-NEARLY = 0.93  # of the best agreement: the shortest period that has it is taken
+NEARLY = 0.99  # of the best agreement: the shortest period that has it is taken
 MOSTLY = 0.75  # agreement at which a shorter period is looked at
+COVERED = 0.85  # of the time between collectives that must lie in the runs of a shorter period
 EXPLAINED = 0.75  # of the variance of the idle times, by the place within a longer period
 VARIES = 0.1  # standard deviation of the logarithm of the idle times: below, they are all alike
 MULTIPLES = 8
@@ -32,17 +33,35 @@ def _is_regular(tokens: Array, idle_ns: Array, period: int) -> bool:
     """Whether the commonest run of so many tokens takes about the same time wherever it is.
 
     A loop with something extra every tenth step has the long period of ten steps as well; a step of many equal
-    collectives nearly has the period of one. Only in the first is the short one regular.
+    collectives nearly has the period of one. Only in the first is the short one regular, with little time left out.
     """
-    windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
-    distinct, kinds, counts = np.unique(windows, axis=0, return_inverse=True, return_counts=True)
-    places = np.flatnonzero(kinds.reshape(-1) == np.argmax(counts))
+    places = commonest_runs(tokens, period)
     summed = np.concatenate([[0.0], np.cumsum(np.concatenate([[0.0], idle_ns]))])
     lengths = (summed[places + period] - summed[places])[places > 0]
-    if len(lengths) < REPEATS or len(distinct) == 0:
+    if len(lengths) < REPEATS:
         return False
     low, middle, high = np.percentile(lengths, (5, 50, 95))
-    return bool(high - low <= middle)
+    covered = sum(summed[at + period] - summed[at] for at in _apart(places, period))
+    return bool(high - low <= middle and covered >= COVERED * summed[-1])
+
+
+def _apart(places: Array, length: int) -> list[int]:
+    """Of runs of that length those that do not overlap, from the first on."""
+    kept: list[int] = []
+    for at in places.tolist():
+        if not kept or at >= kept[-1] + length:
+            kept.append(at)
+    return kept
+
+
+def commonest_runs(tokens: Array, length: int) -> Array:
+    """Where the run of so many tokens is that comes most often."""
+    numbers = np.random.default_rng(0).integers(1, 2**63, int(tokens.max()) + 1, dtype=np.uint64)[tokens]
+    digest = np.zeros(len(tokens) - length + 1, np.uint64)
+    for at in range(length):  # a polynomial of the tokens, modulo 2^64: equal runs have equal ones
+        digest = digest * np.uint64(6_364_136_223_846_793_005) + numbers[at : at + len(digest)]
+    _, kinds, counts = np.unique(digest, return_inverse=True, return_counts=True)
+    return np.flatnonzero(kinds.reshape(-1) == np.argmax(counts))
 
 
 def _agreement(tokens: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.periods import period_of
+from rankscope.analyse.periods import commonest_runs, period_of
 from rankscope.model import Tables
 
 Array = Any
@@ -17,6 +17,9 @@ SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their 
 FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
 MOST_ROTATIONS = 64
+MOST_TOLD = 4
+ASKED_RANKS = 6  # whose collectives are looked at for the period
+LOOKED_AT = 4_096  # collectives of each, the latest
 CLEARLY = 2.0  # times longer
 EXTRAS = 2  # collectives between those of a step that do not break it
 SQL = """
@@ -68,16 +71,18 @@ class _Rotation:
 def pattern_steps(tables: Tables) -> tuple[list[PatternSteps], list[str]]:
     """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
     ranks, words = _ranks(tables.columns(SQL))
-    period = _common_period(ranks)
-    found = [_rotations(one, period) for one in ranks] if period else []
-    if not found or not all(found):
+    asked = ranks[:: max(1, len(ranks) // ASKED_RANKS)]
+    period = _common_period(asked)
+    cut = [_rotations(one, period) for one in asked] if period else []
+    if not cut or not all(cut):
         return [], []
-    shared = set.intersection(*(set(one) for one in found))
+    shared = set.intersection(*(set(one) for one in cut))
+    # one late rank must not begin its steps elsewhere than the others do
+    best = _best(cut, shared) if shared else ()
     made = []
-    for one, rotations in zip(ranks, found, strict=True):
-        # one late rank must not begin its steps elsewhere than the others do
-        chosen = _best(found, shared) if shared else _best([rotations], set(rotations))
-        places = rotations[chosen].places
+    for one in ranks:
+        chosen = best or _own_rotation(one, period)
+        places = _whole_steps(one.tokens[one.kept], chosen) if chosen else np.zeros((0, 1), np.int64)
         if len(places) < FEWEST_STEPS or len(places) * period < LEAST_SHARE * len(one.kept):
             return [], []
         rows = one.kept[places]  # steps × period: places in the log
@@ -87,13 +92,31 @@ def pattern_steps(tables: Tables) -> tuple[list[PatternSteps], list[str]]:
     _number([one for one, _ in made], [anchors for _, anchors in made])
     steps_of_all = [one for one, _ in made]
     least = min(len(one.number) for one in steps_of_all)
-    told = f"Steps are those of a pattern that the collectives repeat ({', '.join(steps_of_all[0].slots)})"
+    told = f"Steps are those of a pattern that the collectives repeat ({_slots(steps_of_all[0].slots)})"
     return steps_of_all, [f"{told}: {least} of them; time inside collectives is communication, all else compute."]
+
+
+def _slots(slots: list[str]) -> str:
+    """The collectives of a step in few words: 2 MPI_Allreduce, MPI_Bcast."""
+    runs: list[tuple[int, str]] = []
+    for slot in slots:
+        if runs and runs[-1][1] == slot:
+            runs[-1] = (runs[-1][0] + 1, slot)
+        else:
+            runs.append((1, slot))
+    told = [f"{count} {slot}" if count > 1 else slot for count, slot in runs]
+    return ", ".join(told[:MOST_TOLD]) + (" …" if len(told) > MOST_TOLD else "")
+
+
+def _own_rotation(one: _Rank, period: int) -> tuple[int, ...]:
+    """Of a rank whose groups are others than those of the rest."""
+    found = _rotations(one, period)
+    return _best([found], set(found)) if found else ()
 
 
 def _common_period(ranks: list[_Rank]) -> int:
     """The period that most ranks have: the times of a single one may suggest another."""
-    periods = Counter(period_of(one.tokens[one.kept], one.idle_ns[1:]) for one in ranks)
+    periods = Counter(period_of(one.tokens[one.kept][-LOOKED_AT:], one.idle_ns[-LOOKED_AT:][1:]) for one in ranks)
     return periods.most_common(1)[0][0] if ranks else 0
 
 
@@ -128,11 +151,11 @@ def _kept(small: Array) -> Array:
 
 def _rotations(one: _Rank, period: int) -> dict[tuple[int, ...], _Rotation]:
     """All ways to cut the commonest run of so many collectives, those with nearly as many steps as any."""
-    tokens, idle = one.tokens[one.kept], one.idle_ns
+    tokens, idle = one.tokens[one.kept][-LOOKED_AT:], one.idle_ns[-LOOKED_AT:]
     if len(tokens) < period:
         return {}
-    windows = np.lib.stride_tricks.sliding_window_view(tokens, period)
-    common = Counter(map(tuple, windows.tolist())).most_common(1)[0][0]
+    at = commonest_runs(tokens, period)[0]
+    common = tuple(tokens[at : at + period].tolist())
     turned = {common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common}
     found = {rotation: _whole_steps(tokens, rotation) for rotation in sorted(turned)}
     most = max(len(places) for places in found.values())
