@@ -18,6 +18,7 @@ world = MPI.COMM_WORLD
 mine, result = np.ones(1000), np.empty(1000)
 CALLS = {
     "Allreduce": lambda: world.Allreduce(mine, result),
+    "Iallreduce": lambda: world.Iallreduce(mine, result).Wait(),
     "Barrier": world.Barrier,
     "Bcast": lambda: world.Bcast(mine, root=late_rank),
     "Reduce": lambda: world.Reduce(mine, result, root=0),

@@ -135,6 +135,10 @@ def test_an_effect_below_the_clocks_error_is_inconclusive(tmp_path: Path) -> Non
     assert any(note.startswith("Inconclusive") for note in table.notes)
 
 
+def test_nobody_is_named_for_a_few_collectives(tmp_path: Path) -> None:
+    assert column(waiting(made(tmp_path, "MPI_Allreduce", [0, 40, 10], [50, 52, 51])), "verdict")[0] == ""
+
+
 def test_a_selection_shows_some_and_compares_all(tmp_path: Path) -> None:
     run = made(tmp_path, "MPI_Allreduce", [0, 40, 10], [50, 52, 51])
     table = waiting(run, Selection(frozenset({0})))

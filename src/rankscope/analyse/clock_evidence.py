@@ -57,7 +57,9 @@ def _proving(log: Log, group: Matched) -> tuple[Array, Array, Array]:
         operation = OPERATIONS[log.operations[code]]
         rows = np.flatnonzero(group.operation == code)
         enters[rows], leaves[rows] = _roles(operation, group, rows)
-        together[rows] = (operation.waits is Waits.ALL_FOR_ALL) & ~group.progress[rows]
+        # an operation of MPI in progress ends when somebody looks; Gloo tells the moment
+        ended = ~group.progress[rows] | (group.layer == "gloo")
+        together[rows] = ended & (operation.waits is Waits.ALL_FOR_ALL)
     return enters, leaves, together
 
 

@@ -31,6 +31,7 @@ COLUMNS = (
 )
 INCONCLUSIVE, AWAITED, WAITS = "inconclusive", "waited for", "waits"
 NOTICEABLE = 0.05  # of the time between the first and the last collective
+FEWEST = 8  # collectives in which a rank that is named came last
 OUTSTANDING = 2.0  # times the share that each would have if all came last equally often
 
 
@@ -87,12 +88,12 @@ def straggler(known: Collectives, found: Waiting) -> tuple[int | None, str]:
         return None, ""
     place = int(np.argmax(found.caused_ns))
     caused_ns, ranks = float(found.caused_ns[place]), len(found.caused_ns)
-    share = caused_ns / found.all_caused_ns
-    span_ns = span_of(known)
-    if caused_ns / max(1, ranks - 1) < NOTICEABLE * span_ns or share < min(0.9, OUTSTANDING / ranks):
+    outstanding = caused_ns / found.all_caused_ns >= min(0.9, OUTSTANDING / ranks)
+    if not outstanding or caused_ns / max(1, ranks - 1) < NOTICEABLE * span_of(known):
         return None, ""
-    # what is in doubt counts for each of the others: the rank must stand out for whatever the clocks may be
-    return place, INCONCLUSIVE if caused_ns <= float(found.caused_error_ns[place]) else AWAITED
+    if caused_ns <= float(found.caused_error_ns[place]):
+        return place, INCONCLUSIVE
+    return (place, AWAITED) if found.last[place] >= FEWEST else (None, "")
 
 
 def span_of(known: Collectives) -> float:
