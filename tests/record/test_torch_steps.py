@@ -53,7 +53,7 @@ def environment(cache: Path) -> dict[str, str]:
 
 def start(command: list[Any], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in command]
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
 def told_by(done: subprocess.CompletedProcess[str]) -> dict[int, dict[str, Any]]:
@@ -314,3 +314,39 @@ def test_numbers_follow_the_order_of_issue(rankscope: str, tmp_path: Path, envir
     (path,) = recorded.rank_files(tmp_path / "run")
     numbered = [(sequence, size) for _, _, sequence, size in events_of(recorded.read(path))]
     assert numbered == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60)]
+
+
+SHARDED = """\
+import io, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("gloo")
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+for layer in (model[0], model[2], model):
+    fully_shard(layer)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(4):
+    torch.save(torch.ones(500_000), io.BytesIO())
+    model(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def test_gathers_and_scatters_of_fsdp_and_checkpoints(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "sharded.py").write_text(SHARDED)
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", "sharded.py"]
+    done = start([rankscope, "run", "--out", "run", *job], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    found = readings_of(tmp_path / "run")
+    logs = [events_of(found[rank]) for rank in (0, 1)]
+    assert logs[0] == logs[1]
+    assert len({group for _, group, _, _ in logs[0]}) == 1 and "" not in {group for _, group, _, _ in logs[0]}
+    assert Counter(name for name, *_ in logs[0])["all_gather"] == 4 * 4
+    for reading in found.values():
+        check_sums(reading)
+        assert len(reading.step_columns["number"]) == 4 and (reading.step_columns["checkpoint_ns"] > 0).all()
+        assert ranges_of(reading)["FSDP::all_gather (0)"] == 8
+        assert ranges_of(reading)["torch.save"] == 4

@@ -47,9 +47,8 @@ def backend_of(group: Any) -> int:
 
 
 def size_of(method: str, arguments: tuple[Any, ...]) -> int:
-    """Bytes of this rank's input: of gathers the second argument, of the others the first."""
-    second = method in ("allgather", "_allgather_base", "gather", "alltoall", "alltoall_base", "scatter")
-    second = second or method in ("reduce_scatter", "_reduce_scatter_base")
+    """Bytes of this rank's input: the second argument where there is an output too, else the first."""
+    second = not method.startswith(("allreduce", "broadcast", "reduce", "barrier")) or method.startswith("reduce_scatter")
     return _bytes(arguments[1] if second and len(arguments) > 1 else arguments[0] if arguments else None)
 
 

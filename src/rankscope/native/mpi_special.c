@@ -18,7 +18,7 @@ RS_COLD void rs_mpi_first_collective(void)
     uint64_t enter = rs.log && written ? rs.log[(written - 1) & (rs.log_capacity - 1)].enter_ticks : now;
     rs_mark_at(RS_MARK_FIRST_COLLECTIVE_BEGIN, "MPI", enter);
     rs_mark_at(RS_MARK_FIRST_COLLECTIVE_END, "MPI", now);
-    rs_set_phase(RS_PHASE_STEADY);
+    rs_first_collective_over();
 }
 
 /* --- start and end --- */

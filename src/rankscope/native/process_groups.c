@@ -227,5 +227,5 @@ RS_EXPORT void rankscope_collective_end(uint32_t slot, int how)
     }
     rs_mark_at(RS_MARK_FIRST_COLLECTIVE_END, "", now);
     if (RS_UNLIKELY(rs.phase == RS_PHASE_FIRST_COLLECTIVE))
-        rs_set_phase(RS_PHASE_STEADY);
+        rs_first_collective_over();
 }

@@ -71,14 +71,15 @@ static int open_first(uint64_t now)
     if (loop.owner || !rs.file)
         return is_owner();
     struct rs_thread *thread = rs_self ? rs_self : rs_thread_start();
-    if (!thread)
+    const struct rs_thread *nobody = NULL;
+    if (!thread || !__atomic_compare_exchange_n(&loop.owner, &nobody, thread, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return 0;
-    loop.owner = thread;
     loop.sums.ticks = now;
     complete(&loop.sums);
     loop.end = loop.sums;
     rs_mark_at(RS_MARK_FIRST_STEP_BEGIN, "", now);
-    rs_set_phase(RS_PHASE_FIRST_STEP);
+    if (rs.phase != RS_PHASE_FIRST_COLLECTIVE)  /* that is still to come, and has a phase of its own */
+        rs_set_phase(RS_PHASE_FIRST_STEP);
     __atomic_store_n(&rs_step_open, 1, __ATOMIC_RELAXED);
     return 1;
 }
@@ -115,7 +116,9 @@ static void end_step(int more)
     rs_step_write(loop.number, flags_of(), &loop.begin, &loop.end);
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
-        rs_set_phase(RS_PHASE_STEADY);
+        rs_step_open = 2;
+        if (rs.phase == RS_PHASE_FIRST_STEP)
+            rs_set_phase(RS_PHASE_STEADY);
     }
 }
 

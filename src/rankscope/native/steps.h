@@ -6,8 +6,14 @@
 
 #define RS_NO_PART 0xFF
 
-/* Not 0 once a step has begun: MPI calls of the loop's thread are then told to the step. */
+/* Not 0 once a step has begun: MPI calls of the loop's thread are then told to the step. 2 after the first one. */
 extern uint8_t rs_step_open __attribute__((visibility("hidden")));
+
+/* The first collective has ended: it may have been part of the first step. */
+static inline void rs_first_collective_over(void)
+{
+    rs_set_phase(rs_step_open == 1 ? RS_PHASE_FIRST_STEP : RS_PHASE_STEADY);
+}
 
 /* steps.c: what the loop's thread does. Others are ignored: they are tallied, and belong to no step. */
 void rs_part_enter(uint8_t part, uint64_t now);
