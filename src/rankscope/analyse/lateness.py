@@ -15,7 +15,10 @@ FEWEST_STEPS = 12
 NOTICEABLE = 0.04  # of the step
 SIGMAS = 5.0
 OUTSTANDING = 3.0  # times the spread of the other ranks
-MORE_PREEMPTION = 0.5  # of what the peers wait for a CPU: where all do, one waits a little longer than another
+# Waiting for a CPU comes and goes with whatever else a host does: it must be more of the step,
+NOTICEABLE_PREEMPTION = 0.1
+MORE_PREEMPTION = 0.5  # and so much more than what the peers wait
+MOST = 0.5
 SYNCHRONOUS = 0.3  # of the excess that the others must be seen to wait
 WITHIN = ("gc", "runnable", "cpu")  # lie within the parts and are no parts themselves
 
@@ -71,16 +74,16 @@ def lateness_ns(one: Late) -> float:
 
 def _is_late(one: Late) -> bool:
     """Something must stand out, not be made up for elsewhere in the step, and make the others wait."""
-    if not one.outstanding and not (one.whole and not _is_contention(one)):
+    if not (one.outstanding or one.whole) or _is_contention(one):
         return False
     enough = SYNCHRONOUS * lateness_ns(one)
     return one.excess.value >= enough and one.waited_ns >= enough
 
 
 def _is_contention(one: Late) -> bool:
-    """Whether the excess is waiting for a CPU, which all ranks do."""
+    """Whether most of it is waiting for a CPU, and no more than any rank may have to."""
     waits = one.components.get("runnable")
-    return waits is not None and waits.value >= 0.5 * one.excess.value
+    return waits is not None and "runnable" not in one.outstanding and waits.value >= MOST * lateness_ns(one)
 
 
 def _beyond_peers(values: Array, place: int) -> Array:
@@ -134,6 +137,7 @@ def _add_component(told: list[Late], name: str, table: Array) -> None:
     for place, late in enumerate(told):
         usual = float(np.mean(np.median(np.delete(table, place, axis=0), axis=0)))
         late.components[name], late.usual_ns[name] = excess[place], usual
-        enough = name != "runnable" or excess[place].value >= MORE_PREEMPTION * usual
+        least = max(MORE_PREEMPTION * usual, NOTICEABLE_PREEMPTION * late.step_ns) if name == "runnable" else 0.0
+        enough = excess[place].value >= least
         if name != "cpu" and enough and _stands_out(excess, place, late.step_ns):
             late.outstanding.append(name)
