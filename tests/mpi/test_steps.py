@@ -11,6 +11,7 @@ from programs import jobs
 from rankscope.analyse.causes import causes_of
 from rankscope.analyse.findings.doubts import wrong_launcher
 from rankscope.analyse.findings.pickled import pickled_objects
+from rankscope.analyse.findings.tiny_collectives import tiny_collectives
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.step_parts import step_parts
@@ -77,6 +78,15 @@ def test_rank_place_and_wait_of_an_injected_delay(
 def test_pickled_objects_are_recognised(openmpi: Mpi, tmp_path: Path, how: str) -> None:
     found = pickled_objects(recorded(openmpi, tmp_path, jobs.PROGRAMS / "pickles.py", how, ranks=2))
     assert [one.rule for one in found] == (["pickled_objects"] if how == "objects" else [])
+
+
+@pytest.mark.parametrize("how", ["unfused", "fused"])
+def test_unfused_gradients_are_recognised(openmpi: Mpi, tmp_path: Path, how: str) -> None:
+    run = recorded(openmpi, tmp_path, jobs.PROGRAMS / "tiny_collectives.py", how, ranks=2)
+    assert {len(one.number) for one in steps_of(run).ranks} <= {39, 40}
+    found = tiny_collectives(run)
+    assert [one.rule for one in found] == (["tiny_collectives"] if how == "unfused" else [])
+    assert all(one.title.startswith("1200 collectives of at most 4 KiB") for one in found)
 
 
 def test_the_mpirun_of_another_mpi_is_told(openmpi: Mpi, mpich: Mpi, tmp_path: Path) -> None:

@@ -176,7 +176,8 @@ def _best(found: list[dict[tuple[int, ...], _Rotation]], among: set[tuple[int, .
     extras = {one: sum(rotations[one].extras for rotations in found) for one in among}
     order = sorted(among, key=lambda one: (-idle[one], one))
     if len(order) > 1 and idle[order[0]] < CLEARLY * idle[order[1]]:
-        order.sort(key=lambda one: (extras[one], -idle[one]))
+        steps = {one: sum(len(rotations[one].places) for rotations in found) for one in among}
+        order.sort(key=lambda one: (extras[one], -steps[one], -idle[one]))
     return order[0]
 
 

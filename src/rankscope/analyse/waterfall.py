@@ -46,6 +46,7 @@ SINCE = {
     "last_step_end": "after steps",
     "finalize": "finalize",
 }
+FIRST = "first_collective_begin"
 ORDER = {name: at for at, name in enumerate(SINCE)}
 
 
@@ -80,6 +81,8 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
     made = []
     for process, rank, host, started_ns, ended_ns in tables.query(sql):
         found = {**from_log.get(process, {}), **marks.get(process, {})}
+        if process in from_log:  # a mark of MPI does not name the call
+            found[FIRST] = (found[FIRST][0], from_log[process][FIRST][1])
         if rank in ends:
             first, last = ends[rank].begin_ns[0], ends[rank].begin_ns[-1] + ends[rank].length_ns[-1]
             if int(ends[rank].number[0]) == 1:
