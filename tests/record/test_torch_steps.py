@@ -19,7 +19,7 @@ import pytest
 
 from mpis import ROOT
 from programs import recorded
-from rankscope.rankfile import Part
+from rankscope.rankfile import Layer, Part
 
 BIN = ROOT / ".envs" / "torch" / "bin"
 PROGRAM = ROOT / "tests" / "programs" / "trains.py"
@@ -304,6 +304,7 @@ group = r.rankscope_group(b"pair", 77, 2, 0, 0)
 slots = [r.rankscope_collective_begin(b"all_reduce", group, size, -1, size, 1) for size in (10, 30, 20, 50, 40, 60)]
 for slot in reversed(slots):
     r.rankscope_collective_end(slot, 0)
+r.rankscope_collective_end(r.rankscope_collective_begin(b"barrier", 0, 0, -1, 0, 1), 0)
 """
 
 
@@ -312,7 +313,10 @@ def test_numbers_follow_the_order_of_issue(rankscope: str, tmp_path: Path, envir
     done = start([rankscope, "run", "--out", "run", sys.executable, "-c", OUT_OF_ORDER, package], tmp_path, environment)
     assert done.returncode == 0, done.stderr
     (path,) = recorded.rank_files(tmp_path / "run")
-    numbered = [(sequence, size) for _, _, sequence, size in events_of(recorded.read(path))]
+    events = events_of(recorded.read(path))
+    assert events[0] == ("barrier", "group not known #00000000", 1, 0)
+    assert set(recorded.read(path).event_columns["layer"].codes.tolist()) == {Layer.GLOO}
+    numbered = [(sequence, size) for _, _, sequence, size in events[1:]]
     assert numbered == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60)]
 
 

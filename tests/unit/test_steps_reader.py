@@ -93,3 +93,13 @@ def test_steps_and_marks_are_tables_of_a_run(tmp_path: Path) -> None:
     run = open_run(tmp_path, read_rank_file)
     assert run.query("SELECT process, number, backward_ns FROM steps") == [(0, 1, 750_000)]
     assert ("first_step_end", 2_000 + START) in run.query("SELECT name, at_ns FROM marks")
+
+
+def test_what_is_no_number_in_a_damaged_step_becomes_0(tmp_path: Path) -> None:
+    row = step(1)
+    row["part_ticks"][0, Part.DATA], row["gc_ticks"], row["blocked_ticks"][0, 0] = np.nan, np.inf, -np.inf
+    made = writer()
+    made.steps(row)
+    columns = columns_of(made, tmp_path)
+    assert (columns["data_ns"][0], columns["gc_ns"][0], columns["blocked_data_ns"][0]) == (0, 0, 0)
+    assert columns["exposed_ns"][0] == 200_000

@@ -88,7 +88,7 @@ _own: set[int] = set()
 
 
 def _own_group(recorder: Any, group: Any) -> None:
-    """With models on several groups nobody can tell whose a collective is: it is then counted under none."""
+    """With models on several groups nobody can tell whose a collective is: its group is then not known."""
     import torch.distributed.distributed_c10d as c10d
 
     _own.add(number_of(recorder, c10d, group if group is not None else c10d._get_default_group()))

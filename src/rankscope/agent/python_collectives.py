@@ -48,7 +48,9 @@ def backend_of(group: Any) -> int:
 
 def size_of(method: str, arguments: tuple[Any, ...]) -> int:
     """Bytes of this rank's input: the second argument where there is an output too, else the first."""
-    second = not method.startswith(("allreduce", "broadcast", "reduce", "barrier")) or method.startswith("reduce_scatter")
+    second = not method.startswith(("allreduce", "broadcast", "reduce", "barrier")) or method.startswith(
+        "reduce_scatter"
+    )
     return _bytes(arguments[1] if second and len(arguments) > 1 else arguments[0] if arguments else None)
 
 

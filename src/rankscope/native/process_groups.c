@@ -176,6 +176,8 @@ RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, 
         return 0;
     if (backend == BACKEND_NCCL && rs_nccl_recording())
         return 0;
+    if (RS_UNLIKELY(!group || group > groups_used))
+        group = rankscope_group("group not known", 0, 0, 0, 1);
     uint64_t now = rs_ticks();
     if (RS_UNLIKELY(!rs.log))
         first_collective();

@@ -178,12 +178,14 @@ def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: 
     def flagged(flag: CollectiveFlag) -> Any:
         return (rows["flags"] & flag) != 0
 
-    groups = _words(rows["group"], labels, path, "group")
+    groups, names = _words(rows["group"], labels, path, "group"), _words(rows["name"], strings, path, "string")
+    by_nccl = np.array([text.startswith("nccl:") for text in strings])  # issued by torch, where its plugin is not there
+    layer = np.where(by_nccl[rows["name"]], np.int32(Layer.NCCL), layers[rows["group"]])
     unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
     called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
     return {
-        "layer": Words(layers[rows["group"]], LAYERS),
-        "name": _words(rows["name"], strings, path, "string"),
+        "layer": Words(layer, LAYERS),
+        "name": names,
         "start_ns": clock.unix_ns(rows["enter_ticks"]),
         "end_ns": np.ma.masked_array(clock.unix_ns(rows["end_ticks"]), unended),
         "group": groups,

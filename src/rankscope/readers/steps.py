@@ -51,7 +51,7 @@ def step_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
     columns = {"number": rows["number"].astype(np.int64), "begin_ns": begin_ns, "end_ns": end_ns}
     columns |= {f"{part.name.lower()}_ns": parts[:, part] for part in Part}
     columns |= {f"blocked_{part.name.lower()}_ns": blocked[:, part] for part in Part}
-    columns["exposed_ns"] = _ns(rows["blocked_ticks"].astype(np.float64).sum(axis=1), clock.ns_per_tick)
+    columns["exposed_ns"] = np.minimum(blocked.astype(np.float64).sum(axis=1), LARGEST_NS).astype(np.int64)
     columns |= {f"{name}_ns": _ns(rows[f"{name}_ticks"], clock.ns_per_tick) for name in IN_TICKS}
     columns["hidden_ns"] = np.maximum(columns["covered_ns"] - columns["exposed_ns"], 0)
     columns |= {name: _ns(rows[name], 1.0) for name in IN_NS}
@@ -61,7 +61,7 @@ def step_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
 
 def _ns(values: Any, rate: float) -> Any:
     """Sums as whole nanoseconds; what a damaged record holds in place of a number becomes 0."""
-    clean = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=LARGEST_NS, neginf=0.0)
+    clean = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float64)
     return np.clip(clean * rate, 0, LARGEST_NS).astype(np.int64)
 
 
