@@ -65,6 +65,7 @@ class Job:
 
     def __init__(self, world: World, options: argparse.Namespace) -> None:
         self.world = world
+        self.slow_s = options.slow_ms / 1e3 if options.slow_rank == world.rank else 0.0
         self.model = build(world)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, foreach=False)
         self.criterion = nn.CrossEntropyLoss()
@@ -78,6 +79,7 @@ class Job:
             words = self.words[number].to(self.world.device)
             labels = self.labels[number].to(self.world.device)
             with named(self.world, "forward", seconds):
+                time.sleep(self.slow_s)
                 loss = self.criterion(self.model(words), labels)
             with named(self.world, "backward", seconds):
                 self.optimizer.zero_grad()
@@ -148,6 +150,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--measured", type=int, default=1, metavar="N", help="measured passes (`measured 1` … if several)"
     )
+    parser.add_argument("--slow-rank", type=int, default=-1, metavar="R", help="this rank sleeps in each forward pass")
+    parser.add_argument("--slow-ms", type=float, default=20, metavar="MS", help="for so long")
     parser.add_argument("--one-thread", action="store_true", help="the backward pass in the thread of the forward pass")
     parser.add_argument("--profiler", type=Path, metavar="FILE", help="run under torch.profiler and write its counts")
     return parser.parse_args()

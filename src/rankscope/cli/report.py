@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from rankscope.analyse.balance import balance
+from rankscope.analyse.causes import causes
 from rankscope.analyse.checks import checks
 from rankscope.analyse.clocks import clocks
 from rankscope.analyse.collectives import collectives
@@ -21,6 +22,7 @@ from rankscope.analyse.cuda_api import cuda_api
 from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
 from rankscope.analyse.events import events, events_sql
 from rankscope.analyse.figures import figures
+from rankscope.analyse.findings import findings
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
 from rankscope.analyse.gpu_copies import gpu_copies
@@ -50,11 +52,16 @@ from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warni
 from rankscope.analyse.nvtx_ranges import nvtx_ranges
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
+from rankscope.analyse.phase_calls import phase_calls
+from rankscope.analyse.phase_ranks import phase_ranks
+from rankscope.analyse.phases import phases
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
+from rankscope.analyse.step_parts import step_parts
+from rankscope.analyse.steps import steps
 from rankscope.analyse.tallies import tallies
 from rankscope.analyse.trace import trace
 from rankscope.analyse.waiting import waiting
@@ -86,12 +93,19 @@ EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
 }
 # They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
 LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "findings": findings,
+    "causes": causes,
+    "steps": steps,
+    "step_parts": step_parts,
+    "phases": phases,
+    "phase_ranks": phase_ranks,
     "collectives": collectives,
     "waiting": waiting,
     "waiting_parts": waiting_parts,
     "clocks": clocks,
 }
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
+    "findings": findings,
     "overview": overview,
     "coverage": coverage,
     "checks": checks,
@@ -101,6 +115,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "communication": communication,
     "balance": balance,
     **LOG_QUESTIONS,
+    "phase_calls": phase_calls,
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,

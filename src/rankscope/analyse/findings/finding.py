@@ -1,0 +1,24 @@
+"""What a rule says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Finding:
+    """Something worth doing about a run."""
+
+    rule: str
+    title: str  # with the ranks and numbers that matter
+    action: str  # what to do next
+    evidence: list[str] = field(default_factory=list)  # "table: what its rows say"
+    saved_ns: float | None = None  # of the job's elapsed time, at most; None: what makes the other numbers doubtful
+
+
+def seconds(ns: float) -> str:
+    """A time in three digits, for a sentence."""
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.0f} ns"

@@ -1,0 +1,62 @@
+"""One rank is late in every step, and the others wait for it."""
+
+from __future__ import annotations
+
+from rankscope.analyse.causes import Cause, causes_of
+from rankscope.analyse.findings.finding import Finding, seconds
+from rankscope.analyse.findings.slow_host import slow_host
+from rankscope.analyse.splitting import collectives_of
+from rankscope.analyse.step_data import steps_of
+from rankscope.analyse.waiting import AWAITED, sums
+from rankscope.analyse.waiting import straggler as awaited_rank
+from rankscope.model import Tables
+
+ACTIONS = {
+    "data wait": "give its data loader more workers or a faster source, or share the samples evenly",
+    "forward": "look at what its forward pass does more than that of the others: larger inputs, uneven batches",
+    "backward": "look at what its backward pass does more than that of the others: larger inputs, uneven batches",
+    "optimizer": "look at what follows its optimizer step: logging, averaging, callbacks on one rank only",
+    "zero_grad": "look at what else runs there on this rank only",
+    "checkpoint": "save checkpoints asynchronously, or shard them over the ranks",
+    "garbage collection": "call gc.freeze() after the start, and collect by hand on all ranks at the same step",
+    "preemption": "keep other programs off its cores, or bind ranks to cores of their own",
+    "page faults": "reuse its buffers instead of allocating them in each step; look at the memory left on its host",
+    "slower processor": "compare clock speed, power limit and neighbours of its device and host with the others'",
+}
+OTHERWISE = "look at what it computes outside collectives that the others do not"
+
+
+def straggler(tables: Tables) -> list[Finding]:
+    """One finding per late rank; without steps, the rank that the matched collectives prove to be waited for."""
+    whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
+    found = [_finding(one) for one in causes_of(tables) if one.late.rank not in whole_host]
+    if found or whole_host or len(steps_of(tables).ranks) > 1:
+        return found
+    return _by_waiting(tables)
+
+
+def _finding(one: Cause) -> Finding:
+    late = one.late
+    told = f"Rank {late.rank} ({late.host}) is late by {seconds(late.excess.value)} a step: {one.name}"
+    return Finding(
+        "straggler",
+        told,
+        ACTIONS.get(one.name, OTHERWISE),
+        [f"causes: {one.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} a step longer"],
+        late.waited_ns * late.steps,
+    )
+
+
+def _by_waiting(tables: Tables) -> list[Finding]:
+    known = collectives_of(tables)
+    if not known.splits:
+        return []
+    waiting = sums(known)
+    place, verdict = awaited_rank(known, waiting)
+    if place is None or verdict != AWAITED:
+        return []
+    caused = float(waiting.caused_ns[place])
+    told = f"The others wait for rank {known.log.ranks[place]} ({known.log.hosts[place]})"
+    share = caused / waiting.all_caused_ns
+    evidence = f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"
+    return [Finding("straggler", told, OTHERWISE, [evidence], caused / max(1, len(known.log.ranks) - 1))]

@@ -1,0 +1,46 @@
+"""How much of a steady step are the collectives waiting, and how much moving data?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.splitting import collectives_of
+from rankscope.analyse.step_data import Steps
+from rankscope.model import Tables
+
+Array = Any
+
+
+def waits_per_step(tables: Tables, found: Steps) -> dict[int, tuple[float, float]]:
+    """Of each rank: waiting and moving data per steady step, as far as the log reaches; overlapping ones are summed."""
+    known = collectives_of(tables)
+    made: dict[int, tuple[float, float]] = {}
+    for one in found.ranks:
+        begins = one.begin_ns[found.steady(one)] - known.log.base_ns
+        ends = begins + one.length_ns[found.steady(one)]
+        if not known.splits or not len(begins) or one.rank not in known.log.ranks:
+            continue
+        place = known.log.ranks.index(one.rank)
+        sums = np.zeros(2)
+        oldest = np.inf
+        for split in known.splits:
+            column = np.flatnonzero(split.group.members == place)
+            if not len(column):
+                continue
+            entered = split.group.enter_ns[:, column[0]]
+            oldest = min(oldest, float(entered.min()))
+            within = inside(entered, begins, ends)
+            sums += split.wait_ns[within, column[0]].sum(), split.transfer_ns[within, column[0]].sum()
+        covered = int((begins >= oldest - one.length_ns.max()).sum())
+        if covered:
+            made[one.rank] = (float(sums[0]) / covered, float(sums[1]) / covered)
+    return made
+
+
+def inside(moments: Array, begins: Array, ends: Array) -> Array:
+    """Which moments lie in one of the intervals, which are in order and apart."""
+    at = np.searchsorted(begins, moments, side="right") - 1
+    inside_one: Array = (at >= 0) & (moments <= ends[np.maximum(at, 0)])
+    return inside_one
