@@ -17,6 +17,7 @@ RANKS=${RANKS:-1 2 4}
 PARALLEL_BATCHES=${PARALLEL_BATCHES:-32 128 8 16}  # DataParallel style
 PARALLEL_RANKS=${PARALLEL_RANKS:-2 4}
 PASS_BATCHES=${PASS_BATCHES:-16}
+PARTS=${PARTS:-ddp slow alexnet parallel}
 export PYTHONPATH="$PWD/src" OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -67,25 +68,40 @@ say "building the recorder"
 } > "$work/machine.txt" 2>&1
 cat "$work/machine.txt"
 
-ddp=("$PYTHON" examples/train_ddp_003.py --batches "$PASS_BATCHES")
-attempt ddp-bare "${ddp[@]}"
-recorded ddp "${ddp[@]}"
-recorded ddp-profiler "${ddp[@]}" --profiler "$work/printed/profiler.json"
-attempt ddp-profiler-bare "${ddp[@]}" --profiler "$work/printed/profiler-bare.json"
-RANKSCOPE_NCCL=calls recorded ddp-calls "${ddp[@]}"
+is_asked() { [[ " $PARTS " == *" $1 "* ]]; }
 
-for batch in $BATCHES; do
-    for ranks in $RANKS; do
-        recorded "alexnet-$ranks-$batch" "$PYTHON" examples/train_alexnet.py --ranks "$ranks" --batch "$batch" \
-            --iterations "$ITERATIONS"
+ddp=("$PYTHON" examples/train_ddp_003.py --batches "$PASS_BATCHES")
+if is_asked ddp; then
+    attempt ddp-bare "${ddp[@]}"
+    recorded ddp "${ddp[@]}"
+    recorded ddp-profiler "${ddp[@]}" --profiler "$work/printed/profiler.json"
+    attempt ddp-profiler-bare "${ddp[@]}" --profiler "$work/printed/profiler-bare.json"
+    RANKSCOPE_NCCL=calls recorded ddp-calls "${ddp[@]}"
+fi
+
+# One rank sleeps in each forward pass: the others wait for it inside their collectives.
+if is_asked slow; then
+    recorded ddp-nobody-slow "${ddp[@]}" --measured 2
+    recorded ddp-slow-1 "${ddp[@]}" --measured 2 --slow-rank 1 --slow-ms 20
+    recorded ddp-slow-0 "${ddp[@]}" --measured 2 --slow-rank 0 --slow-ms 50
+fi
+
+if is_asked alexnet; then
+    for batch in $BATCHES; do
+        for ranks in $RANKS; do
+            recorded "alexnet-$ranks-$batch" "$PYTHON" examples/train_alexnet.py --ranks "$ranks" --batch "$batch" \
+                --iterations "$ITERATIONS"
+        done
     done
-done
-for batch in $PARALLEL_BATCHES; do
-    for ranks in $PARALLEL_RANKS; do
-        recorded "alexnet-data-parallel-$ranks-$batch" "$PYTHON" examples/train_alexnet.py --ranks "$ranks" \
-            --batch "$batch" --style data-parallel --iterations "$ITERATIONS"
+fi
+if is_asked parallel; then
+    for batch in $PARALLEL_BATCHES; do
+        for ranks in $PARALLEL_RANKS; do
+            recorded "alexnet-data-parallel-$ranks-$batch" "$PYTHON" examples/train_alexnet.py --ranks "$ranks" \
+                --batch "$batch" --style data-parallel --iterations "$ITERATIONS"
+        done
     done
-done
+fi
 
 "$PYTHON" scripts/pack_runs.py "$work" "$OUT/gpu_matrix.tar.gz"
 cat "$results"
