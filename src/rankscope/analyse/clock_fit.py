@@ -11,6 +11,7 @@ from rankscope.analyse.straight_lines import Array, Lines, lines_between
 
 STEEPEST = 500e-6  # no clock of a computer drifts faster against another
 MOST_PARTS = 8  # a clock that jumps more often is not to be corrected
+DAMAGED_IN_A_PART = 2  # records, where a clock jumps
 FAR_NS = 1e17  # three years: stands for no bound
 CLOSE_NS = 50_000.0  # what is proven to this needs no other estimate
 FEW = 16
@@ -78,10 +79,13 @@ def fit(pair: Pair) -> list[Part]:
     pair = pair.only(np.argsort(pair.times(), kind="stable"))
     parts: list[Part] = []
     while len(pair):
-        length = len(pair) if _fitting(pair, _allowed(len(pair)))[0] else _longest(pair)
-        if length < 1 or len(parts) == MOST_PARTS:
+        length, allowed = len(pair), _allowed(len(pair))
+        if _fitting(pair, allowed)[0] is None:
+            length, allowed = _longest(pair), DAMAGED_IN_A_PART
+        part = _part(pair.only(slice(0, length)), allowed) if len(parts) < MOST_PARTS else None
+        if part is None:
             return []
-        parts.append(_part(pair.only(slice(0, length)), _allowed(length)))
+        parts.append(part)
         pair = pair.only(slice(length, None))
     return parts
 
@@ -96,7 +100,7 @@ def _longest(pair: Pair) -> int:
     fits, fails = 1, len(pair)
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        fits, fails = (middle, fails) if _fitting(pair.only(slice(0, middle)), 2)[0] else (fits, middle)
+        fits, fails = (middle, fails) if _fitting(pair.only(slice(0, middle)), DAMAGED_IN_A_PART)[0] else (fits, middle)
     return fits
 
 
@@ -129,9 +133,10 @@ def _culprits(pair: Pair, slope: float) -> Array:
     return found
 
 
-def _part(pair: Pair, allowed: int) -> Part:
+def _part(pair: Pair, allowed: int) -> Part | None:
     lines, kept = _fitting(pair, allowed)
-    assert lines is not None, "asked before"
+    if lines is None:
+        return None
     times = kept.times()
     span = np.array([times.min(), (times.min() + times.max()) / 2, times.max()])
     slope, height = lines.centre()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rankscope.analyse.causes import Cause, causes_of
 from rankscope.analyse.findings.finding import Finding, seconds
 from rankscope.analyse.findings.slow_host import slow_host
@@ -27,10 +29,13 @@ OTHERWISE = "look at what it computes outside collectives that the others do not
 
 
 def straggler(tables: Tables) -> list[Finding]:
-    """One finding per late rank; without steps, the rank that the matched collectives prove to be waited for."""
+    """One finding per late rank; without steps, the rank that the matched collectives prove to be waited for.
+
+    So, too, where the collectives run on the device: the host does not wait where they do, and its parts do not tell.
+    """
     whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
     found = [_finding(one) for one in causes_of(tables) if one.late.rank not in whole_host]
-    if found or whole_host or len(steps_of(tables).ranks) > 1:
+    if found or whole_host or (len(steps_of(tables).ranks) > 1 and not _on_device(tables)):
         return found
     return _by_waiting(tables)
 
@@ -47,6 +52,10 @@ def _finding(one: Cause) -> Finding:
     )
 
 
+def _on_device(tables: Tables) -> bool:
+    return bool(tables.query("SELECT 1 FROM events WHERE layer = 'nccl' LIMIT 1"))
+
+
 def _by_waiting(tables: Tables) -> list[Finding]:
     known = collectives_of(tables)
     if not known.splits:
@@ -58,5 +67,9 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     caused = float(waiting.caused_ns[place])
     told = f"The others wait for rank {known.log.ranks[place]} ({known.log.hosts[place]})"
     share = caused / waiting.all_caused_ns
-    evidence = f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"
-    return [Finding("straggler", told, OTHERWISE, [evidence], caused / max(1, len(known.log.ranks) - 1))]
+    evidence = [f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"]
+    inside = waiting.wait_ns + waiting.transfer_ns
+    if inside[place] == inside.min():
+        others = float(np.median(np.delete(inside, place)))
+        evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
+    return [Finding("straggler", told, OTHERWISE, evidence, caused / max(1, len(known.log.ranks) - 1))]
