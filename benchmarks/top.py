@@ -17,7 +17,8 @@ import numpy as np
 
 from rankscope.cli.top import RECORDS, View
 from rankscope.cli.watching import Watched
-from rankscope.rankfile import COLLECTIVE, RankFileWriter, State, TickSource
+from rankscope.rankfile import COLLECTIVE, State, TickSource
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.store.folder import Job
 
 LOGGED = 16_384  # the default ring, full

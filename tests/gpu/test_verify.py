@@ -16,7 +16,8 @@ import pytest
 
 from mpis import ROOT
 from rankscope import rankfile
-from rankscope.rankfile import GroupKind, Layer, RankFileWriter
+from rankscope.rankfile import GroupKind, Layer
+from rankscope.rankfile_writer import RankFileWriter
 
 MS = 1_000_000
 TOLD: dict[str, Any] = {

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from rankscope import rankfile
-from rankscope.rankfile import COLLECTIVE, RankFileWriter
+from rankscope.rankfile import COLLECTIVE
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers import rows
 from rankscope.readers.rankfile import read_rank_file
 

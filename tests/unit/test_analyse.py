@@ -21,7 +21,8 @@ from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import edges, sizes
 from rankscope.analyse.words import ending_text, ranges
 from rankscope.model import RankFacts, Reading, Table
-from rankscope.rankfile import Flag, RankFileWriter, State, size_class
+from rankscope.rankfile import Flag, State, size_class
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.loaded import run_of

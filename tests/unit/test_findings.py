@@ -21,7 +21,8 @@ from rankscope.analyse.findings.straggler import straggler
 from rankscope.analyse.findings.table import MOST, RULES, findings
 from rankscope.analyse.findings.tiny_collectives import tiny_collectives
 from rankscope.model import Tables
-from rankscope.rankfile import Flag, MarkKind, Part, RankFileWriter
+from rankscope.rankfile import Flag, MarkKind, Part
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.nvprof import read as read_nvprof
 from rankscope.readers.nvprof_damaged import read as read_damaged
 from rankscope.readers.rankfile import read_rank_file

@@ -13,7 +13,8 @@ from rankscope.analyse.matching import Log, match
 from rankscope.analyse.operations import OPERATIONS, operation_of
 from rankscope.cli.report import LOG_QUESTIONS
 from rankscope.cli.report import run as report
-from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind, RankFileWriter
+from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
 from unit.small_run import MILLI, mpi_rank, write_run

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rankscope.model import BadFile
-from rankscope.rankfile import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, RankFileWriter
+from rankscope.rankfile import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.ending import Here
 from rankscope.readers.moment import read_moment
 

@@ -10,7 +10,8 @@ import pytest
 
 from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
 from rankscope.analyse.selection import Selection
-from rankscope.rankfile import RankFileWriter, size_class
+from rankscope.rankfile import size_class
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.mpitrace import to_mpitrace
 from rankscope.store.run import open_run

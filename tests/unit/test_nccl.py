@@ -10,7 +10,8 @@ from rankscope.analyse.nccl import nccl
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.tallies import tallies
 from rankscope.model import RankFacts, Reading, Tally
-from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupKind, Kind, Layer, RankFileWriter, State
+from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupKind, Kind, Layer, State
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from unit.loaded import run_of
 

@@ -17,12 +17,12 @@ from rankscope.rankfile import (
     HEADER,
     CollectiveFlag,
     Flag,
-    RankFileWriter,
     RankSource,
     State,
     TickSource,
     size_class,
 )
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.ending import Here
 from rankscope.readers.rankfile import read_rank_file
 

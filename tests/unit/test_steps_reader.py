@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import STEP, MarkKind, Part, RankFileWriter, Rows, StepFlag, TickSource
+from rankscope.rankfile import STEP, MarkKind, Part, Rows, StepFlag, TickSource
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
 

@@ -15,16 +15,8 @@ from rankscope.analyse.kernels import kernels
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.trace import trace
 from rankscope.cli.report import run as report
-from rankscope.rankfile import (
-    COLLECTIVE,
-    EVENT,
-    CollectiveFlag,
-    EventFlag,
-    GroupKind,
-    Layer,
-    RankFileWriter,
-    TraceKeep,
-)
+from rankscope.rankfile import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, GroupKind, Layer, TraceKeep
+from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
 from rankscope.store.run import Run, open_run
