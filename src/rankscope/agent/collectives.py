@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from . import native, observer, python_collectives
-from .wrapping import timed_by_marks
+from .wrapping import hide_our_frame, timed_by_marks
 
 # As torch's own ranges name them, for where the ranges are not seen.
 ISSUING = {
@@ -73,7 +73,11 @@ def install_data_parallel(recorder: Any, module: Any) -> None:
             _own_group(recorder, named.get("process_group") or _argument(arguments, 5))
         except Exception:
             pass
-        original(self, *arguments, **named)
+        try:
+            original(self, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         if observer.compiled() is None:
             python_collectives.follow_buckets(recorder, self)
 
@@ -127,9 +131,15 @@ def _tell_group(recorder: Any, c10d: Any, compiled: Any, method: str) -> None:
 
     @wraps(original)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
-        entered = enter(number_of(recorder, c10d, self))
+        try:
+            entered = enter(number_of(recorder, c10d, self))
+        except Exception:  # a torch that keeps its groups elsewhere: the program's call goes on
+            entered = False
         try:
             return original(self, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         finally:
             if entered:
                 leave()
@@ -146,9 +156,15 @@ def _watch_waits(recorder: Any, work: Any) -> None:
         begin = ticks()
         try:
             return original(self, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         finally:
             blocked(begin)
-            python_collectives.waited(recorder, self)
+            try:
+                python_collectives.waited(recorder, self)
+            except Exception:
+                pass
 
     work.wait = wait
 
@@ -160,7 +176,11 @@ def _watch_end(recorder: Any, c10d: Any) -> None:
     def destroy_process_group(group: Any = None) -> Any:
         if group is None:
             recorder.rankscope_mark(native.FINALIZE, b"destroy_process_group", 0)
-        return original(group)
+        try:
+            return original(group)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
 
     c10d.destroy_process_group = destroy_process_group
     _renew_exports(c10d, "destroy_process_group")

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import native, observer
 from .garbage import watch_garbage
-from .wrapping import ranged
+from .wrapping import hide_our_frame, ranged
 
 OPTIMIZER = "torch.optim.optimizer"  # torch.optim removes the name
 
@@ -60,7 +60,11 @@ def _watch_scalers(recorder: Any, torch: Any) -> None:
     @wraps(original)
     def wrapper(self: Any, optimizer: Any, optimizer_state: Any, *arguments: Any, **named: Any) -> Any:
         steps_before = _step_count(optimizer)
-        result = original(self, optimizer, optimizer_state, *arguments, **named)
+        try:
+            result = original(self, optimizer, optimizer_state, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         if steps_before is not None and _step_count(optimizer) == steps_before:
             recorder.rankscope_optimizer_skipped(id(optimizer))
         return result

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from .wrapping import hide_our_frame
+
 GLOO, NCCL, OTHER = 1, 2, 3
 COMPLETED, FAILED, UNTOLD = 0, 1, 2
 
@@ -20,15 +22,23 @@ def watch(recorder: Any, c10d: Any, method: str, operation: str, number_of: Call
     original = getattr(c10d.ProcessGroup, method)
     begin, end = recorder.rankscope_collective_begin, recorder.rankscope_collective_end
 
+    def _begun(group: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        backend = backend_of(group)
+        try:
+            shown = operation if backend == GLOO else f"{group.name()}:{operation}"
+            number, size = number_of(recorder, c10d, group), size_of(method, arguments)
+            return begin(shown.encode(), number, size, -1, 0, backend), backend
+        except Exception:  # a torch that keeps its groups elsewhere: the program's call goes on
+            return 0, backend
+
     @wraps(original)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
-        backend = backend_of(self)
-        shown = operation if backend == GLOO else f"{self.name()}:{operation}"
-        slot = begin(shown.encode(), number_of(recorder, c10d, self), size_of(method, arguments), -1, 0, backend)
+        slot, backend = _begun(self, arguments)
         try:
             work = original(self, *arguments, **named)
-        except BaseException:
+        except BaseException as error:
             end(slot, FAILED)
+            hide_our_frame(error)
             raise
         if work is None:
             end(slot, COMPLETED)
@@ -88,7 +98,11 @@ def follow_buckets(recorder: Any, model: Any) -> None:
 
     @wraps(original)
     def run(*arguments: Any, **named: Any) -> Any:
-        result = original(*arguments, **named)
+        try:
+            result = original(*arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         for known in _models:
             model = known()
             if model is not None:

@@ -9,6 +9,11 @@ from typing import Any
 from . import native
 
 
+def hide_our_frame(error: BaseException) -> None:
+    """To be called where a wrapper lets an error pass: the program's traceback is then the one it has without us."""
+    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+
+
 def ranged(recorder: Any, owner: Any, name: str, shown: bytes) -> bool:
     """Make a range of every call; false where there is no such function."""
     original = getattr(owner, name, None)
@@ -21,6 +26,9 @@ def ranged(recorder: Any, owner: Any, name: str, shown: bytes) -> bool:
         since = begin(shown)
         try:
             return original(*arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         finally:
             end(shown, since)
 
@@ -37,7 +45,11 @@ def timed_by_marks(
     @wraps(original)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         recorder.rankscope_mark(native.INIT_BEGIN, shown, 0)
-        result = original(*arguments, **named)
+        try:
+            result = original(*arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
         recorder.rankscope_mark(native.INIT_END, shown, 0)
         try:
             after()
