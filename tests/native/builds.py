@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import hatch_build
@@ -30,9 +34,23 @@ class Driver:
         return [str(self.recorded), *map(str, arguments)]
 
 
+@cache
+def _built(flags: tuple[str, ...]) -> Path:
+    """Compiled once for all tests of a session: a sanitizer takes its time."""
+    folder = Path(tempfile.mkdtemp(prefix="rankscope-native-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    hatch_build.build_library(hatch_build.libraries()["librankscope.so"], folder / "librankscope.so", flags)
+    return folder / "librankscope.so"
+
+
+def place_recorder(folder: Path, flags: tuple[str, ...]) -> Path:
+    """The recorder, compiled with these flags, in a folder of one's own."""
+    return Path(shutil.copy2(_built(flags), folder / "librankscope.so"))
+
+
 def make_driver(folder: Path, sanitizer: str = "plain") -> Driver:
     flags = SANITIZERS[sanitizer]
-    hatch_build.build_library(hatch_build.libraries()["librankscope.so"], folder / "librankscope.so", flags)
+    place_recorder(folder, flags)
     compile_c(folder / "libfakempi.so", HERE / "fake_mpi.c", "-fPIC", "-shared")
     found = (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed")
     bare = compile_c(folder / "bare", HERE / "driver.c", *flags, *found, "-lfakempi")

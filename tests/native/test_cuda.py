@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import hatch_build
-from native.builds import HERE, SANITIZERS, compile_c, recording
+from native.builds import HERE, SANITIZERS, compile_c, place_recorder, recording
 from native.test_driver import STRICT, compiler_has
 from programs import recorded
 from rankscope.analyse.gpu_time import gpu_time
@@ -66,7 +65,7 @@ GAPS, GAP_NS = [0, 0, 2, 0, 1, 0, 0, 0], [0, 0, 20_000, 0, 1_900_000, 0, 0, 0]
 
 def make_driver(folder: Path, sanitizer: str, *fake_flags: str) -> Path:
     flags = SANITIZERS[sanitizer]
-    hatch_build.build_library(hatch_build.libraries()["librankscope.so"], folder / "librankscope.so", flags)
+    place_recorder(folder, flags)
     fake = folder / "libcupti.so.13"
     compile_c(fake, HERE / "fake_cupti.c", "-fPIC", "-shared", f"-Wl,-soname,{fake.name}", *flags, *fake_flags)
     found = (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed", "-lrankscope", "-l:libcupti.so.13")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hatch_build
-from native.builds import HERE, SANITIZERS, compile_c, recording
+from native.builds import HERE, SANITIZERS, compile_c, place_recorder, recording
 from native.test_driver import STRICT, compiler_has
 from programs import recorded
 from rankscope.model import Reading
@@ -58,8 +58,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> FakeNccl:
 
 def make(folder: Path, sanitizer: str) -> FakeNccl:
     flags = SANITIZERS[sanitizer]
-    library = folder / "librankscope.so"
-    hatch_build.build_library(hatch_build.libraries()[library.name], library, flags)
+    library = place_recorder(folder, flags)
     return FakeNccl(compile_c(folder / "nccl", HERE / "fake_nccl.c", f"-I{hatch_build.NATIVE}", *flags), library)
 
 
