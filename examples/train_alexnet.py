@@ -124,7 +124,7 @@ def main() -> None:
     world = join()
     told = train(world, options)
     if world.rank == 0:
-        print(json.dumps(told), flush=True)
+        print(json.dumps(told) + "\n", end="", flush=True)  # in one piece: other ranks print too
     leave(world)
 
 

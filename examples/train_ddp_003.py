@@ -168,7 +168,7 @@ def main() -> None:
         job = Job(world, options)
         passes = {name: job.run_pass(name) for name in names}
     for name, seconds in passes.items():
-        print(told(world, options, name, seconds), flush=True)
+        print(told(world, options, name, seconds) + "\n", end="", flush=True)  # in one piece: other ranks print too
     leave(world)
 
 

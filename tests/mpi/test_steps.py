@@ -86,7 +86,7 @@ def test_unfused_gradients_are_recognised(openmpi: Mpi, tmp_path: Path, how: str
     assert {len(one.number) for one in steps_of(run).ranks} <= {39, 40}
     found = tiny_collectives(run)
     assert [one.rule for one in found] == (["tiny_collectives"] if how == "unfused" else [])
-    assert all(one.title.startswith("1200 collectives of at most 4 KiB") for one in found)
+    assert all(one.title.startswith("4800 collectives of at most 4 KiB") for one in found)
 
 
 def test_the_mpirun_of_another_mpi_is_told(openmpi: Mpi, mpich: Mpi, tmp_path: Path) -> None:

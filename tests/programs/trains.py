@@ -105,7 +105,7 @@ def run(given: argparse.Namespace) -> None:
     told = train(given)
     if not given.alone:
         dist.destroy_process_group()
-    print(json.dumps({"rank": int(os.environ.get("RANK", 0)), **told}), flush=True)
+    print(json.dumps({"rank": int(os.environ.get("RANK", 0)), **told}) + "\n", end="", flush=True)  # in one piece
 
 
 if __name__ == "__main__":

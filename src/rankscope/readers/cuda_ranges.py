@@ -15,21 +15,22 @@ DEEPEST = 64  # as the recorder has it
 LONGEST = 256  # letters of a name: a damaged file may have one of any length, and each path holds many
 
 
+FORGETFUL = "NCCL"  # a domain that does not end all its ranges
 Ended = set[tuple[int, int]]  # domain's group id, name's string id
 
 
-def ended_ranges(tallies: Rows, is_over: bool) -> Ended | None:
-    """The ranges that ended at least once; None while the process may still end others.
+def ended_ranges(tallies: Rows) -> Ended:
+    """The ranges that ended at least once.
 
-    One that never did is no range: NCCL 2.28 begins ncclCommInitRankConfig and forgets it, and everything that came
-    after would lie inside.
+    One of NCCL's that never did is no range: NCCL 2.28 begins ncclCommInitRankConfig and forgets it, and everything
+    that came after would lie inside.
     """
     ranges = tallies[tallies["layer"] == Layer.NVTX]
-    return set(zip(ranges["group"].tolist(), ranges["name"].tolist(), strict=True)) if is_over else None
+    return set(zip(ranges["group"].tolist(), ranges["name"].tolist(), strict=True))
 
 
 def range_paths(
-    rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str], ended: Ended | None = None
+    rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str], ended: Ended
 ) -> tuple[list[str], list[str]]:
     """By group id: the path of `domain/range` down to a range ("" for other groups), and the label of a tally.
 
@@ -43,14 +44,12 @@ def range_paths(
     return paths, domains
 
 
-def _path(
-    number: int, rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str], ended: Ended | None
-) -> str:
+def _path(number: int, rows: Sequence[Any], labels: Sequence[str], word: Callable[[int], str], ended: Ended) -> str:
     steps: list[str] = []
     while int(rows[number - 1]["kind"]) == GroupKind.RANGE and len(steps) < DEEPEST:
         row = rows[number - 1]
         domain, name = _label(labels, int(row["remote_size"])), word(int(row["name"]))
-        if ended is None or (int(row["remote_size"]), int(row["name"])) in ended:
+        if domain != FORGETFUL or (int(row["remote_size"]), int(row["name"])) in ended:
             steps.append(f"{domain[:LONGEST]}/{name[:LONGEST]}".replace(INSIDE, " "))
         parent = int(row["parent"])
         if not 0 < parent < number:  # what is around a range was there before it

@@ -67,7 +67,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     strings = file.strings()
     groups = [group_of(row, strings, path) for row in group_rows]
     labels = ["", *(group.name for group in groups)]
-    ended = ended_ranges(tallies, bool(file.header["ended_ticks"]))
+    ended = ended_ranges(tallies)
     paths, domains = range_paths(group_rows, labels, lambda number: _word(strings, number, path), ended)
     tallies, threads = _placed(tallies, threads, paths)
     facts = facts_of(file, clock, last_ticks(file.header, log), here or Here())
