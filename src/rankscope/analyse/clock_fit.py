@@ -11,7 +11,7 @@ from rankscope.analyse.straight_lines import Array, Lines, lines_between
 
 STEEPEST = 500e-6  # no clock of a computer drifts faster against another
 MOST_PARTS = 8  # a clock that jumps more often is not to be corrected
-CAUTION = 2.0  # Intel MPI's ranks leave in an order: up to 1.4 times as far apart as their spread tells
+CAUTION = 2.0  # ranks that leave in an order, as Intel MPI's do, are further apart than their spread tells
 DAMAGED_IN_A_PART = 2  # records, where a clock jumps
 FAR_NS = 1e17  # three years: stands for no bound
 CLOSE_NS = 50_000.0  # what is proven to this needs no other estimate

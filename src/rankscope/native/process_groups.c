@@ -23,7 +23,7 @@ struct open_collective {
     uint32_t claim, next_free;
     uint64_t begin, bytes;
     uint64_t key;
-    uint8_t used, counted;
+    uint8_t used;
 };
 
 static rs_lock lock;
@@ -162,8 +162,7 @@ static uint32_t begin_locked(struct rs_thread *thread, struct process_group *gro
         return 0;
     open_ones[slot] = (struct open_collective){
         .record = record, .claim = claim, .begin = filled->enter_ticks, .bytes = filled->bytes, .used = 1,
-        .counted = 1, .key = rs_key(filled->name, filled->group, layer, rs.phase, rs_size_class(filled->bytes),
-                                    RS_KIND_PROGRESS)};
+        .key = rs_key(filled->name, filled->group, layer, rs.phase, rs_size_class(filled->bytes), RS_KIND_PROGRESS)};
     return slot;
 }
 

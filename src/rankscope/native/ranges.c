@@ -53,14 +53,6 @@ static uint8_t part_of(const char *text)
     return RS_NO_PART;
 }
 
-static uint32_t hash_of(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 16777619u;
-    return hash;
-}
-
 /* The entry of a name, or the empty place where it belongs. Entries never move, so readers need no lock. */
 static struct range_name *place_of(const char *text, uint32_t hash)
 {
@@ -79,9 +71,9 @@ static RS_COLD const struct range_name *new_name(const char *text, uint32_t hash
         return NULL;
     if (!names)
         names = rs_memory(NAME_SLOTS * sizeof *names);
-    if (names && names_used >= MOST_NAMES && part_of(text) == RS_NO_PART) {
+    if (names && names_used >= (part_of(text) == RS_NO_PART ? MOST_NAMES : 2 * MOST_NAMES)) {
         text = FOLDED;
-        hash = hash_of(text);
+        hash = rs_hash(text);
     }
     struct range_name *entry = names ? place_of(text, hash) : NULL;
     if (entry && !entry->text) {
@@ -102,7 +94,7 @@ static RS_COLD const struct range_name *new_name(const char *text, uint32_t hash
 static inline const struct range_name *name_of(const char *text)
 {
     const char *shown = text && text[0] ? text : "<unnamed>";
-    uint32_t hash = hash_of(shown);
+    uint32_t hash = rs_hash(shown);
     if (RS_LIKELY(names != NULL)) {
         const struct range_name *entry = place_of(shown, hash);
         if (RS_LIKELY(entry->text != NULL))

@@ -74,6 +74,14 @@ struct rs_tally *rs_tally_find(struct rs_thread *thread, uint64_t key);
 void rs_tally_lost(uint64_t ticks);
 void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes);
 
+static inline uint32_t rs_hash(const char *text)    /* FNV-1a */
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++)
+        hash = (hash ^ (uint8_t)*text) * 16777619u;
+    return hash;
+}
+
 /* strings.c */
 uint16_t rs_intern(const char *text);
 uint16_t rs_intern_as(const char *text, const char **stored);   /* and where the file holds it */

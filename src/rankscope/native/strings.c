@@ -9,14 +9,6 @@ static struct rs_chunk *string_chunk;
 static uint32_t strings_used;
 static struct { const char *text; uint32_t hash; uint16_t id; } *names;  /* text lies in the file */
 
-static uint32_t hash_text(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 16777619u;
-    return hash;
-}
-
 /* Where `text` is in the private index, or the empty place where it belongs. */
 static uint32_t name_place(const char *text, uint32_t hash)
 {
@@ -48,7 +40,7 @@ static const char *append_string(const char *text)
 
 static uint16_t intern_locked(const char *text, const char **stored)
 {
-    uint32_t hash = hash_text(text);
+    uint32_t hash = rs_hash(text);
     if (!names && !(names = rs_memory(NAME_SLOTS * sizeof *names)))
         return 0;
     uint32_t at = name_place(text, hash);
