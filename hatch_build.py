@@ -69,13 +69,14 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, and the row copier of the Python reader."""
+    """Each shared library with its sources: the recorder, the row copier of the Python reader, the slow shim."""
     sources = sorted(NATIVE.glob("*.c"))
     reader = NATIVE / READER_SOURCE
     recorder = [source for source in sources if source != reader]
     if reader not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    return {"librankscope.so": recorder, "librankscope_read.so": [reader]}
+    shim = [NATIVE / "slow" / name for name in ("shim.c", "pace.c", "counters.c")]
+    return {"librankscope.so": recorder, "librankscope_read.so": [reader], "librankscope_slow.so": shim}
 
 
 def programs() -> dict[str, list[Path]]:

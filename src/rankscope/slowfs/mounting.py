@@ -36,7 +36,7 @@ def checked(source: Path, mount_point: Path) -> tuple[Path, Path]:
 def mounted(source: Path, mount_point: Path, slowness: Slowness) -> Iterator[Mount]:
     """Mounts for the block; the native program also ends and unmounts when this process dies."""
     source, mount_point = checked(source, mount_point)
-    words = [program(), "mount", "--foreground", *slowness.flags(), source, mount_point]
+    words = [program(), "mount", "--foreground", *slowness.flags(), str(source), str(mount_point)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -54,7 +54,7 @@ def mounted(source: Path, mount_point: Path, slowness: Slowness) -> Iterator[Mou
 def mount(source: Path, mount_point: Path, slowness: Slowness) -> None:
     """Mounts in the background, until unmount()."""
     source, mount_point = checked(source, mount_point)
-    words = [program(), "mount", *slowness.flags(), source, mount_point]
+    words = [program(), "mount", *slowness.flags(), str(source), str(mount_point)]
     done = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise Unavailable(last_line(done.stderr))

@@ -16,10 +16,10 @@ class Unavailable(Exception):
     """Why it cannot be done here, in one line with the next action."""
 
 
-def program() -> Path:
+def program() -> str:
     if not PROGRAM.is_file():
         raise Unavailable("rankscope-slowfs was not built: install the kernel's headers (linux/fuse.h) and build again")
-    return PROGRAM
+    return str(PROGRAM)
 
 
 @cache
