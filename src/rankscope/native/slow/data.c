@@ -45,7 +45,6 @@ ssize_t slow_do_open(struct slow_request *request) {
     struct fuse_open_out *out = (void *)request->out;
     char path[LONGEST_PATH];
     memset(out, 0, sizeof *out);
-    request->uncounted = request->header->nodeid == SLOW_COUNTERS_ID;
     if (request->uncounted) return open_counters(request);
     if ((asked->flags & O_ACCMODE) != O_RDONLY) return -EROFS;
     int problem = slow_path_of(request->header->nodeid, NULL, path, sizeof path);
@@ -60,7 +59,6 @@ ssize_t slow_do_open(struct slow_request *request) {
 
 ssize_t slow_do_read(struct slow_request *request) {
     const struct fuse_read_in *asked = request->body;
-    request->uncounted = request->header->nodeid == SLOW_COUNTERS_ID;
     if (request->uncounted) return read_counters(request, asked);
     size_t size = asked->size < request->out_capacity ? asked->size : request->out_capacity;
     ssize_t got = pread((int)asked->fh, request->out, size, (off_t)asked->offset);
@@ -71,7 +69,6 @@ ssize_t slow_do_read(struct slow_request *request) {
 
 ssize_t slow_do_release(struct slow_request *request) {
     const struct fuse_release_in *asked = request->body;
-    request->uncounted = request->header->nodeid == SLOW_COUNTERS_ID;
     if (request->uncounted)
         free((void *)(uintptr_t)asked->fh);
     else

@@ -110,7 +110,6 @@ ssize_t slow_do_getattr(struct slow_request *request) {
     struct stat found;
     memset(out, 0, sizeof *out);
     if (request->header->nodeid == SLOW_COUNTERS_ID) {
-        request->uncounted = true;
         counters_attributes(&found);
     } else {
         int problem = slow_path_of(request->header->nodeid, NULL, path, sizeof path);
@@ -125,7 +124,6 @@ ssize_t slow_do_getattr(struct slow_request *request) {
 ssize_t slow_do_access(struct slow_request *request) {
     const struct fuse_access_in *asked = request->body;
     char path[LONGEST_PATH];
-    request->uncounted = request->header->nodeid == SLOW_COUNTERS_ID;
     if (request->uncounted) return 0;
     int problem = slow_path_of(request->header->nodeid, NULL, path, sizeof path);
     if (problem) return problem;

@@ -77,9 +77,9 @@ int slow_mount(const char *mount_point, const struct stat *root) {
     }
     int helped = mount_by_helper(mount_point);
     if (helped >= 0) return helped;
-    slow_complain("%s cannot be mounted: %s (%s), and fusermount3 did not do it either: use `rankscope slowfs run`, "
-                  "install fuse3, or --method shim",
-                  mount_point, device < 0 ? "/dev/fuse cannot be opened" : "mount failed", strerror(problem));
+    slow_complain("%s cannot be mounted: %s (%s), and there is no fusermount3 that does it: install fuse3, or use "
+                  "`rankscope slowfs run`, with --method shim as the last resort",
+                  mount_point, device < 0 ? "/dev/fuse cannot be opened" : "mount(2) failed", strerror(problem));
     return -1;
 }
 

@@ -96,6 +96,7 @@ static void answer_request(const struct fuse_in_header *header, size_t size, cha
         .body_size = size - sizeof *header,
         .out = answer + sizeof(struct fuse_out_header),
         .out_capacity = SLOW_BIGGEST_READ,
+        .uncounted = header->nodeid == SLOW_COUNTERS_ID,
     };
     bool known = header->opcode < sizeof answers / sizeof *answers && answers[header->opcode].handler;
     enum slow_operation operation = known ? answers[header->opcode].operation : SLOW_other;

@@ -88,7 +88,7 @@ struct slow_request {
     char *out; /* where the answer's body goes */
     size_t out_capacity;
     bool missing;      /* set by a handler: nothing of that name */
-    bool uncounted;    /* set by a handler: about the counters file, not about the source */
+    bool uncounted;    /* about the counters file, not about the source */
     uint64_t bytes;    /* set by a handler: data read */
 };
 #define SLOW_COUNTERS_NAME ".rankscope-slowfs"
