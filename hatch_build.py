@@ -82,7 +82,7 @@ def libraries() -> dict[str, list[Path]]:
 def programs() -> dict[str, list[Path]]:
     """Each program with its sources, those that cannot be built here left out with a line that says why."""
     slow = [source for source in sorted((NATIVE / "slow").glob("*.c")) if source.name != "shim.c"]
-    made = {SLOW_PROGRAM: slow}
+    made = {"rankscope-replay": sorted((NATIVE / "replay").glob("*.c")), SLOW_PROGRAM: slow}
     if not has_fuse_header():
         print(f"rankscope: {SLOW_PROGRAM} is left out: no <linux/fuse.h> of 5.4 or later", file=sys.stderr)
         del made[SLOW_PROGRAM]
