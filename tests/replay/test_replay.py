@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -165,8 +166,8 @@ class Recorded:
     def __init__(self) -> None:
         self.database = duckdb.connect()
 
-    def query(self, sql: str, parameters: object = ()) -> list[tuple[object, ...]]:
-        return self.database.execute(sql).fetchall()
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        return self.database.execute(sql, list(parameters)).fetchall()
 
     def columns(self, sql: str, parameters: object = ()) -> dict[str, object]:
         raise NotImplementedError

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rankscope.analyse.import_counts import has_table
 from rankscope.analyse.replay import replay_operations, replay_overview, replay_server
 from rankscope.cli.delivering import add_form_options, deliver
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
@@ -117,7 +118,7 @@ def operations_of(place: Path, rank: int | None) -> tuple[list[PathOperation], l
 
 def recorded(tables: Tables, rank: int | None) -> list[PathOperation]:
     """The rows of the table `paths` of one process."""
-    if not tables.query("SELECT 1 FROM information_schema.tables WHERE table_name = 'paths'"):
+    if not has_table(tables, "paths"):
         raise Wrong("this run has no paths: record it with rankscope run --imports paths")
     chosen = "SELECT min(process) FROM paths" if rank is None else f"SELECT process FROM ranks WHERE rank = {rank}"
     rows = tables.query(f"SELECT operation, path, result, times, bytes FROM paths WHERE process = ({chosen} LIMIT 1)")
