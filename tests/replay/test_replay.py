@@ -12,6 +12,8 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankscope.analyse.replay import replay_operations, replay_overview
 from rankscope.cli.imports_replay import Wrong, main, recorded
@@ -125,6 +127,13 @@ def test_text_form_goes_out_and_in() -> None:
     text = path_operations.to_text(odd)
     assert path_operations.is_path_operations(text.encode())
     assert path_operations.read(Source(Path("x"), content=text.encode())) == odd
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_path_goes_out_and_in(path: str) -> None:
+    written = path_operations.escaped(path)
+    assert not set("\n\t\r") & set(written)
+    assert path_operations.unescaped(written) == path
 
 
 @pytest.mark.parametrize("line", ["stat\tok\t1\t0", "dance\tok\t1\t0\t/x", "stat\tok\t0\t0\t/x", "stat\tok\tx\t0\t/x"])
