@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankscope.analyse.replay import replay_operations, replay_overview
+from rankscope.cli.imports_project import main as project
 from rankscope.cli.imports_replay import Wrong, main, recorded
 from rankscope.model import PathOperation
 from rankscope.readers import path_operations, strace_paths
@@ -167,6 +168,25 @@ def test_a_real_log_of_strace_is_replayed(folder: Path, tmp_path: Path, capsys: 
     row = dict(zip((column["name"] for column in overview["columns"]), overview["rows"][0], strict=True))
     assert (row["clients"], row["operations"], row["failed"], row["otherwise"]) == (2, 6, 2, 0)
     assert {row[0]: row[1] for row in kinds["rows"]} == {"list": 2, "stat": 4, "all path operations": 6}
+
+
+def test_a_recorded_run_is_replayed_and_projected(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = f"import os; [os.stat('{folder}/a/b/file') for _ in range(5)]; os.path.exists('{folder}/nothing')"
+    words = [sys.executable, "-m", "rankscope", "run", "--imports", "paths", "--out", tmp_path / "run"]
+    subprocess.run([*words, sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True)
+    assert main([str(tmp_path / "run"), "--folder", str(folder), "--format", "json"]) == 0
+    overview, _ = json.loads(capsys.readouterr().out)["tables"]
+    row = dict(zip((column["name"] for column in overview["columns"]), overview["rows"][0], strict=True))
+    assert (row["operations"], row["failed"], row["otherwise"]) == (6, 1, 0)
+    words = [str(tmp_path / "run"), "--folder", str(folder), "--server-ops", "10", "--nodes", "2", "--ppn", "3"]
+    assert project([*words, "--format", "json"]) == 0
+    (table,) = json.loads(capsys.readouterr().out)["tables"]
+    operations = {row[0]: row[3] for row in table["rows"]}
+    # names: a, b, file; nothing
+    expected = {"walk": 6 * (5 * 3 + 1), "none": 6 * 6, "positive": 6 * 4, "negative": 6 * 4, "node": 2 * 4}
+    assert {cache: operations[cache] for cache in expected} == expected
 
 
 class Recorded:
