@@ -107,7 +107,8 @@ def scale(environment: Path, operations: list[PathOperation], nodes: list[int], 
             seen = done.counters["metadata"] if done.counters else 0
             seconds = float(np.max(done.clients[:, 1] - done.clients[:, 0])) / 1e9
             bound = projected(known, kind, count, 2, server)
-            told = f"{bound.server_operations:,} | {bound.time_ns / 1e9:.1f} s" if bound else "– | –"
+            between = f"{bound.time_ns / 1e9:.1f} – {bound.at_most_ns / 1e9:.1f} s" if bound else "–"
+            told = f"{bound.server_operations:,} | {between}" if bound else "– | –"
             lines.append(f"| {cache} | {count} | {seen:,} | {seconds:.1f} s | {told} |")
     return "\n".join(lines)
 

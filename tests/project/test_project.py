@@ -43,17 +43,18 @@ def test_counts_by_hand() -> None:
         calls=100,
         path_operations=10,
         walked=2 * 3 + 2 * 3 + 2 * 2 + 1 + 1,  # the way to gone/deep/no ends at gone
-        opens=3,
+        attributes=4,
+        opens=2 + 3,
         missing=3,
         existing_names=4,  # a, a/f, b, b/x
         missing_names=2,  # a/no, gone
     )
     per_rank = {cache: found.of_rank(cache) for cache in CACHES}
-    assert per_rank == {"calls": 100, "walk": 21, "none": 10, "positive": 10, "negative": 9, "node": 9}
+    assert per_rank == {"calls": 100, "walk": 18 + 4 + 5, "none": 10, "positive": 12, "negative": 11, "node": 11}
     assert {cache: found.of_node(cache, 12) for cache in ("none", "negative", "node")} == {
         "none": 120,
-        "negative": 108,
-        "node": 4 + 2 + 36,
+        "negative": 132,
+        "node": 4 + 2 + 60,
     }
 
 
@@ -63,6 +64,7 @@ def test_time_is_the_larger_of_latency_and_server() -> None:
     many = projected(counts, "none", 100, 2, Server(100_000, 1e6))
     assert few is not None and many is not None
     assert (few.server_operations, few.latency_bound_ns, few.server_bound_ns, few.time_ns) == (2000, 1e9, 2e7, 1e9)
+    assert few.at_most_ns == 1.02e9
     assert (many.server_operations, many.time_ns) == (200_000, 2e9)
     assert projected(counts, "node", 1, 2, Server(100_000)) is None
 
@@ -199,6 +201,16 @@ def test_series_that_differ_under_one_name_are_refused() -> None:
 def test_series_add_up_size_by_size() -> None:
     assert series_of("1:5,8:6+260s", None) == {1: 265.0, 8: 266.0}
     assert series_of("2:1.5+1:10,4:20", None) == {1: 11.5, 2: 11.5, 4: 21.5}
+
+
+def test_every_place_has_its_own_staging_or_the_one_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    places = ["--measured", "soft=1:10,9:90", "--measured", "lus=1:10,9:90"]
+    rows = shown(capsys, *places, "--staging", "50s", "--staging", "lus=20s")["import_break_even"]
+    assert [row["break_even_nodes"] for row in rows] == [5, 2]
+    assert main([*places, "--staging", "lus=20s"]) == 1
+    assert "soft: has no staging to compare with" in capsys.readouterr().err
+    assert main([*places, "--staging", "daos=20s"]) == 1
+    assert "daos: no such place" in capsys.readouterr().err
 
 
 def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

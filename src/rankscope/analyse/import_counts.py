@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rankscope.analyse.lookups import existing_paths, is_below, lookups
 from rankscope.model import PathOperation, Tables
 
-OPENING = ("open", "exec", "list")
+OF_OPENING = {"open": 1, "exec": 1, "list": 3}  # a folder is opened, read, and read again to find its end
 PATH_CALLS = (
     "open", "openat", "openat2", "stat", "lstat", "newfstatat", "fstatat64", "statx", "access", "faccessat",
     "faccessat2", "readlink", "readlinkat", "execve", "execveat",
@@ -22,7 +22,8 @@ class ImportCounts:
     calls: int | None = None  # all system calls
     path_operations: int | None = None  # those that name a path
     walked: int | None = None  # names on the way of them, each folder every time
-    opens: int | None = None  # of them the ones that opened a file or folder: no cache answers those
+    attributes: int | None = None  # of them the ones that went well and opened nothing: asked again without a cache
+    opens: int | None = None  # opens of files, and three for each folder that was listed: no cache answers those
     missing: int | None = None  # of them the ones that found nothing
     existing_names: int | None = None  # different files and folders on the way that are there
     missing_names: int | None = None  # and that are not there
@@ -32,7 +33,7 @@ class ImportCounts:
         if cache == "calls":
             return self.calls
         if cache == "walk":
-            return summed(self.walked, self.opens)
+            return summed(self.walked, self.attributes, self.opens)
         if cache == "none":
             return self.path_operations
         absences = self.missing if cache == "positive" else self.missing_names
@@ -55,12 +56,14 @@ def summed(*parts: int | None) -> int | None:
 def counts_of(operations: Sequence[PathOperation], folder: str = "/", calls: int | None = None) -> ImportCounts:
     """The counts of the operations below a folder."""
     below = [one for one in operations if is_below(one.path, folder)]
+    good = [one for one in below if one.result in ("ok", "")]
     existing = len(existing_paths(below, folder))
     return ImportCounts(
         calls=calls,
         path_operations=sum(one.times for one in below),
         walked=lookups(below, folder, "none"),
-        opens=sum(one.times for one in below if one.operation in OPENING and one.result in ("ok", "")),
+        attributes=sum(one.times for one in good if one.operation not in OF_OPENING),
+        opens=sum(one.times * OF_OPENING.get(one.operation, 0) for one in good),
         missing=sum(one.times for one in below if one.result == "ENOENT"),
         existing_names=existing,
         missing_names=lookups(below, folder, "negative") - existing,

@@ -22,9 +22,9 @@ from rankscope.store.folder import NoRun
 from rankscope.store.run import open_run
 
 ABOUT = """\
-Projects the imports of one rank to a job of many nodes: the operations its file server gets and the time that takes at
-most, for each kind of client cache; the same as fitted from measured times; and from how many nodes on staging is
-faster than importing in place. Where the data do not allow an answer, that is the answer."""
+Projects the imports of one rank to a job of many nodes: the operations its file server gets and the time they take, for
+each kind of client cache; the same as fitted from measured times; and from how many nodes on staging is faster than
+importing in place. Where the data do not allow an answer, that is the answer."""
 EXAMPLES = """\
   rankscope imports project RUN --server-ops 600000 --ppn 12 --latency 200us
   rankscope imports project --calls 145367 --path-operations 72743 --server-ops 600000 --nodes 512 --ppn 12
@@ -37,7 +37,8 @@ DEFAULT_NODES = tuple(2**power for power in range(10))
 COUNTS = {
     "calls": "system calls of one rank",
     "path_operations": "of them the ones that name a path (opens, stats, …)",
-    "opens": "of those the ones that opened a file or folder",
+    "attributes": "of those the ones that went well and opened nothing",
+    "opens": "of those the ones that opened a file, and three for each folder listed",
     "walked": "names asked for where nothing is remembered: each folder of each path",
     "missing": "of those the ones that found nothing",
     "existing_names": "different files and folders looked up that are there",
@@ -79,8 +80,8 @@ def parser() -> argparse.ArgumentParser:
     seen = made.add_argument_group("what was measured")
     seen.add_argument("--measured", action="append", default=[], metavar="[PLACE=]TIMES", help="import times in place: "
                       "nodes:seconds,… or the name of a series of the run; may be repeated")  # fmt: skip
-    seen.add_argument("--staging", metavar="TIMES", help="time of staging and importing from there: 260s, "
-                      "nodes:seconds,…, the name of a series, or a sum of those with +")  # fmt: skip
+    seen.add_argument("--staging", action="append", default=[], metavar="[PLACE=]TIMES", help="times of staging "
+                      "and importing from there: 260s, nodes:seconds,…, the name of a series, sums with +")  # fmt: skip
     add_form_options(made)
     return made
 
@@ -108,11 +109,8 @@ def tables_of(options: argparse.Namespace) -> list[Table]:
     if places:
         found = {place: (len(points), fitted(points)) for place, points in places.items()}
         made += [fits(found, counts.path_operations, options.ppn), fitted_times(found, options.nodes)]
-    if options.staging is not None:
-        if not places:
-            raise Wrong("--staging is compared with times in place: give them with --measured")
-        staged = series_of(options.staging, tables)
-        made.append(break_evens({place: (points, staged) for place, points in places.items()}))
+    if options.staging:
+        made.append(break_evens(compared(places, options.staging, tables)))
     if not made:
         raise Wrong("nothing to project: give a run recorded with --imports calls, --calls, or --measured")
     return made
@@ -157,6 +155,22 @@ def named(text: str) -> tuple[str, str]:
     """The place and its times: what stands before an equals sign names it, or else the text itself."""
     place, equals, times = text.partition("=")
     return (place, times) if equals else (text, text)
+
+
+def compared(
+    places: dict[str, dict[int, float]], staging: Sequence[str], tables: Tables | None
+) -> dict[str, tuple[dict[int, float], dict[int, float]]]:
+    """Each place with the staging that is meant for it, or else the one that is meant for all."""
+    if not places:
+        raise Wrong("--staging is compared with times in place: give them with --measured")
+    split = [text.partition("=") for text in staging]
+    staged = {place if equals else "": series_of(times if equals else place, tables) for place, equals, times in split}
+    if unknown := set(staged) - {"", *places}:
+        raise Wrong(f"--staging {sorted(unknown)[0]}: no such place among those of --measured")
+    without = [place for place in places if place not in staged and "" not in staged]
+    if without:
+        raise Wrong(f"{without[0]}: has no staging to compare with: give --staging {without[0]}=… or one for all")
+    return {place: (points, staged.get(place, staged.get("", {}))) for place, points in places.items()}
 
 
 def fitted_times(found: dict[str, tuple[int, ScaleFit]], nodes: Sequence[int]) -> Table:
