@@ -145,7 +145,7 @@ def test_a_user_namespace_is_enough(folder: Path) -> None:
         text=True,
         check=False,
     )
-    if "namespace" in done.stderr:
+    if done.returncode == 125:
         pytest.skip(done.stderr.strip())
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
 
