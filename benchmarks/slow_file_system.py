@@ -11,6 +11,7 @@ Scale: replays by several nodes (mounts with caches of their own) on one server 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import shutil
 import subprocess
@@ -125,12 +126,13 @@ def main() -> int:
     if reason:
         print(f"rankscope: {reason}", file=sys.stderr)
         return 0
+    load = os.getloadavg()[0]
     operations = recorded(environment) if shutil.which("strace") else []
     nodes = [int(word) for word in options.nodes.split(",")]
     parts = [
         "# `import torch` on the slow file system",
         f"{time.strftime('%Y-%m-%d')}, 2-core {platform.machine()} virtual machine, Linux {platform.release()[:4]}, "
-        f"Python {platform.python_version()}; `python benchmarks/slow_file_system.py --save`.",
+        f"Python {platform.python_version()}, load {load:.1f} before; `python benchmarks/slow_file_system.py --save`.",
         "## What one cold import asks",
         counts(environment, operations),
         "`none`: what came with a lookup may not be kept, so that each stat asks for the attributes again.",

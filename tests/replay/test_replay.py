@@ -157,6 +157,13 @@ def test_a_log_of_strace_by_hand() -> None:
     assert relative == 1
 
 
+@given(st.text(max_size=200))
+def test_any_line_of_a_log_is_survived(rest: str) -> None:
+    text = f'1 openat(AT_FDCWD, "{rest}\n1 stat("/a{rest}", 0) = 0\n1 <... openat resumed>) = {rest}\n'
+    found, _ = strace_paths.read(Source(Path("log"), content=text.encode("utf-8", "replace")))
+    assert all(one.path.startswith("/") for one in found)
+
+
 def test_a_real_log_of_strace_is_replayed(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if shutil.which("strace") is None:
         pytest.skip("strace is missing: install it")
