@@ -1,0 +1,63 @@
+"""Which quantities do runs of several sizes have in common, each as a series over the scale?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rankscope.analyse.growth import Series
+from rankscope.analyse.laws import BY_SCALE, BY_SIZE
+from rankscope.analyse.phases import phases
+from rankscope.analyse.steps import steps
+from rankscope.model import Tables
+
+AXES = ("ranks", "hosts")
+FIGURES = """
+    SELECT series, name, coalesce(statistic, ''), scale_name, unit, scale, value FROM figures
+    WHERE scale IS NOT NULL AND value IS NOT NULL ORDER BY ALL"""
+SIZES = """
+    SELECT count(*), count(DISTINCT host), max(elapsed_ns) FROM ranks WHERE role = 'rank'"""
+
+
+def of_documents(tables: Tables) -> list[Series]:
+    """What somebody has tabulated by scale."""
+    found: dict[tuple[str, str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for series, name, statistic, axis, unit, scale, value in tables.query(FIGURES):
+        found[(series, name, statistic, axis or "scale", unit)].append((float(scale), float(value)))
+    made = []
+    for (series, name, statistic, axis, unit), points in found.items():
+        what = " ".join(word for word in (name, statistic) if word)
+        laws = BY_SIZE if axis in ("bytes", "size") else BY_SCALE
+        made.append(Series(series, what, unit, axis, tuple(points), laws))
+    return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+
+
+def of_runs(runs: Sequence[Tables], axis: str = "ranks") -> list[Series]:
+    """Of recorded runs: elapsed, its phases, the step and its parts; medians over the ranks and steps of each."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for tables in runs:
+        ranks, hosts, elapsed_ns = tables.query(SIZES)[0]
+        if not ranks or not elapsed_ns:
+            continue
+        scale = float(ranks if axis == "ranks" else hosts)
+        found["elapsed"].append((scale, float(elapsed_ns)))
+        for what, value_ns in _parts(tables):
+            found[what].append((scale, value_ns))
+    made = [Series("runs", what, "ns", axis, tuple(points)) for what, points in found.items()]
+    return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+
+
+def _parts(tables: Tables) -> list[tuple[str, float]]:
+    """Of one run: the phases (median over ranks), the step and its parts (median over all steps)."""
+    parts = []
+    shown = phases(tables)
+    at = {column.name: place for place, column in enumerate(shown.columns)}
+    for row in shown.rows:
+        parts.append((f"phase {row[at['phase']]}", float(row[at["median_ns"]] or 0)))
+    shown = steps(tables)
+    at = {column.name: place for place, column in enumerate(shown.columns)}
+    for row in shown.rows:
+        if row[at["rank"]] == "all":
+            name = row[at["name"]]
+            parts.append(("step" if name == "step" else f"step, {name}", float(row[at["p50_ns"]] or 0)))
+    return [(what, value) for what, value in parts if value > 0]
