@@ -209,5 +209,6 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "host": os.uname().nodename,
         "cwd": os.getcwd(),
         "rankscope_version": __version__,
+        "library_path": os.environ.get("LD_LIBRARY_PATH"),
         "options": chosen,
     }

@@ -1,0 +1,201 @@
+"""The modules of a run as trees: what each cost by itself and with all that it imported or started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rankscope.analyse.call_kinds import STARTS, one_of, sums
+from rankscope.analyse.selection import ALL, Selection
+from rankscope.model import Tables
+
+START_ERROR_NS = 20_000_000  # a process's start is known to a tick of the kernel, 10 ms, and so is its parent's
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums over system calls, and the shared objects that were loaded."""
+
+    calls: int = 0
+    opens: int = 0
+    stats: int = 0
+    reads: int = 0
+    mmaps: int = 0
+    failed: int = 0
+    missing: int = 0
+    read_bytes: int = 0
+    call_ns: int = 0
+    shared_objects: int = 0
+
+    def add(self, other: Counts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A process or a module: `own` without, `whole` with what it imported, and the processes it started."""
+
+    name: str
+    process: int
+    module: int = 0  # 0: the process itself, before, after and between its imports
+    thread: int = 0
+    begin_ns: int = 0
+    wall_ns: int = 0
+    self_wall_ns: int = 0
+    cpu_ns: int = 0
+    self_cpu_ns: int = 0
+    failed: bool = False
+    own: Counts = field(default_factory=Counts)
+    whole: Counts = field(default_factory=Counts)
+    children: list[Node] = field(default_factory=list)
+    merged: int = 1  # how many nodes of equal name this stands for
+
+    @property
+    def is_process(self) -> bool:
+        return self.module == 0
+
+    def walk(self) -> Iterator[Node]:
+        """This and all below, each before what is below it."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
+
+
+MODULES_SQL = """
+    SELECT process, module, parent, name, thread, begin_ns, wall_ns, self_wall_ns, cpu_ns, self_cpu_ns, failed,
+        shared_objects
+    FROM modules JOIN ranks USING (process) WHERE {condition} AND module > 0 ORDER BY process, module"""
+CALLS_SQL = f"""
+    SELECT process, module, {sums()} FROM system_calls JOIN ranks USING (process) WHERE {{condition}}
+    GROUP BY process, module"""
+PROCESSES_SQL = """
+    SELECT process, command, host, pid, parent_pid, started_ns, coalesce(elapsed_ns, 0),
+        coalesce(user_ns, 0) + coalesce(system_ns, 0) FROM ranks
+    WHERE {condition} AND (process IN (SELECT process FROM modules) OR process IN (SELECT process FROM system_calls))
+    ORDER BY started_ns NULLS FIRST, process"""
+
+
+def chosen(selection: Selection) -> str:
+    """The SQL condition on the table ranks: all processes of the run, or those of the chosen ranks, helpers too."""
+    if selection.ranks is None:
+        return "true"
+    return f"rank IN ({', '.join(str(int(rank)) for rank in sorted(selection.ranks)) or 'NULL'})"
+
+
+def has_calls(tables: Tables) -> bool:
+    """Whether system calls were recorded, and not the times of modules alone."""
+    return bool(tables.query("SELECT 1 FROM system_calls LIMIT 1"))
+
+
+def import_trees(tables: Tables, selection: Selection = ALL) -> list[Node]:
+    """One tree for each process that nobody of the run started, or of which it is not known who did."""
+    condition = chosen(selection)
+    found = tables.query(PROCESSES_SQL.format(condition=condition))
+    roots = {row[0]: Node(str(row[1]), row[0], cpu_ns=row[7], wall_ns=row[6]) for row in found}
+    nodes = {(process, 0): root for process, root in roots.items()}
+    _add_modules(tables, condition, nodes)
+    _count_calls(tables, condition, nodes)
+    for root in roots.values():
+        _finish_process(root)
+    started = _attach(tables, found, nodes, roots)
+    tops = [root for process, root in roots.items() if process not in started]
+    for top in tops:
+        _add_up(top)
+    return tops
+
+
+def _add_modules(tables: Tables, condition: str, nodes: dict[tuple[int, int], Node]) -> None:
+    found = tables.query(MODULES_SQL.format(condition=condition))
+    for process, module, _, name, thread, begin, wall, self_wall, cpu, self_cpu, failed, objects in found:
+        own = Counts(shared_objects=objects or 0)
+        times = (begin, wall or 0, self_wall or 0, cpu or 0, self_cpu or 0)
+        nodes[process, module] = Node(name, process, module, thread, *times, bool(failed), own)
+    for process, module, parent, *_ in found:
+        above = nodes.get((process, parent)) or nodes[process, 0]
+        above.children.append(nodes[process, module])
+
+
+def _count_calls(tables: Tables, condition: str, nodes: dict[tuple[int, int], Node]) -> None:
+    for process, module, *counts in tables.query(CALLS_SQL.format(condition=condition)):
+        node = nodes.get((process, module)) or nodes[process, 0]
+        node.own.add(Counts(*counts))
+
+
+def _finish_process(root: Node) -> None:
+    """What a process does outside its imports is what is left of it; imports of threads run beside that."""
+    first = root.children[0].thread if root.children else 0
+    mine = [child for child in root.children if child.thread == first]
+    root.self_wall_ns = max(0, root.wall_ns - sum(child.wall_ns for child in mine))
+    root.self_cpu_ns = max(0, root.cpu_ns - sum(child.cpu_ns for child in root.children))
+
+
+def _attach(tables: Tables, found: list[tuple[Any, ...]], nodes: dict[tuple[int, int], Node], roots: Any) -> set[int]:
+    """Put each process under the module that was being imported when it began; returns those that have a place."""
+    by_pid = {(row[2], row[3]): row for row in found if row[3] is not None}
+    sql = f"SELECT DISTINCT process, module FROM system_calls WHERE {one_of(STARTS)}"
+    starters = {(row[0], row[1]) for row in tables.query(sql)}
+    placed: set[int] = set()
+    for row in found:
+        above = by_pid.get((row[2], row[4]))
+        if above is None or above[0] == row[0] or row[5] is None or above[5] is None:
+            continue
+        place = _starter(roots[above[0]], row[5] - above[5], starters)
+        if place is not roots[row[0]] and not _is_below(place, roots[row[0]]):
+            place.children.append(roots[row[0]])
+            placed.add(row[0])
+    return placed
+
+
+def _starter(parent: Node, at_ns: int, starters: set[tuple[int, int]]) -> Node:
+    """The innermost module that ran then and that did start something; else the process itself."""
+    best, shortest = parent, None
+    for node in parent.walk():
+        if node.process != parent.process or node.is_process or (node.process, node.module) not in starters:
+            continue
+        inside = node.begin_ns - START_ERROR_NS <= at_ns <= node.begin_ns + node.wall_ns + START_ERROR_NS
+        if inside and (shortest is None or node.wall_ns < shortest):
+            best, shortest = node, node.wall_ns
+    return best
+
+
+def _is_below(node: Node, root: Node) -> bool:
+    return any(one is node for one in root.walk())
+
+
+def _add_up(top: Node) -> None:
+    """`whole` of all nodes, from the leaves up, and the processor time of the processes they started added to theirs."""
+    started_ns: dict[int, int] = {}
+    for node in reversed(list(top.walk())):
+        node.whole = Counts()
+        node.whole.add(node.own)
+        more = 0
+        for child in node.children:
+            node.whole.add(child.whole)
+            more += child.cpu_ns if child.is_process else started_ns[id(child)]
+        started_ns[id(node)] = more
+        node.cpu_ns += more
+
+
+def merged(trees: Iterable[Node], key: Callable[[Node], str]) -> list[Node]:
+    """The trees as one, nodes of equal name under equal parents added up: ranks that import the same."""
+    together: dict[str, list[Node]] = {}
+    for tree in trees:
+        together.setdefault(key(tree), []).append(tree)
+    return [_one(name, nodes, key) for name, nodes in together.items()]
+
+
+def _one(name: str, nodes: list[Node], key: Callable[[Node], str]) -> Node:
+    made = Node(name, nodes[0].process, nodes[0].module, nodes[0].thread, min(node.begin_ns for node in nodes))
+    for time in ("wall_ns", "self_wall_ns", "cpu_ns", "self_cpu_ns"):
+        setattr(made, time, sum(getattr(node, time) for node in nodes))
+    made.failed = all(node.failed for node in nodes)
+    for node in nodes:
+        made.own.add(node.own)
+        made.whole.add(node.whole)
+    made.children = merged((child for node in nodes for child in node.children), key)
+    made.merged = sum(node.merged for node in nodes)
+    return made
