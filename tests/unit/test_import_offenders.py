@@ -91,7 +91,7 @@ def test_many_stats_of_files_are_no_realpath_storm() -> None:
 
 
 def search_run() -> HandFilled:
-    """sys.path of four: the first never has anything, the second a package, the third a module, the fourth a namespace."""
+    """sys.path of four: nothing, a package, a module, a namespace."""
     run = app()
     for folder in ("/never", "/packages", "/modules", "/spaces", "/packages/pandas"):
         run.path(1, "search", "list", folder)

@@ -167,7 +167,7 @@ def _is_below(node: Node, root: Node) -> bool:
 
 
 def _add_up(top: Node) -> None:
-    """`whole` of all nodes, from the leaves up, and the processor time of the processes they started added to theirs."""
+    """`whole` of all nodes, from the leaves up, with the processor time of the processes they started."""
     started_ns: dict[int, int] = {}
     for node in reversed(list(top.walk())):
         node.whole = Counts()

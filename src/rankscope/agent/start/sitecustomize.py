@@ -31,6 +31,13 @@ def start(here):
         waiting.started_ns = time.monotonic_ns()
         waiting.wanted = {"torch", "horovod.common.basics"}
         sys.meta_path.insert(0, waiting)
+    if "RANKSCOPE_WITHOUT" in sys.modules["os"].environ:
+        sys.path.append(here)
+        try:
+            import _rankscope_without
+        finally:
+            sys.path.remove(here)
+        _rankscope_without.switch_off(sys.modules["os"].environ["RANKSCOPE_WITHOUT"])
 
 
 start(__file__.rpartition("/")[0])

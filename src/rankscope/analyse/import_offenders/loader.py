@@ -49,6 +49,6 @@ def _first(directories: list[Directory]) -> str:
     useful = sorted((one for one in directories if one.found), key=lambda one: -len(one.found))
     named = ":".join(one.path for one in useful[:2])
     return (
-        f"set LD_LIBRARY_PATH={named} for this job (it goes before RUNPATH, not before RPATH), or shorten the libraries' "
-        "RPATH or RUNPATH with patchelf --set-rpath"
+        f"set LD_LIBRARY_PATH={named} for this job (it goes before RUNPATH, not before RPATH), or shorten the "
+        "libraries' RPATH or RUNPATH with patchelf --set-rpath"
     )
