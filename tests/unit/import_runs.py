@@ -9,7 +9,7 @@ import duckdb
 
 MS = 1_000_000
 TABLES = {
-    "run": "library_path VARCHAR",
+    "run": "library_path VARCHAR, cwd VARCHAR",
     "ranks": "process INTEGER, rank BIGINT, role VARCHAR, tool VARCHAR, host VARCHAR, pid BIGINT, parent_pid BIGINT, "
     "command VARCHAR, started_ns BIGINT, elapsed_ns BIGINT, user_ns BIGINT, system_ns BIGINT",
     "tallies": "process INTEGER, layer VARCHAR, name VARCHAR, kind VARCHAR, calls BIGINT",
@@ -31,7 +31,7 @@ class HandFilled:
         self.database = duckdb.connect(":memory:")
         for name, columns in TABLES.items():
             self.database.execute(f"CREATE TABLE {name} ({columns})")
-        self.database.execute("INSERT INTO run VALUES ('')")
+        self.database.execute("INSERT INTO run VALUES ('', '/home/me')")
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.database.execute(sql, list(parameters)).fetchall()

@@ -28,7 +28,7 @@ def blame_realpath(tables: Tables) -> Blame:
 
 def blame_library_path(tables: Tables) -> Blame:
     """What LD_LIBRARY_PATH made the loader ask in vain."""
-    calls = sum(one.missing for one in loader_directories(tables) if one.told_by)
+    calls = sum(one.missing for one in loader_directories(tables) if one.told_by == "LD_LIBRARY_PATH")
     return Blame(calls, calls * _mean_ns(tables, "loader", OPENS))
 
 

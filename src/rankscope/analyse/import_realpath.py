@@ -11,10 +11,12 @@ from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Tables
 
 SQL = """
-    SELECT coalesce(modules.name, '(interpreter)'), path, sum(times)::BIGINT
+    SELECT coalesce(modules.name, '(interpreter)'), path,
+        coalesce(sum(CASE WHEN operation = 'stat' THEN times END), 0)::BIGINT,
+        coalesce(sum(CASE WHEN operation = 'readlink' THEN times END), 0)::BIGINT
     FROM paths JOIN ranks USING (process) LEFT JOIN modules USING (process, module)
     WHERE {condition} AND cause IN ('module', 'interpreter') AND operation IN ('stat', 'readlink') AND path LIKE '/%'
-    GROUP BY ALL ORDER BY ALL"""
+    GROUP BY 1, 2 ORDER BY 1, 2"""
 
 
 @dataclass(slots=True)
@@ -22,27 +24,26 @@ class Resolving:
     """What one module resolved."""
 
     module: str
-    paths: int = 0  # how many were resolved
-    calls: int = 0  # that took
+    calls: int = 0
     distinct: set[str] = field(default_factory=set)
 
 
 def resolving(tables: Tables, selection: Selection = ALL) -> list[Resolving]:
     """By module, the most calls first."""
-    by_module: dict[str, dict[str, int]] = defaultdict(dict)
-    for module, path, times in tables.query(SQL.format(condition=chosen(selection))):
-        by_module[module][path] = times
-    found = [_resolved(module, counts) for module, counts in by_module.items()]
+    by_module: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for module, path, stats, readlinks in tables.query(SQL.format(condition=chosen(selection))):
+        by_module[module][path] = stats, readlinks
+    found = [_resolved(module, asked) for module, asked in by_module.items()]
     return sorted((one for one in found if one.calls), key=lambda one: -one.calls)
 
 
-def _resolved(module: str, counts: Mapping[str, int]) -> Resolving:
+def _resolved(module: str, asked: Mapping[str, tuple[int, int]]) -> Resolving:
     made = Resolving(module)
-    for path, times in passes(counts).items():
+    # Python asks for the status of each link of the chain and reads those that are links; libc reads them at once
+    for path, times in passes({path: max(both) for path, both in asked.items()}).items():
         if times:
-            made.calls += times
+            made.calls += times + min(times, *asked[path])
             made.distinct.add(path)
-            made.paths += times if path.count("/") == 1 else 0
     return made
 
 

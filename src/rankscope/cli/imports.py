@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from rankscope.analyse.import_icicle import import_icicle
+from rankscope.analyse.import_loader import import_loader, loaded_objects
+from rankscope.analyse.import_offenders import import_offenders
 from rankscope.analyse.import_tables import calls_per_framework, frameworks_compared
 from rankscope.analyse.import_tree import SORTS, TREE_DEPTH, View, import_tree
 from rankscope.analyse.selection import Selection
@@ -24,6 +26,7 @@ from rankscope.cli.importing import import_command, record
 from rankscope.cli.report import FORMS, SCREEN_ROWS, Wrong, colour_wanted, deliver, ranks_of, told, width
 from rankscope.cli.saving import CAUSES, saving
 from rankscope.model import Table, Tables
+from rankscope.readers.library_paths import told_directories
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
@@ -221,6 +224,10 @@ def tables_of(recordings: Sequence[Shown], options: argparse.Namespace, selectio
 
 
 def asked(name: str, tables: Tables, options: argparse.Namespace, selection: Selection) -> Table:
+    if name == "import_loader":
+        return import_loader(tables, selection, told_directories(loaded_objects(tables)))
+    if name == "import_offenders":
+        return import_offenders(tables, selection, told_directories(loaded_objects(tables)))
     if name != "import_tree":
         return IMPORT_QUESTIONS[name](tables, selection)
     sort = options.sort or "wall"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rankscope.analyse.import_loader import Directory, loader_directories
+from rankscope.analyse.import_loader import Directory, Origins, loader_directories
 from rankscope.analyse.import_offenders.offender import Offender, some
 from rankscope.model import Tables
 
 FEWEST = 50
 
 
-def loader_search(tables: Tables) -> list[Offender]:
+def loader_search(tables: Tables, origins: Origins | None = None) -> list[Offender]:
     """More than half of what the loader asks for is not there."""
-    directories = [one for one in loader_directories(tables) if one.sought]
+    directories = [one for one in loader_directories(tables, told=origins) if one.sought]
     missing = sum(one.missing for one in directories)
     asked = sum(one.operations for one in directories)
     if missing < FEWEST or 2 * missing < asked:
         return []
-    told = [one for one in directories if one.told_by]
+    told = [one for one in directories if one.told_by == "LD_LIBRARY_PATH"]
     told_missing = sum(one.missing for one in told)
     sought = {name for one in directories for name in one.sought}
     for_whom = Counter[str]()
@@ -45,10 +45,15 @@ def _shorter(told: list[Directory]) -> str:
 
 
 def _first(directories: list[Directory]) -> str:
-    """The libraries' own search path is long: name what is found first."""
+    """The libraries' own search path is long: name what is found first, where that helps."""
+    by = Counter[str]()
+    for one in directories:
+        if one.told_by.startswith(("RPATH", "RUNPATH")):
+            by[one.told_by] += one.missing
     useful = sorted((one for one in directories if one.found), key=lambda one: -len(one.found))
     named = ":".join(one.path for one in useful[:2])
-    return (
-        f"set LD_LIBRARY_PATH={named} for this job (it goes before RUNPATH, not before RPATH), or shorten the "
-        "libraries' RPATH or RUNPATH with patchelf --set-rpath"
-    )
+    whose = f"the {by.most_common(1)[0][0]}" if by else "the libraries' RPATH or RUNPATH"
+    shorten = f"shorten {whose} with patchelf --set-rpath"
+    if any(text.startswith("RPATH") for text in by):
+        return f"{shorten}: RPATH goes before LD_LIBRARY_PATH, which therefore does not help"
+    return f"set LD_LIBRARY_PATH={named} for this job (it goes before RUNPATH, not before RPATH), or {shorten}"

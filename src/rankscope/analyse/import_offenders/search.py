@@ -21,9 +21,19 @@ def useless_search(tables: Tables) -> list[Offender]:
         Offender(
             "useless_search",
             f"{len(useless)} {held} no module that was looked for: {named}",
-            "take them out of PYTHONPATH, or put them behind the others: every import asks them first",
+            _action(tables, [entry.path for entry in useless]),
             calls,
             [f"import_search: {entry.path}: asked {entry.operations} times" for entry in useless[:3]],
             "search",
         )
     ]
+
+
+def _action(tables: Tables, folders: list[str]) -> str:
+    """Python puts the folder in which it was started first by itself, with -c and -m."""
+    here = {row[0] for row in tables.query("SELECT cwd FROM run")}
+    said = "python -P or PYTHONSAFEPATH=1 (3.11 on) leaves the current folder out"
+    if set(folders) <= here:
+        return said
+    others = "take them out of PYTHONPATH, or put them behind the others: every import asks them first"
+    return f"{others}; {said}" if here & set(folders) else others

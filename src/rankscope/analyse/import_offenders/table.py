@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rankscope.analyse.import_loader import Origins
 from rankscope.analyse.import_offenders.bytecode import missing_bytecode
 from rankscope.analyse.import_offenders.dominant import dominant_module
 from rankscope.analyse.import_offenders.listing import listing_storm
@@ -17,7 +18,6 @@ from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Column, Table, Tables, Unit
 
 RULES: tuple[Callable[[Tables], list[Offender]], ...] = (
-    loader_search,
     realpath_storm,
     useless_search,
     missing_bytecode,
@@ -38,16 +38,17 @@ COLUMNS = (
 )
 
 
-def offenders_of(tables: Tables) -> list[Offender]:
+def offenders_of(tables: Tables, told: Origins | None = None) -> list[Offender]:
     """All that the rules say, the most calls first."""
-    return sorted((one for rule in RULES for one in rule(tables)), key=lambda one: -one.calls)
+    found = loader_search(tables, told) + [one for rule in RULES for one in rule(tables)]
+    return sorted(found, key=lambda one: -one.calls)
 
 
-def import_offenders(tables: Tables, selection: Selection = ALL) -> Table:
+def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
     """Blame, not saving: without one cause the next may ask the same questions; --without measures it."""
     total = tables.query("SELECT coalesce(sum(calls), 0)::BIGINT FROM system_calls")[0][0]
     table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [])
-    for number, one in enumerate(offenders_of(tables), 1):
+    for number, one in enumerate(offenders_of(tables, told), 1):
         share = one.calls / total if total else None
         table.rows.append(
             (number, one.title, one.calls or None, share, one.action, one.without, "; ".join(one.evidence), one.rule)
