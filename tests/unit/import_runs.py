@@ -12,7 +12,7 @@ TABLES = {
     "run": "library_path VARCHAR, cwd VARCHAR",
     "ranks": "process INTEGER, rank BIGINT, role VARCHAR, tool VARCHAR, host VARCHAR, pid BIGINT, parent_pid BIGINT, "
     "command VARCHAR, started_ns BIGINT, elapsed_ns BIGINT, user_ns BIGINT, system_ns BIGINT",
-    "tallies": "process INTEGER, layer VARCHAR, name VARCHAR, kind VARCHAR, calls BIGINT",
+    "tallies": "process INTEGER, layer VARCHAR, name VARCHAR, kind VARCHAR, calls BIGINT, total_ns DOUBLE",
     "modules": "process INTEGER, module BIGINT, parent BIGINT, name VARCHAR, thread BIGINT, begin_ns BIGINT, "
     "wall_ns BIGINT, self_wall_ns BIGINT, cpu_ns BIGINT, self_cpu_ns BIGINT, failed BOOLEAN, shared_objects BIGINT",
     "system_calls": "process INTEGER, module BIGINT, cause VARCHAR, call VARCHAR, mount VARCHAR, calls BIGINT, "

@@ -23,8 +23,8 @@ SQL = """
             sum(missing)::BIGINT AS missing, sum(bytes)::BIGINT AS bytes
         FROM system_calls JOIN ranks USING (process) WHERE {condition} GROUP BY call),
     told AS (
-        SELECT name AS call, sum(calls)::BIGINT AS strace FROM tallies JOIN ranks USING (process)
-        WHERE layer = 'calls' AND tool LIKE 'strace%' AND kind = 'call' GROUP BY name)
+        SELECT name AS call, sum(calls)::BIGINT AS strace FROM tallies
+        WHERE layer = 'calls' AND kind = 'call' GROUP BY name)
     SELECT coalesce(seen.call, told.call), calls, total_ns, failed, missing, bytes, strace
     FROM seen FULL JOIN told USING (call) ORDER BY coalesce(calls, strace) DESC, 1"""
 
