@@ -28,8 +28,8 @@ def neutral(line: str, python: str) -> str:
     """Shorter names in the same room, so that columns stay where they are."""
     folders = {str(Path(python).parents[1]): "/opt/env", str(Path(python).resolve().parents[1]): "/opt/python"}
     for folder, name in folders.items():
-        room = len(folder) - len(name)
-        line = re.sub(rf"{re.escape(folder)}(\S*)", lambda found, n=name, r=room: n + found[1] + " " * max(0, r), line)
+        room = " " * max(0, len(folder) - len(name))
+        line = re.sub(rf"{re.escape(folder)}(\S*)", rf"{name}\1{room}", line)
     return line.rstrip()
 
 
