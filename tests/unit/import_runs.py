@@ -7,21 +7,11 @@ from typing import Any
 
 import duckdb
 
+from rankscope.store.folder import Job
+from rankscope.store.load import Loaded
+from rankscope.store.run import _arrow_tables
+
 MS = 1_000_000
-TABLES = {
-    "run": "library_path VARCHAR, cwd VARCHAR",
-    "ranks": "process INTEGER, rank BIGINT, role VARCHAR, tool VARCHAR, host VARCHAR, pid BIGINT, parent_pid BIGINT, "
-    "command VARCHAR, started_ns BIGINT, elapsed_ns BIGINT, user_ns BIGINT, system_ns BIGINT",
-    "tallies": "process INTEGER, layer VARCHAR, name VARCHAR, kind VARCHAR, calls BIGINT, total_ns DOUBLE",
-    "modules": "process INTEGER, module BIGINT, parent BIGINT, name VARCHAR, thread BIGINT, begin_ns BIGINT, "
-    "wall_ns BIGINT, self_wall_ns BIGINT, cpu_ns BIGINT, self_cpu_ns BIGINT, failed BOOLEAN, shared_objects BIGINT",
-    "system_calls": "process INTEGER, module BIGINT, cause VARCHAR, call VARCHAR, mount VARCHAR, calls BIGINT, "
-    "failed BIGINT, missing BIGINT, total_ns BIGINT, bytes BIGINT",
-    "paths": "process INTEGER, module BIGINT, cause VARCHAR, operation VARCHAR, path VARCHAR, result VARCHAR, "
-    "times BIGINT, bytes BIGINT",
-    "calls_method": "process INTEGER, method VARCHAR, note VARCHAR, seen_share DOUBLE",
-    "mounts": "process INTEGER, mount VARCHAR, type VARCHAR",
-}
 
 
 class HandFilled:
@@ -29,9 +19,10 @@ class HandFilled:
 
     def __init__(self) -> None:
         self.database = duckdb.connect(":memory:")
-        for name, columns in TABLES.items():
-            self.database.execute(f"CREATE TABLE {name} ({columns})")
-        self.database.execute("INSERT INTO run VALUES ('', '/home/me')")
+        tables = _arrow_tables(Job(cwd="/home/me"), Loaded(), [])
+        for name, table in tables.items():
+            self.database.register("given", table)
+            self.database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.database.execute(sql, list(parameters)).fetchall()
@@ -66,7 +57,7 @@ class HandFilled:
             "cpu_ns": wall * MS,
             "self_cpu_ns": self_wall * MS,
         }
-        rest = {"process": 0, "thread": 0, "begin_ns": 0, "failed": False, "shared_objects": 0}
+        rest = {"process": 0, "thread": 0, "begin_ns": 0, "failed": False, "shared_objects": 0, "ended": True}
         self.add("modules", module=module, parent=parent, name=name, **{**rest, **times, **more})
 
     def calls(self, module: int, cause: str, call: str, calls: int, **more: Any) -> None:
@@ -76,6 +67,10 @@ class HandFilled:
     def path(self, module: int, cause: str, operation: str, path: str, times: int = 1, **more: Any) -> None:
         rest = {"process": 0, "result": "ok", "bytes": 0}
         self.add("paths", module=module, cause=cause, operation=operation, path=path, times=times, **{**rest, **more})
+
+    def method(self, process: int, method: str, **more: Any) -> None:
+        rest = {"note": "", "seen_share": None, "lost_calls": 0, "lost_paths": 0, "lost_modules": 0, "loader_calls": 0}
+        self.add("calls_method", process=process, method=method, **{**rest, **more})
 
 
 def small_run() -> HandFilled:
@@ -99,9 +94,9 @@ def small_run() -> HandFilled:
     made.calls(4, "code", "pread64", 8, bytes=8000, mount="/soft")
     made.calls(5, "search", "newfstatat", 3, failed=3, missing=2)
     made.calls(0, "interpreter", "openat", 12, process=1, failed=2, missing=2)
-    made.add("calls_method", process=0, method="dispatch", note="", seen_share=0.997)
-    made.add("calls_method", process=1, method="preload", note="prctl is not allowed", seen_share=0.82)
-    made.add("mounts", process=0, mount="/", type="ext4")
-    made.add("mounts", process=0, mount="/soft", type="lustre")
-    made.add("mounts", process=1, mount="/", type="ext4")
+    made.method(0, "dispatch", seen_share=0.997)
+    made.method(1, "preload", note="prctl is not allowed", seen_share=0.82)
+    made.add("mounts", process=0, mount="/", fs_type="ext4")
+    made.add("mounts", process=0, mount="/soft", fs_type="lustre")
+    made.add("mounts", process=1, mount="/", fs_type="ext4")
     return made

@@ -75,6 +75,15 @@ def test_a_process_that_began_in_no_module_belongs_to_its_parent(run: HandFilled
     assert [child.name for child in tree.children if child.is_process] == ["/sbin/ldconfig -p"]
 
 
+def test_a_process_that_was_several_programs(run: HandFilled) -> None:
+    run.process(2, "sh -c python3", pid=100, elapsed_ns=300 * MS, user_ns=100 * MS, system_ns=0)
+    run.calls(0, "interpreter", "vfork", 1, process=2)
+    run.query("UPDATE ranks SET started_ns = ? WHERE process = 1", [200 * MS])
+    shell, python = sorted(import_trees(run), key=lambda tree: tree.wall_ns)
+    assert (shell.wall_ns, python.wall_ns) == (300 * MS, 700 * MS) and python.cpu_ns == 700 * MS
+    assert [child.name for child in shell.children] == ["/sbin/ldconfig -p"]
+
+
 def test_tree_is_ordered_and_small_branches_are_folded(run: HandFilled) -> None:
     names = [row[0] for row in import_tree(run).rows]
     assert names == [
@@ -90,6 +99,11 @@ def test_tree_is_ordered_and_small_branches_are_folded(run: HandFilled) -> None:
     everything = lines(import_tree(run, view=View(None, "calls", 0.0)))
     assert list(everything)[2:] == ["    slow", "      ldconfig -p", "      deep", "    fast", "    gone (failed)"]
     assert everything["    slow"]["failed"] == 92 and everything["    slow"]["stats"] == 200
+
+
+def test_names_in_few_letters(run: HandFilled) -> None:
+    names = [row[0] for row in import_tree(run, view=View(letters=10)).rows]
+    assert names[:4] == ["python3 -…", "  app", "    slow", "      deep"]
 
 
 def test_ranks_that_import_the_same_are_one_branch(run: HandFilled) -> None:

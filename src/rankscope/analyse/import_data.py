@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
 
 from rankscope.analyse.call_kinds import STARTS, one_of, sums
 from rankscope.analyse.selection import ALL, Selection
@@ -65,6 +65,21 @@ class Node:
             waiting += reversed(node.children)
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One program that a process was."""
+
+    process: int
+    command: str
+    host: str
+    pid: int | None
+    parent_pid: int | None
+    started_ns: int | None  # of the process
+    elapsed_ns: int  # from the start of the process to the end of this program
+    cpu_ns: int  # likewise
+
+
+Pid = tuple[str, int]  # with its host
 MODULES_SQL = """
     SELECT process, module, parent, name, thread, begin_ns, wall_ns, self_wall_ns, cpu_ns, self_cpu_ns, failed,
         shared_objects
@@ -94,14 +109,15 @@ def has_calls(tables: Tables) -> bool:
 def import_trees(tables: Tables, selection: Selection = ALL) -> list[Node]:
     """One tree for each process that nobody of the run started, or of which it is not known who did."""
     condition = chosen(selection)
-    found = tables.query(PROCESSES_SQL.format(condition=condition))
-    roots = {row[0]: Node(str(row[1]), row[0], cpu_ns=row[7], wall_ns=row[6]) for row in found}
+    images = [Image(*row) for row in tables.query(PROCESSES_SQL.format(condition=condition))]
+    roots = {one.process: Node(one.command, one.process, cpu_ns=one.cpu_ns, wall_ns=one.elapsed_ns) for one in images}
     nodes = {(process, 0): root for process, root in roots.items()}
+    by_pid = _without_predecessors(images, roots)
     _add_modules(tables, condition, nodes)
     _count_calls(tables, condition, nodes)
     for root in roots.values():
         _finish_process(root)
-    started = _attach(tables, found, nodes, roots)
+    started = _attach(tables, images, by_pid, roots)
     tops = [root for process, root in roots.items() if process not in started]
     for top in tops:
         _add_up(top)
@@ -133,20 +149,34 @@ def _finish_process(root: Node) -> None:
     root.self_cpu_ns = max(0, root.cpu_ns - sum(child.cpu_ns for child in root.children))
 
 
-def _attach(tables: Tables, found: list[tuple[Any, ...]], nodes: dict[tuple[int, int], Node], roots: Any) -> set[int]:
+def _without_predecessors(images: list[Image], roots: dict[int, Node]) -> dict[Pid, list[Image]]:
+    """The programs that a process was, one after the other by exec; the times of the earlier ones are left out."""
+    by_pid: dict[Pid, list[Image]] = {}
+    for one in sorted(images, key=lambda one: one.elapsed_ns):
+        if one.pid is not None:
+            by_pid.setdefault((one.host, one.pid), []).append(one)
+    for sequence in by_pid.values():
+        for before, after in pairwise(sequence):
+            roots[after.process].wall_ns -= before.elapsed_ns
+            roots[after.process].cpu_ns = max(0, after.cpu_ns - before.cpu_ns)
+    return by_pid
+
+
+def _attach(tables: Tables, images: list[Image], by_pid: dict[Pid, list[Image]], roots: dict[int, Node]) -> set[int]:
     """Put each process under the module that was being imported when it began; returns those that have a place."""
-    by_pid = {(row[2], row[3]): row for row in found if row[3] is not None}
     sql = f"SELECT DISTINCT process, module FROM system_calls WHERE {one_of(STARTS)}"
     starters = {(row[0], row[1]) for row in tables.query(sql)}
     placed: set[int] = set()
-    for row in found:
-        above = by_pid.get((row[2], row[4]))
-        if above is None or above[0] == row[0] or row[5] is None or above[5] is None:
+    for one in images:
+        above = [other for other in by_pid.get((one.host, one.parent_pid or 0), ()) if other.pid != one.pid]
+        if not above or one.started_ns is None or above[0].started_ns is None:
             continue
-        place = _starter(roots[above[0]], row[5] - above[5], starters)
-        if place is not roots[row[0]] and not _is_below(place, roots[row[0]]):
-            place.children.append(roots[row[0]])
-            placed.add(row[0])
+        at_ns = one.started_ns - above[0].started_ns
+        parent = next((other for other in above if other.elapsed_ns >= at_ns), above[-1])
+        place = _starter(roots[parent.process], at_ns, starters)
+        if not _is_below(place, roots[one.process]):
+            place.children.append(roots[one.process])
+            placed.add(one.process)
     return placed
 
 

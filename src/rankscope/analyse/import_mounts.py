@@ -16,8 +16,8 @@ COLUMNS = (
     Column("mean_ns", Unit.NS, "Per call"),
 )
 SQL = f"""
-    WITH kinds AS (SELECT process, mount, any_value(type) AS type FROM mounts GROUP BY process, mount)
-    SELECT coalesce(mount, ''), coalesce(type, ''), {sums()}
+    WITH kinds AS (SELECT process, mount, any_value(fs_type) AS fs_type FROM mounts GROUP BY process, mount)
+    SELECT coalesce(mount, ''), coalesce(fs_type, ''), {sums()}
     FROM system_calls JOIN ranks USING (process) LEFT JOIN kinds USING (process, mount)
     WHERE {{condition}} GROUP BY 1, 2 ORDER BY calls DESC, 1"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankscope.analyse.import_data import Node, has_calls, import_trees, merged
 from rankscope.analyse.import_names import node_name
@@ -39,18 +39,20 @@ TREE_DEPTH = 4
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How much of a tree to show: down to which depth (None: all), ordered by what, branches from which share on."""
+    """How much of a tree to show: down to which depth (None: all), ordered by what, branches from which share on, names
+    in how many letters (None: all of them)."""
 
     depth: int | None = TREE_DEPTH
     sort: str = "wall"
     folded: float = FOLDED
+    letters: int | None = None
 
 
 def import_tree(tables: Tables, selection: Selection = ALL, view: View | None = None) -> Table:
     """Inclusive numbers of each branch, the largest first; small branches are folded into one line."""
     calls, told = has_calls(tables), view or View()
     if told.sort not in ("wall", "cpu") and not calls:
-        told = View(told.depth, "wall", told.folded)
+        told = replace(told, sort="wall")
     trees = merged(import_trees(tables, selection), node_name)
     table = Table("import_tree", "Imports as a tree: each line with all that it imported and started", COLUMNS, [])
     if not calls:
@@ -69,12 +71,12 @@ def _add(table: Table, nodes: list[Node], depth: int, view: View, least: float, 
     ordered = sorted(nodes, key=lambda node: (-size(node), node.begin_ns))
     shown = [node for node in ordered if size(node) >= least] if depth else ordered
     for node in shown:
-        table.rows.append(_row(node, depth, calls))
+        table.rows.append(_row(node, depth, view, calls))
         if view.depth is None or depth < view.depth:
             _add(table, node.children, depth + 1, view, least, calls)
     folded = ordered[len(shown) :]
     if folded:
-        table.rows.append(_row(_together(folded), depth, calls))
+        table.rows.append(_row(_together(folded), depth, view, calls))
 
 
 def _together(nodes: list[Node]) -> Node:
@@ -87,12 +89,14 @@ def _together(nodes: list[Node]) -> Node:
     return made
 
 
-def _row(node: Node, depth: int, calls: bool) -> tuple[Cell, ...]:
+def _row(node: Node, depth: int, view: View, calls: bool) -> tuple[Cell, ...]:
     name = "  " * depth + node.name + (" (failed)" if node.failed else "")
+    if view.letters is not None and len(name) > view.letters:
+        name = name[: view.letters - 1] + "…"
     counts = node.whole
     counted = (counts.calls, counts.opens, counts.stats, counts.reads, counts.mmaps, counts.failed, counts.read_bytes)
     return (
         *(name, node.wall_ns, node.self_wall_ns, node.cpu_ns),
         *(counted if calls else (None,) * len(counted)),
-        *(counts.shared_objects, depth),
+        *(counts.shared_objects, depth if view.letters is None else None),
     )

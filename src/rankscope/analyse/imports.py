@@ -29,6 +29,7 @@ COLUMNS = (
     Column("shared_objects", Unit.COUNT, "Shared objects"),
     Column("method", Unit.NAME, "Metered by"),
     Column("seen_share", Unit.SHARE, "Share it can see"),
+    Column("lost_calls", Unit.COUNT, "Calls without room"),
 )
 MODULES_SQL = """
     WITH mine AS (SELECT modules.* FROM modules JOIN ranks USING (process) WHERE {condition} AND module > 0),
@@ -42,7 +43,8 @@ CALLS_SQL = f"""
 PATHS_SQL = """
     SELECT sum(times)::BIGINT, count(DISTINCT path) FROM paths JOIN ranks USING (process) WHERE {condition}"""
 METHODS_SQL = """
-    SELECT method, count(*), min(seen_share), string_agg(DISTINCT nullif(note, ''), '; ')
+    SELECT method, count(*), min(seen_share), string_agg(DISTINCT nullif(note::VARCHAR, ''), '; '),
+        sum(calls_method.lost_calls)::BIGINT, sum(lost_paths)::BIGINT, sum(lost_modules)::BIGINT
     FROM calls_method JOIN ranks USING (process) WHERE {condition} GROUP BY method ORDER BY 2 DESC, 1"""
 
 
@@ -67,6 +69,7 @@ def imports(tables: Tables, selection: Selection = ALL) -> Table:
         (
             *(processes, modules, failed, wall_ns, cpu_ns, *counts),
             *(operations, distinct if operations else None, objects, method, min(shares, default=None)),
+            sum(row[4] for row in methods) or None,
         )
     )
     _say(table, methods, operations, distinct)
@@ -74,9 +77,13 @@ def imports(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 def _say(table: Table, methods: list[tuple[object, ...]], operations: int | None, distinct: int | None) -> None:
-    for method, processes, share, note in methods:
+    for method, processes, share, note, *_ in methods:
         if note:
             seen = "" if share is None else f" and sees {float(str(share)):.1%} of the calls"
             table.notes.append(f"{method}, in {counted(int(str(processes)), 'process')}{seen}: {note}")
     if operations and distinct:
         table.notes.append(f"{operations:,} operations on {distinct:,} distinct paths: the rest asks again.")
+    for at, name in enumerate(("calls", "paths", "modules"), 4):
+        lost = sum(int(str(row[at])) for row in methods)
+        if lost:
+            table.warnings.append(f"{lost} {name} found no room in the rank files: record with a larger --size")

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
 from rankscope.store.run import Run, open_run
 
+NUMBERS_WIDTH = 90  # of the tree
 HELP = "meter what importing costs"
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 SORTED_BY = {"wall": "wall_ns", "cpu": "cpu_ns", "calls": "calls", "stat": "stats", "open": "opens", "failed": "failed"}
@@ -153,14 +154,22 @@ def recorded(options: argparse.Namespace, keeper: Path) -> list[Shown]:
     place = options.out.absolute() if options.out else keeper
     if options.command:
         return [meter(shlex.join(options.command), options.command, place if options.out else keeper / "run", options)]
-    python = options.python or shutil.which("python3")
-    if not python or not shutil.which(python):
-        raise Wrong(f"--python {python or 'python3'}: no such program; name a Python")
+    python = real_python(options.python or "python3")
     made = []
     for name in options.what:
         folder = place / name if len(options.what) > 1 or not options.out else place
         made.append(meter(name, import_command(python, name), folder, options))
     return made
+
+
+def real_python(name: str) -> str:
+    """The interpreter itself: what is found on PATH may be a script that looks for one."""
+    try:
+        question = [name, "-c", "import sys; print(sys.executable)"]
+        done = subprocess.run(question, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout.strip() or name
+    except (OSError, subprocess.SubprocessError):
+        raise Wrong(f"--python {name}: is no Python that starts; name one") from None
 
 
 def meter(name: str, command: list[str], folder: Path, options: argparse.Namespace) -> Shown:
@@ -231,10 +240,13 @@ def asked(name: str, tables: Tables, options: argparse.Namespace, selection: Sel
     if name != "import_tree":
         return IMPORT_QUESTIONS[name](tables, selection)
     sort = options.sort or "wall"
-    if options.depth is None and options.format == "text":
-        return import_tree(tables, selection, View(sort=sort))
-    view = View(options.depth, sort) if options.depth else View(None, sort, 0.0)
-    return import_tree(tables, selection, view)
+    if options.format != "text":
+        view = View(options.depth, sort) if options.depth else View(None, sort, 0.0)
+        return import_tree(tables, selection, view)
+    letters = max(24, width(None) - NUMBERS_WIDTH)
+    depth = TREE_DEPTH if options.depth is None else options.depth or None
+    folded = 0.0 if options.depth == 0 else View().folded
+    return import_tree(tables, selection, View(depth, sort, folded, letters))
 
 
 def as_icicle(recordings: Sequence[Shown], selection: Selection) -> str:

@@ -25,12 +25,6 @@ class Waiting:
 def start(here):
     sys.path[:] = [folder for folder in sys.path if folder != here]
     sys.modules.pop("sitecustomize", None)
-    if hasattr(time, "monotonic_ns"):  # a Python that torch may be there for
-        waiting = Waiting()
-        waiting.folder = here
-        waiting.started_ns = time.monotonic_ns()
-        waiting.wanted = {"torch", "horovod.common.basics"}
-        sys.meta_path.insert(0, waiting)
     if "RANKSCOPE_WITHOUT" in sys.modules["os"].environ:
         sys.path.append(here)
         try:
@@ -38,6 +32,12 @@ def start(here):
         finally:
             sys.path.remove(here)
         _rankscope_without.switch_off(sys.modules["os"].environ["RANKSCOPE_WITHOUT"])
+    if hasattr(time, "monotonic_ns"):  # a Python that torch may be there for
+        waiting = Waiting()
+        waiting.folder = here
+        waiting.started_ns = time.monotonic_ns()
+        waiting.wanted = {"torch", "horovod.common.basics"}
+        sys.meta_path.insert(0, waiting)
 
 
 start(__file__.rpartition("/")[0])
