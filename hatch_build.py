@@ -23,6 +23,7 @@ except ImportError:  # run as a script by a Python without hatchling
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
 READER_SOURCE = "reading.c"
+WRAPPERS_SOURCE = "calls_wrappers.c"
 
 # The only place where flags are written down.
 # No vectorizer: it loads in one wide piece what was just stored in small ones, which stalls the hot path.
@@ -59,32 +60,36 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, and the row copier of the Python reader."""
+    """Each shared library with its sources: the recorder, the row copier of the Python reader, and functions of libc
+    that go through the recorder where it counts system calls."""
     sources = sorted(NATIVE.glob("*.c"))
-    reader = NATIVE / READER_SOURCE
-    recorder = [source for source in sources if source != reader]
-    if reader not in sources or not recorder:
+    reader, wrappers = NATIVE / READER_SOURCE, NATIVE / WRAPPERS_SOURCE
+    recorder = [source for source in sources if source not in (reader, wrappers)]
+    if reader not in sources or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    return {"librankscope.so": recorder, "librankscope_read.so": [reader]}
+    return {"librankscope.so": recorder, "librankscope_read.so": [reader], "librankscope_calls.so": [wrappers]}
 
 
-def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
+def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *LINK_FLAGS]
+    link = LINK_FLAGS
+    if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
+        link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
+    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]
 
 
 def build_library(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> None:
     # Never written in place: a running job may have the old library mapped.
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
         fresh = Path(folder) / target.name
-        done = subprocess.run(command(sources, fresh, extra_flags), check=False)
+        done = subprocess.run(command(sources, fresh, extra_flags, target.parent), check=False)
         if done.returncode != 0:
             raise BuildError(f"the C compiler failed on {target.name}: see its messages above")
         fresh.replace(target)
 
 
 def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
-    """Compiles both libraries into a folder and returns their paths."""
+    """Compiles the libraries into a folder and returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     wanted = libraries()
     for name, sources in wanted.items():

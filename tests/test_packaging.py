@@ -17,7 +17,9 @@ import pytest
 import hatch_build
 from mpis import ROOT
 
-LIBRARIES = {"rankscope/native/librankscope.so", "rankscope/native/librankscope_read.so"}
+LIBRARIES = {
+    f"rankscope/native/{name}" for name in ("librankscope.so", "librankscope_read.so", "librankscope_calls.so")
+}
 LOAD_LIBRARIES = """
 import ctypes, pathlib, rankscope
 for library in sorted((pathlib.Path(rankscope.__file__).parent / "native").glob("*.so")):
@@ -99,7 +101,7 @@ def test_wheel_installs_without_compiler_on_another_python(wheel: Path, tmp_path
     path = folder_without_compiler(tmp_path / "empty")
     succeed(python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel, PATH=path)
     loaded = [Path(line) for line in succeed(python, "-I", "-c", LOAD_LIBRARIES, PATH=path).splitlines()]
-    assert [library.name for library in loaded] == ["librankscope.so", "librankscope_read.so"]
+    assert [library.name for library in loaded] == ["librankscope.so", "librankscope_calls.so", "librankscope_read.so"]
     assert all(library.is_relative_to(tmp_path) for library in loaded)
 
 
