@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from mpis import ROOT
+from rankscope.cli.imports import run
 
 PACKAGES = ROOT / ".envs/packages/bin/python"
 TORCH = ROOT / ".envs/torch/bin/python"
@@ -53,7 +54,7 @@ def needs(python: Path) -> Path:
 def json_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One recording of `import json`, for several tests."""
     folder = tmp_path_factory.mktemp("json") / "run"
-    imports("json", "--out", folder, cwd=folder.parent)
+    imports("json", "--python", sys.executable, "--out", folder, cwd=folder.parent)
     return folder
 
 
@@ -76,11 +77,12 @@ def test_counts_are_those_of_strace(json_run: Path, tmp_path: Path) -> None:
     (total,) = tables(json_run, "--table", "imports")["imports"]
     if total["method"] != "dispatch":
         pytest.skip(f"metered by {total['method']}, which does not see all calls")
-    python = str(shutil.which("python3"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     log = tmp_path / "json.strace"
     done = subprocess.run(
-        ["strace", "-f", "-c", "-o", str(log), python, "-c", "import json"], cwd=json_run.parent, env=environment
+        ["strace", "-f", "-c", "-o", str(log), sys.executable, "-c", "import json"],
+        cwd=json_run.parent,
+        env=environment,
     )
     if done.returncode:
         pytest.skip("strace may not trace here")
@@ -121,7 +123,9 @@ def test_the_report_shows_them_too(json_run: Path) -> None:
 
 def test_children_belong_to_the_module_that_starts_them(tmp_path: Path) -> None:
     (tmp_path / "starts.py").write_text("import subprocess\nsubprocess.run(['/bin/true'])\n")
-    told = tables("starts", "--table", "import_tree", "--table", "import_offenders", cwd=tmp_path)
+    told = tables(
+        "starts", "--python", sys.executable, "--table", "import_tree", "--table", "import_offenders", cwd=tmp_path
+    )
     names = [row["module"].strip() for row in told["import_tree"]]
     assert "true" in names and "starts" in names
     depths = {row["module"].strip(): row["depth"] for row in told["import_tree"]}
@@ -136,7 +140,7 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
     assert (tmp_path / "kept/run.json").exists()
     _, err = imports("json", "--out", "kept", cwd=tmp_path, code=2)
     assert "is not empty" in err
-    _, err = imports("no_such_module", cwd=tmp_path, code=1)
+    _, err = imports("no_such_module", "--python", sys.executable, cwd=tmp_path, code=1)
     assert "no_such_module ended with exit code 1" in err
 
 
@@ -153,20 +157,26 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
         (["json", "--depth", "-1"], "--depth"),
     ],
 )
-def test_wrong_words_are_told_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
-    out, err = imports(*words, cwd=tmp_path, code=2)
+def test_wrong_words_are_told_in_one_line(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(words) == 2
+    out, err = capsys.readouterr()
     assert message in err and err.count("\n") == 1 and out == ""
 
 
 def test_without_a_cause(tmp_path: Path) -> None:
     (tmp_path / "never").mkdir()
+    (tmp_path / "mine").mkdir()
     for at in range(40):
-        (tmp_path / f"m{at}.py").write_text("")
+        (tmp_path / f"mine/m{at}.py").write_text("")
     body = "import os\n" + "".join(f"import m{at}\n" for at in range(40))
-    (tmp_path / "asks.py").write_text(body + "for at in range(100): os.path.realpath(__file__)\n")
+    (tmp_path / "mine/asks.py").write_text(body + "for at in range(100): os.path.realpath(__file__)\n")
     words = ["asks", "--repeats", "2", "--table", "imports", "--without", "search", "--without", "realpath"]
-    path = f"{tmp_path / 'never'}:{ROOT / 'src'}"
-    told = tables(*words, "--without", "module=m7", cwd=tmp_path, PYTHONPATH=path)["import_saving"]
+    path = f"{tmp_path / 'never'}:{tmp_path / 'mine'}:{ROOT / 'src'}"
+    words += ["--without", "module=m7", "--python", sys.executable]
+    told = tables(*words, cwd=tmp_path, PYTHONPATH=path)["import_saving"]
     rows = {row["without"]: row for row in told}
     assert list(rows) == ["search", "realpath", "module=m7", "all of these"]
     parts = len(tmp_path.parts)

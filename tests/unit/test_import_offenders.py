@@ -59,7 +59,7 @@ def test_loader_told_by_the_libraries() -> None:
     assert one.action.startswith("set LD_LIBRARY_PATH=/opt/d30 for this job") and one.without == ""
     told = {f"/opt/d{folder}": "RPATH of libbig.so" for folder in range(31)}
     one = only(loader_search(loader_run(""), told))
-    assert one.action.startswith("shorten the RPATH of libbig.so with patchelf --set-rpath: RPATH goes before")
+    assert one.action.startswith("shorten the RPATH of libbig.so with patchelf --set-rpath: it goes before")
     assert import_loader(loader_run(""), told=told).rows[0][:2] == ("/opt/d0", "RPATH of libbig.so")
 
 
@@ -194,4 +194,6 @@ def test_the_table_is_ordered_and_silent_without_cause() -> None:
     table = import_offenders(run)
     assert [row[-1] for row in table.rows] == ["loader_search", "listing_storm"]
     assert table.rows[0][2:4] == (271, 0.5) and "Blame is not saving" in table.notes[0]
+    run.calls(1, "module", "read", 60_000)
+    assert import_offenders(run).rows == []  # too few of all
     assert import_offenders(app()).rows == [] and len(RULES) == 7

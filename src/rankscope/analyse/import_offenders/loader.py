@@ -25,8 +25,9 @@ def loader_search(tables: Tables, origins: Origins | None = None) -> list[Offend
     for one in directories:
         for_whom.update(one.by_module)
     empty = [one for one in directories if one.missing and not one.found]
+    worst = [f"{one.path} ({one.missing})" for one in directories if one.missing]
     evidence = [
-        f"import_loader: {len(empty)} directories hold none of them, as {some(one.path for one in empty)}",
+        f"import_loader: most in vain in {some(worst)}; {len(empty)} directories hold none of the libraries",
         f"import_loader: mostly for {some(name for name, _ in for_whom.most_common(3))}",
     ]
     title = f"The dynamic loader searches {len(directories)} directories for {len(sought)} libraries: {missing} of "
@@ -52,8 +53,8 @@ def _first(directories: list[Directory]) -> str:
             by[one.told_by] += one.missing
     useful = sorted((one for one in directories if one.found), key=lambda one: -len(one.found))
     named = ":".join(one.path for one in useful[:2])
-    whose = f"the {by.most_common(1)[0][0]}" if by else "the libraries' RPATH or RUNPATH"
-    shorten = f"shorten {whose} with patchelf --set-rpath"
-    if any(text.startswith("RPATH") for text in by):
-        return f"{shorten}: RPATH goes before LD_LIBRARY_PATH, which therefore does not help"
+    whose = by.most_common(1)[0][0] if by else ""
+    shorten = f"shorten {f'the {whose}' if whose else 'RPATH or RUNPATH of the libraries'} with patchelf --set-rpath"
+    if whose.startswith("RPATH"):
+        return f"{shorten}: it goes before LD_LIBRARY_PATH, which therefore does not help"
     return f"set LD_LIBRARY_PATH={named} for this job (it goes before RUNPATH, not before RPATH), or {shorten}"

@@ -26,6 +26,8 @@ RULES: tuple[Callable[[Tables], list[Offender]], ...] = (
     metadata_scan,
     dominant_module,
 )
+NOTICEABLE = 0.01  # of all calls
+TAKES_TIME = ("missing_bytecode", "started_programs", "dominant_module")  # rather than calls
 COLUMNS = (
     Column("number", Unit.NAME, "#"),
     Column("offender", Unit.NAME, "What costs"),
@@ -39,14 +41,20 @@ COLUMNS = (
 
 
 def offenders_of(tables: Tables, told: Origins | None = None) -> list[Offender]:
-    """All that the rules say, the most calls first."""
+    """What the rules say, the most calls first; what cures nothing is left out."""
+    total = all_calls(tables)
     found = loader_search(tables, told) + [one for rule in RULES for one in rule(tables)]
-    return sorted(found, key=lambda one: -one.calls)
+    worth = [one for one in found if one.calls >= NOTICEABLE * total or one.rule in TAKES_TIME]
+    return sorted(worth, key=lambda one: -one.calls)
+
+
+def all_calls(tables: Tables) -> int:
+    return int(tables.query("SELECT coalesce(sum(calls), 0)::BIGINT FROM system_calls")[0][0])
 
 
 def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
     """Blame, not saving: without one cause the next may ask the same questions; --without measures it."""
-    total = tables.query("SELECT coalesce(sum(calls), 0)::BIGINT FROM system_calls")[0][0]
+    total = all_calls(tables)
     table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [])
     for number, one in enumerate(offenders_of(tables, told), 1):
         share = one.calls / total if total else None
