@@ -167,8 +167,8 @@ def test_wrong_words_are_told_in_one_line(
 
 
 def test_without_a_cause(tmp_path: Path) -> None:
-    (tmp_path / "never").mkdir()
-    (tmp_path / "mine").mkdir()
+    for name in ("never", "mine", "here/below"):
+        (tmp_path / name).mkdir(parents=True)
     for at in range(40):
         (tmp_path / f"mine/m{at}.py").write_text("")
     body = "import os\n" + "".join(f"import m{at}\n" for at in range(40))
@@ -176,7 +176,7 @@ def test_without_a_cause(tmp_path: Path) -> None:
     words = ["asks", "--repeats", "2", "--table", "imports", "--without", "search", "--without", "realpath"]
     path = f"{tmp_path / 'never'}:{tmp_path / 'mine'}:{ROOT / 'src'}"
     words += ["--without", "module=m7", "--python", sys.executable]
-    told = tables(*words, cwd=tmp_path, PYTHONPATH=path)["import_saving"]
+    told = tables(*words, cwd=tmp_path / "here/below", PYTHONPATH=path)["import_saving"]
     rows = {row["without"]: row for row in told}
     assert list(rows) == ["search", "realpath", "module=m7", "all of these"]
     parts = len(tmp_path.parts)

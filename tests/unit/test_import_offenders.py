@@ -103,6 +103,8 @@ def search_run() -> HandFilled:
     run = app()
     for folder in ("/never", "/packages", "/modules", "/spaces", "/packages/pandas"):
         run.path(1, "search", "list", folder)
+    run.path(0, "interpreter", "list", "/elsewhere")
+    for folder in ("/never", "/packages", "/modules", "/spaces", "/packages/pandas"):
         run.path(1, "search", "stat", folder, 100)
     run.path(1, "search", "stat", "/packages/pandas/__init__.py")
     run.path(1, "code", "open", "/packages/pandas/__pycache__/__init__.cpython-311.pyc")

@@ -19,7 +19,7 @@ COLUMNS = (
 )
 SQL = """
     SELECT path, operation, result, cause, sum(times)::BIGINT FROM paths JOIN ranks USING (process)
-    WHERE {condition} AND cause IN ('search', 'code') GROUP BY ALL ORDER BY ALL"""
+    WHERE {condition} AND cause IN ('search', 'code', 'interpreter') GROUP BY ALL ORDER BY ALL"""
 
 
 @dataclass(slots=True)
@@ -43,13 +43,16 @@ class Entry:
 
 
 def search_entries(tables: Tables, selection: Selection = ALL) -> list[Entry]:
-    """The directories that were listed while searching: the entries of sys.path, and packages."""
+    """The directories that were listed while searching: the entries of sys.path, and packages.
+
+    What Python imports for itself, before anybody can watch, counts as found and listed too.
+    """
     rows = tables.query(SQL.format(condition=chosen(selection)))
-    listed = {row[0] for row in rows if row[1] == "list" and row[3] == "search"}
-    entries = {path: Entry(path) for path in listed}
+    entries = {row[0]: Entry(row[0]) for row in rows if row[1] == "list" and row[3] != "code"}
     for path, operation, result, cause, times in rows:
         _take(entries, path, operation, result, cause, times)
-    return sorted(entries.values(), key=lambda entry: (-entry.operations, entry.path))
+    asked = [entry for entry in entries.values() if entry.operations]
+    return sorted(asked, key=lambda entry: (-entry.operations, entry.path))
 
 
 def _take(entries: dict[str, Entry], path: str, operation: str, result: str, cause: str, times: int) -> None:
