@@ -46,12 +46,15 @@ def main() -> int:
             [first, "--without", "realpath", "--without", "search", "--table", "imports"],
             f"$ rankscope imports {first} --without realpath --without search",
         ),
+        "cost": ([first, "--cost", "--table", "imports"], f"$ rankscope imports {first} --cost"),
     }
     page = PAGE.read_text(encoding="utf-8")
     for name, (words, line) in shown.items():
         text = output(options.python, *words)
         if name == "saving":
-            text = text.partition("\n\n")[0]
+            text = text.partition("\n\nImports\n")[0]
+        if name == "cost":
+            text = "Cost of metering" + text.partition("Cost of metering")[2]
         page = filled(page, name, fenced(f"{line}\n{text}"))
     PAGE.write_text(page, encoding="utf-8")
     return 0

@@ -151,7 +151,7 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
         (["./nowhere"], "no such run"),
         (["json", "--", "true"], "not both"),
         (["json", "--without", "magic"], "--without magic: choose one of realpath"),
-        (["json", "re", "--without", "realpath"], "--without needs one command"),
+        (["json", "re", "--without", "realpath"], "--without and --cost need one command"),
         (["json", "--python", "/no/python"], "--python /no/python: is no Python that starts"),
         (["json", "--repeats", "0"], "--repeats 0"),
         (["json", "--depth", "-1"], "--depth"),
@@ -184,6 +184,13 @@ def test_without_a_cause(tmp_path: Path) -> None:
     assert rows["search"]["stats_saved"] >= 40 and rows["search"]["calls_blamed"] >= 40
     assert rows["module=m7"]["calls_blamed"] > 0 and rows["all of these"]["turns"] == 2
     assert rows["all of these"]["stats_saved"] >= rows["realpath"]["stats_saved"]
+
+
+def test_what_metering_costs(tmp_path: Path) -> None:
+    words = ("json", "--python", sys.executable, "--cost", "--repeats", "1", "--table", "imports")
+    rows = tables(*words, cwd=tmp_path)["import_cost"]
+    assert [row["recorded"] for row in rows] == ["nothing", "time", "calls", "paths"]
+    assert rows[0]["wall_ratio"] == rows[0]["cpu_ratio"] == 1 and all(row["wall_ns"] > 0 for row in rows)
 
 
 def test_real_packages_side_by_side(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rankscope.analyse.import_blame import (
     blame_realpath,
     blame_search,
 )
+from rankscope.analyse.import_cost import import_cost
 from rankscope.analyse.import_data import Counts
 from rankscope.analyse.import_saving import Trial, import_saving
 from rankscope.cli.saving import switch_of, together
@@ -39,6 +40,15 @@ def test_the_saving_is_the_median_of_neighbouring_runs() -> None:
     )
     table = import_saving([trial])
     assert table.rows == [("realpath", 1000, 800, 300, 300, 0, 8e6, 10, 8, 20, 110, 3)] and not table.warnings
+    assert len(table.notes) == 1
+    trial.after_wall_ns = [110, 250, 109]
+    assert import_saving([trial]).notes[0] == "realpath: the difference in wall time is within the noise"
+
+
+def test_cost_is_the_median_of_ratios_of_neighbours() -> None:
+    table = import_cost({"nothing": [(100, 10), (300, 20), (200, 40)], "calls": [(110, 20), (600, 20), (230, 60)]})
+    assert table.rows[0] == ("nothing", 200, 20, 1.0, 1.0, 3)
+    assert table.rows[1] == ("calls", 230, 20, 1.15, 1.5, 3)
 
 
 def test_a_program_that_fails_without_it_is_told() -> None:

@@ -50,11 +50,19 @@ def import_saving(trials: Sequence[Trial]) -> Table:
         table.rows.append(_row(one))
         if one.note:
             table.notes.append(f"{one.without}: {one.note}")
+        if _is_noise(table.rows[-1]):
+            table.notes.append(f"{one.without}: the difference in wall time is within the noise")
         if one.exit_code != one.exit_code_before:
             told = f"{one.without}: without it the command ends with exit code {one.exit_code}"
             table.warnings.append(f"{told} instead of {one.exit_code_before}: its saving is that of another program")
     table.notes.append("Blamed: calls and time that carry the cause's mark. Saved: measured by running without it.")
     return table
+
+
+def _is_noise(row: tuple[Cell, ...]) -> bool:
+    told = dict(zip((column.name for column in COLUMNS), row, strict=True))
+    saved, noise = told["wall_saved_ns"], told["wall_noise_ns"]
+    return isinstance(saved, int | float) and isinstance(noise, int | float) and abs(saved) <= noise
 
 
 def _row(one: Trial) -> tuple[Cell, ...]:

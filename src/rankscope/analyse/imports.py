@@ -30,6 +30,7 @@ COLUMNS = (
     Column("method", Unit.NAME, "Metered by"),
     Column("seen_share", Unit.SHARE, "Share it can see"),
     Column("lost_calls", Unit.COUNT, "Calls without room"),
+    Column("setup_ns", Unit.NS, "Set-up of the recorder"),
 )
 MODULES_SQL = """
     WITH mine AS (SELECT modules.* FROM modules JOIN ranks USING (process) WHERE {condition} AND module > 0),
@@ -55,8 +56,8 @@ def imports(tables: Tables, selection: Selection = ALL) -> Table:
     modules, failed, objects, cpu_ns, wall_ns = tables.query(MODULES_SQL.format(condition=condition))[0]
     if not modules and not has_calls(tables):
         return table
-    processes = tables.query(f"""SELECT count(*) FROM ranks WHERE {condition}
-        AND (process IN (SELECT process FROM modules) OR process IN (SELECT process FROM system_calls))""")[0][0]
+    processes, setup_ns = tables.query(f"""SELECT count(*), sum(setup_ns)::BIGINT FROM ranks WHERE {condition}
+        AND (process IN (SELECT process FROM modules) OR process IN (SELECT process FROM system_calls))""")[0]
     counts: tuple[int | None, ...] = (None,) * 10
     operations = distinct = None
     if has_calls(tables):
@@ -69,7 +70,7 @@ def imports(tables: Tables, selection: Selection = ALL) -> Table:
         (
             *(processes, modules, failed, wall_ns, cpu_ns, *counts),
             *(operations, distinct if operations else None, objects, method, min(shares, default=None)),
-            sum(row[4] for row in methods) or None,
+            *(sum(row[4] for row in methods) or None, setup_ns),
         )
     )
     _say(table, methods, operations, distinct)

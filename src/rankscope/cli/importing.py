@@ -38,9 +38,16 @@ def record(
     place = str(Path(rankscope.__file__).resolve().parents[1])
     options = ["--imports", level, "--quiet", "--out", str(folder)]
     line = [sys.executable, "-c", STARTER.format(folder=place), "run", *options, "--", *command]
+    return run_to_end(line, folder, environment, silent)
+
+
+def run_to_end(
+    line: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, silent: bool = False
+) -> Recorded:
+    """Start a program and wait for it; the kernel says what it and its children took."""
     sys.stderr.flush()
-    began_ns = time.monotonic_ns()
     output = subprocess.DEVNULL if silent else 2
+    began_ns = time.monotonic_ns()
     with subprocess.Popen(line, env=environment, stdout=output, stderr=output if silent else None) as child:
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)

@@ -23,6 +23,7 @@ from rankscope.analyse.import_tree import SORTS, TREE_DEPTH, View, import_tree
 from rankscope.analyse.selection import Selection
 from rankscope.cli.import_questions import IMPORT_QUESTIONS, SHOWN
 from rankscope.cli.importing import import_command, record
+from rankscope.cli.metering_cost import metering_cost
 from rankscope.cli.report import FORMS, SCREEN_ROWS, Wrong, colour_wanted, deliver, ranks_of, told, width
 from rankscope.cli.saving import CAUSES, saving
 from rankscope.model import Table, Tables
@@ -106,7 +107,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--rank", metavar="LIST", help="only these ranks of a run, as in 0,4-7")
     made.add_argument("--without", action="append", metavar="CAUSE", help=without_help())
-    made.add_argument("--repeats", type=int, default=5, metavar="N", help="turns of --without to time (default: 5)")
+    made.add_argument("--cost", action="store_true", help="run it bare and metered, and show what metering costs")
+    made.add_argument("--repeats", type=int, default=5, metavar="N", help="turns of --without and --cost (default: 5)")
     return made
 
 
@@ -126,8 +128,8 @@ def check(options: argparse.Namespace) -> None:
         name, equals, module = cause.partition("=")
         if cause not in CAUSES[:-1] and not (name == "module" and equals and MODULE.fullmatch(module)):
             raise Wrong(f"--without {cause}: choose one of {', '.join(CAUSES)}")
-    if options.without and (is_run(options) or len(options.what) > 1):
-        raise Wrong("--without needs one command or one module to run again")
+    if (options.without or options.cost) and (is_run(options) or len(options.what) > 1):
+        raise Wrong("--without and --cost need one command or one module to run again")
     if options.repeats < 1:
         raise Wrong(f"--repeats {options.repeats}: give 1 or more")
     if (options.top or 0) < 0 or (options.depth or 0) < 0:
@@ -204,6 +206,9 @@ def rendered(recordings: Sequence[Shown], options: argparse.Namespace, keeper: P
         one = recordings[0]
         turns = (list(options.without), options.repeats, one.run.folder, keeper)
         tables.insert(0, saving(one.command, *turns, open_tables, say))
+    if options.cost:
+        one = recordings[0]
+        tables.append(metering_cost(one.command, options.repeats, keeper, say))
     if options.format != "text":
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]

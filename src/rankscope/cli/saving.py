@@ -107,7 +107,8 @@ def saving(
     ways = [_counted(command, one, folder / f"without-{at}", open_tables, say) for at, one in enumerate(switches)]
     for turn in range(repeats):
         say(f"turn {turn + 1} of {repeats}: {len(ways) + 1} runs")
-        for at, way in enumerate([first, *ways]):
+        order = list(enumerate([first, *ways]))
+        for at, way in order if turn % 2 == 0 else reversed(order):  # what drifts meanwhile falls on all alike
             one = record(command, folder / f"turn-{turn}-{at}", "time", way.environment, silent=True)
             way.add(one)
             first.exit_code = one.exit_code if at == 0 else first.exit_code
