@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from markers import fenced, filled
+from rankscope.cli.importing import STARTER
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "imports.md"
@@ -18,8 +19,10 @@ PLAIN = {"COLUMNS": "130", "NO_COLOR": "1", "TERM": "dumb"}
 
 def output(python: str, *words: str) -> str:
     """What the command prints, with the environment's folder under a name that says nothing of this machine."""
-    command = [sys.executable, "-m", "rankscope", "imports", "--python", python, *words]
-    done = subprocess.run(command, env={**os.environ, **PLAIN}, stdout=subprocess.PIPE, text=True, check=True, cwd="/")
+    starter = STARTER.format(folder=str(ROOT / "src"))
+    command = [sys.executable, "-c", starter, "imports", "--python", python, *words]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | PLAIN
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, cwd="/")
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     return "\n".join(neutral(line, python) for line in lines)
 

@@ -47,7 +47,7 @@ def loader_run(library_path: str) -> HandFilled:
 def test_loader_told_by_the_environment() -> None:
     run = loader_run(":".join(f"/opt/d{folder}" for folder in range(31)))
     one = only(loader_search(run))
-    assert one.title.startswith("The dynamic loader searches 31 directories for 9 libraries: 271 of 280 ")
+    assert one.title.startswith("The dynamic loader searches 31 directories for 9 libraries: 271 questions ")
     assert one.action == "shorten LD_LIBRARY_PATH to the directories that hold something: /opt/d30"
     assert one.calls == 271 and one.without == "ld-library-path"
     table = import_loader(run)
@@ -59,8 +59,19 @@ def test_loader_told_by_the_libraries() -> None:
     assert one.action.startswith("set LD_LIBRARY_PATH=/opt/d30 for this job") and one.without == ""
     told = {f"/opt/d{folder}": "RPATH of libbig.so" for folder in range(31)}
     one = only(loader_search(loader_run(""), told))
-    assert one.action.startswith("shorten the RPATH of libbig.so with patchelf --set-rpath: it goes before")
+    assert one.action.startswith("shorten the RPATH of libbig.so with patchelf --set-rpath: RPATH goes before")
     assert import_loader(loader_run(""), told=told).rows[0][:2] == ("/opt/d0", "RPATH of libbig.so")
+
+
+def test_libraries_that_are_nowhere() -> None:
+    run = app()
+    for folder in range(10):
+        for plugin in range(6):
+            run.path(1, "loader", "open", f"/opt/d{folder}/libp{plugin}-fi.so", result="ENOENT")
+    one = only(loader_search(run))
+    assert one.rule == "absent_libraries" and one.calls == 60
+    assert one.title == "6 libraries are looked for in 10 directories and are nowhere: 60 questions"
+    assert "libp0-fi.so" in one.evidence[0] and "app" in one.action
 
 
 def test_loader_that_finds_at_once_is_no_offender() -> None:

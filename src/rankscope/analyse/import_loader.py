@@ -44,6 +44,7 @@ class Directory:
     missing: int = 0
     found: set[str] = field(default_factory=set)  # libraries
     sought: set[str] = field(default_factory=set)
+    in_vain: Counter[str] = field(default_factory=Counter)  # by library; "": the directory itself is not there
     by_module: Counter[str] = field(default_factory=Counter)
 
 
@@ -84,6 +85,7 @@ def _count(one: Directory, name: str, result: str, module: str, times: int) -> N
         one.sought.add(name)
     if result == "ENOENT":
         one.missing += times
+        one.in_vain[name] += times
     elif result == "ok" and name:
         one.found.add(name)
 

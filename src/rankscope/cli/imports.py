@@ -96,7 +96,12 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("what", nargs="*", metavar="WHAT", help="modules, or the folder of a run (default: the latest)")
+    made.add_argument(
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help="modules (torch, or torch@PYTHON for another Python), or the folder of a run (default: the latest)",
+    )
     made.add_argument("--python", metavar="FILE", help="imports the modules (default: python3 on PATH)")
     made.add_argument("--imports", choices=["time", "calls", "paths"], default="paths", help="detail (default: paths)")
     made.add_argument("--out", type=Path, metavar="DIR", help="keep the recording there (default: it is removed)")
@@ -136,7 +141,7 @@ def check(options: argparse.Namespace) -> None:
         raise Wrong("--top and --depth: give a number, or 0 for all")
     if not options.command and not is_run(options):
         for name in options.what:
-            if not MODULE.fullmatch(name):
+            if not MODULE.fullmatch(name.partition("@")[0]):
                 raise Wrong(f"{name}: neither a run's folder nor the name of a module; a command goes after --")
 
 
@@ -145,7 +150,7 @@ def is_run(options: argparse.Namespace) -> bool:
     if options.command or len(options.what) != 1:
         return not options.command and not options.what
     folder = Path(options.what[0])
-    return "/" in options.what[0] or (folder / "run.json").exists() or (folder / "ranks").is_dir()
+    return "/" in options.what[0].partition("@")[0] or (folder / "run.json").exists() or (folder / "ranks").is_dir()
 
 
 def recorded(options: argparse.Namespace, keeper: Path) -> list[Shown]:
@@ -156,12 +161,19 @@ def recorded(options: argparse.Namespace, keeper: Path) -> list[Shown]:
     place = options.out.absolute() if options.out else keeper
     if options.command:
         return [meter(shlex.join(options.command), options.command, place if options.out else keeper / "run", options)]
-    python = real_python(options.python or "python3")
+    wanted = [module_and_python(word, options.python or "python3") for word in options.what]
+    pythons = {python: real_python(python) for _, python in wanted}
     made = []
-    for name in options.what:
-        folder = place / name if len(options.what) > 1 or not options.out else place
-        made.append(meter(name, import_command(python, name), folder, options))
+    for at, (name, python) in enumerate(wanted, 1):
+        folder = place / f"{at}-{name}" if len(wanted) > 1 or not options.out else place
+        made.append(meter(name, import_command(pythons[python], name), folder, options))
     return made
+
+
+def module_and_python(word: str, python: str) -> tuple[str, str]:
+    """`torch`, or `torch@/env/bin/python` for a module of another environment."""
+    name, _, other = word.partition("@")
+    return name, other or python
 
 
 def real_python(name: str) -> str:
