@@ -56,6 +56,8 @@ def main() -> int:
         text = output(options.python, *words)
         if name == "saving":
             text = text.partition("\n\nImports\n")[0]
+        if name == "several":
+            text = text.partition(f"\n\n{first}: ")[0]
         if name == "cost":
             text = "Cost of metering" + text.partition("Cost of metering")[2]
         page = filled(page, name, fenced(f"{line}\n{text}"))

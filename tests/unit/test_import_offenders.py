@@ -66,11 +66,11 @@ def test_loader_told_by_the_libraries() -> None:
 def test_libraries_that_are_nowhere() -> None:
     run = app()
     for folder in range(10):
-        for plugin in range(6):
+        for plugin in range(12):
             run.path(1, "loader", "open", f"/opt/d{folder}/libp{plugin}-fi.so", result="ENOENT")
     one = only(loader_search(run))
-    assert one.rule == "absent_libraries" and one.calls == 60
-    assert one.title == "6 libraries are looked for in 10 directories and are nowhere: 60 questions"
+    assert one.rule == "absent_libraries" and one.calls == 120
+    assert one.title == "12 libraries are looked for in 10 directories and are nowhere: 120 questions"
     assert "libp0-fi.so" in one.evidence[0] and "app" in one.action
 
 

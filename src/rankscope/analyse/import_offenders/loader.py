@@ -8,7 +8,7 @@ from rankscope.analyse.import_loader import Directory, Origins, loader_directori
 from rankscope.analyse.import_offenders.offender import Offender, some
 from rankscope.model import Tables
 
-FEWEST = 50
+FEWEST = 100
 FEWEST_ABSENT = 5  # libraries
 
 
@@ -62,7 +62,8 @@ def _for_whom(directories: list[Directory]) -> str:
     found = Counter[str]()
     for one in directories:
         found.update(one.by_module)
-    return some(name for name, _ in found.most_common(2))
+    named = [name for name, _ in found.most_common(3) if name != "(interpreter)"]
+    return some(named[:2]) or "the program"
 
 
 def _shorter(told: list[Directory]) -> str:
