@@ -33,6 +33,16 @@ COMPILE_FLAGS = (
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
 # nodelete: whoever opened the recorder may close it (NCCL does), but handlers of ours are registered by then.
 LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-ldl", "-pthread")
+PROGRAM_LINK_FLAGS = ("-pie", "-pthread")
+
+# The slow file system speaks the kernel's protocol itself; before 7.31 that lacks what it needs.
+SLOW_PROGRAM = "rankscope-slowfs"
+FUSE_PROBE = """
+#include <linux/fuse.h>
+#if FUSE_KERNEL_MINOR_VERSION < 31
+#error too old
+#endif
+"""
 
 
 class BuildError(Exception):
@@ -60,19 +70,40 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, the row copier of the Python reader, and functions of libc
-    that go through the recorder where it counts system calls."""
+    """Each shared library with its sources: the recorder, the row copier of the Python reader, the functions of libc
+    that go through the recorder where it counts system calls, and the slow shim."""
     sources = sorted(NATIVE.glob("*.c"))
     reader, wrappers = NATIVE / READER_SOURCE, NATIVE / WRAPPERS_SOURCE
     recorder = [source for source in sources if source not in (reader, wrappers)]
     if reader not in sources or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    return {"librankscope.so": recorder, "librankscope_read.so": [reader], "librankscope_calls.so": [wrappers]}
+    shim = [NATIVE / "slow" / name for name in ("shim.c", "pace.c", "counters.c")]
+    return {
+        "librankscope.so": recorder,
+        "librankscope_read.so": [reader],
+        "librankscope_calls.so": [wrappers],
+        "librankscope_slow.so": shim,
+    }
+
+
+def programs() -> dict[str, list[Path]]:
+    """Each program with its sources, those that cannot be built here left out with a line that says why."""
+    slow = [source for source in sorted((NATIVE / "slow").glob("*.c")) if source.name != "shim.c"]
+    made = {"rankscope-replay": sorted((NATIVE / "replay").glob("*.c")), SLOW_PROGRAM: slow}
+    if not has_fuse_header():
+        print(f"rankscope: {SLOW_PROGRAM} is left out: no <linux/fuse.h> of 5.4 or later", file=sys.stderr)
+        del made[SLOW_PROGRAM]
+    return made
+
+
+def has_fuse_header() -> bool:
+    probe = [*compiler(), "-fsyntax-only", "-x", "c", "-"]
+    return subprocess.run(probe, input=FUSE_PROBE, capture_output=True, text=True, check=False).returncode == 0
 
 
 def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    link = LINK_FLAGS
+    link = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
         link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
     return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]
@@ -89,12 +120,14 @@ def build_library(sources: Sequence[Path], target: Path, extra_flags: Sequence[s
 
 
 def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
-    """Compiles the libraries into a folder and returns their paths."""
+    """Compiles the libraries, then the programs, into a folder and returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
-    wanted = libraries()
-    for name, sources in wanted.items():
-        build_library(sources, out / name, extra_flags)
-    return [out / name for name in wanted]
+    built = []
+    for wanted in (libraries, programs):
+        for name, sources in wanted().items():
+            build_library(sources, out / name, extra_flags)
+            built.append(out / name)
+    return built
 
 
 def wheel_tag() -> str:

@@ -302,6 +302,17 @@ class Note:
     tool: str = ""  # the format whose reader says it; empty: about the recording
 
 
+@dataclass(frozen=True, slots=True)
+class PathOperation:
+    """What a program asked of the file system about one path."""
+
+    operation: str  # stat, open, access, readlink, list, exec
+    path: str
+    result: str = "ok"  # or the errno's name; "" where it is not known
+    times: int = 1
+    bytes: int = 0  # size of the file where an open succeeded
+
+
 class BadFile(Exception):
     """A file that cannot be read, in one line that names the file and the place."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
+from rankscope.analyse.break_even import break_even
 from rankscope.analyse.call_kinds import sums
 from rankscope.analyse.imports import imports
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -107,32 +106,13 @@ def _cells(one: StagedImport | None) -> tuple[Cell, Cell, Cell]:
     return (one.transfer_ns, one.wall_ns, one.total_ns) if one else (None, None, None)
 
 
-def break_even(in_place: Iterable[tuple[int, float]], staged: Iterable[tuple[int, float]]) -> float | None:
-    """From how many nodes on staging is and stays faster, on straight lines between scales; None: not in range."""
-    known = dict(staged)
-    points = [(nodes, time - known[nodes]) for nodes, time in sorted(in_place) if nodes in known]
-    if not points or points[-1][1] < 0:
-        return None
-    crossing: float = points[0][0]
-    for (left, before), (right, after) in pairwise(points):
-        if before < 0 <= after:
-            crossing = left + (right - left) * -before / (after - before)
-    return crossing
-
-
 def _break_even_words(
     measured: Sequence[ImportTime], staged: Sequence[StagedImport], place: str, framework: str
 ) -> str:
-    here: list[tuple[int, Any]] = [
-        (one.nodes, one.wall_ns)
+    here = {
+        one.nodes: one.wall_ns
         for one in measured
         if (one.place, one.framework) == (place, framework) and one.wall_ns is not None
-    ]
-    there = [(one.nodes, one.total_ns) for one in staged if one.framework == framework]
-    common = sorted({nodes for nodes, _ in here} & {nodes for nodes, _ in there})
-    if not common:
-        return "staging and running in place have no scale in common"
-    found = break_even(here, there)
-    if found is None:
-        return f"staging never pays in range ({common[0]} to {common[-1]} nodes)"
-    return f"staging pays from about {found:.0f} nodes on"
+    }
+    there = {one.nodes: one.total_ns for one in staged if one.framework == framework}
+    return break_even(here, there).verdict if here and there else "not measured"

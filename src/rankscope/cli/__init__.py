@@ -13,6 +13,7 @@ COMMANDS = {
     "hang": "say whether a running job hangs, where and because of whom",
     "load": "read other tools' files into a run",
     "gather": "collect rank files left on nodes by ranks that died",
+    "slowfs": "show a folder through a slow file system that counts",
     "doctor": "say what can be recorded here, and why not",
 }
 

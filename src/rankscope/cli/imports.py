@@ -23,6 +23,8 @@ from rankscope.analyse.import_tree import SORTS, TREE_DEPTH, View, import_tree
 from rankscope.analyse.selection import Selection
 from rankscope.cli.import_questions import IMPORT_QUESTIONS, SHOWN
 from rankscope.cli.importing import import_command, record
+from rankscope.cli.imports_project import main as project_imports
+from rankscope.cli.imports_replay import main as replay_imports
 from rankscope.cli.metering_cost import metering_cost
 from rankscope.cli.report import FORMS, SCREEN_ROWS, Wrong, colour_wanted, deliver, ranks_of, told, width
 from rankscope.cli.saving import CAUSES, saving
@@ -42,10 +44,13 @@ EXAMPLES = """\
   rankscope imports -- python train.py        a whole program, its threads and children too
   rankscope imports rankscope-runs/latest     a run that was recorded with `rankscope run --imports paths`
   rankscope imports torch --without realpath  what is really saved if realpath is answered from memory
+  rankscope imports replay --help             recorded path operations, done again by many clients
+  rankscope imports project --help            what imports ask of a file server as a job grows
 
 What the command prints goes to stderr; stdout holds the tables alone. Exit code: 0 all shown, 1 a command failed or a
 file could not be read, 2 nothing could be shown.
 """
+PARTS = {"replay": replay_imports, "project": project_imports}  # commands of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class Shown:
 
 def run(argv: list[str]) -> int:
     """Record where a command or modules are given, then show."""
+    if argv and argv[0] in PARTS:
+        return PARTS[argv[0]](argv[1:])
     ours, command = parted(argv)
     options = parser().parse_args(ours)
     options.command = command
