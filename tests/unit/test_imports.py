@@ -10,6 +10,7 @@ from rankscope.analyse.import_calls import import_calls
 from rankscope.analyse.import_causes import import_causes
 from rankscope.analyse.import_data import Node, import_trees
 from rankscope.analyse.import_icicle import import_icicle
+from rankscope.analyse.import_module_mounts import import_module_mounts
 from rankscope.analyse.import_modules import import_modules
 from rankscope.analyse.import_mounts import import_mounts
 from rankscope.analyse.import_paths import import_paths
@@ -54,6 +55,8 @@ def test_every_module_by_itself_and_with_all_below(run: HandFilled) -> None:
     assert rows["slow"]["self_cpu_ns"] == 495 * MS and rows["slow"]["cpu_ns"] == (795 + 20) * MS
     assert rows["app"]["cpu_ns"] == (900 + 20) * MS
     assert rows["deep"]["parent"] == "slow" and rows["slow"]["shared_objects"] == 2
+    assert rows["slow"]["self_loader_calls"] == 100 and rows["slow"]["self_module_calls"] == 201
+    assert rows["app"]["search_calls"] == 37 and rows["app"]["code_calls"] == 14 and rows["app"]["loader_calls"] == 100
     total = sum(row["self_calls"] for row in rows.values())
     assert total == import_table_total(run)
 
@@ -132,6 +135,12 @@ def test_by_mount_and_type(run: HandFilled) -> None:
     assert rows["/soft"]["type"] == "lustre" and rows["/soft"]["calls"] == 208 and rows["/soft"]["stats"] == 200
     assert rows["(no file)"]["calls"] == 21 and rows["/"]["calls"] == 165
     assert rows["/"]["mean_ns"] == 1000
+
+
+def test_modules_by_mount(run: HandFilled) -> None:
+    found = [row[:4] for row in import_module_mounts(run).rows]
+    assert found[:3] == [("slow", "/soft", "lustre", 200), ("slow", "/", "ext4", 100), ("app", "/", "ext4", 36)]
+    assert sum(row[3] for row in import_module_mounts(run).rows) == 394 - 21
 
 
 def test_calls_beside_those_of_a_loaded_strace(run: HandFilled) -> None:

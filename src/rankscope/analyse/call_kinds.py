@@ -30,4 +30,10 @@ def sums(prefix: str = "") -> str:
     return ", ".join(f"coalesce(sum({sql}), 0)::BIGINT AS {prefix}{name}" for name, sql in parts.items())
 
 
+def by_cause() -> str:
+    """The SQL sums of calls by the causes that belong to modules."""
+    parts = [f"CASE WHEN cause = '{cause}' THEN calls END" for cause in ("search", "code", "loader", "module")]
+    return ", ".join(f"coalesce(sum({sql}), 0)::BIGINT" for sql in parts)
+
+
 COUNTED = ("calls", "opens", "stats", "reads", "mmaps", "failed", "missing", "read_bytes", "call_ns")

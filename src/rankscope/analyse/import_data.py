@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rankscope.analyse.call_kinds import STARTS, one_of, sums
+from rankscope.analyse.call_kinds import STARTS, by_cause, one_of, sums
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Tables
 
@@ -26,6 +26,10 @@ class Counts:
     missing: int = 0
     read_bytes: int = 0
     call_ns: int = 0
+    search_calls: int = 0  # by cause; the rest is the interpreter's
+    code_calls: int = 0
+    loader_calls: int = 0
+    module_calls: int = 0
     shared_objects: int = 0
 
     def add(self, other: Counts) -> None:
@@ -85,7 +89,7 @@ MODULES_SQL = """
         shared_objects
     FROM modules JOIN ranks USING (process) WHERE {condition} AND module > 0 ORDER BY process, module"""
 CALLS_SQL = f"""
-    SELECT process, module, {sums()} FROM system_calls JOIN ranks USING (process) WHERE {{condition}}
+    SELECT process, module, {sums()}, {by_cause()} FROM system_calls JOIN ranks USING (process) WHERE {{condition}}
     GROUP BY process, module"""
 PROCESSES_SQL = """
     SELECT process, command, host, pid, parent_pid, started_ns, coalesce(elapsed_ns, 0),

@@ -17,6 +17,10 @@ COUNTED = {
     "mmaps": "mmaps",
     "failed": "failed",
     "missing": "missing",
+    "search_calls": "search",
+    "code_calls": "code",
+    "loader_calls": "loader",
+    "module_calls": "own code",
 }
 COLUMNS = (
     Column("module", Unit.NAME, "Module"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rankscope.analyse.import_calls import import_calls
 from rankscope.analyse.import_causes import import_causes
 from rankscope.analyse.import_loader import import_loader
+from rankscope.analyse.import_module_mounts import import_module_mounts
 from rankscope.analyse.import_modules import import_modules
 from rankscope.analyse.import_mounts import import_mounts
 from rankscope.analyse.import_offenders import import_offenders
@@ -26,6 +27,7 @@ IMPORT_QUESTIONS: dict[str, Question] = {
     "import_modules": import_modules,
     "import_causes": import_causes,
     "import_mounts": import_mounts,
+    "import_module_mounts": import_module_mounts,
     "import_calls": import_calls,
     "import_paths": import_paths,
     "import_search": import_search,
