@@ -16,7 +16,7 @@ from rankscope.analyse.findings.finding import Finding
 from rankscope.analyse.findings.oversubscribed import oversubscribed
 from rankscope.analyse.findings.pickled import pickled_objects
 from rankscope.analyse.findings.slow_host import host_imbalance
-from rankscope.analyse.findings.slow_start import first_collective, slow_start
+from rankscope.analyse.findings.slow_start import first_collective, heaviest_import, slow_start
 from rankscope.analyse.findings.straggler import straggler
 from rankscope.analyse.findings.table import MOST, RULES, findings
 from rankscope.analyse.findings.tiny_collectives import tiny_collectives
@@ -28,6 +28,7 @@ from rankscope.readers.nvprof_damaged import read as read_damaged
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.source import Source
 from rankscope.store.run import open_run
+from unit.import_runs import small_run
 from unit.loaded import run_of, shared_file
 from unit.small_run import MILLI, SECOND
 from unit.step_runs import log, opened, rank, steps
@@ -118,6 +119,10 @@ def test_slow_start(tmp_path: Path) -> None:
     assert one.title == "The start is slow: imports takes 9 s, 30% of the run"
     assert "10 s on rank 1" in one.evidence[0]
     assert one.saved_ns == 9e9
+
+
+def test_the_module_of_a_slow_start_is_named() -> None:
+    assert heaviest_import(small_run()) == ["import_tree: app takes 900 ms with all that it imports"]
 
 
 def test_no_slow_start(tmp_path: Path) -> None:

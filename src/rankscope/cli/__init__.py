@@ -8,6 +8,7 @@ from rankscope import __version__
 COMMANDS = {
     "run": "start a command and record it",
     "report": "show what was recorded",
+    "imports": "meter what importing costs",
     "top": "watch a running job",
     "hang": "say whether a running job hangs, where and because of whom",
     "load": "read other tools' files into a run",

@@ -67,6 +67,7 @@ from rankscope.analyse.trace import trace
 from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.analyse.words import ranges
+from rankscope.cli.import_questions import IMPORT_QUESTIONS, ONLY_WHERE_ASKED
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
@@ -130,6 +131,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "nvtx_ranges": nvtx_ranges,
     "tallies": tallies,
     "figures": figures,
+    **IMPORT_QUESTIONS,
     "trace": trace,
     "overhead": overhead,
     **EVENT_QUESTIONS,
@@ -257,6 +259,7 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 def default_tables(opened: Run) -> list[str]:
     """All but those that need events or sums of GPUs where there are none."""
     shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
+    shown -= ONLY_WHERE_ASKED
     if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
         shown.update(SUMMED)
     return [name for name in QUESTIONS if name in shown]

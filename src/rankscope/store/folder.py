@@ -27,6 +27,7 @@ class Job:
     host: str = ""
     cwd: str = ""
     rankscope_version: str = ""
+    library_path: str = ""  # LD_LIBRARY_PATH
 
 
 def find_run(path: Path | None) -> Path:
@@ -68,8 +69,7 @@ def _job(told: dict[str, Any]) -> Job:
     """Only what has the right type: the file may have been edited."""
     command = told.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
-    texts = {
-        key: told[key] for key in ("launcher", "host", "cwd", "rankscope_version") if isinstance(told.get(key), str)
-    }
+    names = ("launcher", "host", "cwd", "rankscope_version", "library_path")
+    texts = {key: told[key] for key in names if isinstance(told.get(key), str)}
     numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
     return Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})

@@ -128,6 +128,7 @@ def _run_table(job: Job, loaded: Loaded, more_files: int) -> pa.Table:
         "host": pa.array([job.host], pa.string()),
         "cwd": pa.array([job.cwd], pa.string()),
         "rankscope_version": pa.array([job.rankscope_version], pa.string()),
+        "library_path": pa.array([job.library_path], pa.string()),
         "files": pa.array([len(loaded.facts) + len(loaded.bad) + more_files], pa.int64()),
         "loaded_files": pa.array([more_files], pa.int64()),
         "bad_files": pa.array([len(loaded.bad)], pa.int64()),

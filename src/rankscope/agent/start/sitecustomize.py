@@ -47,6 +47,13 @@ def watch_imports(waiting, here):
 def start(here):
     sys.path[:] = [folder for folder in sys.path if folder != here]
     sys.modules.pop("sitecustomize", None)
+    if "RANKSCOPE_WITHOUT" in sys.modules["os"].environ:
+        sys.path.append(here)
+        try:
+            import _rankscope_without
+        finally:
+            sys.path.remove(here)
+        _rankscope_without.switch_off(sys.modules["os"].environ["RANKSCOPE_WITHOUT"])
     if hasattr(time, "monotonic_ns"):  # a Python that torch may be there for
         waiting = Waiting()
         waiting.folder = here

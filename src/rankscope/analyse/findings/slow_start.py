@@ -19,6 +19,11 @@ ACTIONS = {
     "after init": "look at what the program does before its first collective: data, models, compilation",
     "before steps": "look at what the program does before its first step: data, models, compilation",
 }
+HEAVIEST_SQL = """
+    SELECT name, median(wall_ns) FROM (
+        SELECT process, name, sum(wall_ns) AS wall_ns FROM modules JOIN ranks USING (process)
+        WHERE role = 'rank' AND parent = 0 AND module > 0 GROUP BY process, name)
+    GROUP BY name ORDER BY 2 DESC, 1 LIMIT 1"""
 
 
 def slow_start(tables: Tables) -> list[Finding]:
@@ -40,10 +45,16 @@ def slow_start(tables: Tables) -> list[Finding]:
             "slow_start",
             f"The start is slow: {slowest} takes {seconds(typical)}, {typical / elapsed:.0%} of the run",
             ACTIONS[slowest],
-            [f"phases: {told}"],
+            [f"phases: {told}", *(heaviest_import(tables) if slowest == "imports" else [])],
             typical,
         )
     ]
+
+
+def heaviest_import(tables: Tables) -> list[str]:
+    """The module of which the imports of the median rank take longest, with all that it imports."""
+    found = tables.query(HEAVIEST_SQL)
+    return [f"import_tree: {name} takes {seconds(wall_ns)} with all that it imports" for name, wall_ns in found]
 
 
 def _lengths(found: list[Waterfall], name: str) -> list[int]:

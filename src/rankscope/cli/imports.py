@@ -1,0 +1,280 @@
+"""`rankscope imports`: what importing costs, module by module, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from rankscope.analyse.import_icicle import import_icicle
+from rankscope.analyse.import_loader import import_loader, loaded_objects
+from rankscope.analyse.import_offenders import import_offenders
+from rankscope.analyse.import_tables import calls_per_framework, frameworks_compared
+from rankscope.analyse.import_tree import SORTS, TREE_DEPTH, View, import_tree
+from rankscope.analyse.selection import Selection
+from rankscope.cli.import_questions import IMPORT_QUESTIONS, SHOWN
+from rankscope.cli.importing import import_command, record
+from rankscope.cli.imports_project import main as project_imports
+from rankscope.cli.imports_replay import main as replay_imports
+from rankscope.cli.metering_cost import metering_cost
+from rankscope.cli.report import FORMS, SCREEN_ROWS, Wrong, colour_wanted, deliver, ranks_of, told, width
+from rankscope.cli.saving import CAUSES, saving
+from rankscope.model import Table, Tables
+from rankscope.readers.library_paths import told_directories
+from rankscope.readers.rankfile import read_rank_file
+from rankscope.report.text import to_text
+from rankscope.store.folder import NoRun
+from rankscope.store.run import Run, open_run
+
+NUMBERS_WIDTH = 90  # of the tree
+HELP = "meter what importing costs"
+MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+SORTED_BY = {"wall": "wall_ns", "cpu": "cpu_ns", "calls": "calls", "stat": "stats", "open": "opens", "failed": "failed"}
+EXAMPLES = """\
+  rankscope imports torch mpi4py.MPI          each in a fresh Python of its own, side by side
+  rankscope imports -- python train.py        a whole program, its threads and children too
+  rankscope imports rankscope-runs/latest     a run that was recorded with `rankscope run --imports paths`
+  rankscope imports torch --without realpath  what is really saved if realpath is answered from memory
+  rankscope imports replay --help             recorded path operations, done again by many clients
+  rankscope imports project --help            what imports ask of a file server as a job grows
+
+What the command prints goes to stderr; stdout holds the tables alone. Exit code: 0 all shown, 1 a command failed or a
+file could not be read, 2 nothing could be shown.
+"""
+PARTS = {"replay": replay_imports, "project": project_imports}  # commands of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One recording and what it is called."""
+
+    name: str
+    run: Run
+    command: list[str]  # empty where it was recorded before
+    exit_code: int = 0
+
+
+def run(argv: list[str]) -> int:
+    """Record where a command or modules are given, then show."""
+    if argv and argv[0] in PARTS:
+        return PARTS[argv[0]](argv[1:])
+    ours, command = parted(argv)
+    options = parser().parse_args(ours)
+    options.command = command
+    keeper = tempfile.TemporaryDirectory(prefix="rankscope-imports-")
+    try:
+        check(options)
+        recordings = recorded(options, Path(keeper.name))
+        deliver([rendered(recordings, options, Path(keeper.name))], None)
+    except (NoRun, Wrong) as problem:
+        print(f"rankscope: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        keeper.cleanup()
+    return max([0, *(told(one.run) or int(one.exit_code != 0) for one in recordings)])
+
+
+def parted(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and the command after --."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    return argv[:at], argv[at + 1 :]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "rankscope imports",
+        usage="rankscope imports [options] MODULE… | RUN | -- COMMAND…",
+        description="Meter what importing costs: time, system calls and paths of each module, why they are made, and "
+        "what to do about it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help="modules (torch, or torch@PYTHON for another Python), or the folder of a run (default: the latest)",
+    )
+    made.add_argument("--python", metavar="FILE", help="imports the modules (default: python3 on PATH)")
+    made.add_argument("--imports", choices=["time", "calls", "paths"], default="paths", help="detail (default: paths)")
+    made.add_argument("--out", type=Path, metavar="DIR", help="keep the recording there (default: it is removed)")
+    made.add_argument("--format", choices=["text", *FORMS, "icicle"], default="text", help="form (default: text)")
+    made.add_argument("--table", action="append", choices=list(IMPORT_QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument("--sort", choices=list(SORTS), help="order by this, largest first (default: wall)")
+    made.add_argument("--depth", type=int, metavar="N", help=f"of the tree (default: {TREE_DEPTH}; 0: all, unfolded)")
+    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
+    made.add_argument("--rank", metavar="LIST", help="only these ranks of a run, as in 0,4-7")
+    made.add_argument("--without", action="append", metavar="CAUSE", help=without_help())
+    made.add_argument("--cost", action="store_true", help="run it bare and metered, and show what metering costs")
+    made.add_argument("--repeats", type=int, default=5, metavar="N", help="turns of --without and --cost (default: 5)")
+    return made
+
+
+def table_help() -> str:
+    return f"only this table, may be repeated: {', '.join(IMPORT_QUESTIONS)}"
+
+
+def without_help() -> str:
+    return f"run again without a cause and show the real saving, may be repeated: {', '.join(CAUSES)}"
+
+
+def check(options: argparse.Namespace) -> None:
+    """What cannot be done is said before anything is started."""
+    if options.command and options.what:
+        raise Wrong("give modules or a run, or a command after --, not both")
+    for cause in options.without or ():
+        name, equals, module = cause.partition("=")
+        if cause not in CAUSES[:-1] and not (name == "module" and equals and MODULE.fullmatch(module)):
+            raise Wrong(f"--without {cause}: choose one of {', '.join(CAUSES)}")
+    if (options.without or options.cost) and (is_run(options) or len(options.what) > 1):
+        raise Wrong("--without and --cost need one command or one module to run again")
+    if options.repeats < 1:
+        raise Wrong(f"--repeats {options.repeats}: give 1 or more")
+    if (options.top or 0) < 0 or (options.depth or 0) < 0:
+        raise Wrong("--top and --depth: give a number, or 0 for all")
+    if not options.command and not is_run(options):
+        for name in options.what:
+            if not MODULE.fullmatch(name.partition("@")[0]):
+                raise Wrong(f"{name}: neither a run's folder nor the name of a module; a command goes after --")
+
+
+def is_run(options: argparse.Namespace) -> bool:
+    """Whether a recorded run is asked for: none at all, or the one folder that is one."""
+    if options.command or len(options.what) != 1:
+        return not options.command and not options.what
+    folder = Path(options.what[0])
+    return "/" in options.what[0].partition("@")[0] or (folder / "run.json").exists() or (folder / "ranks").is_dir()
+
+
+def recorded(options: argparse.Namespace, keeper: Path) -> list[Shown]:
+    """The runs to show."""
+    if is_run(options):
+        folder = Path(options.what[0]) if options.what else None
+        return [Shown("", open_tables(folder), [])]
+    place = options.out.absolute() if options.out else keeper
+    if options.command:
+        return [meter(shlex.join(options.command), options.command, place if options.out else keeper / "run", options)]
+    wanted = [module_and_python(word, options.python or "python3") for word in options.what]
+    pythons = {python: real_python(python) for _, python in wanted}
+    made = []
+    for at, (name, python) in enumerate(wanted, 1):
+        folder = place / f"{at}-{name}" if len(wanted) > 1 or not options.out else place
+        made.append(meter(name, import_command(pythons[python], name), folder, options))
+    return made
+
+
+def module_and_python(word: str, python: str) -> tuple[str, str]:
+    """`torch`, or `torch@/env/bin/python` for a module of another environment."""
+    name, _, other = word.partition("@")
+    return name, other or python
+
+
+def real_python(name: str) -> str:
+    """The interpreter itself: what is found on PATH may be a script that looks for one."""
+    try:
+        question = [name, "-c", "import sys; print(sys.executable)"]
+        done = subprocess.run(question, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout.strip() or name
+    except (OSError, subprocess.SubprocessError):
+        raise Wrong(f"--python {name}: is no Python that starts; name one") from None
+
+
+def meter(name: str, command: list[str], folder: Path, options: argparse.Namespace) -> Shown:
+    """Record one command; a failing one is told, and shown as far as it came."""
+    if folder.exists() and any(folder.iterdir()):
+        raise Wrong(f"{folder}: is not empty; name another folder with --out")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    say(f"recording {name}")
+    done = record(command, folder, options.imports)
+    if done.exit_code:
+        print(f"rankscope: {name} ended with exit code {done.exit_code}", file=sys.stderr)
+    return Shown(name, open_tables(folder), command, done.exit_code)
+
+
+def open_tables(folder: Path | None) -> Run:
+    return open_run(folder, partial(read_rank_file, events=False), events=False)
+
+
+def say(text: str) -> None:
+    """Progress, where somebody looks."""
+    if sys.stderr.isatty():
+        print(f"rankscope: {text}", file=sys.stderr)
+
+
+def rendered(recordings: Sequence[Shown], options: argparse.Namespace, keeper: Path) -> str:
+    """All tables in the wanted form."""
+    selection = selection_of(options)
+    if options.format == "icicle":
+        return as_icicle(recordings, selection)
+    tables = tables_of(recordings, options, selection)
+    if options.without:
+        one = recordings[0]
+        turns = (list(options.without), options.repeats, one.run.folder, keeper)
+        tables.insert(0, saving(one.command, *turns, open_tables, say))
+    if options.cost:
+        one = recordings[0]
+        tables.append(metering_cost(one.command, options.repeats, keeper, say))
+    if options.format != "text":
+        return FORMS[options.format](tables)
+    wanted = [table for table in tables if table.rows or table.warnings or options.table]
+    if not wanted:
+        raise Wrong("no imports were recorded in this run: record it with `rankscope run --imports paths`")
+    return to_text(wanted, width(None), colour=colour_wanted())
+
+
+def selection_of(options: argparse.Namespace) -> Selection:
+    top = options.top if options.top is not None else SCREEN_ROWS if options.format == "text" else 0
+    ranks = ranks_of(options.rank) if options.rank is not None else None
+    return Selection(ranks, top or None, SORTED_BY[options.sort] if options.sort else None)
+
+
+def tables_of(recordings: Sequence[Shown], options: argparse.Namespace, selection: Selection) -> list[Table]:
+    """What was asked for, of each recording; several are also put side by side."""
+    pairs: list[tuple[str, Tables]] = [(one.name, one.run) for one in recordings]
+    if len(recordings) == 1:
+        names = options.table or SHOWN
+        return [asked(name, recordings[0].run, options, selection) for name in names]
+    made = [] if options.table else [calls_per_framework(pairs), frameworks_compared(pairs)]
+    for name in options.table or ("import_offenders",):
+        for title, tables in pairs:
+            one = asked(name, tables, options, selection)
+            made.append(replace(one, name=f"{title}/{one.name}", title=f"{title}: {one.title}"))
+    return made
+
+
+def asked(name: str, tables: Tables, options: argparse.Namespace, selection: Selection) -> Table:
+    if name == "import_loader":
+        return import_loader(tables, selection, told_directories(loaded_objects(tables)))
+    if name == "import_offenders":
+        return import_offenders(tables, selection, told_directories(loaded_objects(tables)))
+    if name != "import_tree":
+        return IMPORT_QUESTIONS[name](tables, selection)
+    sort = options.sort or "wall"
+    if options.format != "text":
+        view = View(options.depth, sort) if options.depth else View(None, sort, 0.0)
+        return import_tree(tables, selection, view)
+    letters = max(24, width(None) - NUMBERS_WIDTH)
+    depth = TREE_DEPTH if options.depth is None else options.depth or None
+    folded = 0.0 if options.depth == 0 else View().folded
+    return import_tree(tables, selection, View(depth, sort, folded, letters))
+
+
+def as_icicle(recordings: Sequence[Shown], selection: Selection) -> str:
+    """Nested boxes, described in docs/imports.md."""
+    made = [{**import_icicle(one.run, selection), "name": one.name or "all processes"} for one in recordings]
+    told = made[0] if len(made) == 1 else {"format": made[0]["format"], "name": "several", "children": made}
+    return json.dumps(told) + "\n"
