@@ -11,6 +11,7 @@ COMMANDS = {
     "top": "watch a running job",
     "hang": "say whether a running job hangs, where and because of whom",
     "load": "read other tools' files into a run",
+    "stage": "run a command from a copy of its environment on the node",
     "gather": "collect rank files left on nodes by ranks that died",
     "doctor": "say what can be recorded here, and why not",
 }
