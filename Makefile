@@ -21,7 +21,7 @@ MPI_READY := $(MPIS:%=.envs/%/.ready)
 
 NATIVE := src/rankscope/native
 GPU_PYTHON ?= python3
-NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h)
+NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so
 
 .PHONY: help demo test test-all test-gpu bench lint format envs native clean distclean python
@@ -121,7 +121,7 @@ demo: $(VENV_READY) .envs/openmpi/.ready native
 # ---------------------------------------------------------------- cleaning
 # Recorded runs are never removed.
 clean:
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(NATIVE)/*.so $(NATIVE)/.build-*
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(NATIVE)/*.so $(NATIVE)/rankscope-* $(NATIVE)/.build-*
 	@find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

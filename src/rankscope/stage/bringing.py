@@ -1,4 +1,4 @@
-"""Bringing a copy to a node: the bundle comes from a peer or the shared file, is verified, unpacked and put in place."""
+"""Bringing a copy to a node: it comes from a peer or the shared file, is verified, unpacked and put in place."""
 
 import os
 import threading
