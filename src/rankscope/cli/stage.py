@@ -43,9 +43,9 @@ run:
 
 times:
   --times DIR      note how long transfer, unpacking and the command took
-  --table DIR …    print the table of such folders (more than one: several node counts)
+  --table DIR      print the table of such a folder (several --table: of several node counts)
   --compare        run the command in place and staged, and print the table; --rounds N repeats both
-  --json           the table as JSON
+  --format X       form of the table: text, csv, json, markdown
 
 on this node:
   --status         copies here: size, users, files that came from the original place
@@ -74,6 +74,10 @@ def act(options: Options) -> int:
         from rankscope.stage.status import show
 
         return show(options)
+    if options.has("compare") or options.lists["table"]:
+        from rankscope.cli import stage_times
+
+        return stage_times.compare(options) if options.has("compare") else stage_times.table(options)
     if is_packing(options):
         from rankscope.stage.making import make_bundle
 

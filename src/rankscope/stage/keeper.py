@@ -62,6 +62,8 @@ class Keeper:
             reason = str(error)
         except Waited as error:
             reason = f"{error.filename}: {error.strerror}"
+        except FileNotFoundError as error:
+            reason = f"{error.filename}: no such file; make a bundle with rankscope stage ENV --record -- command"
         except OSError as error:
             reason = f"{error.filename or self.task.bundle}: {error.strerror or error}"
         except Exception as error:  # a mistake of ours is no reason to stop a job

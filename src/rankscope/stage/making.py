@@ -10,16 +10,12 @@ from rankscope.stage.choosing import Choice, choose
 from rankscope.stage.options import Options
 from rankscope.stage.pack import pack
 from rankscope.stage.rehearsal import NoRehearsal, best_method, rehearse
-from rankscope.stage.roots import NoEnvironment, find_environment, find_roots
+from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment, find_roots
 from rankscope.stage.running import say
 from rankscope.stage.switching import in_place
 from rankscope.stage.touched import Touched, add, read_list
 
 NOT_PACKED = 1
-
-
-def default_bundle(folder: str) -> str:
-    return f"{os.path.basename(folder)}.bundle"
 
 
 def make_bundle(options: Options) -> int:

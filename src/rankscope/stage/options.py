@@ -7,19 +7,18 @@ FLAGS = (
     "compare",
     "image",
     "in-place",
-    "json",
     "keep",
     "no-base",
-    "quiet",
     "record",
     "status",
     "strict",
 )
-VALUES = ("bundle", "check", "compress", "expect", "meet", "method", "patience", "rounds", "table", "times", "to")
-LISTS = ("also", "files", "include", "run")
+VALUES = ("bundle", "check", "compress", "expect", "format", "meet", "method", "patience", "rounds", "times", "to")
+LISTS = ("also", "files", "include", "run", "table")
 CHOICES = {
     "check": ("quick", "full", "none"),
     "compress": ("none", "zlib"),
+    "format": ("text", "csv", "json", "markdown"),
     "method": ("paths", "strace", "audit"),
 }
 NUMBERS = ("patience", "rounds")
@@ -35,6 +34,7 @@ class Options:
     def __init__(self) -> None:
         self.environment = ""
         self.command: list[str] = []
+        self.given: list[str] = []  # the words before the command
         self.help = False
         self.flags: set[str] = set()
         self.values: dict[str, str] = {}
@@ -54,7 +54,7 @@ def parse(arguments: list[str]) -> Options:
     while rest:
         word = rest.pop(0)
         if word == "--":
-            options.command = rest
+            options.command = list(rest)
             break
         if word in ("-h", "--help"):
             options.help = True
@@ -67,6 +67,7 @@ def parse(arguments: list[str]) -> Options:
             )
         else:
             options.environment = word
+    options.given = arguments[: len(arguments) - len(rest) - (1 if options.command else 0)]
     return options
 
 

@@ -29,6 +29,10 @@ def find_environment(given: str, environment: dict[str, str]) -> str:
     return os.path.abspath(folder)
 
 
+def default_bundle(folder: str) -> str:
+    return f"{os.path.basename(folder)}.bundle"
+
+
 def find_roots(folder: str, more: list[str], with_base: bool | None) -> list[Root]:
     """The environment, the interpreter it was made from (where that is no system's), and what the user adds."""
     roots = [root_of("env", folder)]

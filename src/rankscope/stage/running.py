@@ -1,7 +1,6 @@
 """What every rank does: get a place in the node's copy, then become the command there, or in place."""
 
 import os
-import time
 import zlib
 
 from rankscope.record.agreement import claimant
@@ -10,13 +9,14 @@ from rankscope.record.program import NoProgram, become, content, find_program, f
 from rankscope.stage.locks import Lock, Waited
 from rankscope.stage.node import JOB, NotUsable, identity, open_folder, register
 from rankscope.stage.options import Options
-from rankscope.stage.roots import NoEnvironment, find_environment
+from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
 from rankscope.stage.switching import command_in_copy, in_copy, in_place, read_roots
 from rankscope.stage.task import Outcome, Task, local_ranks, outcome_from
 
 ATTEMPTS = 2
 PATIENCE_S = "600"
 NOT_STAGED = 3  # exit code with --strict
+LAUNCHER = "by the ranks"  # instead of a copy: we are outside, each rank gets its own
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
@@ -28,15 +28,12 @@ class Start:
         self.environment = environment
         self.outcome = outcome
         self.place = place
-        self.waited_ns = 0  # from our beginning until the copy was there
 
 
 def run_staged(options: Options) -> int:
     """Replace this process by the command; return only where it cannot be started."""
-    began_ns = time.monotonic_ns()
     try:
         start = prepare(options)
-        start.waited_ns = time.monotonic_ns() - began_ns
     except NoEnvironment as error:
         say(str(error))
         return 2
@@ -44,7 +41,7 @@ def run_staged(options: Options) -> int:
         return NOT_STAGED
     try:
         program = find_program(start.command[0], start.environment)
-        if options.value("times"):
+        if options.value("times") and start.outcome.copy != LAUNCHER:
             from rankscope.stage.timing import run_timed
 
             return run_timed(program, start, options)
@@ -60,7 +57,12 @@ def prepare(options: Options) -> Start:
     environment = first_environment()
     place = find_place(environment)
     folder = find_environment(options.environment, environment)
-    outcome = Outcome("", "") if options.has("in-place") else try_to_obtain(options, environment, place)
+    bundle = os.path.abspath(options.value("bundle") or default_bundle(folder))
+    if not place.launcher and may_launch(options.command):
+        command = launched(options, folder, bundle, environment)
+        if command:
+            return Start(command, in_place(environment, folder), Outcome(LAUNCHER, ""), place)
+    outcome = Outcome("", "") if options.has("in-place") else try_to_obtain(options, bundle, environment, place)
     if not outcome.copy:
         if outcome.reason:
             warn(options, place, outcome.reason)
@@ -70,22 +72,36 @@ def prepare(options: Options) -> Start:
     return Start(command, in_copy(environment, roots, outcome.copy), outcome, place)
 
 
-def try_to_obtain(options: Options, environment: dict[str, str], place: Place) -> Outcome:
+def may_launch(command: list[str]) -> bool:
+    """A look at the name, so that most commands need not load what is known about launchers."""
+    name = os.path.basename(command[0])
+    return "run" in name or "mpiexec" in name
+
+
+def launched(options: Options, folder: str, bundle: str, environment: dict[str, str]) -> list[str] | None:
+    """The launcher's command with ourselves in every rank; None if it is no launcher of ranks."""
+    from rankscope.stage.outside import inserted, ourselves
+
+    given = [word for word in options.given if word != options.environment]
+    words = [*ourselves(), "stage", folder, *given, "--bundle", bundle, "--"]
+    return inserted(options.command, words, in_place(environment, folder))
+
+
+def try_to_obtain(options: Options, bundle: str, environment: dict[str, str], place: Place) -> Outcome:
     """A place in the copy, or the reason why there is none: nothing of ours may keep the command from running."""
     try:
-        return obtain(task_from(options, environment, place))
+        return obtain(task_from(options, bundle, environment, place))
     except NotUsable as error:
         return Outcome("", str(error))
     except Waited as error:
         return Outcome("", f"{error.filename}: {error.strerror}")
     except OSError as error:
-        return Outcome("", f"{error.filename or options.value('bundle')}: {error.strerror or error}")
+        return Outcome("", f"{error.filename or bundle}: {error.strerror or error}")
     except Exception as error:  # a mistake of ours is no reason to stop a job
         return Outcome("", f"{type(error).__name__}: {error}; please report this")
 
 
-def task_from(options: Options, environment: dict[str, str], place: Place) -> Task:
-    bundle = os.path.abspath(options.value("bundle"))
+def task_from(options: Options, bundle: str, environment: dict[str, str], place: Place) -> Task:
     folder = open_folder(options.value("to") or default_place(environment))
     task = Task(bundle, folder, claimant(place), place)
     task.local_ranks = local_ranks(environment)

@@ -6,6 +6,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from rankscope.record.place import process
 from rankscope.stage.task import node_name
 
 if TYPE_CHECKING:
@@ -19,19 +20,26 @@ def run_timed(program: str, start: "Start", options: "Options") -> int:
     """The command's exit code; a signal that ends the command ends us too."""
     folder = os.path.abspath(options.value("times"))
     os.makedirs(folder, exist_ok=True)
+    waited_ns = age_ns()
     began_ns = time.monotonic_ns()
     child = subprocess.Popen(start.command, executable=program, env=start.environment)
     for number in PASSED_ON:
         signal.signal(number, lambda received, _: child.send_signal(received))
     exit_code = child.wait()
-    write(folder, start, time.monotonic_ns() - began_ns, exit_code)
+    write(folder, start, waited_ns, time.monotonic_ns() - began_ns, exit_code)
     if exit_code < 0:
         signal.signal(-exit_code, signal.SIG_DFL)
         os.kill(os.getpid(), -exit_code)
     return exit_code
 
 
-def write(folder: str, start: "Start", import_ns: int, exit_code: int) -> None:
+def age_ns() -> int:
+    """How long this process has been there, the start of its Python included; to 10 ms."""
+    found = process(os.getpid())
+    return time.time_ns() - found.started_ns if found else 0
+
+
+def write(folder: str, start: "Start", waited_ns: int, import_ns: int, exit_code: int) -> None:
     """One rank's line, in a file of its own; written beside and renamed."""
     import json
 
@@ -43,7 +51,7 @@ def write(folder: str, start: "Start", import_ns: int, exit_code: int) -> None:
         "staged": bool(copy),
         "reason": start.outcome.reason,
         "import_ns": import_ns,
-        "waited_ns": start.waited_ns,
+        "waited_ns": waited_ns,
         "exit_code": exit_code,
     }
     rank = start.place.rank if start.place.rank is not None else os.getpid()
