@@ -25,7 +25,7 @@ from rankscope.stage.node import (
 )
 from rankscope.stage.sources import Peer, SharedFile
 from rankscope.stage.stale import changed
-from rankscope.stage.task import Outcome, Task
+from rankscope.stage.task import Outcome, Report, Task
 from rankscope.stage.unpack import unpack
 
 SEAL = ".seal"  # header and manifest, kept with the copy
@@ -38,11 +38,11 @@ class Bringing:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.key = ""
-        self.user = identity(os.getpid())
+        self.user = identity(task.job)
         self.began_ns = time.monotonic_ns()
         self.intake: Intake | None = None
         self.arrived = threading.Event()  # of the intake
-        self.report: dict[str, Any] = {"source": "", "reused": False}
+        self.report: Report = {"source": "", "reused": False}
 
     def since_ns(self) -> int:
         return time.monotonic_ns() - self.began_ns
@@ -115,14 +115,14 @@ def first_source(work: Bringing, header: Header, parent: str, token: str) -> tup
 
 def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -> None:
     """Receive and unpack at the same time, then put the tree in its place in one step."""
-    task, report = work.task, work.report
+    task = work.task
     head, region = source.head(), source.region()
     manifest = read_manifest(source.header, region)
     if name == "shared":
         check_original(work, manifest)
     check_space(task.folder, source.header.length + manifest.file_bytes)
     stem = f"{task.folder}/{PART}{source.header.key}-{work.user}"
-    report["waited_ns"] = work.since_ns()
+    waited_ns = work.since_ns()
     intake = work.intake = Intake(stem.replace(PART, f"{PART}bundle-", 1), head, source.header, region, manifest)
     work.arrived.set()
     instead = None if name == "shared" else ("shared", lambda: SharedFile(task.bundle, source.header.identity))
@@ -134,8 +134,10 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
         remove(stem)
         raise
     receiving.join()
-    report.update(describe(intake, name), ready_ns=work.since_ns())
-    report["unpack_ns"] = report["ready_ns"] - report["waited_ns"] - report["transfer_ns"]
+    ready_ns = work.since_ns()
+    work.report.update(describe(intake, name))
+    unpack_ns = ready_ns - waited_ns - intake.transfer_ns
+    work.report.update(waited_ns=waited_ns, unpack_ns=unpack_ns, ready_ns=ready_ns)
 
 
 def receive(intake: Intake, source: SharedFile | Peer, name: str, instead: Any) -> None:
@@ -188,7 +190,7 @@ def check_space(folder: str, needed_bytes: int) -> None:
         )
 
 
-def describe(intake: Intake, name: str) -> dict[str, Any]:
+def describe(intake: Intake, name: str) -> Report:
     """What is reported of the transfer."""
     return {
         "source": name,

@@ -20,7 +20,7 @@ from rankscope.stage.locks import Waited
 from rankscope.stage.meeting import Meeting, meet, meeting_folder
 from rankscope.stage.messages import Broken, greet, hear, say
 from rankscope.stage.misses import followed
-from rankscope.stage.node import PART, NotUsable, leave, remove, sweep, users
+from rankscope.stage.node import PART, NotUsable, leave, noted, remove, sweep, users
 from rankscope.stage.serving import LINGER_S, Service, children
 from rankscope.stage.sources import SharedFile, keep_alive
 from rankscope.stage.task import Outcome, Task, node_name
@@ -182,6 +182,7 @@ class Keeper:
         }
         path = f"{self.task.times}/node-{node_name(self.task.folder)}.json"
         try:
+            os.makedirs(self.task.times, exist_ok=True)
             with open(f"{path}.part", "w", encoding="utf-8") as file:
                 json.dump(report, file)
             os.replace(f"{path}.part", path)
@@ -191,16 +192,15 @@ class Keeper:
     def attend(self) -> None:
         """Until the job has left this node and no other node needs us."""
         last_seen = time.monotonic()
-        seen: set[str] = set()
+        expected = self.task.local_ranks if self.task.place.shared else 1
         while True:
             serving = self.is_serving()
-            here = [user for user in users(self.outcome.copy) if user != self.work.user] if self.outcome.copy else []
-            seen.update(here)
+            here = [user for user in users(self.outcome.copy, f"{self.task.job}-") if user != self.work.user]
+            came = len(noted(self.outcome.copy, f"{self.task.job}-")) - 1
             if here:
                 last_seen = time.monotonic()
-            all_came = self.task.local_ranks is not None and len(seen) >= self.task.local_ranks
-            all_came = all_came or not self.task.place.shared
-            if not serving and not here and ((all_came and seen) or time.monotonic() - last_seen > LATE_S):
+            all_came = expected is not None and came >= expected
+            if not serving and not here and (all_came or time.monotonic() - last_seen > LATE_S):
                 return
             wait_for_one(here, ROUND_S if serving or not here else SLOW_ROUND_S)
 
@@ -243,7 +243,7 @@ class Keeper:
             links = None
         self.outcome.report["original_files"] = None if links is None else len(links)
         self.outcome.report["original_names"] = (links or [])[:1000]
-        if leave(self.task.folder, self.outcome.copy, self.work.user):
+        if leave(self.task.folder, self.outcome.copy, f"{self.task.job}-", self.work.user):
             for path in (f"{self.name}.done", f"{self.name}.lock", f"{self.task.folder}/build-{self.work.key}"):
                 remove(path)
         self.write_report(True)
@@ -254,7 +254,7 @@ def wait_for_one(names: list[str], longest_s: float) -> None:
     handles = []
     for name in names:
         try:
-            handles.append(os.pidfd_open(int(name.partition(".")[0])))
+            handles.append(os.pidfd_open(int(name.rpartition("-")[2].partition(".")[0])))
         except (OSError, AttributeError, ValueError):
             continue  # an old kernel, or gone already: the time decides
     waiting = select.poll()

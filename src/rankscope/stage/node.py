@@ -40,10 +40,10 @@ def gate(folder: str) -> Lock:
     return Lock(f"{folder}/gate", GATE_PATIENCE_S)
 
 
-def identity(pid: int) -> str:
-    """This very process, as pid.start.namespace."""
-    found = process(pid)
-    return f"{found.identity if found else pid}.{namespace()}"
+def identity(job: str) -> str:
+    """This very process as a user of a copy: job-pid.start.namespace."""
+    found = process(os.getpid())
+    return f"{job}-{found.identity if found else os.getpid()}.{namespace()}"
 
 
 def namespace() -> str:
@@ -55,7 +55,7 @@ def namespace() -> str:
 
 def may_be_alive(name: str) -> bool:
     """Whether the process with this identity may still run: one of another container cannot be asked."""
-    own, _, where = name.rpartition(".")
+    own, _, where = name.rpartition("-")[2].rpartition(".")
     return where != namespace() or is_alive(own)
 
 
@@ -98,21 +98,25 @@ def note(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def users(copy: str) -> list[str]:
-    """Those who use the copy and may be alive."""
+def noted(copy: str, job: str = "") -> list[str]:
+    """Those who have used the copy (for this job), alive or not."""
     try:
-        return [name for name in os.listdir(f"{copy}/{USERS}") if may_be_alive(name)]
+        return [name for name in os.listdir(f"{copy}/{USERS}") if name.startswith(job)]
     except OSError:
         return []
 
 
-def leave(folder: str, copy: str, user: str) -> bool:
-    """Stop being a user; the last one removes the copy, unless it is to be kept. Whether it was removed."""
+def users(copy: str, job: str = "") -> list[str]:
+    """Those of them who may be alive."""
+    return [name for name in noted(copy, job) if may_be_alive(name)]
+
+
+def leave(folder: str, copy: str, job: str, user: str) -> bool:
+    """The end of a job on this node; the last one removes the copy, unless it is to be kept. Whether it was removed."""
     with gate(folder):
-        try:
-            os.unlink(f"{copy}/{USERS}/{user}")
-        except OSError:
-            pass
+        for name in noted(copy, job):
+            if name == user or not may_be_alive(name):
+                remove(f"{copy}/{USERS}/{name}")
         trash = taken_away(folder, copy)
     if trash:
         remove(trash)
@@ -165,8 +169,8 @@ def sweep(folder: str) -> list[str]:
 
 def is_abandoned(name: str, path: str) -> bool:
     """Whether this was the work of a process that is gone."""
-    if name.startswith(PART):  # part-KEY-PID.START.NAMESPACE
-        return not may_be_alive(name.rpartition("-")[2])
+    if name.startswith(PART):  # part-KEY-JOB-PID.START.NAMESPACE
+        return not may_be_alive(name)
     if name.startswith(JOB):
         try:
             return time.time() - os.lstat(path).st_mtime > OLD_S

@@ -127,7 +127,8 @@ def obtain(task: Task) -> Outcome:
     bundle = zlib.crc32(os.fsencode(task.bundle))
     key = task.asking.key or f"alone-{os.getpid()}"
     name = f"{task.folder}/{JOB}{cleaned(f'{key}-{task.asking.identity}')}-{bundle:08x}"
-    user = identity(os.getpid())
+    task.job = f"{zlib.crc32(os.fsencode(name)):08x}"
+    user = identity(task.job)
     with Lock(f"{name}.lock", task.patience_s):
         outcome = read_outcome(f"{name}.done")
         for _ in range(ATTEMPTS):

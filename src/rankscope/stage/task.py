@@ -1,7 +1,6 @@
 """What one node has to do for a job, and how that went."""
 
 import os
-from typing import Any
 
 from rankscope.record.agreement import Claimant
 from rankscope.record.place import Place
@@ -19,6 +18,9 @@ LOCAL_RANKS = (
 )
 
 
+Report = dict[str, int | str | bool | list[str] | None]
+
+
 class Task:
     """One bundle to bring to one node."""
 
@@ -27,6 +29,7 @@ class Task:
         self.folder = folder  # ours on the node
         self.asking = asking
         self.place = place
+        self.job = ""  # tells this job's processes from others'
         self.local_ranks: int | None = None
         self.expected = ""  # beginning of the identity that the bundle must have
         self.meeting_folder = ""
@@ -44,10 +47,10 @@ class Task:
 class Outcome:
     """Where the copy is, or why there is none."""
 
-    def __init__(self, copy: str, reason: str, report: dict[str, Any] | None = None) -> None:
+    def __init__(self, copy: str, reason: str, report: Report | None = None) -> None:
         self.copy = copy
         self.reason = reason
-        self.report = report or {}
+        self.report: Report = report or {}
 
     @property
     def line(self) -> str:
