@@ -111,6 +111,10 @@ class Intake:
 
     def discard(self) -> None:
         """The part file goes; the copy that was made of it stays."""
+        if self.file < 0:
+            return
+        os.close(self.file)
+        self.file = -1
         try:
             os.unlink(self.path)
         except OSError:

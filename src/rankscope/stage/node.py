@@ -3,14 +3,14 @@
 import os
 import time
 
-from rankscope.record.agreement import is_alive
-from rankscope.record.place import process
+from rankscope.record.place import process, stat_of
 from rankscope.record.program import content
 from rankscope.stage.locks import Lock
 
 GATE_PATIENCE_S = 60.0
 OLD_S = 24 * 3600.0
 COMPLETE, USERS, KEEP, ROOTS = ".complete", ".users", ".keep", ".roots"
+DEAD = ("Z", "X")  # a process that ended and that nobody has asked about yet
 TRASH, PART, JOB = "trash-", "part-", "job-"
 
 
@@ -55,8 +55,14 @@ def namespace() -> str:
 
 def may_be_alive(name: str) -> bool:
     """Whether the process with this identity may still run: one of another container cannot be asked."""
-    own, _, where = name.rpartition("-")[2].rpartition(".")
-    return where != namespace() or is_alive(own)
+    pid, start, where = [*name.rpartition("-")[2].split("."), "", ""][:3]
+    if where != namespace():
+        return True
+    try:
+        fields = stat_of(int(pid))
+        return fields[0] not in DEAD and fields[19] == start
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def boot() -> str:
