@@ -79,6 +79,7 @@ def kill_and_run_again(large: Environment, place: Path, after_s: float) -> None:
         stderr=subprocess.DEVNULL,
     )
     time.sleep(after_s)
+    job.kill()  # it may be the command already, which has nothing of ours open
     while kill_all(place):
         pass  # one that was just being started
     job.wait(20)
