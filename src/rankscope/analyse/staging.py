@@ -8,7 +8,7 @@ from math import ceil
 from statistics import median
 from typing import Any
 
-from rankscope.analyse.break_even import break_even
+from rankscope.analyse.crossing import break_even
 from rankscope.model import Cell, Column, Table, Unit
 
 Report = Mapping[str, Any]

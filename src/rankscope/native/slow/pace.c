@@ -9,7 +9,7 @@
 
 #include "slow.h"
 
-#define SERVER_MAGIC 0x31776f6c73736b72ull /* "rkssslow1" cut to eight letters */
+#define SERVER_MAGIC 0x31776f6c73736b72ull /* the letters rksslow1 */
 /* The queue holds at most one operation per waiting client; more than this is a file left by an earlier boot. */
 #define LONGEST_QUEUE_NS (600 * 1000000000ll)
 

@@ -126,18 +126,23 @@ static void seen(int descriptor, const char *path, enum slow_operation operation
         return result; \
     }
 
-STAT(stat, stat)
-STAT(lstat, stat)
+#ifdef __GLIBC__ /* elsewhere there is one name for each */
 STAT(stat64, stat64)
 STAT(lstat64, stat64)
 OLD_STAT(__xstat, stat)
 OLD_STAT(__lxstat, stat)
 OLD_STAT(__xstat64, stat64)
 OLD_STAT(__lxstat64, stat64)
-CALL(int, fstatat, (int at, const char *path, struct stat *to, int flags), (at, path, to, flags), at, path, SLOW_getattr,
-     result != 0)
 CALL(int, fstatat64, (int at, const char *path, struct stat64 *to, int flags), (at, path, to, flags), at, path,
      SLOW_getattr, result != 0)
+CALL(FILE *, fopen64, (const char *path, const char *mode), (path, mode), HERE, path, SLOW_open, !result)
+OPEN(open64)
+OPEN_AT(openat64)
+#endif
+STAT(stat, stat)
+STAT(lstat, stat)
+CALL(int, fstatat, (int at, const char *path, struct stat *to, int flags), (at, path, to, flags), at, path, SLOW_getattr,
+     result != 0)
 CALL(int, statx, (int at, const char *path, int flags, unsigned mask, struct statx *to), (at, path, flags, mask, to), at,
      path, SLOW_getattr, result != 0)
 CALL(int, access, (const char *path, int mode), (path, mode), HERE, path, SLOW_access, result != 0)
@@ -149,8 +154,5 @@ CALL(ssize_t, readlinkat, (int at, const char *path, char *to, size_t size), (at
      SLOW_readlink, result < 0)
 CALL(struct __dirstream *, opendir, (const char *path), (path), HERE, path, SLOW_opendir, !result)
 CALL(FILE *, fopen, (const char *path, const char *mode), (path, mode), HERE, path, SLOW_open, !result)
-CALL(FILE *, fopen64, (const char *path, const char *mode), (path, mode), HERE, path, SLOW_open, !result)
 OPEN(open)
-OPEN(open64)
 OPEN_AT(openat)
-OPEN_AT(openat64)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,24 +14,26 @@
 
 #include "slow.h"
 
-static volatile sig_atomic_t asked_to_end;
-static volatile pid_t command_process;
-
-static void note_signal(int signal_number) {
-    asked_to_end = signal_number;
-    if (command_process > 0) kill(command_process, signal_number);
+/* All of them are blocked and waited for, so that none comes between two steps. */
+static sigset_t waited_for(void) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
+    return signals;
 }
 
-static void on_signals(void (*handler)(int)) {
-    struct sigaction action = {.sa_handler = handler}; /* no SA_RESTART: waiting must end */
-    const int signals[] = {SIGTERM, SIGINT, SIGHUP};
-    for (size_t place = 0; place < sizeof signals / sizeof *signals; place++) sigaction(signals[place], &action, NULL);
+static void block_signals(int how) {
+    sigset_t signals = waited_for();
+    sigprocmask(how, &signals, NULL);
 }
 
-static void unmount_and_end(int signal_number) {
-    (void)signal_number;
-    slow_unmount(slow_settings.mount_point);
-    _exit(0);
+static int next_signal(void) {
+    sigset_t signals = waited_for();
+    int number;
+    return sigwait(&signals, &number) == 0 ? number : SIGTERM;
 }
 
 /* Files the clients hold open are descriptors here. */
@@ -56,15 +59,22 @@ static int mount_source(void) {
     return slow_mount(slow_settings.mount_point, &root);
 }
 
+static void *end_when_told(void *unused) {
+    while (next_signal() == SIGCHLD) continue;
+    slow_unmount(slow_settings.mount_point);
+    _exit(0);
+    return unused;
+}
+
 static pid_t start_server(int device) {
     pid_t watcher = getpid(), server = fork();
     if (server != 0) return server;
-    on_signals(unmount_and_end);
+    pthread_t listener;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != watcher) unmount_and_end(0);
+    if (getppid() != watcher) kill(getpid(), SIGTERM);
     setpgid(0, 0); /* Ctrl-C is for the command; the files must stay until it has ended */
     allow_many_files();
-    slow_serve(device);
+    if (pthread_create(&listener, NULL, end_when_told, NULL) == 0) slow_serve(device);
     _exit(0);
 }
 
@@ -81,12 +91,12 @@ static int write_counters(void) {
 
 static void end_server(pid_t server) {
     slow_unmount(slow_settings.mount_point);
+    if (server <= 0) return;
     kill(server, SIGKILL);
-    while (waitpid(server, NULL, 0) < 0 && errno == EINTR) continue;
+    waitpid(server, NULL, 0);
 }
 
 static void go_to_background(void) {
-    fflush(NULL);
     setsid();
     int nowhere = open("/dev/null", O_RDWR);
     for (int descriptor = 0; nowhere >= 0 && descriptor < 3; descriptor++) dup2(nowhere, descriptor);
@@ -94,14 +104,13 @@ static void go_to_background(void) {
 }
 
 static int watch(int device) {
-    on_signals(note_signal);
     pid_t server = start_server(device);
     close(device);
     if (slow_settings.foreground) {
         puts("ready");
         fflush(stdout);
     }
-    while (!asked_to_end && waitpid(server, NULL, 0) < 0 && errno == EINTR) continue;
+    while (next_signal() == SIGCHLD && waitpid(server, NULL, WNOHANG) == 0) continue;
     end_server(server);
     return write_counters() == 0 ? 0 : 1;
 }
@@ -111,9 +120,10 @@ int slow_keep_mounted(void) {
     pid_t starter = getppid();
     int device = mount_source();
     if (device < 0) return 1;
+    block_signals(SIG_BLOCK);
     if (slow_settings.foreground) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != starter) return slow_unmount(slow_settings.mount_point), 1;
+        if (getppid() != starter) kill(getpid(), SIGTERM);
         return watch(device);
     }
     pid_t background = fork();
@@ -122,36 +132,55 @@ int slow_keep_mounted(void) {
     _exit(watch(device));
 }
 
+/* The working folder was entered before the mount: where it lies below, it must be entered again. */
+static void enter_mounted_folder(void) {
+    char here[4096];
+    size_t length = strlen(slow_settings.mount_point);
+    if (!getcwd(here, sizeof here) || strncmp(here, slow_settings.mount_point, length) != 0) return;
+    if ((here[length] == 0 || here[length] == '/') && chdir(here) != 0)
+        slow_complain("%s: not found through the mount: %s", here, strerror(errno));
+}
+
 static pid_t start_command(char **command) {
     pid_t watcher = getpid(), child = fork();
     if (child != 0) return child;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* without the watcher its files would be gone */
     if (getppid() != watcher) _exit(125);
-    on_signals(SIG_DFL);
+    block_signals(SIG_UNBLOCK);
+    enter_mounted_folder();
     execvp(command[0], command);
-    slow_complain("%s: cannot be started: %s", command[0], strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
+    int problem = errno;
+    slow_complain("%s: cannot be started: %s", command[0], strerror(problem));
+    _exit(problem == ENOENT ? 127 : 126);
 }
 
-static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+/* Waits for the command, to which it passes on what would end us; the exit code. */
+static int wait_for(pid_t command, pid_t *server) {
+    for (;;) {
+        int number = next_signal(), status;
+        if (number == SIGTERM || number == SIGHUP) kill(command, number); /* SIGINT comes from the terminal, to both */
+        if (*server > 0 && waitpid(*server, NULL, WNOHANG) == *server) {
+            slow_complain("the server of %s died: the command gets errors from now on", slow_settings.mount_point);
+            *server = 0;
+        }
+        if (waitpid(command, &status, WNOHANG) == command)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+}
 
 /* The command sees the slow folder and nobody else does. */
 int slow_run_command(char **command) {
-    int status = 0;
     pid_t starter = getppid();
     if (slow_enter_namespace() != 0) return 125;
     int device = mount_source();
     if (device < 0) return 125;
+    block_signals(SIG_BLOCK);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    on_signals(note_signal);
-    if (getppid() != starter) asked_to_end = SIGTERM;
+    if (getppid() != starter) kill(getpid(), SIGTERM);
     pid_t server = start_server(device);
     close(device);
-    command_process = start_command(command);
-    if (asked_to_end) kill(command_process, asked_to_end);
-    while (waitpid(command_process, &status, 0) < 0 && errno == EINTR) continue;
-    command_process = 0;
+    int code = wait_for(start_command(command), &server);
     end_server(server);
     write_counters();
-    return exit_code(status);
+    return code;
 }
