@@ -135,6 +135,9 @@ def warnings(one: Compared) -> list[str]:
         if failed:
             reason = failed[0].get("reason")
             found.append(f"{len(failed)} of {len(timed.nodes)} nodes ran in place: {reason}")
+        alone = [node["alone_because"] for node in timed.nodes if node.get("alone_because")]
+        if alone:
+            found.append(f"{len(alone)} of {len(timed.nodes)} nodes did not meet the others: {alone[0]}")
         unfinished = sum(1 for node in timed.nodes if not node.get("ended"))
         if unfinished:
             found.append(f"{unfinished} nodes had not told what came from the original place")

@@ -93,7 +93,7 @@ class Keeper:
 
     def find_meeting(self) -> Meeting:
         listening, contact = listen()
-        folder = self.task.meeting_folder or meeting_folder(self.task.bundle, "")
+        folder = meeting_folder(self.task.bundle, self.task.meeting_folder)
         token = os.urandom(16).hex()
 
         def own() -> tuple[str, str, Any]:
