@@ -21,18 +21,24 @@ from rankscope.rankfile import (
     LAPS,
     MAGIC,
     MARK,
+    MODULE,
     MOST_DURATION,
     PAGE,
+    PATH,
     PEER,
     STEP,
+    SYSTEM_CALL,
     TALLY,
     THREAD,
     VERSION,
+    Cause,
     ChunkKind,
     CudaState,
     GroupKind,
     Layer,
     MarkKind,
+    ModuleFlag,
+    Operation,
     Rows,
     State,
     TickSource,
@@ -60,6 +66,7 @@ class RankFileWriter:
         self._threads: list[tuple[Any, ...]] = []
         self._unwrapped: list[int] = []
         self._tables: list[tuple[ChunkKind, Rows]] = []
+        self._paths = b""
         self.set(**header)
 
     def set(self, **header: Any) -> None:
@@ -146,6 +153,42 @@ class RankFileWriter:
         rows = np.array([(ticks, kind, self.string(name), 0) for kind, ticks, name in marks], MARK)
         self._tables.append((ChunkKind.MARKS, rows))
 
+    def modules(self, *modules: Mapping[str, Any]) -> None:
+        """Enter imports, the first with id 1: their fields, `name` as text; they have ended unless `flags` says so."""
+        rows = np.zeros(len(modules), MODULE)
+        for row, given in zip(rows, modules, strict=True):
+            for key, value in {"flags": ModuleFlag.ENDED, **given}.items():
+                row[key] = self.string(value) if key == "name" else value
+        self._tables.append((ChunkKind.MODULES, rows))
+
+    def system_call(
+        self, module: int, cause: Cause, number: int, mount: str = "", fs_type: str = "", **fields: int
+    ) -> None:
+        """Enter calls of one kind (`number` as on x86-64): calls, failed, missing, ticks, bytes."""
+        mount_id = self.string(f"{fs_type} {mount}") if mount else 0
+        row = np.zeros(1, SYSTEM_CALL)
+        row["key"] = module | cause << 20 | number << 24 | mount_id << 36 | 1 << 63
+        for key, value in fields.items():
+            row[key] = value
+        self._tables.append((ChunkKind.SYSTEM_CALLS, row))
+
+    def path(
+        self,
+        path: str,
+        operation: Operation,
+        module: int = 0,
+        cause: Cause = Cause.SEARCH,
+        *,
+        result: int = 0,
+        times: int = 1,
+        size_bytes: int = 0,
+    ) -> None:
+        """Enter one path that was asked for."""
+        raw = path.encode("utf-8", "surrogateescape")
+        whole = PATH.itemsize + (len(raw) + 8) // 8 * 8
+        row = np.array([(whole, len(raw), module, cause, operation, result, times, size_bytes)], PATH)
+        self._paths += (row.tobytes() + raw).ljust(whole, b"\0")
+
     def thread(self, slot: int, tid: int, name: str = "") -> None:
         """Enter a thread."""
         self._threads.append((slot, tid, 0, name.encode()))
@@ -183,6 +226,8 @@ class RankFileWriter:
         if len(self._trace):
             yield _table_chunk(ChunkKind.TRACE, self._trace)
         yield from (_table_chunk(kind, rows) for kind, rows in self._tables)
+        if self._paths:
+            yield _chunk(ChunkKind.PATHS, self._paths, row_bytes=0)
         if self._threads:
             yield _table_chunk(ChunkKind.THREADS, np.array(self._threads, THREAD))
         if self._unwrapped:

@@ -13,12 +13,14 @@
 RS_EXPORT __thread struct rs_calls_thread rankscope_calls_thread __attribute__((tls_model("initial-exec")));
 RS_EXPORT volatile int rankscope_calls_counting;
 
+#define UNSEEN_START "what the dynamic loader did before the recorder was there is not counted (no ptrace here)"
+
 static char own_folder[512];
 static uint8_t with_paths, until_steps;
 
 const char *rs_calls_own_folder(void) { return own_folder; }
 
-/* The package's folder: <it>/native/librankscope.so is this library. */
+/* The agent's: <package>/native/librankscope.so is this library. */
 static void find_own_folder(void)
 {
     Dl_info here;
@@ -31,6 +33,7 @@ static void find_own_folder(void)
             slash = own_folder;
         *slash = 0;
     }
+    strncat(own_folder, "/agent", sizeof own_folder - strlen(own_folder) - 1);
 }
 
 static uint64_t key_of(uint32_t module, uint8_t cause, long number, uint16_t mount)
@@ -95,12 +98,12 @@ static int sanitizer_is_here(void)
 
 static const char *choose_method(void)
 {
-    const char *why = NULL;
+    const char *why = "RANKSCOPE_DISPATCH=0 forbids system call user dispatch", *asked = getenv("RANKSCOPE_DISPATCH");
     if (sanitizer_is_here())
         return "a sanitizer or valgrind is in the process: system calls are not counted";
-    if (rs_dispatch_arm(&why)) {
+    if (!(asked && !strcmp(asked, "0")) && rs_dispatch_arm(&why)) {
         rs.file->calls_method = RS_CALLS_DISPATCH;
-        return NULL;
+        return rs.file->loader_calls || rs.file->flags & RS_FORKED ? NULL : UNSEEN_START;
     }
     if (dlsym(RTLD_DEFAULT, "rankscope_calls_wrappers"))
         rs.file->calls_method = RS_CALLS_PRELOAD;

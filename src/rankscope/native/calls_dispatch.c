@@ -45,11 +45,20 @@ static void find_loader(void)
         }
 }
 
+static volatile int filtered;   /* by the program: a call of ours may be its end */
+
 void rs_dispatch_disarm_here(void)
 {
     struct rs_calls_thread *self = &rankscope_calls_thread;
     self->selector = self->armed = 0;
-    rankscope_raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0);
+    if (!filtered)
+        rankscope_raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0);
+}
+
+void rs_dispatch_filtered(void)
+{
+    rs_dispatch_disarm_here();
+    filtered = 1;
 }
 
 /* Once more, untrapped: what we do not know how to make. The next wrapped function traps again. */
@@ -155,5 +164,6 @@ int rs_dispatch_arm(const char **why_not)
 }
 
 void rs_dispatch_disarm_here(void) {}
+void rs_dispatch_filtered(void) {}
 
 #endif

@@ -65,7 +65,7 @@ int rs_call_is_own(const struct rs_call *call)
     if (path) {
         const char *own = rs_calls_own_folder();
         size_t length = strlen(own);
-        return length && !strncmp(path, own, length);
+        return length && !strncmp(path, own, length) && (path[length] == '/' || !path[length]);
     }
     long descriptor = descriptor_of(call);
     return descriptor >= 0 && descriptor < DESCRIPTORS && descriptor_own[descriptor];
@@ -77,7 +77,7 @@ static int lies_in(const char *path, int at)
     return length == 1 || (!strncmp(path, mounts[at].place, length) && (path[length] == '/' || !path[length]));
 }
 
-static uint16_t string_of(int at)
+static __attribute__((noinline)) uint16_t string_of(int at)
 {
     char both[640];
     if (!mounts[at].string) {
@@ -103,18 +103,22 @@ static uint16_t mount_of(const char *path)
     return best < 0 ? 0 : string_of(best);
 }
 
+/* Apart: threads may have little stack, and only this needs much. */
+static __attribute__((noinline)) uint16_t mount_of_here(void)
+{
+    char here[PATH_MAX];
+    return rankscope_raw(SYS_getcwd, (long)here, sizeof here, 0, 0, 0, 0) > 0 ? mount_of(here) : 0;
+}
+
 uint16_t rs_call_mount(const struct rs_call *call)
 {
     const char *path = rs_call_path(call);
-    char here[PATH_MAX];
     if (path && path[0] == '/')
         return mount_of(path);
     long descriptor = descriptor_of(call);
     if (descriptor >= 0)
         return descriptor < DESCRIPTORS ? descriptor_mount[descriptor] : 0;
-    if (path && rankscope_raw(SYS_getcwd, (long)here, sizeof here, 0, 0, 0, 0) > 0)
-        return mount_of(here);
-    return 0;
+    return path ? mount_of_here() : 0;
 }
 
 /* Remembers for calls on the descriptor what is known of its path. */

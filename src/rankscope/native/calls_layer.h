@@ -84,6 +84,7 @@ void rs_path_add(uint32_t module, uint8_t cause, const struct rs_call *call);
 /* calls_dispatch.c */
 int rs_dispatch_arm(const char **why_not);
 void rs_dispatch_disarm_here(void);
+void rs_dispatch_filtered(void);    /* the same, and no thread makes a call of its own for it from now on */
 
 /* calls_signals.c: calls that change what signals do; 1 if the call is done, its result in *result */
 int rs_signal_call(struct rs_calls_thread *self, void *context, const struct rs_call *call, long *result);

@@ -56,25 +56,6 @@ static uint8_t operation_of(const struct rs_call *call)
     return 0;
 }
 
-/* A path that is not absolute, put behind the folder it is meant from. */
-static const char *whole_path(const struct rs_call *call, const char *path, char *made, size_t size)
-{
-    char link[64];
-    int folder = rs_call_about(call) == RS_ABOUT_PATH_AT ? (int)call->arguments[0] : AT_FDCWD;
-    if (path[0] == '/')
-        return path;
-    if (folder == AT_FDCWD)
-        strcpy(link, "/proc/self/cwd");
-    else
-        snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-    long length = rankscope_raw(SYS_readlinkat, AT_FDCWD, (long)link, (long)made, (long)size - 2, 0, 0);
-    if (length <= 0 || (size_t)length + strlen(path) + 2 > size)
-        return path;
-    made[length] = '/';
-    strcpy(made + length + 1, path);
-    return made;
-}
-
 static uint64_t size_of(const struct rs_call *call)
 {
     struct stat status;
@@ -125,28 +106,50 @@ static int lock_taken(void)
     return 0;
 }
 
-void rs_path_add(uint32_t module, uint8_t cause, const struct rs_call *call)
+static void add(const struct rs_path *asked, const char *path, const struct rs_call *call)
 {
-    char made[PATH_MAX + 256];
-    const char *path = rs_call_path(call);
-    uint8_t operation = path ? operation_of(call) : 0;
-    if (!operation)
-        return;
-    path = whole_path(call, path, made, sizeof made);
-    struct rs_path row = {.path_bytes = (uint32_t)strlen(path), .module = module, .cause = cause, .operation = operation,
-                          .result = call->result < 0 && call->result > -4096 ? (uint16_t)-call->result : 0};
+    struct rs_path row = *asked, *found = NULL;
+    row.path_bytes = (uint32_t)strlen(path);
     row.record_bytes = (uint32_t)(sizeof row + (row.path_bytes + 1 + 7) / 8 * 8);
-    int opened = operation == RS_OPERATION_OPEN || operation == RS_OPERATION_LIST;
-    struct rs_path *found = NULL;
     if (row.path_bytes < PATH_MAX && lock_taken()) {
         found = find_or_append(&row, path);
-        busy = 0;
+        __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
     }
     if (!found) {
         rs_count(&rs.file->lost_paths, 1);
         return;
     }
+    int opened = row.operation == RS_OPERATION_OPEN || row.operation == RS_OPERATION_LIST;
     if (opened && !row.result && !found->size_bytes)
         found->size_bytes = size_of(call);
     rs_count(&found->times, call->taken_back ? (uint64_t)-1 : 1);
+}
+
+/* A path that is not absolute, put behind the folder it is meant from. Apart, because it needs much stack. */
+static __attribute__((noinline)) void add_relative(const struct rs_path *row, const char *path, const struct rs_call *call)
+{
+    char link[64], whole[PATH_MAX];
+    int folder = rs_call_about(call) == RS_ABOUT_PATH_AT ? (int)call->arguments[0] : AT_FDCWD;
+    if (folder == AT_FDCWD)
+        strcpy(link, "/proc/self/cwd");
+    else
+        snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    long length = rankscope_raw(SYS_readlinkat, AT_FDCWD, (long)link, (long)whole, sizeof whole - 2, 0, 0);
+    if (length > 0 && (size_t)length + strlen(path) + 2 <= sizeof whole) {
+        whole[length] = '/';
+        strcpy(whole + length + 1, path);
+        path = whole;
+    }
+    add(row, path, call);
+}
+
+void rs_path_add(uint32_t module, uint8_t cause, const struct rs_call *call)
+{
+    const char *path = rs_call_path(call);
+    struct rs_path row = {.module = module, .cause = cause, .operation = path ? operation_of(call) : 0,
+                          .result = call->result < 0 && call->result > -4096 ? (uint16_t)-call->result : 0};
+    if (row.operation && path[0] == '/')
+        add(&row, path, call);
+    else if (row.operation)
+        add_relative(&row, path, call);
 }

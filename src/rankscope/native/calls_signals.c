@@ -9,6 +9,7 @@
 #include <ucontext.h>
 
 #include "calls_layer.h"
+#include "process.h"
 
 #if defined(__x86_64__)
 
@@ -55,21 +56,39 @@ static long change_mask(struct rs_calls_thread *self, ucontext_t *context, const
     return 0;
 }
 
+static int alone(void)
+{
+    rs_own_enter();
+    int threads = (int)rs_process_stat().threads;
+    rs_own_leave();
+    return threads == 1;
+}
+
+/* A program that wants SIGSYS for itself gets it, and we step aside. Not where other threads are trapped by now: there
+ * ours stays and passes on what is not its own. */
+static long change_sigsys(const struct rs_call *call)
+{
+    const long *a = call->arguments;
+    struct kernel_action before = theirs;
+    if (a[1])
+        memcpy(&theirs, (void *)a[1], sizeof theirs);
+    if (a[2])
+        memcpy((void *)a[2], &before, sizeof before);
+    if (theirs.handler != (void *)SIG_DFL && theirs.handler != (void *)SIG_IGN && alone()) {
+        rs_calls_stand_aside("the program has a handler for SIGSYS of its own: counted until then");
+        rs_dispatch_disarm_here();
+        return rankscope_raw(SYS_rt_sigaction, SIGSYS, (long)&theirs, 0, MASK_BYTES, 0, 0);
+    }
+    return 0;
+}
+
 static long change_action(const struct rs_call *call)
 {
     long a[6];
     struct kernel_action copy;
     memcpy(a, call->arguments, sizeof a);
-    if (a[0] == SIGSYS && a[3] == MASK_BYTES) {
-        struct kernel_action before = theirs;
-        if (a[1])
-            memcpy(&theirs, (void *)a[1], sizeof theirs);
-        if (a[2])
-            memcpy((void *)a[2], &before, sizeof before);
-        if (theirs.handler != (void *)SIG_DFL && theirs.handler != (void *)SIG_IGN)
-            rs_calls_stand_aside("the program has a handler for SIGSYS of its own: counted until then");
-        return 0;
-    }
+    if (a[0] == SIGSYS && a[3] == MASK_BYTES)
+        return change_sigsys(call);
     if (a[1] && a[3] == MASK_BYTES) {
         memcpy(&copy, (void *)a[1], sizeof copy);
         copy.mask &= ~SIGSYS_BIT;
@@ -132,7 +151,7 @@ int rs_signal_call(struct rs_calls_thread *self, void *context, const struct rs_
         *result = raw(call, call->arguments);
     } else if (is_filter(call)) {
         rs_calls_stand_aside("the program filters its system calls (seccomp): counted until then");
-        rs_dispatch_disarm_here();
+        rs_dispatch_filtered();
         *result = raw(call, call->arguments);
     } else if (call->number == SYS_rt_sigprocmask) {
         *result = change_mask(self, context, call);

@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "calls_layer.h"
@@ -101,34 +100,59 @@ static void count(pid_t pid, struct rs_call *call)
     rs.file->loader_calls++;
 }
 
-static void follow(pid_t pid)
+/* 1: it was told to go on; 0: it cannot or should not. */
+static int next_stop(pid_t pid, int status, int first_stop, struct rs_call *call, uint64_t *loader)
 {
     struct __ptrace_syscall_info info;
+    if (first_stop)
+        ptrace(PTRACE_SETOPTIONS, pid, NULL, OPTIONS);
+    else if (WSTOPSIG(status) == SYSCALL_STOP && ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof info, &info) > 0) {
+        if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+            if (!by_loader(info.instruction_pointer, info.entry.nr, loader))
+                return 0;
+            *call = (struct rs_call){.number = (long)info.entry.nr};
+            for (int i = 0; i < 6; i++)
+                call->arguments[i] = (long)info.entry.args[i];
+        } else if (info.op == PTRACE_SYSCALL_INFO_EXIT) {
+            call->result = (long)info.exit.rval;
+            if (call->number != SYS_execve)
+                count(pid, call);
+        }
+    }
+    return ptrace(PTRACE_SYSCALL, pid, NULL, NULL) == 0;
+}
+
+/* Its end included: afterwards nothing has its number. */
+static void follow(pid_t pid)
+{
     struct rs_call call = {.number = SYS_execve};
-    uint64_t first = 0;
-    int status, begun = 0;
-    for (int stop = 0; stop < MOST_STOPS; stop++) {
+    uint64_t loader = 0;
+    int status, going = 1;
+    for (int stop = 0; going && stop < MOST_STOPS; stop++) {
         if (waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status))
             return;
-        if (!begun) {
-            begun = 1;
-            ptrace(PTRACE_SETOPTIONS, pid, NULL, OPTIONS);
-        } else if (WSTOPSIG(status) == SYSCALL_STOP
-                   && ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof info, &info) > 0) {
-            if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
-                if (!by_loader(info.instruction_pointer, info.entry.nr, &first))
-                    return;
-                call = (struct rs_call){.number = (long)info.entry.nr};
-                for (int i = 0; i < 6; i++)
-                    call.arguments[i] = (long)info.entry.args[i];
-            } else if (info.op == PTRACE_SYSCALL_INFO_EXIT) {
-                call.result = (long)info.exit.rval;
-                count(pid, &call);
-            }
-        }
-        if (ptrace(PTRACE_SYSCALL, pid, NULL, NULL) != 0)
-            return;
+        going = next_stop(pid, status, stop == 0, &call, &loader);
     }
+    kill(pid, SIGKILL);
+    while (waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status))
+        ptrace(PTRACE_CONT, pid, NULL, NULL);
+}
+
+/* The stops of the child are told by SIGCHLD: none of them may be left over where the program has it blocked. */
+static int child_signal_waits(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGCHLD);
+}
+
+static void drop_child_signal(void)
+{
+    const struct timespec now = {0, 0};
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, SIGCHLD);
+    if (child_signal_waits())
+        sigtimedwait(&only, NULL, &now);
 }
 
 /* No signal tells its end, and memory is shared until it has become the loader: as posix_spawn does it. */
@@ -136,16 +160,16 @@ void rs_loader_replay(void)
 {
     char **environment = bare_environment();
     char *stack = rs_memory(STACK_BYTES);
+    int waited = child_signal_waits();
     if (!environment || !stack)
         return;
     if (rs_is_first_image())
         rs_calls_count(&rankscope_calls_thread, &(struct rs_call){.number = SYS_execve});
     pid_t pid = clone(child, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, environment);
-    if (pid > 0) {
+    if (pid > 0)
         follow(pid);
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, __WALL);
-    }
+    if (!waited)
+        drop_child_signal();
     rs_memory_free(stack, STACK_BYTES);
 }
 

@@ -25,6 +25,12 @@ uint32_t rs_imports_mode(void)
     return RS_IMPORTS_TIME;
 }
 
+uint64_t rs_imports_bytes(void)
+{
+    uint32_t mode = rs_imports_mode();
+    return mode == RS_IMPORTS_PATHS ? 32u << 20 : mode == RS_IMPORTS_CALLS ? 8u << 20 : 0;
+}
+
 void rs_imports_forget(void)
 {
     memset(&lock, 0, sizeof lock);

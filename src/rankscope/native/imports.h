@@ -14,6 +14,7 @@ struct rs_import {
 };
 
 uint32_t rs_imports_mode(void);     /* enum rs_imports_mode, from RANKSCOPE_IMPORTS */
+uint64_t rs_imports_bytes(void);    /* how much more a rank file may grow for it */
 void rs_import_begin(struct rs_import *import, const char *name);
 void rs_import_end(struct rs_import *import, int failed);
 uint8_t rs_import_cause(uint8_t cause);     /* of what follows; the cause of what came before */

@@ -158,7 +158,7 @@ static void record(uint32_t flags)
 {
     struct rs_anchor loaded = rs_anchor_now();
     const char *folder = getenv("RANKSCOPE_DIR");
-    uint64_t bound_bytes = number_or("RANKSCOPE_FILE_BYTES", DEFAULT_FILE_BYTES);
+    uint64_t bound_bytes = number_or("RANKSCOPE_FILE_BYTES", DEFAULT_FILE_BYTES + rs_imports_bytes());
     if (!folder || !folder[0])
         return;
     if (bound_bytes < LEAST_FILE_BYTES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rankfile
-from rankscope.model import BadFile, Words
+from rankscope.model import BadFile, Note, Severity, Words
 from rankscope.rankfile import CallsMethod, Cause, ChunkKind, ImportsMode, ModuleFlag, Operation, Rows
 from rankscope.readers.chunks import RankFile
 from rankscope.readers.clock import Clock
@@ -148,6 +148,25 @@ def _method(file: RankFile, calls: Rows, strings: Sequence[str]) -> dict[str, An
 
 
 LOST = {"lost_calls": "system_calls", "lost_paths": "paths", "lost_modules": "modules"}
+
+
+def import_notes(file: RankFile, strings: Sequence[str]) -> list[Note]:
+    """What was not seen of imports."""
+    header, where = file.header, str(file.path)
+    told = {
+        "modules": "imported modules had no room: what they did counts for the modules that import them",
+        "system_calls": "system calls had no room",
+        "paths": "uses of paths had no room",
+    }
+    notes = [
+        Note(f"{int(header[f'lost_{what}'])} {text} (raise --size)", Severity.WARNING, where)
+        for what, text in told.items()
+        if header[f"lost_{what}"]
+    ]
+    why = int(header["calls_note"])
+    if 0 < why < len(strings):
+        notes.append(Note(f"system calls: {strings[why]}", Severity.NOTE, where))
+    return notes
 
 
 def _bits(keys: Any, first: int, count: int) -> Any:

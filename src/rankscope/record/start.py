@@ -155,6 +155,8 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
         added["RANKSCOPE_MATRIX"] = "1"
     if options.imports:
         added["RANKSCOPE_IMPORTS"] = options.imports
+    if environment.get("RANKSCOPE_IMPORTS_UNTIL"):  # so that launchers pass it on
+        added["RANKSCOPE_IMPORTS_UNTIL"] = environment["RANKSCOPE_IMPORTS_UNTIL"]
     return added
 
 
