@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from rankscope.stage.bundle import LINK_OUT, Manifest, read_manifest
 from rankscope.stage.sources import SharedFile
 from rankscope.stage.touched import LOOKED_AT, OPENED, from_strace, read_list
 from stage.conftest import REHEARSAL
-from stage.jobs import Environment, python, stage
+from stage.jobs import Environment, clean_variables, python, stage
 
 
 def manifest_of(bundle: Path) -> Manifest:
@@ -23,7 +24,7 @@ def manifest_of(bundle: Path) -> Manifest:
         shared.close()
 
 
-@pytest.mark.parametrize("method", ["strace", "audit"])
+@pytest.mark.parametrize("method", ["strace", "paths", "audit"])
 def test_touched_files_are_packed_and_others_are_links(environment: Environment, tmp_path: Path, method: str) -> None:
     if method == "strace" and not shutil.which("strace"):
         pytest.skip("strace is missing")
@@ -41,6 +42,21 @@ def test_touched_files_are_packed_and_others_are_links(environment: Environment,
     assert {f"{site}/{name}" for name in untouched} <= out
     assert not files & out
     assert manifest.data["method"] == method
+
+
+def test_a_recorded_run_says_what_to_pack(environment: Environment, tmp_path: Path, rankscope: Path) -> None:
+    """Every process of it: here two that import different things."""
+    run = ["run", "--out", tmp_path / "run", "--imports", "paths", "--", environment.folder / "bin" / "python", "-c"]
+    code = "import alpha.rare, subprocess, sys; subprocess.run([sys.executable, '-c', 'import gamma'])"
+    subprocess.run([rankscope, *run, code], env=clean_variables(), check=True)
+    own = Environment(environment.folder, environment.packages, tmp_path / "own.bundle")
+    done = stage(own, "--run", tmp_path / "run", "--no-base", command=[])
+    assert done.returncode == 0, done.stderr
+    files = {file.path.rpartition("site-packages/")[2] for file in manifest_of(own.bundle).files}
+    assert {"alpha/rare.py", "alpha/near.py", "gamma.py"} <= files
+    assert "beta/__init__.py" not in files
+    without = stage(own, "--run", tmp_path, command=[])
+    assert without.returncode == 1 and without.stderr.count("\n") == 1
 
 
 def test_what_is_asked_for_is_packed_too(environment: Environment, tmp_path: Path) -> None:

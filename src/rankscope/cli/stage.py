@@ -23,8 +23,10 @@ ENV is a venv or another folder with bin and lib (default: the active one).
 bundle:
   --bundle FILE    the bundle (default: the name of ENV with .bundle, here)
   --record         run the command in place, note what it touches, and pack that
-  --method X       how that is noted: strace (every path of every program), audit (what Python opens and maps)
+  --method X       how that is noted: strace (every path of every program), paths (as rankscope run --imports paths),
+                   audit (what Python opens and maps); default: the first of these that works here
   --files LIST     also pack the files named in LIST, one in a line, or in a log of strace
+  --run RUN        also pack what the ranks of a recorded run asked for (rankscope run --imports paths)
   --include GLOB   also pack files that fit, as in --include 'torch/lib/*'
   --all            pack everything in ENV
   --also DIR       another folder to stage
@@ -81,12 +83,19 @@ def act(options: Options) -> int:
     if is_packing(options):
         from rankscope.stage.making import make_bundle
 
-        return make_bundle(options)
+        return make_bundle(options, touched_in_run)
     if not options.command or not options.command[0]:
         raise UsageError("no command given; as in: rankscope stage ENV -- python train.py")
     from rankscope.stage.running import run_staged
 
     return run_staged(options)
+
+
+def touched_in_run(folder: str) -> dict[str, str]:
+    """Read a recorded run; only then are the readers and the store imported."""
+    from rankscope.cli.stage_paths import touched_in
+
+    return touched_in(folder)
 
 
 def is_packing(options: Options) -> bool:

@@ -4,11 +4,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 
+from rankscope.stage.outside import ourselves
 from rankscope.stage.touched import OPENED, Touched, add, from_strace, read_list
 
 WATCHING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watching_opens")
 LONGEST_PATH = "4096"
+ReadRun = Callable[[str], Touched]
 
 
 class NoRehearsal(Exception):
@@ -23,34 +26,41 @@ def best_method() -> str:
     return "audit"
 
 
-def rehearse(command: list[str], environment: dict[str, str], method: str) -> Touched:
+def rehearse(command: list[str], environment: dict[str, str], method: str, read_run: ReadRun) -> Touched:
     """What the command touches; it has to end well, or else it has not touched everything."""
     with tempfile.TemporaryDirectory(prefix="rankscope-rehearsal-") as folder:
-        if method == "strace":
-            command = [
-                "strace",
-                "-qq",
-                "-ff",
-                "-y",
-                "-s",
-                LONGEST_PATH,
-                "-e",
-                "trace=%file",
-                "-o",
-                f"{folder}/log",
-                *command,
-            ]
-        else:
-            theirs = environment.get("PYTHONPATH", "")
-            path = f"{WATCHING}:{theirs}" if theirs else WATCHING
-            environment = {**environment, "PYTHONPATH": path, "RANKSCOPE_STAGE_NOTES": folder}
+        command, environment = watched(command, environment, method, folder)
         try:
             exit_code = subprocess.run(command, env=environment, check=False).returncode
         except OSError as error:
             raise NoRehearsal(f"{command[0]}: {error.strerror}") from None
         if exit_code:
             raise NoRehearsal(f"the rehearsal ended with exit code {exit_code}; nothing was packed")
-        return collected(folder, method)
+        return read_run(f"{folder}/run") if method == "paths" else collected(folder, method)
+
+
+def watched(
+    command: list[str], environment: dict[str, str], method: str, folder: str
+) -> tuple[list[str], dict[str, str]]:
+    """The command and its variables, so that what it touches is noted in the folder."""
+    if method == "strace":
+        options = ["-qq", "-ff", "-y", "-s", LONGEST_PATH, "-e", "trace=%file", "-o", f"{folder}/log"]
+        return ["strace", *options, *command], environment
+    if method == "paths":
+        return [
+            *ourselves(),
+            "run",
+            "--quiet",
+            "--imports",
+            "paths",
+            "--out",
+            f"{folder}/run",
+            "--",
+            *command,
+        ], environment
+    theirs = environment.get("PYTHONPATH", "")
+    path = f"{WATCHING}:{theirs}" if theirs else WATCHING
+    return command, {**environment, "PYTHONPATH": path, "RANKSCOPE_STAGE_NOTES": folder}
 
 
 def collected(folder: str, method: str) -> Touched:
