@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 
+from rankscope.record.start import WRAPPERS
 from rankscope.stage.outside import ourselves
 from rankscope.stage.touched import OPENED, Touched, add, from_strace, read_list
 
@@ -19,11 +20,11 @@ class NoRehearsal(Exception):
 
 
 def best_method() -> str:
-    """strace sees every path of every program; our own watching sees what Python opens and what is mapped."""
+    """The one that sees most: strace may be missing or forbidden, and our recorder may not have been built."""
     strace = shutil.which("strace")
     if strace and subprocess.run([strace, "-o", os.devnull, "true"], stderr=subprocess.DEVNULL).returncode == 0:
         return "strace"
-    return "audit"
+    return "paths" if os.path.exists(WRAPPERS) else "audit"
 
 
 def rehearse(command: list[str], environment: dict[str, str], method: str, read_run: ReadRun) -> Touched:
