@@ -20,12 +20,13 @@ PACKAGES = {
     "alpha/deep/inner.py": "WHERE = __file__\n",
     "alpha-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: alpha\nVersion: 1.0\n",
     "alpha-1.0.dist-info/RECORD": "",
+    "alpha/looked/into.txt": "a folder that is looked at, a file that is not\n",
     "beta/__init__.py": "VALUE = 2\n",
     "gamma.py": "VALUE = 3\n",
     "odd name ü.txt": "odd\n",
 }
 SCRIPT = "#!{python}\nimport sys, alpha\nprint(sys.prefix)\nprint(alpha.__file__)\n"
-REHEARSAL = "import alpha; open(alpha.__path__[0] + '/data.txt').read()"
+REHEARSAL = "import alpha, os; open(alpha.__path__[0] + '/data.txt').read(); os.stat(alpha.__path__[0] + '/looked')"
 
 
 def make_environment(folder: Path) -> Environment:

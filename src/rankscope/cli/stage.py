@@ -32,6 +32,7 @@ bundle:
   --also DIR       another folder to stage
   --base, --no-base  the interpreter that a venv was made from, too, or not (default: if it is beside ENV)
   --compress zlib  a smaller bundle, for file systems slower than 250 MB/s (default: none)
+  --image          pack one squashfs image, which nodes mount (needs mksquashfs here and squashfuse on the nodes)
 
 run:
   --to DIR         node-local folder (default: RANKSCOPE_STAGE_TO, SLURM_TMPDIR, TMPDIR, /tmp)

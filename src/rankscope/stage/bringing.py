@@ -8,6 +8,7 @@ from typing import Any
 
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, Manifest, read_header, read_manifest
 from rankscope.stage.contact import contact_from
+from rankscope.stage.image import is_mounted, mount
 from rankscope.stage.intake import Gone, Intake
 from rankscope.stage.locks import Lock
 from rankscope.stage.node import (
@@ -21,7 +22,7 @@ from rankscope.stage.node import (
     identity,
     is_complete,
     note,
-    remove,
+    remove_copy,
 )
 from rankscope.stage.sources import Peer, SharedFile
 from rankscope.stage.stale import changed
@@ -80,7 +81,7 @@ def find_copy(work: Bringing, copy: str, bundle: str) -> bool:
             note(f"{copy}/{USERS}/{work.user}")
             return True
         os.rename(copy, trash)
-    remove(trash)
+    remove_copy(trash)
     return False
 
 
@@ -94,7 +95,10 @@ def sealed(copy: str) -> Manifest:
 def is_unchanged(copy: str) -> bool:
     """Whether every packed file is there with its size and time; texts that name the copy have sizes of their own."""
     try:
-        for file in sealed(copy).files:
+        manifest = sealed(copy)
+        if manifest.image and not is_mounted(copy):
+            return False
+        for file in manifest.files:
             status = os.lstat(f"{copy}/{file.path}")
             if status.st_mtime_ns != file.mtime_ns or (status.st_size != file.size and not file.relocated):
                 return False
@@ -131,7 +135,7 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
     try:
         build(work, intake, stem, copy)
     except BaseException:
-        remove(stem)
+        remove_copy(stem)
         raise
     receiving.join()
     ready_ns = work.since_ns()
@@ -156,6 +160,8 @@ def build(work: Bringing, intake: Intake, part: str, copy: str) -> None:
     with open(f"{part}/{SEAL}", "wb") as file:
         file.write(intake.head + intake.region)
     write_roots(intake.manifest, part)
+    if intake.manifest.image:
+        mount(part)
     if work.task.keep:
         note(f"{part}/{KEEP}")
     if intake.manifest.chunks:

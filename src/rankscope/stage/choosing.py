@@ -2,6 +2,7 @@
 
 import fnmatch
 import os
+import stat
 from collections.abc import Iterator
 
 from rankscope.stage.roots import Root, root_holding
@@ -19,6 +20,7 @@ class Choice:
     def __init__(self, roots: list[Root]) -> None:
         self.roots = roots
         self.files: set[str] = set()
+        self.looked_into: set[str] = set()  # folders that were asked for themselves: links to them would be followed
         self.folders: dict[str, str] = {}  # folder → the same without links, to ask once
         self.listings: dict[str, list[str]] = {}
         self.seen_files = 0
@@ -33,14 +35,16 @@ class Choice:
         return self.listings[folder]
 
     def add(self, path: str, largest_bytes: int | None = None) -> None:
-        """Choose the file that this path leads to, if it is one and lies in a root."""
+        """Choose what this path leads to, if that is a file or a folder in a root."""
         real = self.real(path)
         if real and real not in self.files and root_holding(real, self.roots):
             try:
                 status = os.lstat(real)
             except OSError:
                 return
-            if status.st_mode & 0o170000 == 0o100000 and (largest_bytes is None or status.st_size <= largest_bytes):
+            if stat.S_ISDIR(status.st_mode):
+                self.looked_into.add(real)
+            elif stat.S_ISREG(status.st_mode) and (largest_bytes is None or status.st_size <= largest_bytes):
                 self.files.add(real)
 
     def real(self, path: str) -> str:

@@ -44,10 +44,9 @@ def lay_out(choice: Choice) -> Tree:
 
 
 def needed_folders(choice: Choice) -> set[str]:
-    """The real folders with something packed in or below them."""
+    """The real folders with something packed in or below them, and those that were looked into."""
     needed = {root.real for root in choice.roots}
-    for path in choice.files:
-        folder = os.path.dirname(path)
+    for folder in [*(os.path.dirname(path) for path in choice.files), *choice.looked_into]:
         while folder not in needed:
             needed.add(folder)
             folder = os.path.dirname(folder)

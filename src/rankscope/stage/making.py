@@ -8,7 +8,7 @@ from rankscope.record.program import NoProgram, find_program, first_environment
 from rankscope.stage.bundle import BadBundle
 from rankscope.stage.choosing import Choice, choose
 from rankscope.stage.options import Options
-from rankscope.stage.pack import pack
+from rankscope.stage.pack import pack, pack_image
 from rankscope.stage.rehearsal import NoRehearsal, ReadRun, best_method, rehearse
 from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment, find_roots
 from rankscope.stage.running import say
@@ -43,7 +43,10 @@ def make(options: Options, read_run: ReadRun) -> str:
     began_s = time.monotonic()
     choice = choose(roots, touched, options.lists["include"], options.has("all"))
     facts["environment_files"] = choice.seen_files
-    identity = pack(choice, path, options.value("compress") == "zlib", facts)
+    if options.has("image"):
+        identity = pack_image(choice, path, facts)
+    else:
+        identity = pack(choice, path, options.value("compress") == "zlib", facts)
     return described(choice, path, identity, time.monotonic() - began_s)
 
 

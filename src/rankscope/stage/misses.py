@@ -12,7 +12,7 @@ from rankscope.stage.unpack import MADE_NS, NEVER_NS
 
 def followed(manifest: Manifest, copy: str) -> list[str] | None:
     """The links to the original place that were followed; None where the file system does not tell."""
-    if not tells(copy):
+    if manifest.image or not tells(copy):  # links in an image have no times
         return None
     return [path for path, _, kind in manifest.links if kind == LINK_OUT and was_followed(f"{copy}/{path}")]
 

@@ -125,7 +125,7 @@ def leave(folder: str, copy: str, job: str, user: str) -> bool:
                 remove(f"{copy}/{USERS}/{name}")
         trash = taken_away(folder, copy)
     if trash:
-        remove(trash)
+        remove_copy(trash)
     return bool(trash)
 
 
@@ -141,6 +141,14 @@ def taken_away(folder: str, copy: str) -> str:
     except OSError:
         return ""
     return trash
+
+
+def remove_copy(path: str) -> None:
+    """Remove a copy, whole or not; an image in it is unmounted first."""
+    from rankscope.stage.image import unmount  # which imports us
+
+    unmount(path)
+    remove(path)
 
 
 def remove(path: str) -> None:
@@ -162,13 +170,13 @@ def sweep(folder: str) -> list[str]:
     for name in os.listdir(folder):
         path = f"{folder}/{name}"
         if name.startswith(TRASH) or is_abandoned(name, path):
-            remove(path)
+            remove_copy(path)
             removed.append(name)
         elif os.path.isdir(path) and not name.startswith(PART):
             with gate(folder):
                 trash = taken_away(folder, path)
             if trash:
-                remove(trash)
+                remove_copy(trash)
                 removed.append(name)
     return removed
 

@@ -5,11 +5,13 @@ import json
 import os
 import stat
 import tarfile
+import tempfile
 import zlib
 from typing import Any, BinaryIO
 
 from rankscope.stage.bundle import BLOCK_BYTES, CHUNK_BYTES, FORMAT, HEADER_BYTES, BadBundle, written_header
 from rankscope.stage.choosing import Choice
+from rankscope.stage.image import IMAGE, into_image
 from rankscope.stage.layout import Packed, Tree, lay_out
 
 READ_BYTES = 1024**2
@@ -46,7 +48,17 @@ class Payload:
 
 def pack(choice: Choice, path: str, compressed: bool, facts: dict[str, Any]) -> str:
     """Write the bundle, whole or not at all, and return its identity."""
-    tree = lay_out(choice)
+    return pack_tree(choice, lay_out(choice), path, compressed, facts)
+
+
+def pack_image(choice: Choice, path: str, facts: dict[str, Any]) -> str:
+    """The same with everything in one image; it is compressed in itself."""
+    with tempfile.TemporaryDirectory(prefix=".rankscope-image-", dir=os.path.dirname(os.path.abspath(path))) as folder:
+        tree = into_image(lay_out(choice), folder)
+        return pack_tree(choice, tree, path, False, {**facts, "image": IMAGE})
+
+
+def pack_tree(choice: Choice, tree: Tree, path: str, compressed: bool, facts: dict[str, Any]) -> str:
     temporary = f"{path}.part-{os.getpid()}"
     try:
         with open(temporary, "wb") as file:
