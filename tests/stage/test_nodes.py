@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from mpis import Mpi
 from stage.jobs import Environment, copies, is_soon, staged_folder
@@ -133,3 +136,37 @@ def test_compared_with_running_in_place(openmpi: Mpi, environment: Environment, 
     assert row["total_ns"] > row["transfer_ns"] + row["unpack_ns"] + row["import_ns"]
     assert "Break-even" in tables["staging"]["notes"][0]
     assert not list(tmp_path.glob("rankscope-stage-times-*"))
+
+
+@pytest.mark.parametrize("whom", ["first", "all"])
+def test_keepers_killed_on_the_way(openmpi: Mpi, large: Environment, tmp_path: Path, whom: str) -> None:  # noqa: F811
+    """Four nodes, and the keeper of one or of all of them is killed while the bundle is on its way."""
+    script = rank_script(openmpi, large, tmp_path)
+    code = "import sys, many.module7; print(sys.prefix)"
+    job = subprocess.Popen(
+        openmpi.command(8, script, "python", "-c", code), env=openmpi.environment, stdout=subprocess.PIPE, text=True
+    )
+    places = [tmp_path / f"node{node}" for node in range(4)]
+    assert is_soon(lambda: any(is_receiving(place) for place in places))
+    chosen = [place for place in places if is_receiving(place)][:1] if whom == "first" else places
+    for place in chosen:
+        kill_keeper(place)
+    output, _ = job.communicate(timeout=60)
+    assert job.returncode == 0
+    assert sorted(output.split()) == sorted(f"{expected_copy(place, large)}/env" for place in places * PER_NODE)
+    assert is_soon(lambda: all(copies(place) == [] for place in places))
+
+
+def is_receiving(place: Path) -> bool:
+    folder = staged_folder(place)
+    return folder.is_dir() and any(name.startswith("part-bundle-") for name in os.listdir(folder))
+
+
+def kill_keeper(place: Path) -> None:
+    """The owner of the part file, which has the process in its name."""
+    for name in os.listdir(staged_folder(place)) if staged_folder(place).is_dir() else []:
+        if name.startswith("part-bundle-"):
+            try:
+                os.kill(int(name.rpartition("-")[2].partition(".")[0]), signal.SIGKILL)
+            except ProcessLookupError:
+                pass

@@ -41,6 +41,7 @@ class Keeper:
         self.service: Service | None = None
         self.meeting: Meeting | None = None
         self.to_come: int | None = None  # children that will ask us; None: not known yet
+        self.linger_s = LINGER_S  # how long we wait for them, where it is not known
         self.outcome = Outcome("", "nothing was done")
 
     def run(self) -> None:
@@ -132,6 +133,7 @@ class Keeper:
             reply = hear(connection)
         except (OSError, Broken) as error:
             self.work.report["alone_because"] = f"the first node does not answer ({error})"
+            self.to_come = 0  # nobody was told of us
             return ""
         if reply.get("refused"):
             raise BadBundle(str(reply["refused"]))
@@ -144,7 +146,7 @@ class Keeper:
         try:
             self.to_come = int(hear(connection).get("children", 0))
         except (Broken, OSError, ValueError):
-            pass
+            self.linger_s = LATE_S  # it is gone: only those may come whom it has just told of us
         connection.close()
 
     def read_for_others(self) -> Intake:
@@ -194,12 +196,14 @@ class Keeper:
         last_seen = time.monotonic()
         expected = self.task.local_ranks if self.task.place.shared else 1
         while True:
-            serving = self.is_serving()
             here = [user for user in users(self.outcome.copy, f"{self.task.job}-") if user != self.work.user]
             came = len(noted(self.outcome.copy, f"{self.task.job}-")) - 1
             if here:
                 last_seen = time.monotonic()
             all_came = expected is not None and came >= expected
+            if all_came and not here:
+                self.linger_s = min(self.linger_s, LATE_S)  # the job is over here, so hardly a node is still to come
+            serving = self.is_serving()
             if not serving and not here and (all_came or time.monotonic() - last_seen > LATE_S):
                 return
             wait_for_one(here, ROUND_S if serving or not here else SLOW_ROUND_S)
@@ -213,12 +217,12 @@ class Keeper:
         quiet_s = time.monotonic() - service.last_news
         if self.meeting and self.meeting.first and self.to_come is None:
             ranks = self.task.place.ranks
-            if (ranks is not None and service.ranks >= ranks) or quiet_s > LINGER_S:
+            if (ranks is not None and service.ranks >= ranks) or quiet_s > self.linger_s:
                 self.meeting.end()
                 service.close_meeting()
                 self.to_come = children(0, len(service.members))
         if self.to_come is None:
-            over = quiet_s > LINGER_S
+            over = quiet_s > self.linger_s
         else:
             over = service.served >= self.to_come or quiet_s > CHILD_S
         if over and not service.streams:

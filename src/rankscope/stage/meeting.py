@@ -13,6 +13,8 @@ from rankscope.record.agreement import Claimant, generations, is_same_job, make
 from rankscope.record.place import cleaned
 from rankscope.stage.contact import Contact, contact_from
 
+OLD_NS = 24 * 3600 * 10**9
+
 
 class Meeting:
     """What the claim says, and whether this node has made it."""
@@ -25,12 +27,17 @@ class Meeting:
 
     def end(self) -> None:
         """Nobody is to come any more."""
-        if self.first:
-            try:
-                os.unlink(self.path)
-                os.rmdir(os.path.dirname(self.path))
-            except OSError:
-                pass  # gone, or other jobs meet there
+        if not self.first:
+            return
+        folder = os.path.dirname(self.path)
+        try:
+            os.unlink(self.path)
+            for name in os.listdir(folder):
+                if is_old(claim_at(f"{folder}/{name}")):  # of a job whose first node was killed
+                    os.unlink(f"{folder}/{name}")
+            os.rmdir(folder)
+        except OSError:
+            pass  # gone, or other jobs meet there
 
 
 def meeting_folder(bundle: str, given: str) -> str:
@@ -65,6 +72,11 @@ def meet(bundle: str, folder: str, asking: Claimant, own: Callable[[], tuple[str
         if is_same_job(found, asking):
             return Meeting(path, found.split("|", 3)[3], False)
     raise OSError(f"{folder} is full of other jobs' claims")
+
+
+def is_old(claim: str) -> bool:
+    made_ns = claim.partition("|")[0]
+    return made_ns.isdigit() and time.time_ns() - int(made_ns) > OLD_NS
 
 
 def claim_at(path: str) -> str:
