@@ -16,7 +16,7 @@ from rankscope.stage.bringing import Bringing, bring
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, open_bundle, read_header, read_manifest
 from rankscope.stage.contact import Contact, call, listen
 from rankscope.stage.intake import Intake, starts
-from rankscope.stage.messages import Broken, answer_greeting, greet, hear, say, send
+from rankscope.stage.messages import Broken, answer_greeting, hear, say, send
 from rankscope.stage.node import open_folder
 from rankscope.stage.serving import FANOUT, Service, children
 from rankscope.stage.sources import CHUNK_FOLLOWS, Peer, SharedFile
@@ -121,7 +121,7 @@ def test_a_peer_with_another_bundle(environment: Environment, large: Environment
 
 
 @contextmanager
-def service(bundle: Path, place: Path) -> Iterator[Service]:
+def service(bundle: Path, place: Path, own: socket.socket | None = None) -> Iterator[Service]:
     """A node that has the bundle."""
     shared = SharedFile(str(bundle))
     region = shared.region()
@@ -129,7 +129,9 @@ def service(bundle: Path, place: Path) -> Iterator[Service]:
     intake = Intake(str(place / "part"), shared.head(), shared.header, region, manifest)
     intake.take_all(shared, "shared", None)
     listening, contact = listen()
-    serving = Service(listening, contact, TOKEN, lambda: intake)
+    if own:
+        listening.close()
+    serving = Service(own or listening, contact, TOKEN, lambda: intake)
     try:
         yield serving
     finally:
@@ -140,12 +142,12 @@ def service(bundle: Path, place: Path) -> Iterator[Service]:
 
 def test_who_does_not_know_the_token_hears_nothing(environment: Environment, tmp_path: Path) -> None:
     with service(environment.bundle, tmp_path) as serving:
-        connection = call(serving.contact)
         with pytest.raises(Broken):
-            greet(connection, "b" * 32)
+            call(serving.contact, "b" * 32)
         assert serving.sent_bytes == 0
         for nonsense in (b"", b"GET / HTTP/1.1\r\n\r\n" * 10, bytes(100)):
-            with call(serving.contact) as stranger:
+            address = (serving.contact.addresses[0], serving.contact.port)
+            with socket.create_connection(address) as stranger:
                 stranger.sendall(nonsense)
         good = Peer(serving.contact, TOKEN, header_of(environment.bundle).identity)
         assert good.head() == environment.bundle.read_bytes()[:HEADER_BYTES]
@@ -164,8 +166,20 @@ def test_who_is_called_must_know_the_token_too(environment: Environment) -> None
 
     threading.Thread(target=pretend, daemon=True).start()
     with pytest.raises(Broken, match="token"):
-        greet(call(contact), TOKEN)
+        call(contact, TOKEN)
     listening.close()
+
+
+def test_somebody_else_at_the_first_address(environment: Environment, tmp_path: Path) -> None:
+    """As on nodes whose virtual bridges have equal addresses: the next address is tried."""
+    stranger = socket.create_server(("127.0.0.2", 0))
+    port = stranger.getsockname()[1]
+    threading.Thread(target=lambda: stranger.accept()[0].sendall(bytes(100)), daemon=True).start()
+    with service(environment.bundle, tmp_path, socket.create_server(("127.0.0.3", port))):
+        found = Peer(Contact(["127.0.0.2", "127.0.0.3"], port), TOKEN, header_of(environment.bundle).identity)
+        assert found.head() == environment.bundle.read_bytes()[:HEADER_BYTES]
+        found.close()
+    stranger.close()
 
 
 def test_newcomers_form_a_tree(environment: Environment, tmp_path: Path) -> None:
@@ -173,8 +187,7 @@ def test_newcomers_form_a_tree(environment: Environment, tmp_path: Path) -> None
     with service(environment.bundle, tmp_path) as serving:
         calls, parents = [], []
         for number in range(1, 12):
-            connection = call(serving.contact)
-            greet(connection, TOKEN)
+            connection = call(serving.contact, TOKEN)
             say(connection, {"ask": "join", "wants": True, "ranks": 3, "contact": f"{number},10.0.0.{number}"})
             parents.append(hear(connection)["parent"])
             calls.append(connection)

@@ -5,6 +5,8 @@ import os
 import socket
 import struct
 
+from rankscope.stage.messages import Broken, greet
+
 SIOCGIFADDR, SIOCGIFFLAGS = 0x8915, 0x8913
 UP, LOOPBACK = 0x1, 0x8
 CONNECT_S = 3.0
@@ -38,7 +40,7 @@ def listen() -> tuple[socket.socket, Contact]:
 
 
 def addresses() -> list[str]:
-    """This node's addresses; the interface that RANKSCOPE_STAGE_INTERFACE names comes first, loopback last."""
+    """This node's addresses; the interface that RANKSCOPE_STAGE_INTERFACE names comes first, loopback only alone."""
     wanted = os.environ.get("RANKSCOPE_STAGE_INTERFACE", "")
     found: list[tuple[bool, bool, int, str]] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
@@ -51,19 +53,28 @@ def addresses() -> list[str]:
                 continue  # an interface without an IPv4 address
             if flags & UP:
                 found.append((name != wanted, bool(flags & LOOPBACK), len(found), address))
-    return [address for *_, address in sorted(found)]
+    elsewhere = [row for row in found if not row[1]]
+    return [address for *_, address in sorted(elsewhere or found)]
 
 
-def call(contact: Contact) -> socket.socket:
-    """A connection by the first address that answers."""
-    last: OSError = OSError("it has no address")
+def call(contact: Contact, token: str) -> socket.socket:
+    """A connection by the first address at which somebody of the job answers.
+
+    Not everybody who answers is: addresses of virtual bridges are the same on every node.
+    """
+    last: Exception = OSError("it has no address")
     for address in contact.addresses:
         try:
             connection = socket.create_connection((address, contact.port), CONNECT_S)
         except OSError as error:
             last = error
             continue
-        connection.settimeout(SILENCE_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-    raise last
+        try:
+            connection.settimeout(SILENCE_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            greet(connection, token)
+            return connection
+        except (Broken, OSError) as error:
+            connection.close()
+            last = error
+    raise Broken(str(last))

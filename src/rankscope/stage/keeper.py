@@ -18,7 +18,7 @@ from rankscope.stage.contact import call, listen
 from rankscope.stage.intake import Gone, Intake
 from rankscope.stage.locks import Waited
 from rankscope.stage.meeting import Meeting, meet, meeting_folder
-from rankscope.stage.messages import Broken, greet, hear, say
+from rankscope.stage.messages import Broken, hear, say
 from rankscope.stage.misses import followed
 from rankscope.stage.node import PART, NotUsable, leave, noted, remove, sweep, users
 from rankscope.stage.serving import LINGER_S, Service, children
@@ -126,8 +126,7 @@ class Keeper:
         """Whom to ask for the bundle, "" for the shared file; the call stays open in a thread."""
         assert self.service
         try:
-            connection = call(meeting.contact)
-            greet(connection, meeting.token)
+            connection = call(meeting.contact, meeting.token)
             ranks, contact = self.task.local_ranks, self.service.contact.text
             say(connection, {"ask": "join", "wants": wants, "ranks": ranks, "contact": contact})
             reply = hear(connection)

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import time
-from types import TracebackType
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.05
 
@@ -46,8 +45,6 @@ class Lock:
             os.close(file)
         return held
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self.file)
         self.file = -1

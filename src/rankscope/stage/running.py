@@ -16,6 +16,7 @@ from rankscope.stage.task import Outcome, Task, local_ranks, outcome_from
 ATTEMPTS = 2
 PATIENCE_S = "600"
 NOT_STAGED = 3  # exit code with --strict
+INTERRUPTED = 130  # as a shell gives it
 LAUNCHER = "by the ranks"  # instead of a copy: we are outside, each rank gets its own
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
@@ -37,6 +38,8 @@ def run_staged(options: Options) -> int:
     except NoEnvironment as error:
         say(str(error))
         return 2
+    except KeyboardInterrupt:  # while it waited; the keeper sees that nobody came
+        return INTERRUPTED
     if options.has("strict") and not start.outcome.copy:
         return NOT_STAGED
     try:
@@ -63,11 +66,14 @@ def prepare(options: Options) -> Start:
         if command:
             return Start(command, in_place(environment, folder), Outcome(LAUNCHER, ""), place)
     outcome = Outcome("", "") if options.has("in-place") else try_to_obtain(options, bundle, environment, place)
-    if not outcome.copy:
+    try:
+        roots = read_roots(outcome.copy) if outcome.copy else []
+    except (OSError, ValueError) as error:
+        outcome, roots = Outcome("", f"{outcome.copy} was taken away ({error})"), []
+    if not roots:
         if outcome.reason:
             warn(options, place, outcome.reason)
         return Start(options.command, in_place(environment, folder), outcome, place)
-    roots = read_roots(outcome.copy)
     command = command_in_copy(options.command, roots, outcome.copy)
     return Start(command, in_copy(environment, roots, outcome.copy), outcome, place)
 

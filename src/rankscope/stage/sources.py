@@ -14,7 +14,7 @@ from rankscope.stage.bundle import (
 )
 from rankscope.stage.contact import Contact, call
 from rankscope.stage.intake import Gone
-from rankscope.stage.messages import Broken, greet, hear, receive, say
+from rankscope.stage.messages import Broken, hear, receive, say
 
 CHUNK_FOLLOWS, REFUSED = b"C", b"R"
 
@@ -47,8 +47,7 @@ class Peer:
 
     def __init__(self, contact: Contact, token: str, expected: str) -> None:
         try:
-            self.connection = call(contact)
-            greet(self.connection, token)
+            self.connection = call(contact, token)
             say(self.connection, {"ask": "bytes"})
             self.start(expected)
         except (OSError, Broken) as error:
