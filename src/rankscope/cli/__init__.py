@@ -12,6 +12,7 @@ COMMANDS = {
     "top": "watch a running job",
     "hang": "say whether a running job hangs, where and because of whom",
     "load": "read other tools' files into a run",
+    "stage": "run a command from a copy of its environment on the node",
     "gather": "collect rank files left on nodes by ranks that died",
     "slowfs": "show a folder through a slow file system that counts",
     "doctor": "say what can be recorded here, and why not",

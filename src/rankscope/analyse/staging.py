@@ -1,0 +1,184 @@
+"""What does staging cost and save, beside running in place, and where is the break-even?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+from typing import Any
+
+from rankscope.analyse.crossing import break_even
+from rankscope.model import Cell, Column, Table, Unit
+
+Report = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Timed:
+    """One job's notes: a report of each rank and of each node's keeper."""
+
+    ranks: list[Report] = field(default_factory=list)
+    nodes: list[Report] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Compared:
+    """The same command in place and staged, each maybe several times."""
+
+    in_place: list[Timed] = field(default_factory=list)
+    staged: list[Timed] = field(default_factory=list)
+
+
+COLUMNS = (
+    Column("nodes", Unit.COUNT, "Nodes"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("in_place_ns", Unit.NS, "In place"),
+    Column("transfer_ns", Unit.NS, "Transfer"),
+    Column("unpack_ns", Unit.NS, "Unpack"),
+    Column("import_ns", Unit.NS, "Import"),
+    Column("total_ns", Unit.NS, "Total"),
+    Column("times_faster", Unit.NUMBER, "In place ÷ total"),
+    Column("starts", Unit.COUNT, "Starts to pay"),
+)
+NODE_COLUMNS = (
+    Column("node", Unit.NAME, "Node"),
+    Column("source", Unit.NAME, "From"),
+    Column("waited_ns", Unit.NS, "Waited"),
+    Column("transfer_ns", Unit.NS, "Transfer"),
+    Column("unpack_ns", Unit.NS, "Unpack"),
+    Column("ready_ns", Unit.NS, "Ready"),
+    Column("shared_bytes", Unit.BYTES, "Shared read"),
+    Column("peer_bytes", Unit.BYTES, "From peers"),
+    Column("sent_bytes", Unit.BYTES, "Given on"),
+    Column("files", Unit.COUNT, "Files"),
+    Column("original_files", Unit.COUNT, "From original"),
+)
+SPREAD_COLUMNS = (
+    Column("part", Unit.NAME, "Part"),
+    Column("of", Unit.NAME, "Over"),
+    Column("least_ns", Unit.NS, "Least"),
+    Column("median_ns", Unit.NS, "Median"),
+    Column("most_ns", Unit.NS, "Most"),
+)
+
+
+def staging(compared: Sequence[Compared]) -> list[Table]:
+    """The table of all scales, the spread, and the nodes of the largest."""
+    ordered = sorted((one for one in compared if one.staged or one.in_place), key=nodes_of)
+    rows = [row(one) for one in ordered]
+    table = Table("staging", "Staging beside running in place", COLUMNS, rows)
+    table.notes += notes(rows)
+    table.warnings += [warning for one in ordered for warning in warnings(one)]
+    if not ordered or not ordered[-1].staged:
+        return [table]
+    return [table, spread(ordered[-1].staged[-1]), nodes(ordered[-1].staged[-1])]
+
+
+def nodes_of(one: Compared) -> int:
+    return max((len(timed.nodes) for timed in one.staged), default=0)
+
+
+def row(one: Compared) -> tuple[Cell, ...]:
+    """One scale: the time of the last rank or node, of several rounds the median."""
+    in_place = middle([most(timed.ranks, "import_ns") for timed in one.in_place])
+    transfer = middle([most(timed.nodes, "transfer_ns") for timed in one.staged])
+    unpack = middle([most(timed.nodes, "unpack_ns") for timed in one.staged])
+    importing = middle([most(timed.ranks, "import_ns") for timed in one.staged])
+    total = middle([most_total(timed.ranks) for timed in one.staged])
+    ranks = max((len(timed.ranks) for timed in [*one.in_place, *one.staged]), default=0)
+    faster = in_place / total if in_place and total else None
+    return (
+        nodes_of(one) or None,
+        ranks,
+        in_place,
+        transfer,
+        unpack,
+        importing,
+        total,
+        faster,
+        starts(in_place, importing, total),
+    )
+
+
+def starts(in_place: float | None, importing: float | None, total: float | None) -> int | None:
+    """After how many starts from one kept copy staging has paid; None where it never does."""
+    if in_place is None or importing is None or total is None or in_place <= importing:
+        return None
+    return max(1, ceil((total - importing) / (in_place - importing)))
+
+
+def most(reports: Sequence[Report], name: str) -> float | None:
+    return max((float(report[name]) for report in reports if report.get(name) is not None), default=None)
+
+
+def most_total(ranks: Sequence[Report]) -> float | None:
+    return max((float(rank["waited_ns"] + rank["import_ns"]) for rank in ranks), default=None)
+
+
+def middle(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def notes(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
+    """The break-even in nodes, and where it is not within what was measured."""
+    points = [(int(row[0]), float(row[2]), float(row[6])) for row in rows if row[0] and row[2] and row[6]]
+    return [break_even(points)] if points else ["No break-even: nothing was measured both in place and staged"]
+
+
+def warnings(one: Compared) -> list[str]:
+    """What makes a row doubtful."""
+    found = []
+    for timed in one.staged:
+        failed = [node for node in timed.nodes if not node.get("staged")]
+        if failed:
+            reason = failed[0].get("reason")
+            found.append(f"{len(failed)} of {len(timed.nodes)} nodes ran in place: {reason}")
+        alone = [node["alone_because"] for node in timed.nodes if node.get("alone_because")]
+        if alone:
+            found.append(f"{len(alone)} of {len(timed.nodes)} nodes did not meet the others: {alone[0]}")
+        unfinished = sum(1 for node in timed.nodes if not node.get("ended"))
+        if unfinished:
+            found.append(f"{unfinished} nodes had not told what came from the original place")
+    codes = {rank["exit_code"] for timed in [*one.in_place, *one.staged] for rank in timed.ranks} - {0}
+    if codes:
+        found.append(f"commands ended with exit codes {', '.join(map(str, sorted(codes)))}: times may mean little")
+    return found
+
+
+def spread(timed: Timed) -> Table:
+    """How far ranks and nodes of one job are apart."""
+    rows: list[tuple[Cell, ...]] = []
+    for part, of, reports, name in (
+        ("transfer", "nodes", timed.nodes, "transfer_ns"),
+        ("unpack", "nodes", timed.nodes, "unpack_ns"),
+        ("ready", "nodes", timed.nodes, "ready_ns"),
+        ("import", "ranks", timed.ranks, "import_ns"),
+    ):
+        values = sorted(float(report[name]) for report in reports if report.get(name) is not None)
+        if values:
+            rows.append((part, of, values[0], median(values), values[-1]))
+    return Table("staging_spread", "Spread over nodes and ranks", SPREAD_COLUMNS, rows)
+
+
+def nodes(timed: Timed) -> Table:
+    """Where each node got its copy from."""
+    rows: list[tuple[Cell, ...]] = [
+        tuple(source(node) if column.name == "source" else node.get(column.name) for column in NODE_COLUMNS)
+        for node in sorted(timed.nodes, key=lambda node: str(node.get("node")))
+    ]
+    table = Table("staging_nodes", "Nodes", NODE_COLUMNS, rows)
+    names = sorted({str(name) for node in timed.nodes for name in node.get("original_names") or []})
+    if names:
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        table.notes.append(f"Taken from the original place: {shown}")
+    if any(node.get("original_files", 0) is None for node in timed.nodes):
+        table.notes.append("Where From original is empty, the node's file system does not tell")
+    return table
+
+
+def source(node: Report) -> str:
+    if node.get("reused"):
+        return "a copy that was there"
+    return "shared file" if node.get("source") == "shared" else "a peer" if node.get("source") else "nowhere"

@@ -1,0 +1,104 @@
+"""`rankscope stage`: run a command from a copy of its environment on the node."""
+
+import sys
+
+from rankscope.stage.options import Options, UsageError, parse
+
+HELP = """\
+usage: rankscope stage [ENV] --record [options] -- command …       once: pack what the command touches
+       rankscope stage [ENV] [options] -- command …                run it from a copy on the node
+
+Runs a command from node-local storage. Of a Python environment a program touches a few percent; a rehearsal notes what
+that is and packs it into one file, the bundle. In a job, one process of each node brings the bundle to the node: the
+first node reads the shared file system, the others get it from each other. A file that is not in the bundle is found in
+the original place. The command's output, exit code and signals are its own.
+
+  rankscope stage /soft/env --record -- python -c 'import torch'          makes env.bundle
+  mpirun -n 512 rankscope stage /soft/env --to /tmp -- python train.py    inside a launcher
+  rankscope stage /soft/env -- mpirun -n 512 python train.py              the same, from outside
+  rankscope stage /soft/env --compare -- mpirun -n 512 python -c 'import torch'
+
+ENV is a venv or another folder with bin and lib (default: the active one).
+
+bundle:
+  --bundle FILE    the bundle (default: the name of ENV with .bundle, here)
+  --record         run the command in place, note what it touches, and pack that
+  --method X       how that is noted: strace (every path of every program), paths (as rankscope run --imports paths),
+                   audit (what Python opens and maps); default: the first of these that works here
+  --files LIST     also pack the files named in LIST, one in a line, or in a log of strace
+  --run RUN        also pack what the ranks of a recorded run asked for (rankscope run --imports paths)
+  --include GLOB   also pack files that fit, as in --include 'torch/lib/*'
+  --all            pack everything in ENV
+  --also DIR       another folder to stage
+  --base, --no-base  the interpreter that a venv was made from, too, or not (default: if it is beside ENV)
+  --compress zlib  a smaller bundle, for file systems slower than 250 MB/s (default: none)
+  --image          pack one squashfs image, which nodes mount (needs mksquashfs here and squashfuse on the nodes)
+
+run:
+  --to DIR         node-local folder (default: RANKSCOPE_STAGE_TO, SLURM_TMPDIR, TMPDIR, /tmp)
+  --keep           leave the copy on the node for the next job (default: the last rank removes it)
+  --check X        whether ENV has changed since: quick (its folders; the default), full (every packed file), none
+  --expect ID      refuse a bundle with another identity (its beginning is enough)
+  --meet DIR       shared folder where nodes find each other (default: beside the bundle)
+  --patience S     give up after so many seconds and run in place (default 600)
+  --strict         where it cannot be staged, start nothing
+  --in-place       do not stage: for comparison
+
+times:
+  --times DIR      note how long transfer, unpacking and the command took
+  --table DIR      print the table of such a folder (several --table: of several node counts)
+  --compare        run the command in place and staged, and print the table; --rounds N repeats both
+  --format X       form of the table: text, csv, json, markdown
+
+on this node:
+  --status         copies here: size, users, files that came from the original place
+  --clean          remove copies that nobody uses, kept ones too
+
+Exit code: the command's own; 1 no bundle could be made; 2 wrong usage; 3 not staged (with --strict); 127 or 126 if the
+command is not found or cannot be run.
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Pack, or become the command; what only one process does is imported only there."""
+    try:
+        options = parse(arguments)
+        if options.help:
+            print(HELP, end="")
+            return 0
+        return act(options)
+    except UsageError as error:
+        print(f"rankscope stage: {error}", file=sys.stderr)
+        return 2
+
+
+def act(options: Options) -> int:
+    if options.has("status") or options.has("clean"):
+        from rankscope.stage.status import show
+
+        return show(options)
+    if options.has("compare") or options.lists["table"]:
+        from rankscope.cli import stage_times
+
+        return stage_times.compare(options) if options.has("compare") else stage_times.table(options)
+    if is_packing(options):
+        from rankscope.stage.making import make_bundle
+
+        return make_bundle(options, touched_in_run)
+    if not options.command or not options.command[0]:
+        raise UsageError("no command given; as in: rankscope stage ENV -- python train.py")
+    from rankscope.stage.running import run_staged
+
+    return run_staged(options)
+
+
+def touched_in_run(folder: str) -> dict[str, str]:
+    """Read a recorded run; only then are the readers and the store imported."""
+    from rankscope.cli.stage_paths import touched_in
+
+    return touched_in(folder)
+
+
+def is_packing(options: Options) -> bool:
+    asked = options.has("record") or options.has("all")
+    return asked or any(options.lists[name] for name in ("files", "include", "run"))

@@ -1,0 +1,211 @@
+"""Bringing a copy to a node: it comes from a peer or the shared file, is verified, unpacked and put in place."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, Manifest, read_header, read_manifest
+from rankscope.stage.contact import contact_from
+from rankscope.stage.image import is_mounted, mount
+from rankscope.stage.intake import Gone, Intake
+from rankscope.stage.locks import Lock
+from rankscope.stage.node import (
+    KEEP,
+    PART,
+    ROOTS,
+    USERS,
+    NotUsable,
+    complete,
+    gate,
+    identity,
+    is_complete,
+    note,
+    remove_copy,
+)
+from rankscope.stage.sources import Peer, SharedFile
+from rankscope.stage.stale import changed
+from rankscope.stage.task import Outcome, Report, Task
+from rankscope.stage.unpack import unpack
+
+SEAL = ".seal"  # header and manifest, kept with the copy
+MARGIN_BYTES = 16 * 1024**2
+
+
+class Bringing:
+    """The state of one node's work, shared with the threads that serve other nodes."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.key = ""
+        self.user = identity(task.job)
+        self.began_ns = time.monotonic_ns()
+        self.intake: Intake | None = None
+        self.arrived = threading.Event()  # of the intake
+        self.report: Report = {"source": "", "reused": False}
+
+    def since_ns(self) -> int:
+        return time.monotonic_ns() - self.began_ns
+
+    def wait_for_intake(self) -> Intake:
+        """What is to be given on; a node that has a copy already reads the bundle only if somebody asks."""
+        if not self.arrived.wait(self.task.patience_s) or not self.intake:
+            raise Gone("there is nothing to give on")
+        return self.intake
+
+
+def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str) -> Outcome:
+    """The copy of this bundle, found or made; `parent` is asked for only if it must be made."""
+    work.key = header.key
+    copy = f"{work.task.folder}/{header.key}"
+    with Lock(f"{work.task.folder}/build-{header.key}", work.task.patience_s):
+        if find_copy(work, copy, header.identity):
+            work.report.update(reused=True, ready_ns=work.since_ns())
+            return Outcome(copy, "", work.report)
+        source, name = first_source(work, header, parent(), token)
+        try:
+            make_copy(work, copy, source, name)
+        finally:
+            source.close()
+    return Outcome(copy, "", work.report)
+
+
+def find_copy(work: Bringing, copy: str, bundle: str) -> bool:
+    """Whether there is a whole, unchanged copy; we become its user. One that is not is thrown away."""
+    if not os.path.lexists(copy):
+        return False
+    trash = f"{work.task.folder}/trash-{os.path.basename(copy)}-{os.getpid()}"
+    with gate(work.task.folder):
+        if is_complete(copy, bundle) and is_unchanged(copy):
+            note(f"{copy}/{USERS}/{work.user}")
+            return True
+        os.rename(copy, trash)
+    remove_copy(trash)
+    return False
+
+
+def sealed(copy: str) -> Manifest:
+    """The manifest that a copy was made of."""
+    with open(f"{copy}/{SEAL}", "rb") as file:
+        content = file.read()
+    return read_manifest(read_header(content[:HEADER_BYTES]), content[HEADER_BYTES:])
+
+
+def is_unchanged(copy: str) -> bool:
+    """Whether every packed file is there with its size and time; texts that name the copy have sizes of their own."""
+    try:
+        manifest = sealed(copy)
+        if manifest.image and not is_mounted(copy):
+            return False
+        for file in manifest.files:
+            status = os.lstat(f"{copy}/{file.path}")
+            if status.st_mtime_ns != file.mtime_ns or (status.st_size != file.size and not file.relocated):
+                return False
+    except (OSError, BadBundle):
+        return False
+    return True
+
+
+def first_source(work: Bringing, header: Header, parent: str, token: str) -> tuple[SharedFile | Peer, str]:
+    """The peer that we were told to ask, or the shared file."""
+    if parent:
+        try:
+            return Peer(contact_from(parent), token, header.identity), parent
+        except Gone as reason:
+            work.report["gave_up"] = [str(reason)]
+    return SharedFile(work.task.bundle, header.identity), "shared"
+
+
+def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -> None:
+    """Receive and unpack at the same time, then put the tree in its place in one step."""
+    task = work.task
+    head, region = source.head(), source.region()
+    manifest = read_manifest(source.header, region)
+    if name == "shared":
+        check_original(work, manifest)
+    check_space(task.folder, source.header.length + manifest.file_bytes)
+    stem = f"{task.folder}/{PART}{source.header.key}-{work.user}"
+    waited_ns = work.since_ns()
+    intake = work.intake = Intake(stem.replace(PART, f"{PART}bundle-", 1), head, source.header, region, manifest)
+    work.arrived.set()
+    instead = None if name == "shared" else ("shared", lambda: SharedFile(task.bundle, source.header.identity))
+    receiving = threading.Thread(target=receive, args=(intake, source, name, instead), daemon=True)
+    receiving.start()
+    try:
+        build(work, intake, stem, copy)
+    except BaseException:
+        remove_copy(stem)
+        raise
+    receiving.join()
+    ready_ns = work.since_ns()
+    work.report.update(describe(intake, name))
+    unpack_ns = ready_ns - waited_ns - intake.transfer_ns
+    work.report.update(waited_ns=waited_ns, unpack_ns=unpack_ns, ready_ns=ready_ns)
+
+
+def receive(intake: Intake, source: SharedFile | Peer, name: str, instead: Any) -> None:
+    """In a thread: what goes wrong is found in the intake by those who wait for it."""
+    try:
+        intake.take_all(source, name, instead)
+    except (Gone, BadBundle, OSError):
+        pass
+
+
+def build(work: Bringing, intake: Intake, part: str, copy: str) -> None:
+    os.mkdir(part, 0o700)
+    os.mkdir(f"{part}/{USERS}", 0o700)
+    note(f"{part}/{USERS}/{work.user}")
+    unpack(intake.manifest, intake.raw_chunks(), part, copy)
+    with open(f"{part}/{SEAL}", "wb") as file:
+        file.write(intake.head + intake.region)
+    write_roots(intake.manifest, part)
+    if intake.manifest.image:
+        mount(part)
+    if work.task.keep:
+        note(f"{part}/{KEEP}")
+    if intake.manifest.chunks:
+        intake.wait_for(len(intake.manifest.chunks) - 1)
+    complete(part, intake.header.identity)
+    with gate(work.task.folder):
+        os.rename(part, copy)
+
+
+def write_roots(manifest: Manifest, folder: str) -> None:
+    """What every rank needs of the manifest, which would take it long to read."""
+    lines = [f"{root.name}\0{root.original}\0{root.real}\0{int(root.is_venv)}\n" for root in manifest.roots]
+    with open(f"{folder}/{ROOTS}", "wb") as file:
+        file.write(os.fsencode("".join(lines)))
+
+
+def check_original(work: Bringing, manifest: Manifest) -> None:
+    """Only the node that reads the shared file asks whether the environment is still the one that was packed."""
+    where = changed(manifest, work.task.check)
+    if where:
+        raise BadBundle(f"the environment has changed since ({where}): pack it again")
+
+
+def check_space(folder: str, needed_bytes: int) -> None:
+    """While it is unpacked, bundle and copy are there both."""
+    status = os.statvfs(folder)
+    free_bytes = status.f_bavail * status.f_frsize
+    if free_bytes < needed_bytes + MARGIN_BYTES:
+        raise NotUsable(
+            f"{folder} has {free_bytes // 1024**2} MiB free and {needed_bytes // 1024**2 + 16} are needed;"
+            " give another place with --to"
+        )
+
+
+def describe(intake: Intake, name: str) -> Report:
+    """What is reported of the transfer."""
+    return {
+        "source": name,
+        "gave_up": intake.changes,
+        "transfer_ns": intake.transfer_ns,
+        "shared_bytes": intake.received_bytes.get("shared", 0),
+        "peer_bytes": sum(size for source, size in intake.received_bytes.items() if source != "shared"),
+        "files": len(intake.manifest.files),
+        "file_bytes": intake.manifest.file_bytes,
+        "links": len(intake.manifest.links),
+        "bundle_bytes": intake.header.length,
+    }
