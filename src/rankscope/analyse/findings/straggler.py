@@ -68,7 +68,7 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     told = f"The others wait for rank {known.log.ranks[place]} ({known.log.hosts[place]})"
     share = caused / waiting.all_caused_ns
     evidence = [f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"]
-    inside = waiting.wait_ns + waiting.transfer_ns
+    inside = waiting.wait_ns + waiting.transfer_ns + waiting.leaving_ns
     if inside[place] == inside.min():
         others = float(np.median(np.delete(inside, place)))
         evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
