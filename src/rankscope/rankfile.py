@@ -251,7 +251,7 @@ CUDA = _structure(
     "u8 open_ranges lost_ranges folded_ranges folded_streams",
     "u8 started_ticks started_ns flushed_ticks flushed_ns pinned_bytes pinned_peak_bytes",
     "u8 unattributed unplaced_calls late_markers folded_nodes folded_work",
-    "u8 unified cpu_faults",
+    "u8 unified cpu_faults started_width_ticks flushed_width_ticks",
 )
 DEVICE = _structure(
     "u4 device seq",

@@ -228,6 +228,7 @@ struct rs_cuda {
     uint64_t folded_work;       /* attributed calls and activities that are under '(other work)' */
     uint64_t unified;           /* 1: unified memory is recorded, 2: CUPTI refused that, 0: there was none */
     uint64_t cpu_faults;        /* page faults of the host on unified memory */
+    uint64_t started_width_ticks, flushed_width_ticks;  /* CUPTI's moment lies at most so long before the ticks */
 };
 
 #define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
