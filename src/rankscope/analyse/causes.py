@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.analyse.block_means import Estimate
+from rankscope.analyse.device_causes import DeviceCause, device_causes
 from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.step_data import PARTS, TITLES, steps_of
@@ -56,6 +57,9 @@ def causes(tables: Tables, selection: Selection = ALL) -> Table:
     for one in causes_of(tables):
         if selection.ranks is None or one.late.rank in selection.ranks:
             table.rows.append(_row(one))
+    if not table.rows:
+        found_there = [one for one in device_causes(tables) if selection.ranks is None or one.rank in selection.ranks]
+        table.rows += [_device_row(one) for one in found_there]
     found = steps_of(tables)
     if not table.rows and len(found.ranks) > 1:
         table.notes.append("No rank's own time in a step stands out from its peers'.")
@@ -68,6 +72,14 @@ def _row(one: Cause) -> tuple[Cell, ...]:
     return (
         *(late.rank, late.host, one.name, late.excess.value, late.excess.error, share, late.waited_ns, late.steps),
         *(one.ns, one.usual_ns, late.excess.value * late.steps, one.evidence),
+    )
+
+
+def _device_row(one: DeviceCause) -> tuple[Cell, ...]:
+    """By sums over the run, so without an error."""
+    return (
+        *(one.rank, one.host, one.name, one.excess_ns, None, one.excess_ns / one.step_ns, one.waited_ns, one.steps),
+        *(one.excess_ns, one.usual_ns, one.excess_ns * one.steps, one.evidence),
     )
 
 
