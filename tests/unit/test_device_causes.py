@@ -54,7 +54,7 @@ def simulated(
     kernels: int = 0,
     hidden: bool = False,
 ) -> Run:
-    """Steps of 40 ms and what rank 1 is late by; the others wait for it in the kernel and, unless hidden, in a CUDA call."""
+    """Steps of 40 ms and what rank 1 is late by; the others wait in the kernel and, unless hidden, in CUDA."""
     late_ms = host_ms + device_ms
     readings = []
     for number in range(RANKS):

@@ -154,7 +154,8 @@ def _part(pair: Pair, allowed: int) -> Part | None:
         elif by_leaving is not None:
             together = True
             slope, height = _pulled_in(lines, by_leaving[0], by_leaving[1])
-            errors = np.minimum(_errors(lines, slope, height, span), by_leaving[2])
+            errors = _errors(lines, slope, height, span)
+            errors = np.minimum(errors, by_leaving[2]) if _spans_enough(kept) else errors
     steepest = max(float(lines.slopes[-1]) - slope, slope - float(lines.slopes[0]))
     if together and span[2] > span[0]:
         steepest = min(steepest, 2 * float(errors.max()) / float(span[2] - span[0]))
@@ -173,6 +174,14 @@ def _errors(lines: Lines, slope: float, height: float, span: Array) -> Array:
 def _tell_when_left(pair: Pair) -> Array:
     """The collectives that all leave at about one time."""
     return np.isfinite(pair.stay_ns) & np.isfinite(pair.own_left_ns) & np.isfinite(pair.other_left_ns)
+
+
+def _spans_enough(pair: Pair) -> bool:
+    """A few of that kind among many others, or at one end of the span, say too little of all the rest of it."""
+    usable, times = _tell_when_left(pair), pair.times()
+    if not usable.any() or usable.sum() < min(FEW, len(pair) / 2):
+        return False
+    return bool(np.ptp(times[usable]) >= np.ptp(times) / 2)
 
 
 def _leaving_together(pair: Pair, slope: float) -> tuple[float, float, float] | None:
