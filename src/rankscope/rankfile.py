@@ -243,7 +243,7 @@ GROUP = _structure(
     "u8 collectives created_ticks freed_ticks",
 )
 PEER = _structure("u4 world_rank seq", "u8 calls bytes")
-THREAD = _structure("u4 slot tid", "u8 first_ticks", "S16 name")
+THREAD = _structure("u4 slot tid", "u8 first_ticks", "S16 name", "u8 call call_ticks", "(2,)u8 reserved")
 CUDA = _structure(
     "u4 cupti_version state api",
     "u2 library note",

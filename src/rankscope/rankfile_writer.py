@@ -146,9 +146,9 @@ class RankFileWriter:
         rows = np.array([(ticks, kind, self.string(name), 0) for kind, ticks, name in marks], MARK)
         self._tables.append((ChunkKind.MARKS, rows))
 
-    def thread(self, slot: int, tid: int, name: str = "") -> None:
-        """Enter a thread."""
-        self._threads.append((slot, tid, 0, name.encode()))
+    def thread(self, slot: int, tid: int, name: str = "", call: int = 0, call_ticks: int = 0) -> None:
+        """Enter a thread, and the call it is in."""
+        self._threads.append((slot, tid, 0, name.encode(), call, call_ticks, (0, 0)))
 
     def unwrapped(self, *names: str) -> None:
         """Enter entry points of the MPI library that are not intercepted."""

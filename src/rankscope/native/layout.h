@@ -319,6 +319,15 @@ struct rs_mark {
     uint32_t reserved;
 };
 
-struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };
+/* One thread; a cache line, because each writes to its own. */
+struct rs_thread_row {
+    uint32_t slot, tid;
+    uint64_t first_ticks;
+    char name[16];
+    uint64_t call;              /* the call it waits in: name | group << 16 | peer << 32; 0: none */
+    uint64_t call_ticks;        /* when it entered that */
+    uint64_t reserved[2];
+};
+#define RS_NO_PEER INT32_MIN    /* of a call that names none; other negative ones: any */
 
 #endif
