@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rankscope.analyse.block_means import Estimate
 from rankscope.analyse.device_causes import DeviceCause, device_causes
 from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
+from rankscope.analyse.range_causes import longer_range
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.step_data import PARTS, TITLES, steps_of
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -48,7 +49,7 @@ class Cause:
 
 def causes_of(tables: Tables) -> list[Cause]:
     """Every rank that stands out, with its cause, the latest first."""
-    return [_with_switches(tables, cause_of(late)) for late in late_ranks(steps_of(tables))]
+    return [in_a_range(tables, _with_switches(tables, cause_of(late))) for late in late_ranks(steps_of(tables))]
 
 
 def causes(tables: Tables, selection: Selection = ALL) -> Table:
@@ -158,6 +159,17 @@ def _with_switches(tables: Tables, cause: Cause) -> Cause:
         told = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
         return Cause(cause.late, "preemption", cause.late.excess.value, None, told)
     return cause
+
+
+def in_a_range(tables: Tables, cause: Cause) -> Cause:
+    """Where no part says more than that it is the rank's own: a range that the program has a name for may."""
+    if cause.name != "other" and not cause.name.startswith("own compute"):
+        return cause
+    found = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
+    if found is None:
+        return cause
+    told = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
+    return Cause(cause.late, found.name, found.excess_ns, found.usual_ns, told)
 
 
 SWITCHES_A_SECOND = 20.0
