@@ -100,7 +100,9 @@ def test_the_calls_that_threads_are_in(tmp_path: Path) -> None:
         call = string | group << 16 | (peer % 2**32) << 32
         file.thread(slot, 100 + slot, call=call, call_ticks=1000 * slot)
     file.thread(4, 104)
-    found = read_moment(file.write(tmp_path / "77.rank"), HERE).calling
+    moment = read_moment(file.write(tmp_path / "77.rank"), HERE)
+    found = moment.calling
+    assert moment.communication_ns == 3_000_000 - 3_000  # as long as each has been in it
     assert [(one.name, one.peer, one.thread) for one in found] == [
         ("MPI_Recv", 2, 0),
         ("MPI_Recv", None, 1),

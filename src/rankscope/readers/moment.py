@@ -41,6 +41,7 @@ def read_moment(path: Path, here: Here | None = None, records: int | None = None
     made.calling = _calling(threads, clock, strings, groups)
     made.calls = calls
     under_way_ns = sum(max(0, read_ns - one.start_ns) for one in made.entered if is_inside(one))
+    under_way_ns += sum(max(0, read_ns - one.since_ns) for one in made.calling)
     made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
     _add_steps(made, file, clock)
     _ask_kernel(made, here)
