@@ -364,6 +364,17 @@ class Entered:
     thread: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A call in which a thread may wait for another rank, and which it has not left."""
+
+    name: str
+    since_ns: int  # Unix time by the rank's own clock
+    group: str = ""  # identity, "" where it is not known
+    peer: int | None = None  # rank in that group; None: none named, -1: any
+    thread: int = 0
+
+
 @dataclass(slots=True)
 class Moment:
     """One rank at one moment: what its file and, on its own host, the kernel say of it."""
@@ -372,6 +383,7 @@ class Moment:
     read_ns: int  # Unix time of the reader
     groups: list[Group] = field(default_factory=list)
     entered: list[Entered] = field(default_factory=list)  # the newest, oldest first
+    calling: list[Calling] = field(default_factory=list)  # one for each thread that is in such a call
     calls: int = 0  # tallied so far, all layers
     communication_ns: float = 0.0  # inside blocking calls of MPI and collective libraries, the one under way included
     steps: int | None = None  # completed, where steps are recorded

@@ -283,7 +283,7 @@ GROUP = _structure(
     "u8 collectives created_ticks freed_ticks",
 )
 PEER = _structure("u4 world_rank seq", "u8 calls bytes")
-THREAD = _structure("u4 slot tid", "u8 first_ticks", "S16 name")
+THREAD = _structure("u4 slot tid", "u8 first_ticks", "S16 name", "u8 call call_ticks", "(2,)u8 reserved")
 CUDA = _structure(
     "u4 cupti_version state api",
     "u2 library note",
@@ -291,7 +291,7 @@ CUDA = _structure(
     "u8 open_ranges lost_ranges folded_ranges folded_streams",
     "u8 started_ticks started_ns flushed_ticks flushed_ns pinned_bytes pinned_peak_bytes",
     "u8 unattributed unplaced_calls late_markers folded_nodes folded_work",
-    "u8 unified cpu_faults",
+    "u8 unified cpu_faults started_width_ticks flushed_width_ticks",
 )
 DEVICE = _structure(
     "u4 device seq",

@@ -63,6 +63,12 @@ if HOW == "receives":
     if world.rank == 3:
         world.Recv(loss, source=2)
     world.Barrier()
+if HOW == "deadlocks":  # each waits for the message that the other would send next
+    pairs.Recv(loss, source=world.rank ^ 1)
+if HOW == "unsent":
+    if world.rank != 3:
+        load_data_for_ever()
+    world.Recv(loss, source=2)
 print("going", flush=True)
 number = 0
 while HOW in ("healthy", "slow") or number <= STEP:

@@ -83,12 +83,32 @@ def test_a_dead_rank(mpi: Mpi, tmp_path: Path) -> None:
     assert found.places["1"].startswith("ended: vanished")
 
 
-def test_a_rank_blocked_in_a_receive_is_outside(mpi: Mpi, tmp_path: Path) -> None:
+def test_a_rank_blocked_in_a_receive_has_not_come(mpi: Mpi, tmp_path: Path) -> None:
     argv = mpi.command(4, *jobs.recording(tmp_path / "run"), mpi.python, HERE / "hangs_mpi.py", "receives", tmp_path)
     with going(argv, {**mpi.environment, **jobs.variables(mpi)}) as job:
         found = until_hang(job, tmp_path / "run")
     told = found.verdict
     assert (told["kind"], told["operation"], told["sequence"], told["guilty"]) == ("not_arrived", "MPI_Barrier", 2, "3")
+    assert found.places["3"] == "in MPI_Recv from rank 2"
+    assert "rank 3 has not entered it: in MPI_Recv from rank 2" in found.table("hang")["title"]
+
+
+@pytest.mark.parametrize(
+    ("how", "guilty", "waiting", "title"),
+    [
+        ("deadlocks", "0-3", "0-3", "rank 0 has been in MPI_Recv from rank 1, rank 1 has been in MPI_Recv from rank 0"),
+        ("unsent", "2", "3", "rank 3 has been in MPI_Recv from rank 2 for"),
+    ],
+)
+def test_messages_that_do_not_come(mpi: Mpi, how: str, guilty: str, waiting: str, title: str, tmp_path: Path) -> None:
+    argv = mpi.command(4, *jobs.recording(tmp_path / "run"), mpi.python, HERE / "hangs_mpi.py", how, tmp_path)
+    with going(argv, {**mpi.environment, **jobs.variables(mpi)}) as job:
+        found = until_hang(job, tmp_path / "run")
+    told = found.verdict
+    assert (told["kind"], told["operation"], told["guilty"], told["waiting"]) == (
+        "messages", "MPI_Recv", guilty, waiting,
+    ), found.out  # fmt: skip
+    assert title in found.table("hang")["title"] and 0 < told["waited_ns"] < 80e9
 
 
 def test_a_healthy_job_does_not_hang(mpi: Mpi, tmp_path: Path) -> None:

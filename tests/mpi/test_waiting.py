@@ -55,9 +55,11 @@ def test_the_late_rank_is_named_with_the_wait_it_causes(recorded: Path) -> None:
     others = [rank for rank in range(RANKS) if rank != LATE_RANK]
     # the barrier before the first step is in the log and not in the program's notes
     assert len(found.last) == STEPS + 1
-    measured, moved = found.wait_ns[1:], found.transfer_ns[1:]
+    measured = found.wait_ns[1:]
     assert measured[:, others].sum(axis=0) == pytest.approx(wait_ns[:, others].sum(axis=0), rel=0.1)
-    assert measured.sum() + moved.sum() == pytest.approx(stay_ns.sum(), rel=0.1)
+    assert found.stay_ns[1:].sum() == pytest.approx(stay_ns.sum(), rel=0.1)
+    # the late rank waits for nobody: it moves data as long as it is in there
+    assert np.mean(found.transfer_ns[1:, 0] == found.stay_ns[1:, LATE_RANK]) > 0.9
     # the delay is at least what was slept; ranks sleep 2 to 4 ms each besides
     assert np.median(measured[:, others]) == pytest.approx(np.median(wait_ns[:, others]), rel=0.1)
     assert 5 * MILLI < np.median(measured[:, others]) < 15 * MILLI
@@ -78,7 +80,7 @@ def shifts(seed: int) -> dict[int, OtherClock]:
 def test_other_clocks_change_the_answer_by_less_than_they_say(recorded: Path, tmp_path: Path) -> None:
     plain = analysed(recorded / "run")
     expected = sums(plain)
-    good, near = [], []
+    good = []
     for seed in range(25):
         clocks = shifts(seed)
         copy = with_clocks(recorded / "run", tmp_path / str(seed), clocks)
@@ -87,14 +89,11 @@ def test_other_clocks_change_the_answer_by_less_than_they_say(recorded: Path, tm
         good += [away < 50 * MICRO or away <= error for away, error in residuals(plain, shifted)]
         found = sums(shifted)
         assert int(np.argmax(found.caused_ns)) == LATE_RANK
-        near.append(abs(found.wait_ns.sum() / expected.wait_ns.sum() - 1) < 0.1)
-        # moving is a few hundredths of waiting here: where it is not within 10 %, it is off by next to nothing of both
-        off_ns = abs(float(found.transfer_ns.sum() - expected.transfer_ns.sum()))
-        both_ns = float(expected.wait_ns.sum() + expected.transfer_ns.sum())
-        assert off_ns < 0.1 * expected.transfer_ns.sum() or off_ns < 0.01 * both_ns
+        assert found.wait_ns.sum() == pytest.approx(expected.wait_ns.sum(), rel=0.1)
+        assert found.transfer_ns.sum() == pytest.approx(expected.transfer_ns.sum(), rel=0.1)
         table = waiting(open_run(copy, read_rank_file))
         assert table.rows[0][0] == LATE_RANK and table.rows[0][-1] in ("waited for", "inconclusive")
-    assert sum(good) >= 0.99 * len(good) and sum(near) >= 0.95 * len(near)
+    assert sum(good) >= 0.99 * len(good)
 
 
 def residuals(plain: Collectives, shifted: Collectives) -> list[tuple[float, float]]:

@@ -75,6 +75,9 @@ def test_activities_are_where_both_clocks_say(cuda: Path, tmp_path: Path) -> Non
     starts = {row[2]: row[3] for row in rows_of(path, *KEPT) if row[2] in ("empty", "add")}
     zero_ns = int(clock.unix_ns(int(how["started_ticks"]))) - int(how["started_ns"])
     assert starts == {"empty": zero_ns + 1_000_000, "add": zero_ns + 1_060_000}
+    # each reading has the length it took, which is some of the time between them
+    widths = [int(how[f"{which}_width_ticks"]) for which in ("started", "flushed")]
+    assert 0 < min(widths) and max(widths) < int(how["flushed_ticks"]) - int(how["started_ticks"])
 
 
 def test_buffers_from_many_threads(cuda: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Ranks that meet in collectives, one of them late by a known time; each writes down when it called them.
 
 late_rank.py FOLDER STEPS LATE_RANK LATE_MS [NAME ...]: names of collectives, called in turn in each step.
+LATE_ELEMENTS: how many numbers they carry.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,7 +17,8 @@ from mpi4py import MPI
 folder, steps, late_rank, late_ms = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 names = sys.argv[5:] or ["Allreduce"]
 world = MPI.COMM_WORLD
-mine, result = np.ones(1000), np.empty(1000)
+elements = int(os.environ.get("LATE_ELEMENTS", "1000"))
+mine, result = np.ones(elements), np.empty(elements)
 CALLS = {
     "Allreduce": lambda: world.Allreduce(mine, result),
     "Iallreduce": lambda: world.Iallreduce(mine, result).Wait(),

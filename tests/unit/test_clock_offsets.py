@@ -91,7 +91,7 @@ def test_residuals_are_small_or_covered_and_the_split_is_that_of_true_clocks() -
     assert len(found) > 700
     good = [residual < 50 * MICRO or residual <= error for residual, error in found]
     assert sum(good) >= 0.99 * len(good)
-    assert np.mean([wait < 0.1 for wait, _, _ in off]) >= 0.9 and np.mean([moved < 0.1 for _, moved, _ in off]) >= 0.95
+    assert np.mean([wait < 0.1 for wait, _, _ in off]) >= 0.9 and np.mean([moved < 0.1 for _, moved, _ in off]) >= 0.97
     # those that are not hold a clock error larger than the effect: they are reported as inconclusive
     told = [wait for wait, _, error in off if error < 1]
     assert len(told) > 180 and np.mean([wait < 0.1 for wait in told]) >= 0.99
@@ -106,6 +106,39 @@ def test_a_host_that_is_always_late_is_known_by_leaving_together() -> None:
     (part,) = estimated.clocks[3].parts
     assert part.together and part.bound_ns > 3 * MILLI > 100 * MICRO > part.error_ns
     assert max(residual for residual, _ in residuals(estimated, truth, skew)) < 50 * MICRO
+
+
+def test_what_all_wait_for_moves_data_equally_long_on_any_clocks() -> None:
+    """Whatever the clocks show: the last to come waits for nobody, and its stay is read on one clock."""
+    for seed in range(60):
+        truth, skew = any_case(seed)
+        if set(truth.names) != {"MPI_Allreduce"}:
+            continue
+        log = log_of(truth, skew)
+        found = split(log, clock_offsets(log), log.groups[0])
+        assert found.transfer_ns.sum() == pytest.approx(
+            len(skew.host_of) * (truth.end_ns - truth.enter_ns).min(axis=1).sum(), rel=1e-3
+        )
+        assert found.transfer_ns + found.wait_ns + found.leaving_ns == pytest.approx(found.stay_ns)
+
+
+def test_a_root_that_is_late_in_every_broadcast_is_where_the_bounds_pile_up() -> None:
+    """Nothing is proven from the other side: the middle of the room would be 4 ms off."""
+    random = np.random.default_rng(21)
+    late = train(random, 3, 200, jitter=0.05, transfer_ns=30 * MICRO, late={2: 8 * MILLI}, names=("MPI_Bcast",))
+    late.root[:] = 2
+    root_enters = late.enter_ns[:, 2:]
+    arrives = root_enters + 25 * MICRO + random.exponential(5 * MICRO, (200, 2))
+    late.end_ns[:, :2] = np.maximum(late.enter_ns[:, :2], arrives)
+    late.end_ns[:, 2] = late.enter_ns[:, 2] + 5 * MICRO
+    late.names[0], late.root[0] = "MPI_Barrier", -1
+    late.end_ns[0] = late.enter_ns[0].max() + 30 * MICRO
+    skew = Skew([0, 0, 1], [0, 1e9], [0, 4e-5])
+    estimated = clock_offsets(log_of(late, skew))
+    (part,) = estimated.clocks[1].parts
+    assert not part.together and part.bound_ns > MILLI
+    ((residual, error),) = residuals(estimated, late, skew)
+    assert residual < 50 * MICRO and residual <= error
 
 
 def test_a_jump_is_found_and_corrected() -> None:

@@ -147,7 +147,14 @@ def test_iprof_layout_has_three_parts(runs: Path, capsys: pytest.CaptureFixture[
 
 def test_native_tables_of_a_recorded_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, runs / "ddp")
-    for title in ("GPU time", "GPU time over the ranks", "GPU idle gaps", "GPU copies and sets", "GPU memory"):
+    for title in (
+        "GPU time",
+        "GPU time over the ranks",
+        "GPU idle gaps",
+        "GPU copies and sets",
+        "GPU memory",
+        "Clocks of the GPU records",
+    ):
         assert f"\n{title}\n" in text
     assert "_Z" not in text and "\nFigures\n" not in text
     assert re.search(r"^communication exposed +853 ms", text, re.MULTILINE)

@@ -11,7 +11,7 @@ from rankscope.analyse.hang_words import places_table, sentence
 from rankscope.analyse.pace import paces
 from rankscope.analyse.standing import Standing, standing
 from rankscope.analyse.top import job_table, ranks_table
-from rankscope.model import Ending, Entered, Group, Moment, RankFacts
+from rankscope.model import Calling, Ending, Entered, Group, Moment, RankFacts
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -292,3 +292,77 @@ def test_pace_of_a_process_group() -> None:
     assert paces(standing([before]), standing([now]))[0].communicating == pytest.approx(0.5)
     before.steps, now.steps, now.step_shares = 3, 4, {"blocked": 0.3}
     assert paces(standing([before]), standing([now]))[0].communicating == pytest.approx(0.3)
+
+
+def receiving(
+    number: int, since_s: float, peer: int | None, at_s: float, name: str = "MPI_Recv_c", **more: object
+) -> Moment:
+    """A rank that has been in a receive since then, on the world."""
+    call = Calling(name, _ns(since_s), "w", peer)
+    return rank(number, [DONE], at_s, label="MPI_COMM_WORLD", calling=[call], **more)  # type: ignore[arg-type]
+
+
+def messages(at_s: float = 30.0, **calls: tuple[float, int | None]) -> tuple[Verdict, str]:
+    """Ranks r0 to r3: those with a call are in it since then, for that peer; the others do nothing."""
+
+    def look(seconds: float) -> Standing:
+        made = [
+            receiving(n, *calls[f"r{n}"], seconds)
+            if f"r{n}" in calls
+            else rank(n, [DONE], seconds, label="MPI_COMM_WORLD")
+            for n in range(4)
+        ]
+        return standing(made)
+
+    found = verdict(look(at_s - 1), look(at_s), PATIENCE)
+    return found, sentence(found, look(at_s))
+
+
+def test_a_message_that_is_not_sent() -> None:
+    found, told = messages(r0=(5.0, 2))
+    assert named(found) == ("messages", None, "MPI_Recv", (2,), (0,)) and found.waited_ns == 25 * SECOND
+    assert told.startswith("Hang: rank 0 has been in MPI_Recv from rank 2 for 25.0 s; rank 2: outside collectives; ")
+    found, told = messages(at_s=12.0, r0=(5.0, 2))
+    assert found.kind == "no_hang" and told.startswith(
+        "No hang so far: rank 0 has been in MPI_Recv from rank 2 for 7.0 s"
+    )
+
+
+def test_the_end_of_a_chain_is_named_and_all_of_a_circle() -> None:
+    found, _ = messages(r0=(5.0, 1), r1=(6.0, 3))
+    assert named(found)[3:] == ((3,), (0, 1))
+    found, told = messages(r0=(5.0, 1), r1=(6.0, 0))
+    assert named(found)[3:] == ((0, 1), (0, 1)) and told.endswith("; they wait for each other")
+
+
+def test_nobody_is_named_where_the_call_names_nobody() -> None:
+    found, told = messages(r0=(5.0, -1), r1=(5.0, None))
+    assert found.kind == "messages" and found.guilty == ()
+    assert "MPI_Recv from any rank, rank 1 has been in MPI_Recv for" in told
+
+
+def test_a_dead_sender_needs_no_patience_and_a_busy_one_is_no_hang() -> None:
+    def look(seconds: float, calls: int, ending: Ending) -> Standing:
+        sender = rank(1, [DONE], seconds, label="MPI_COMM_WORLD", ending=ending, calls=calls)
+        return standing([receiving(0, 28.0, 1, seconds), sender])
+
+    found = verdict(look(29.0, 5, "vanished"), look(30.0, 5, "vanished"), PATIENCE)
+    assert named(found) == ("messages", None, "MPI_Recv", (1,), (0,))
+    assert verdict(look(59.0, 5, "running"), look(60.0, 9, "running"), PATIENCE).kind == "no_hang"
+    assert verdict(look(59.0, 5, "running"), look(60.0, 5, "running"), PATIENCE).kind == "messages"
+
+
+def test_a_new_receive_is_no_old_one() -> None:
+    before, now = (standing([receiving(0, at - 12.0, 1, at), rank(1, [DONE], at)]) for at in (59.0, 60.0))
+    assert verdict(before, now, PATIENCE).kind != "messages"
+
+
+def test_ranks_of_another_communicator_are_found_by_their_place() -> None:
+    pair = [Group("MPI_COMM_WORLD/split#1", "p", size=2, my_rank=place) for place in (0, 1)]
+    made = []
+    for number, place in ((2, 0), (3, 1)):
+        one = rank(number, [DONE], 30.0, calling=[Calling("MPI_Send", _ns(3.0), "p", 1 - place)])
+        one.groups.append(pair[place])
+        made.append(one)
+    table = places_table(standing(made), standing(made), {}, collapse=False)
+    assert [row[1] for row in table.rows][2:] == ["in MPI_Send to rank 3", "in MPI_Send to rank 2"]

@@ -87,3 +87,26 @@ def test_damage_is_a_bad_file_or_other_numbers(tmp_path: Path) -> None:
                 refused += 1
                 assert "\n" not in str(problem)
     assert 0 < refused < 800
+
+
+def test_the_calls_that_threads_are_in(tmp_path: Path) -> None:
+    """Peers: 2 of the world; none named; any; and a word that names a string that is not there."""
+    file = RankFileWriter(rank=3, world_size=4, pid=77, host=b"elsewhere")
+    file.set(loaded={"ticks": 0, "monotonic_ns": 0, "realtime_ns": NOW - 1_000_000})
+    world, name = file.group("MPI_COMM_WORLD", identity=1, size=4, my_rank=3), file.string("MPI_Recv")
+    for slot, (group, peer, string) in enumerate(
+        [(world, 2, name), (0, -(2**31), name), (world, -2, name), (9, 1, 99)]
+    ):
+        call = string | group << 16 | (peer % 2**32) << 32
+        file.thread(slot, 100 + slot, call=call, call_ticks=1000 * slot)
+    file.thread(4, 104)
+    moment = read_moment(file.write(tmp_path / "77.rank"), HERE)
+    found = moment.calling
+    assert moment.communication_ns == 3_000_000 - 3_000  # as long as each has been in it
+    assert [(one.name, one.peer, one.thread) for one in found] == [
+        ("MPI_Recv", 2, 0),
+        ("MPI_Recv", None, 1),
+        ("MPI_Recv", -1, 2),
+    ]
+    assert [one.since_ns - (NOW - 1_000_000) for one in found] == [0, 1000, 2000]
+    assert [one.group for one in found] == [f"{1:016x}", "", f"{1:016x}"]

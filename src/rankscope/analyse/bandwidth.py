@@ -37,7 +37,7 @@ def moved(log: Log, split: Split) -> Moved:
         receiving[rows] = _receiving(split, rows, OPERATIONS[name])
     share = receiving / receiving.sum(axis=1, keepdims=True)
     transfer = (split.transfer_ns * share).sum(axis=1)
-    return Moved(volume, transfer, transfer + (split.wait_ns * share).sum(axis=1), factor)
+    return Moved(volume, transfer, (split.stay_ns * share).sum(axis=1), factor)
 
 
 def _volume(split: Split, rows: Array, name: str, operation: Operation) -> Array:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.analyse.block_means import Estimate
+from rankscope.analyse.device_causes import DeviceCause, device_causes
 from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
+from rankscope.analyse.range_causes import longer_range
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.step_data import PARTS, TITLES, steps_of
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -47,7 +49,7 @@ class Cause:
 
 def causes_of(tables: Tables) -> list[Cause]:
     """Every rank that stands out, with its cause, the latest first."""
-    return [_with_switches(tables, cause_of(late)) for late in late_ranks(steps_of(tables))]
+    return [in_a_range(tables, _with_switches(tables, cause_of(late))) for late in late_ranks(steps_of(tables))]
 
 
 def causes(tables: Tables, selection: Selection = ALL) -> Table:
@@ -56,6 +58,9 @@ def causes(tables: Tables, selection: Selection = ALL) -> Table:
     for one in causes_of(tables):
         if selection.ranks is None or one.late.rank in selection.ranks:
             table.rows.append(_row(one))
+    if not table.rows:
+        found_there = [one for one in device_causes(tables) if selection.ranks is None or one.rank in selection.ranks]
+        table.rows += [_device_row(one) for one in found_there]
     found = steps_of(tables)
     if not table.rows and len(found.ranks) > 1:
         table.notes.append("No rank's own time in a step stands out from its peers'.")
@@ -68,6 +73,14 @@ def _row(one: Cause) -> tuple[Cell, ...]:
     return (
         *(late.rank, late.host, one.name, late.excess.value, late.excess.error, share, late.waited_ns, late.steps),
         *(one.ns, one.usual_ns, late.excess.value * late.steps, one.evidence),
+    )
+
+
+def _device_row(one: DeviceCause) -> tuple[Cell, ...]:
+    """By sums over the run, so without an error."""
+    return (
+        *(one.rank, one.host, one.name, one.excess_ns, None, one.excess_ns / one.step_ns, one.waited_ns, one.steps),
+        *(one.excess_ns, one.usual_ns, one.excess_ns * one.steps, one.evidence),
     )
 
 
@@ -146,6 +159,17 @@ def _with_switches(tables: Tables, cause: Cause) -> Cause:
         told = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
         return Cause(cause.late, "preemption", cause.late.excess.value, None, told)
     return cause
+
+
+def in_a_range(tables: Tables, cause: Cause) -> Cause:
+    """Where no part says more than that it is the rank's own: a range that the program has a name for may."""
+    if cause.name != "other" and not cause.name.startswith("own compute"):
+        return cause
+    found = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
+    if found is None:
+        return cause
+    told = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
+    return Cause(cause.late, found.name, found.excess_ns, found.usual_ns, told)
 
 
 SWITCHES_A_SECOND = 20.0

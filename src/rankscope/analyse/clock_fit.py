@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.analyse.clock_piling import piled_up
 from rankscope.analyse.straight_lines import Array, Lines, lines_between
 
 STEEPEST = 500e-6  # no clock of a computer drifts faster against another
@@ -142,11 +143,19 @@ def _part(pair: Pair, allowed: int) -> Part | None:
     span = np.array([times.min(), (times.min() + times.max()) / 2, times.max()])
     slope, height = lines.centre()
     bound = _errors(lines, slope, height, span)
-    errors, by_leaving = bound, _leaving_together(kept, slope)
-    together = by_leaving is not None and float(bound.max()) > CLOSE_NS
-    if by_leaving is not None and together:
-        slope, height = _pulled_in(lines, by_leaving[0], by_leaving[1])
-        errors = np.minimum(_errors(lines, slope, height, span), by_leaving[2])
+    errors, together, piled = bound, False, None
+    if float(bound.max()) > CLOSE_NS:
+        by_leaving = _leaving_together(kept, slope)
+        if _tell_when_left(kept).sum() < FEW:
+            piled = piled_up(_known(*kept.ceiling(), FAR_NS), _known(*kept.floor(), -FAR_NS), float(bound.max()))
+        if piled is not None:
+            slope, height = _pulled_in(lines, *piled)
+            errors = _errors(lines, slope, height, span)
+        elif by_leaving is not None:
+            together = True
+            slope, height = _pulled_in(lines, by_leaving[0], by_leaving[1])
+            errors = _errors(lines, slope, height, span)
+            errors = np.minimum(errors, by_leaving[2]) if _spans_enough(kept) else errors
     steepest = max(float(lines.slopes[-1]) - slope, slope - float(lines.slopes[0]))
     if together and span[2] > span[0]:
         steepest = min(steepest, 2 * float(errors.max()) / float(span[2] - span[0]))
@@ -162,9 +171,22 @@ def _errors(lines: Lines, slope: float, height: float, span: Array) -> Array:
     return np.maximum(high - here, here - low)
 
 
+def _tell_when_left(pair: Pair) -> Array:
+    """The collectives that all leave at about one time."""
+    return np.isfinite(pair.stay_ns) & np.isfinite(pair.own_left_ns) & np.isfinite(pair.other_left_ns)
+
+
+def _spans_enough(pair: Pair) -> bool:
+    """A few of that kind among many others, or at one end of the span, say too little of all the rest of it."""
+    usable, times = _tell_when_left(pair), pair.times()
+    if not usable.any() or usable.sum() < min(FEW, len(pair) / 2):
+        return False
+    return bool(np.ptp(times[usable]) >= np.ptp(times) / 2)
+
+
 def _leaving_together(pair: Pair, slope: float) -> tuple[float, float, float] | None:
     """Slope, height and error if all ranks leave a short collective at about one time."""
-    usable = np.isfinite(pair.stay_ns) & np.isfinite(pair.own_left_ns) & np.isfinite(pair.other_left_ns)
+    usable = _tell_when_left(pair)
     count = int(usable.sum())
     if not count:
         return None

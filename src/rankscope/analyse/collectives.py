@@ -23,6 +23,7 @@ COLUMNS = (
     Column("wait_ns", Unit.NS, "Waiting"),
     Column("wait_error_ns", Unit.NS, "± by clocks"),
     Column("transfer_ns", Unit.NS, "Moving"),
+    Column("leaving_ns", Unit.NS, "Leaving"),
     Column("wait_share", Unit.SHARE, "Wait share"),
     Column("late_p50_ns", Unit.NS, "Late p50"),
     Column("late_p99_ns", Unit.NS, "Late p99"),
@@ -41,18 +42,22 @@ class _Class:
     wait_ns: float = 0.0
     error_ns: float = 0.0
     transfer_ns: float = 0.0
+    leaving_ns: float = 0.0
     volume_bytes: float = 0.0
     bus_bytes: float = 0.0
     moving_ns: float = 0.0  # of one member, on average
     stay_ns: float = 0.0
     late_ns: list[Array] = field(default_factory=list)
 
+    @property
+    def total_ns(self) -> float:
+        return self.wait_ns + self.transfer_ns + self.leaving_ns
+
     def row(self, name: str, members: int, size_class: int, kind: str) -> tuple[Cell, ...]:
-        total = self.wait_ns + self.transfer_ns
         p50, p99 = np.percentile(np.concatenate(self.late_ns), (50, 99)).tolist()
         return (
             name, members, edges(size_class)[1], kind, self.collectives, self.wait_ns, self.error_ns, self.transfer_ns,
-            self.wait_ns / total if total else None, p50, p99,
+            self.leaving_ns, self.wait_ns / self.total_ns if self.total_ns else None, p50, p99,
             rate(self.volume_bytes, self.moving_ns), rate(self.bus_bytes, self.moving_ns),
             rate(self.volume_bytes, self.stay_ns),
         )  # fmt: skip
@@ -65,7 +70,7 @@ def collectives(tables: Tables, selection: Selection = ALL) -> Table:
     sums: dict[tuple[str, int, int, str], _Class] = {}
     for split in known.splits:
         _add(sums, known.log, split, np.array(wanted)[split.group.members])
-    found = sorted(sums.items(), key=lambda one: (-one[1].wait_ns - one[1].transfer_ns, one[0]))
+    found = sorted(sums.items(), key=lambda one: (-one[1].total_ns, one[0]))
     table = Table("collectives", "Collectives: waiting and moving", COLUMNS, [one.row(*key) for key, one in found])
     table.notes += _comments(known, list(sums.values()))
     return arranged(table, selection)
@@ -87,6 +92,7 @@ def _add(sums: dict[tuple[str, int, int, str], _Class], log: Log, split: Split, 
         one.wait_ns += float(split.wait_ns[rows][:, wanted].sum())
         one.error_ns += float(split.error_ns[rows][:, wanted].sum())
         one.transfer_ns += float(split.transfer_ns[rows][:, wanted].sum())
+        one.leaving_ns += float(split.leaving_ns[rows][:, wanted].sum())
         one.volume_bytes += float(about.volume_bytes[rows].sum())
         one.bus_bytes += float((about.volume_bytes * about.bus_factor)[rows].sum())
         one.moving_ns += float(about.transfer_ns[rows].sum())
@@ -101,9 +107,9 @@ def _size_classes(size_bytes: Array) -> Array:
 
 def _comments(known: Collectives, sums: list[_Class]) -> list[str]:
     comments = []
-    wait_ns, transfer_ns = sum(one.wait_ns for one in sums), sum(one.transfer_ns for one in sums)
-    if wait_ns > NOTICEABLE * (wait_ns + transfer_ns):
-        share = wait_ns / (wait_ns + transfer_ns)
+    wait_ns, total_ns = sum(one.wait_ns for one in sums), sum(one.total_ns for one in sums)
+    if wait_ns > NOTICEABLE * total_ns:
+        share = wait_ns / total_ns
         comments.append(f"{share:.0%} of the time in these collectives is waiting for the last to come: see waiting.")
     for reason, count in known.log.left_out.most_common():
         if count:

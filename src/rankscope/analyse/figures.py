@@ -35,6 +35,7 @@ SQL = f"""
     WHERE ({{condition}} OR (role = 'document' AND {{everybody}}))
     AND NOT (coalesce(tool, '') = '' AND (series LIKE 'GPU %' OR series = 'host')
              AND (name IN {ELSEWHERE} OR name LIKE 'idle%gaps %'))
+    AND NOT (coalesce(tool, '') = '' AND series = 'CUPTI clock')
     ORDER BY min(place) OVER (PARTITION BY series, name, statistic), scale, place"""
 
 

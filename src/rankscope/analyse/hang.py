@@ -18,12 +18,13 @@ KINDS = {
     "dead": "dead",
     "not_started": "never started",
     "stalled": "all arrived, none leaves",
+    "messages": "waiting for messages that do not come",
     "no_hang": "no hang",
     "inconclusive": "inconclusive",
     "ended": "the job has ended",
     "died": "the job has ended after a rank died",
 }
-HANGS = ("skipped", "order", "skipped_or_order", "not_arrived", "dead", "not_started", "stalled", "died")
+HANGS = ("skipped", "order", "skipped_or_order", "not_arrived", "dead", "not_started", "stalled", "messages", "died")
 OVER = ("ended", "died")  # nobody is left
 USUAL_TIMES = 3  # a wait counts as a hang when it is this many times the longest one that ended
 
@@ -277,6 +278,9 @@ def usual_ns(now: Standing, identity: str) -> int:
 def _quiet(before: Standing, now: Standing, patience_ns: int) -> Verdict:
     """Nobody stands in a collective: fine while something moves or has moved of late."""
     alive = [rank for rank in now.ranks if not now.is_gone(rank)]
+    found = _for_messages(before, now, alive, patience_ns)
+    if found is not None:
+        return found
     if any(_moved(before, now, rank) for rank in alive):
         return Verdict("no_hang")
     last_ns = max((now.ranks[rank].facts.ended_ns or 0 for rank in alive), default=0)
@@ -284,3 +288,21 @@ def _quiet(before: Standing, now: Standing, patience_ns: int) -> Verdict:
     usual = max((usual_ns(now, identity) for identity in now.groups), default=0)
     kind = "inconclusive" if silent_ns > max(patience_ns, USUAL_TIMES * usual) else "no_hang"
     return Verdict(kind, waited_ns=silent_ns, usual_ns=usual)
+
+
+def _for_messages(before: Standing, now: Standing, alive: Sequence[int], patience_ns: int) -> Verdict | None:
+    """Ranks that were in the same call outside collectives at both moments, and those that they wait for."""
+    held = {rank: one for rank in alive if (one := now.calling(rank)) is not None and one == before.calling(rank)}
+    if not held:
+        return None
+    awaited = {peer for one in held.values() if (peer := now.peer(one)) is not None}
+    guilty = sorted(awaited - held.keys()) or sorted(awaited & held.keys())  # a circle: all of them
+    since_ns = max(now.ranks[rank].read_ns - one.since_ns for rank, one in held.items())
+    usual = max((usual_ns(now, identity) for identity in now.groups), default=0)
+    name = Counter(operation(one.name) for one in held.values()).most_common(1)[0][0]
+    found = Verdict("messages", "", None, name, tuple(guilty), tuple(sorted(held)), since_ns, usual)
+    ended = any(now.is_gone(rank) or rank in now.missing for rank in guilty)
+    moves = any(_moved(before, now, rank) for rank in (guilty or alive))
+    if not ended and (moves or since_ns < max(patience_ns, USUAL_TIMES * usual)):
+        found.kind = "no_hang"
+    return found

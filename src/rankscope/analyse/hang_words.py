@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rankscope.analyse.hang import KINDS, Verdict
 from rankscope.analyse.standing import Standing, operation
 from rankscope.analyse.words import counted, ending_text, ranges, rank_words
-from rankscope.model import Cell, Column, Entered, RankFacts, Table, Unit
+from rankscope.model import Calling, Cell, Column, Entered, RankFacts, Table, Unit
 
 PLACES = (
     Column("ranks", Unit.NAME, "Ranks"),
@@ -54,6 +54,8 @@ def sentence(found: Verdict, now: Standing) -> str:
     """The verdict in one line: group, sequence, operation, who and how."""
     if found.kind == "ended":
         return f"The job has ended: {endings(now)}"
+    if found.sequence is None and found.waiting:
+        return _for_messages(found, now)
     if found.sequence is None:
         quiet = f"; no rank has made a call for {seconds(found.waited_ns)}" if found.kind == "inconclusive" else ""
         return f"{KINDS[found.kind].capitalize()}: no rank is held in a collective{quiet}"
@@ -66,6 +68,21 @@ def sentence(found: Verdict, now: Standing) -> str:
         whom = f", {rank_words(found.guilty)} to come" if found.guilty else ", all have arrived"
         return f"No hang so far: {waiting}{whom}; the longest before was {seconds(found.usual_ns)}"
     return f"Hang: {waiting}: {_cause(found, now)}" if found.waiting else f"Hang: {what}: {_cause(found, now)}"
+
+
+SHOWN = 4
+
+
+def _for_messages(found: Verdict, now: Standing) -> str:
+    """Rank by rank what each waits for, a few of them, and where the one is that they wait for."""
+    told = [f"rank {rank} has been {place(now, rank)[0]}" for rank in found.waiting[:SHOWN]]
+    more = f" and {len(found.waiting) - SHOWN} more ranks" if len(found.waiting) > SHOWN else ""
+    others = [rank for rank in found.guilty if rank not in found.waiting]
+    whom = "".join(f"; rank {rank}: {place(now, rank)[0]}" for rank in others[:SHOWN])
+    if found.guilty and not others:
+        whom = "; they wait for each other"
+    start = "No hang so far" if found.kind == "no_hang" else "Hang"
+    return f"{start}: {', '.join(told)}{more} for {seconds(found.waited_ns)}{whom}"
 
 
 def _cause(found: Verdict, now: Standing) -> str:
@@ -130,6 +147,9 @@ def place(now: Standing, rank: int) -> tuple[str, int | None]:
         return f"{how} {_what(now, inside)}", moment.read_ns - inside.start_ns
     if moment.facts.finalized:
         return f"in MPI_Finalize or after it; {_after(now, last)}", _since(moment.read_ns, last)
+    calling = now.calling(rank)
+    if calling is not None:
+        return f"in {_call(now, calling)}", moment.read_ns - calling.since_ns
     return f"outside collectives; {_after(now, last)}", _since(moment.read_ns, last)
 
 
@@ -140,7 +160,21 @@ def short_place(now: Standing, rank: int) -> str:
         return _ending(now, rank)
     if inside is not None:
         return _what(now, inside)
-    return "finalize" if now.is_finalizing(rank) else "outside"
+    calling = now.calling(rank)
+    if now.is_finalizing(rank) or calling is None:
+        return "finalize" if now.is_finalizing(rank) else "outside"
+    return _call(now, calling)
+
+
+def _call(now: Standing, one: Calling) -> str:
+    """A call and the rank that it names: MPI_Recv from rank 3."""
+    peer, name = now.peer(one), operation(one.name)
+    towards = "to" if "send" in name.lower() else "from"
+    if one.peer is None:
+        return name
+    if one.peer < 0:
+        return f"{name} {towards} any rank"
+    return f"{name} {towards} rank {peer}" if peer is not None else f"{name} {towards} rank {one.peer} of its group"
 
 
 def _since(read_ns: int, last: Entered | None) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankscope.analyse.clock_offsets import Clocks, clock_offsets
 from rankscope.analyse.matching import Array, Log, Matched, match
-from rankscope.analyse.operations import OPERATIONS, Waits
+from rankscope.analyse.operations import OPERATIONS, Operation, Proof, Waits
 from rankscope.model import Tables
 
 
@@ -20,12 +20,18 @@ class Split:
     group: Matched
     enter_ns: Array  # K x M, on the reference's clock
     wait_ns: Array  # K x M: from the own entering to the last entering that it has to wait for
-    transfer_ns: Array  # K x M: the rest of the stay
+    transfer_ns: Array  # K x M: what moving the data takes a member that waits for nobody; no clock is needed for it
+    stay_ns: Array  # K x M: from entering to leaving, on the own clock
     error_ns: Array  # K x M: by how much wait_ns may be wrong because of the clocks; inf where they are not known
     awaited: Array  # K x M: place of the member waited for, -1 where there is none
     last: Array  # K: place of the member that most wait for, -1 where there is none
     late_ns: Array  # K: by how much that one came after the last but one
     sure: Array  # K: whether the clocks are exact enough to say which rank, or which of one host's, that is
+
+    @property
+    def leaving_ns(self) -> Array:
+        """K x M: what is neither; less than 0 where a member leaves sooner than the one that came last."""
+        return self.stay_ns - self.wait_ns - self.transfer_ns
 
 
 @dataclass(slots=True)
@@ -55,9 +61,11 @@ def split(log: Log, clocks: Clocks, group: Matched) -> Split:
     own_clock = np.array(clocks.of_rank)[group.members]
     shape = enter.shape
     until, awaited, rivals = np.full(shape, -np.inf), np.full(shape, -1), np.ones(shape, bool)
+    together = np.zeros((shape[0], 1), bool)
     for code in np.unique(group.operation):
         rows = np.flatnonzero(group.operation == code)
         waits = OPERATIONS[log.operations[code]].waits
+        together[rows] = leaves_together(OPERATIONS[log.operations[code]])
         until[rows], awaited[rows] = _awaited(waits, enter[rows], group.root[rows])
         if waits is Waits.ALL_FOR_ROOT:
             rivals[rows] = False  # what it means says whom they wait for
@@ -72,7 +80,14 @@ def split(log: Log, clocks: Clocks, group: Matched) -> Split:
     wait_error = np.where(same, 0.0, np.minimum(error + theirs, stay))
     last = awaited[np.arange(shape[0]), np.argmax(wait, axis=1)]
     late, sure = _lateness(enter, error, own_clock, last, rivals)
-    return Split(group, enter, wait, stay - wait, wait_error, awaited, last, late, sure)
+    # who comes last waits for nobody and stays shortest: that is a time of one clock, whatever the others show
+    transfer = np.where(together, stay.min(axis=1, keepdims=True), stay - wait)
+    return Split(group, enter, wait, transfer, stay, wait_error, awaited, last, late, sure)
+
+
+def leaves_together(operation: Operation) -> bool:
+    """Whether nobody may leave before all have come, so that the shortest stay is one without waiting."""
+    return operation.waits is Waits.ALL_FOR_ALL and operation.proof is not Proof.NEVER
 
 
 def _awaited(waits: Waits, enter: Array, root: Array) -> tuple[Array, Array]:

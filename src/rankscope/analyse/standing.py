@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rankscope.model import Entered, Moment
+from rankscope.model import Calling, Entered, Moment
 
 GONE = ("exited", "signalled", "aborted", "vanished", "replaced")
 WORLD = "MPI_COMM_WORLD"
@@ -39,9 +39,16 @@ class Standing:
     under_way: dict[int, list[Entered]]  # what each rank has entered and not ended, oldest first
     records: dict[int, dict[Key, Entered]] = field(repr=False)
     held_by: dict[Key, list[int]] = field(init=False)  # collective -> ranks, in order
+    by_place: dict[Key, int] = field(init=False)  # group and rank in it -> rank
 
     def __post_init__(self) -> None:
         self.held_by = defaultdict(list)
+        self.by_place = {
+            (group.identity, group.my_rank): rank
+            for rank, moment in self.ranks.items()
+            for group in moment.groups
+            if group.my_rank is not None
+        }
         for rank in sorted(self.under_way):
             one = self.inside(rank)
             if one is not None:
@@ -52,6 +59,19 @@ class Standing:
         open_ones = self.under_way.get(rank, [])
         blocking = [one for one in open_ones if not one.nonblocking]
         return next(iter(blocking or open_ones), None)
+
+    def calling(self, rank: int) -> Calling | None:
+        """The call outside collectives that the rank has been waiting in longest."""
+        calls = self.ranks[rank].calling if rank in self.ranks else []
+        return min(calls, key=lambda one: one.since_ns, default=None)
+
+    def peer(self, one: Calling) -> int | None:
+        """The rank that a call names; None where it names none, or any."""
+        if one.peer is None or one.peer < 0:
+            return None
+        if not one.group or (one.group in self.groups and self.groups[one.group].label == WORLD):
+            return one.peer if one.group else None
+        return self.by_place.get((one.group, one.peer))
 
     def last(self, rank: int) -> Entered | None:
         """The newest collective that the rank has ended."""

@@ -24,6 +24,7 @@ COLUMNS = (
     Column("exposed_share", Unit.SHARE, "Comm. share"),
     Column("wait_ns", Unit.NS, "Waiting"),
     Column("transfer_ns", Unit.NS, "Moving data"),
+    Column("leaving_ns", Unit.NS, "Leaving"),
     Column("hidden_ns", Unit.NS, "Hidden"),
     Column("gc_ns", Unit.NS, "Of it gc"),
     Column("runnable_ns", Unit.NS, "No CPU"),
@@ -47,7 +48,7 @@ def step_parts(tables: Tables, selection: Selection = ALL) -> Table:
     return arranged(table, selection)
 
 
-def _row(one: RankSteps, mask: Any, waits: tuple[float, float] | None) -> tuple[Cell, ...]:
+def _row(one: RankSteps, mask: Any, waits: tuple[float, ...] | None) -> tuple[Cell, ...]:
     step = float(one.length_ns[mask].mean())
     own = {name: float(values[mask].mean()) for name, values in one.own.items()}
     exposed = float(one.exposed_ns[mask].mean())
@@ -57,6 +58,6 @@ def _row(one: RankSteps, mask: Any, waits: tuple[float, float] | None) -> tuple[
         *(one.rank, one.host, int(mask.sum()), step),
         *(own.get(name) for name in OWN),
         *(exposed, whole, exposed / step if step else None),
-        *(waits or (None, None)),
+        *(waits or (None, None, None)),
         *(within.get(name) for name in ("hidden", "gc", "runnable", "cpu")),
     )

@@ -13,17 +13,17 @@ from rankscope.model import Tables
 Array = Any
 
 
-def waits_per_step(tables: Tables, found: Steps) -> dict[int, tuple[float, float]]:
-    """Of each rank: waiting and moving data per steady step, as far as the log reaches; overlapping ones are summed."""
+def waits_per_step(tables: Tables, found: Steps) -> dict[int, tuple[float, ...]]:
+    """Of each rank: waiting, moving data and leaving per steady step that the log reaches; overlapping ones add up."""
     known = collectives_of(tables)
-    made: dict[int, tuple[float, float]] = {}
+    made: dict[int, tuple[float, ...]] = {}
     for one in found.ranks:
         begins = one.begin_ns[found.steady(one)] - known.log.base_ns
         ends = begins + one.length_ns[found.steady(one)]
         if not known.splits or not len(begins) or one.rank not in known.log.ranks:
             continue
         place = known.log.ranks.index(one.rank)
-        sums = np.zeros(2)
+        sums = np.zeros(3)
         oldest = np.inf
         for split in known.splits:
             column = np.flatnonzero(split.group.members == place)
@@ -32,10 +32,11 @@ def waits_per_step(tables: Tables, found: Steps) -> dict[int, tuple[float, float
             entered = split.group.enter_ns[:, column[0]]
             oldest = min(oldest, float(entered.min()))
             within = inside(entered, begins, ends)
-            sums += split.wait_ns[within, column[0]].sum(), split.transfer_ns[within, column[0]].sum()
+            of_each = (split.wait_ns, split.transfer_ns, split.leaving_ns)
+            sums += [values[within, column[0]].sum() for values in of_each]
         covered = int((begins >= oldest - one.length_ns.max()).sum())
         if covered:
-            made[one.rank] = (float(sums[0]) / covered, float(sums[1]) / covered)
+            made[one.rank] = tuple((sums / covered).tolist())
     return made
 
 

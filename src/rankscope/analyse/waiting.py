@@ -20,6 +20,7 @@ COLUMNS = (
     Column("wait_ns", Unit.NS, "Waits"),
     Column("wait_error_ns", Unit.NS, "± by clocks"),
     Column("transfer_ns", Unit.NS, "Moves data"),
+    Column("leaving_ns", Unit.NS, "Leaves later"),
     Column("progress_wait_ns", Unit.NS, "Waits in progress"),
     Column("last", Unit.COUNT, "Came last"),
     Column("last_share", Unit.SHARE, "Of its coll."),
@@ -44,6 +45,7 @@ class Waiting:
     wait_ns: Array
     wait_error_ns: Array
     transfer_ns: Array
+    leaving_ns: Array
     progress_wait_ns: Array
     progress_error_ns: Array
     last: Array  # collectives in which it came last, as far as the clocks can tell
@@ -58,13 +60,14 @@ class Waiting:
 def sums(known: Collectives) -> Waiting:
     """Who waited how long, and for whom."""
     count = len(known.log.ranks)
-    found = Waiting([[] for _ in range(count)], *(np.zeros(count) for _ in range(9)))
+    found = Waiting([[] for _ in range(count)], *(np.zeros(count) for _ in range(10)))
     for split in known.splits:
         places, progress = split.group.members, split.group.progress[:, None]
         found.collectives[places] += len(split.last)
         found.wait_ns[places] += np.where(progress, 0, split.wait_ns).sum(axis=0)
         found.wait_error_ns[places] += np.where(progress, 0, split.error_ns).sum(axis=0)
         found.transfer_ns[places] += np.where(progress, 0, split.transfer_ns).sum(axis=0)
+        found.leaving_ns[places] += np.where(progress, 0, split.leaving_ns).sum(axis=0)
         found.progress_wait_ns[places] += np.where(progress, split.wait_ns, 0).sum(axis=0)
         found.progress_error_ns[places] += np.where(progress, split.error_ns, 0).sum(axis=0)
         _add_causes(found, split)
@@ -135,6 +138,7 @@ def _row(known: Collectives, found: Waiting, place: int, verdict: str) -> tuple[
         float(found.wait_ns[place]),
         float(found.wait_error_ns[place]),
         float(found.transfer_ns[place]),
+        float(found.leaving_ns[place]),
         float(found.progress_wait_ns[place]) or None,
         int(found.last[place]),
         float(found.last[place] / found.collectives[place]),

@@ -20,6 +20,7 @@ COLUMNS = (
     Column("wait_ns", Unit.NS, "Waiting"),
     Column("wait_error_ns", Unit.NS, "± by clocks"),
     Column("transfer_ns", Unit.NS, "Moving"),
+    Column("leaving_ns", Unit.NS, "Leaving"),
     Column("wait_share", Unit.SHARE, "Wait share"),
     Column("awaited_rank", Unit.NAME, "Most waited for"),
     Column("caused_ns", Unit.NS, "For that rank"),
@@ -38,6 +39,8 @@ class _Sums:
     wait_ns: Array
     error_ns: Array
     transfer_ns: Array
+    leaving_ns: Array
+    stay_ns: Array
 
 
 def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
@@ -59,27 +62,28 @@ def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
 
 def _add(table: Table, known: Collectives, by: str, parts: list[Any], codes: Codes) -> None:
     found = sums_by(known, len(parts), codes)
-    order = np.arange(len(parts)) if by == "step" else np.argsort(-found.wait_ns - found.transfer_ns, kind="stable")
+    order = np.arange(len(parts)) if by == "step" else np.argsort(-found.stay_ns, kind="stable")
     for part in order.tolist():
         if found.collectives[part]:
             table.rows.append((by, parts[part], *_cells(known, found, part)))
 
 
 def _cells(known: Collectives, found: _Sums, part: int) -> tuple[Cell, ...]:
-    wait_ns, transfer_ns = float(found.wait_ns[part]), float(found.transfer_ns[part])
+    wait_ns, total_ns = float(found.wait_ns[part]), float(found.stay_ns[part])
     caused = found.caused_ns[part]
-    place, total_ns = int(np.argmax(caused)), wait_ns + transfer_ns
+    place = int(np.argmax(caused))
     awaited: tuple[Cell, ...] = (None, None, None)
     if wait_ns:
         awaited = (known.log.ranks[place], float(caused[place]), float(caused[place]) / wait_ns)
-    sums = (int(found.collectives[part]), wait_ns, float(found.error_ns[part]), transfer_ns)
-    return *sums, wait_ns / total_ns if total_ns else None, *awaited
+    moved = (float(found.transfer_ns[part]), float(found.leaving_ns[part]))
+    sums = (int(found.collectives[part]), wait_ns, float(found.error_ns[part]))
+    return *sums, *moved, wait_ns / total_ns if total_ns else None, *awaited
 
 
 def sums_by(known: Collectives, parts: int, codes: Codes) -> _Sums:
     """Sums over the shares of all ranks, by part."""
     ranks = len(known.log.ranks)
-    found = _Sums(np.zeros((parts, ranks)), *(np.zeros(parts) for _ in range(4)))
+    found = _Sums(np.zeros((parts, ranks)), *(np.zeros(parts) for _ in range(6)))
     for split in known.splits:
         of_each = codes(split)
         of_one = of_each[:, 0]
@@ -90,6 +94,8 @@ def sums_by(known: Collectives, parts: int, codes: Codes) -> _Sums:
             (found.wait_ns, split.wait_ns),
             (found.error_ns, split.error_ns),
             (found.transfer_ns, split.transfer_ns),
+            (found.leaving_ns, split.leaving_ns),
+            (found.stay_ns, split.stay_ns),
         ):
             total += np.bincount(cells[inside], values[inside], parts)
         waits = inside & (split.awaited >= 0)

@@ -25,6 +25,7 @@ from rankscope.analyse.figures import figures
 from rankscope.analyse.findings import findings
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_checks import gpu_checks
+from rankscope.analyse.gpu_clocks import gpu_clocks
 from rankscope.analyse.gpu_copies import gpu_copies
 from rankscope.analyse.gpu_gaps import gpu_gaps
 from rankscope.analyse.gpu_idle import gpu_idle
@@ -126,6 +127,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "gpu_gaps": gpu_gaps,
     "gpu_copies": gpu_copies,
     "gpu_memory": gpu_memory,
+    "gpu_clocks": gpu_clocks,
     "cuda_api": cuda_api,
     "gpu_checks": gpu_checks,
     "nvtx_ranges": nvtx_ranges,

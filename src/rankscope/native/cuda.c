@@ -84,11 +84,13 @@ static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t 
 
 /* --- flushing --- */
 
-static uint64_t note_clocks(uint64_t *ticks, uint64_t *ns)
+static uint64_t note_clocks(uint64_t *ticks, uint64_t *ns, uint64_t *width_ticks)
 {
+    uint64_t before = rs_ticks();
     if (rs_cuda.cupti.cuptiGetTimestamp(ns) != RS_CUPTI_SUCCESS)
         *ns = 0;
     *ticks = rs_ticks();
+    *width_ticks = *ticks - before;
     return *ns;
 }
 
@@ -110,7 +112,8 @@ static void flush(int is_last)
     rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
     pthread_mutex_lock(&rs_cuda.lock);
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
-        uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns);
+        uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns,
+                                      &rs_cuda.row->flushed_width_ticks);
         rs_device_settle(is_last ? UINT64_MAX : now_ns > SETTLE_NS ? now_ns - SETTLE_NS : 0);
         unified = rs_cuda_unified_wanted();
         rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
@@ -252,7 +255,7 @@ static void begin(uint32_t version, const char *path)
     if (!rs_cuda.row)
         return;
     rs_cuda.row->cupti_version = version;
-    note_clocks(&rs_cuda.row->started_ticks, &rs_cuda.row->started_ns);
+    note_clocks(&rs_cuda.row->started_ticks, &rs_cuda.row->started_ns, &rs_cuda.row->started_width_ticks);
     if (rs_cuda.cupti.cuptiSetThreadIdType)
         rs_cuda.cupti.cuptiSetThreadIdType(RS_CUPTI_THREAD_ID_SYSTEM);
     atomic_store(&life, STARTED);

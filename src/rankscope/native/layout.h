@@ -236,6 +236,7 @@ struct rs_cuda {
     uint64_t folded_work;       /* attributed calls and activities that are under '(other work)' */
     uint64_t unified;           /* 1: unified memory is recorded, 2: CUPTI refused that, 0: there was none */
     uint64_t cpu_faults;        /* page faults of the host on unified memory */
+    uint64_t started_width_ticks, flushed_width_ticks;  /* CUPTI's moment lies at most so long before the ticks */
 };
 
 #define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
@@ -378,6 +379,15 @@ struct rs_path {
     uint64_t times, size_bytes; /* size_bytes: of the file, where it was opened */
 };
 
-struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };
+/* One thread; a cache line, because each writes to its own. */
+struct rs_thread_row {
+    uint32_t slot, tid;
+    uint64_t first_ticks;
+    char name[16];
+    uint64_t call;              /* the call it waits in: name | group << 16 | peer << 32; 0: none */
+    uint64_t call_ticks;        /* when it entered that */
+    uint64_t reserved[2];
+};
+#define RS_NO_PEER INT32_MIN    /* of a call that names none; other negative ones: any */
 
 #endif

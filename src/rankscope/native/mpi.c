@@ -132,7 +132,9 @@ void rs_mpi_list_unwrapped(void)
 #define PEERS group->remote_size
 #define NEIGHBOURS(c) (uint32_t)rs_out_degree(group, a##c)
 #define ROOT(r) (int32_t)a##r
-#define COMM(c) rs_comm(thread, a##c)
+enum { only_known = 0 };     /* 1 where a wrapper says so */
+#define COMM(c) (only_known ? rs_comm_known(thread, a##c) : rs_comm(thread, a##c))
+#define KNOWN_ID(group_word) ({ enum { only_known = 1 }; (group_word)->id; })
 #define WIN(w) rs_win(thread, a##w)
 #define FILE_(f) rs_file_group(thread, a##f)
 #define NONE rs_group_none()
@@ -173,6 +175,18 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
+#define PROBE_(fn, n, group_word, source)                                                         \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED_WAITING(fn, n, KNOWN_ID(group_word), source)                                        \
+        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
 #define IPLAIN_(fn, n, group_word, bytes_word, request)                                           \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
@@ -198,7 +212,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED(n)                                                                                  \
+        TIMED_WAITING(fn, n, KNOWN_ID(group_word), (int32_t)a##destination)                       \
         struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
         uint64_t bytes = SENT(destination, bytes_word);                                           \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
@@ -222,8 +236,10 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
+#define FROM(source) (int32_t)a##source
+#define FROM_MATCHED RS_NO_PEER
 /* Only the status knows how much came, so there always is one. */
-#define RECEIVE_(fn, n, group_word, status)                                                       \
+#define RECEIVE_(fn, n, group_word, source, status)                                               \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
@@ -233,7 +249,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         int readable = rs_mpi.ready;                                                              \
         if (readable && a##status == rs_mpi.status_ignore)                                        \
             a##status = (W)own;                                                                   \
-        TIMED(n)                                                                                  \
+        TIMED_WAITING(fn, n, group->id, source)                                                   \
         uint64_t bytes = failed || !readable ? 0 : rs_status_bytes((const void *)a##status);      \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         CLOSE                                                                                     \
@@ -352,6 +368,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
 #define COLLECTIVE_INIT(name, ...) WITH_NAME(COLLECTIVE_INIT_, RS_TWIN(name), __VA_ARGS__)
 #define PLAIN(name, ...) WITH_NAME(PLAIN_, RS_TWIN(name), __VA_ARGS__)
 #define IPLAIN(name, ...) WITH_NAME(IPLAIN_, RS_TWIN(name), __VA_ARGS__)
+#define PROBE(name, ...) WITH_NAME(PROBE_, RS_TWIN(name), __VA_ARGS__)
 #define NEW_COMM(name, ...) WITH_NAME(NEW_COMM_, RS_TWIN(name), __VA_ARGS__)
 #define NEW_COMM_APART(name, ...) WITH_NAME(NEW_COMM_APART_, RS_TWIN(name), __VA_ARGS__)
 #define NEW_WINDOW(name, ...) WITH_NAME(NEW_WINDOW_, RS_TWIN(name), __VA_ARGS__)

@@ -87,7 +87,7 @@ static int wrap_Wait(ARGS_2)
         handle = rs_handle_at(a0, 0);
         a1 = a1 == rs_mpi.status_ignore ? (W)own : a1;
     }
-    TIMED(2)
+    TIMED_WAITING(Wait, 2, 0, RS_NO_PEER)
     NOTE(Wait)
     if (known && !failed)
         complete(thread, handle, (const void *)a1, leave);
@@ -140,7 +140,7 @@ static int wrap_Waitall(ARGS_3)
     OPEN_COMPLETION(Waitall, 3)
     if (known)
         a2 = before(thread, &waited, (int)a0, a1, a2);
-    TIMED(3)
+    TIMED_WAITING(Waitall, 3, 0, RS_NO_PEER)
     NOTE(Waitall)
     if (RS_UNLIKELY(failed))
         complete_changed(thread, &waited, a1, leave);
@@ -168,7 +168,7 @@ static int wrap_Waitany(ARGS_4)
     OPEN_COMPLETION(Waitany, 4)
     if (known)
         a3 = before(thread, &waited, (int)a0, a1, a3);
-    TIMED(4)
+    TIMED_WAITING(Waitany, 4, 0, RS_NO_PEER)
     NOTE(Waitany)
     if (known) {
         int index = *(const int *)a2;
@@ -210,7 +210,7 @@ static int wrap_Waitsome(ARGS_5)
     OPEN_COMPLETION(Waitsome, 5)
     if (known)
         a4 = before(thread, &waited, (int)a0, a1, a4);
-    TIMED(5)
+    TIMED_WAITING(Waitsome, 5, 0, RS_NO_PEER)
     NOTE(Waitsome)
     if (known && !failed)
         complete_some(thread, &waited, a2, a3, leave);

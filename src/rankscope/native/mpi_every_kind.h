@@ -10,6 +10,7 @@
 #define COLLECTIVE_INIT SEND
 #define PLAIN SEND
 #define IPLAIN SEND
+#define PROBE SEND
 #define NEW_COMM SEND
 #define NEW_COMM_APART SEND
 #define NEW_WINDOW SEND
@@ -51,6 +52,7 @@
 #undef COLLECTIVE_INIT
 #undef PLAIN
 #undef IPLAIN
+#undef PROBE
 #undef NEW_COMM
 #undef NEW_COMM_APART
 #undef NEW_WINDOW

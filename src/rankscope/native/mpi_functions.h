@@ -22,9 +22,9 @@ SEND(Ssend, 6, COMM(5), CT(1, 2), 3)
 SEND(Rsend, 6, COMM(5), CT(1, 2), 3)
 SEND(Sendrecv, 12, COMM(10), CT(1, 2), 3)
 SEND(Sendrecv_replace, 9, COMM(7), CT(1, 2), 3)
-/* …, status */
-RECEIVE(Recv, 7, COMM(5), 6)
-RECEIVE(Mrecv, 5, NONE, 4)
+/* …, source, status */
+RECEIVE(Recv, 7, COMM(5), FROM(3), 6)
+RECEIVE(Mrecv, 5, NONE, FROM_MATCHED, 4)
 /* …, dest, request */
 ISEND(Isend, 7, COMM(5), CT(1, 2), 3, 6)
 ISEND(Ibsend, 7, COMM(5), CT(1, 2), 3, 6)
@@ -158,9 +158,9 @@ COLLECTIVE_INIT(Neighbor_alltoallw_init, 11, COMM(8), SUMW(1, NEIGHBOURS(8), 3),
 
 PLAIN(Comm_rank, 2, COMM(0), 0)
 PLAIN(Comm_size, 2, COMM(0), 0)
-PLAIN(Probe, 4, COMM(2), 0)
+PROBE(Probe, 4, COMM(2), FROM(0))
 PLAIN(Iprobe, 5, COMM(2), 0)
-PLAIN(Mprobe, 5, COMM(2), 0)
+PROBE(Mprobe, 5, COMM(2), FROM(0))
 PLAIN(Improbe, 6, COMM(2), 0)
 PLAIN(Cancel, 1, NONE, 0)
 PLAIN(Request_get_status, 3, NONE, 0)

@@ -132,6 +132,14 @@ static inline struct rs_mpi_group *rs_comm(struct rs_thread *thread, W comm)
     return rs_group_slow(thread, comm, RS_GROUP_COMM);
 }
 
+/* Only if it is the one used last: before a call nobody must be asked about a handle that may not be valid. */
+static inline struct rs_mpi_group *rs_comm_known(struct rs_thread *thread, W comm)
+{
+    if (RS_LIKELY((uint64_t)comm == thread->last_group_handle && thread->last_group_epoch == rs_epoch(&rs_mpi.group_epoch)))
+        return thread->last_group;
+    return rs_group_none();
+}
+
 static inline struct rs_mpi_group *rs_win(struct rs_thread *thread, W win)
 {
     return rs_group_slow(thread, win, RS_GROUP_WINDOW);

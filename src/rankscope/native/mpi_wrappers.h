@@ -128,6 +128,14 @@ struct rs_optional { void *wrapper; void *(*choose)(void); };
     int failed = real(PASS_##n);                                                                  \
     uint64_t leave = rs_ticks();
 
+/* The same of a call that may wait for another rank. */
+#define TIMED_WAITING(fn, n, group_id, peer)                                                      \
+    uint64_t enter = rs_ticks();                                                                  \
+    rs_call_begins(thread, rs_mpi_name_of(F_##fn), group_id, peer, enter);                        \
+    int failed = real(PASS_##n);                                                                  \
+    uint64_t leave = rs_ticks();                                                                  \
+    rs_call_ended(thread);
+
 #define CLOSE                                                                                     \
     rs_leave(thread, leave);                                                                      \
     return failed;

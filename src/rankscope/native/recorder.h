@@ -28,6 +28,7 @@ struct rs_thread {
     uint32_t depth;                         /* inside an intercepted call: what it calls is not the program's */
     uint32_t slot;
     uint64_t refresh_at;                    /* tick after which the facts are brought up to date */
+    struct rs_thread_row *row;              /* never NULL: says which call it waits in */
 
     uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
     uint64_t last_type_bytes;
@@ -224,6 +225,20 @@ static inline void rs_leave(struct rs_thread *thread, uint64_t now)
     if (RS_UNLIKELY(now > thread->refresh_at))
         rs_refresh(thread, now);
     thread->depth = 0;
+}
+
+/* Calls that may wait for another rank and leave no record in the log: who looks sees where the thread is. */
+RS_HOT void rs_call_begins(struct rs_thread *thread, uint16_t name, uint16_t group, int32_t peer, uint64_t now)
+{
+    struct rs_thread_row *row = thread->row;
+    __atomic_store_n(&row->call_ticks, now, __ATOMIC_RELAXED);
+    __atomic_store_n(&row->call, (uint64_t)name | (uint64_t)group << 16 | (uint64_t)(uint32_t)peer << 32,
+                     __ATOMIC_RELEASE);
+}
+
+RS_HOT void rs_call_ended(struct rs_thread *thread)
+{
+    __atomic_store_n(&thread->row->call, 0, __ATOMIC_RELAXED);
 }
 
 /* While only one thread of the process records, what threads share needs no lock and no atomic addition. The second

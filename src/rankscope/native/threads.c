@@ -20,6 +20,7 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 static uint32_t slots_used;
 static struct rs_chunk *thread_rows;
+static struct rs_thread_row no_row;     /* of threads for which the file has no room */
 
 void rs_thread_clear(struct rs_thread *thread)
 {
@@ -66,18 +67,19 @@ static void end_solo(const struct rs_thread *newcomer)
 
 static void make_thread_key(void) { pthread_key_create(&thread_key, thread_ended); }
 
-static void write_thread_row(uint32_t slot, uint32_t tid, const char *name)
+static struct rs_thread_row *write_thread_row(uint32_t slot, uint32_t tid, const char *name)
 {
     if (!thread_rows || (thread_rows->rows + 1) * sizeof(struct rs_thread_row) > thread_rows->chunk_bytes - sizeof *thread_rows)
         thread_rows = rs_chunk_new(RS_CHUNK_THREADS, 0, sizeof(struct rs_thread_row), RS_PAGE);
     if (!thread_rows)
-        return;
+        return &no_row;
     struct rs_thread_row *row = (struct rs_thread_row *)(thread_rows + 1) + thread_rows->rows;
     row->slot = slot;
     row->tid = tid;
     row->first_ticks = rs_ticks();
     memcpy(row->name, name, sizeof row->name);
     __atomic_store_n(&thread_rows->rows, thread_rows->rows + 1, __ATOMIC_RELEASE);
+    return row;
 }
 
 static struct rs_thread *new_slot(uint32_t tid, const char *name)
@@ -89,7 +91,7 @@ static struct rs_thread *new_slot(uint32_t tid, const char *name)
     thread->next = all_threads;
     all_threads = thread;
     rs_thread_clear(thread);
-    write_thread_row(thread->slot, tid, name);
+    thread->row = write_thread_row(thread->slot, tid, name);
     return thread;
 }
 
@@ -156,9 +158,11 @@ void rs_threads_forget(int keep)
     memset(&thread_lock, 0, sizeof thread_lock);
     if (all_threads)
         pthread_setspecific(thread_key, NULL);
-    for (struct rs_thread *thread = all_threads, *next; thread && !keep; thread = next) {
+    for (struct rs_thread *thread = all_threads, *next; thread; thread = next) {
         next = thread->next;
-        free_thread(thread);
+        thread->row = &no_row;
+        if (!keep)
+            free_thread(thread);
     }
     all_threads = free_threads = NULL;
     slots_used = 0;

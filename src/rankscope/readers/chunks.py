@@ -35,8 +35,9 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end
-    ChunkKind.CUDA: (144,),
+    ChunkKind.CUDA: (144, 200),
     ChunkKind.DEVICES: (264,),
+    ChunkKind.THREADS: (32,),
 }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rankscope.model import BadFile, Entered, Group, Moment
+from rankscope.model import BadFile, Calling, Entered, Group, Moment
 from rankscope.rankfile import ChunkKind, CollectiveFlag, Kind, Layer, Part, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
@@ -19,6 +20,7 @@ from rankscope.readers.rows import copy_rows
 
 COMMUNICATION = (Layer.MPI, Layer.NCCL, Layer.GLOO)
 NEWEST_STEPS = 8
+NO_PEER = ANY = 1 << 31  # the lowest number: no peer is named; others below 0: any
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,14 +31,17 @@ def read_moment(path: Path, here: Here | None = None, records: int | None = None
     clock = Clock(file.header)
     log = log_rows(file, records)
     calls, communication_ticks = _tally_sums(file)
+    threads = [row for part in file.parts(ChunkKind.THREADS) for row in part.rows.copy() if row["call"]]
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
     strings = file.strings()
     groups = [group_of(row, strings, path) for row in group_rows]
     read_ns = here.now_ns()
     made = Moment(facts_of(file, clock, last_ticks(file.header, log), here), read_ns, groups)
     made.entered = _entered(log, clock, strings, groups, path)
+    made.calling = _calling(threads, clock, strings, groups)
     made.calls = calls
     under_way_ns = sum(max(0, read_ns - one.start_ns) for one in made.entered if is_inside(one))
+    under_way_ns += sum(max(0, read_ns - one.since_ns) for one in made.calling)
     made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
     _add_steps(made, file, clock)
     _ask_kernel(made, here)
@@ -74,6 +79,20 @@ def _entered(log: Rows, clock: Clock, strings: Sequence[str], groups: Sequence[G
             *numbers, *moments, unended, nonblocking, strict=True
         )
     ]
+
+
+def _calling(threads: Sequence[Any], clock: Clock, strings: Sequence[str], groups: Sequence[Group]) -> list[Calling]:
+    """The calls that threads are in; a word that was read while it changed may name what is not there."""
+    identities = ["", *(group.identity for group in groups)]
+    found = []
+    for row in threads:
+        call = int(row["call"])
+        name, group, peer = call & 0xFFFF, call >> 16 & 0xFFFF, call >> 32
+        if 0 < name < len(strings) and group < len(identities):
+            told = None if peer == NO_PEER else -1 if peer & ANY else peer
+            since_ns = int(clock.unix_ns(int(row["call_ticks"])))
+            found.append(Calling(strings[name], since_ns, identities[group], told, int(row["slot"])))
+    return found
 
 
 def _add_steps(moment: Moment, file: RankFile, clock: Clock) -> None:

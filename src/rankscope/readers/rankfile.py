@@ -13,6 +13,7 @@ from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severit
 from rankscope.rankfile import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock
+from rankscope.readers.clock_readings import clock_figures
 from rankscope.readers.cuda import cuda_notes, cuda_rows_of, device_figures
 from rankscope.readers.cuda_ranges import ended_ranges, range_paths, range_threads
 from rankscope.readers.ending import Here
@@ -78,7 +79,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
-    reading.figures = device_figures(cuda_rows, device_rows)
+    reading.figures = device_figures(cuda_rows, device_rows) + clock_figures(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.marks = marks_of(mark_rows, file, clock, strings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rankscope.analyse.causes import Cause, causes_of
+from rankscope.analyse.device_causes import device_causes
 from rankscope.analyse.findings.finding import Finding, seconds
 from rankscope.analyse.findings.slow_host import slow_host
 from rankscope.analyse.splitting import collectives_of
@@ -23,8 +24,11 @@ ACTIONS = {
     "garbage collection": "call gc.freeze() after the start, and collect by hand on all ranks at the same step",
     "preemption": "keep other programs off its cores, or bind ranks to cores of their own",
     "page faults": "reuse its buffers instead of allocating them in each step; look at the memory left on its host",
+    "slower device": "compare clock speed, power limit, temperature and neighbours of its GPU with the others'",
+    "more work on the device": "share the samples evenly: larger inputs or longer sequences on this rank",
     "slower processor": "compare clock speed, power limit and neighbours of its device and host with the others'",
 }
+ON_HOST = "look at what its host does there that the others do not: input, logging, synchronising, Python"
 OTHERWISE = "look at what it computes outside collectives that the others do not"
 
 
@@ -68,8 +72,13 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     told = f"The others wait for rank {known.log.ranks[place]} ({known.log.hosts[place]})"
     share = caused / waiting.all_caused_ns
     evidence = [f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"]
-    inside = waiting.wait_ns + waiting.transfer_ns
+    inside = waiting.wait_ns + waiting.transfer_ns + waiting.leaving_ns
     if inside[place] == inside.min():
         others = float(np.median(np.delete(inside, place)))
         evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
-    return [Finding("straggler", told, OTHERWISE, evidence, caused / max(1, len(known.log.ranks) - 1))]
+    action = OTHERWISE
+    for one in device_causes(tables):  # of the same rank, if it can be told
+        told = f"Rank {one.rank} ({one.host}) is late by {seconds(one.excess_ns)} a step: {one.name}"
+        evidence.insert(0, f"causes: {one.evidence}")
+        action = ACTIONS.get(one.name, ON_HOST)
+    return [Finding("straggler", told, action, evidence, caused / max(1, len(known.log.ranks) - 1))]
