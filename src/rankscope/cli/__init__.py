@@ -12,6 +12,7 @@ COMMANDS = {
     "hang": "say whether a running job hangs, where and because of whom",
     "load": "read other tools' files into a run",
     "gather": "collect rank files left on nodes by ranks that died",
+    "index": "write one file that answers the imports of an environment",
     "doctor": "say what can be recorded here, and why not",
 }
 

@@ -24,6 +24,7 @@ options:
   --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all
   --trace [SIZE] also keep every event, in up to SIZE more bytes of each rank file, as in 64M (the default) or 1G
   --trace-keep X where they do not fit: newest (the default) or oldest are kept; what is lost is counted
+  --index[=FILE] let Python's imports be answered by the environment's index (see rankscope index)
   --name NAME    name of the run in place of the script's
   --quiet        do not say (on a terminal) where the run is recorded; warnings stay
   --help         this text

@@ -128,8 +128,12 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word and word != LIBRARY]
     preload = ":".join([LIBRARY, *theirs])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
-    if ":" not in AGENT and environment.get("RANKSCOPE_TORCH") != "0":
+    if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
+    if options.index is not None and not environment.get("RANKSCOPE_INDEX"):
+        from rankscope.record.indexing import index_variable
+
+        added["RANKSCOPE_INDEX"] = index_variable(options.index)
     theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
     if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:
         added["NCCL_PROFILER_PLUGIN"] = LIBRARY
@@ -196,6 +200,7 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
         "cuda_api": options.cuda_api or None,
+        "index": options.index,
         "trace_bytes": options.trace_bytes,
         "trace_keep": options.trace_keep or None,
     }
