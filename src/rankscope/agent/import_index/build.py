@@ -1,7 +1,9 @@
 """Writes the index of the environment whose Python runs this."""
 
 from __future__ import annotations
+import __future__
 
+import ast
 import marshal
 import os
 import site
@@ -194,8 +196,16 @@ def reader() -> tuple[tuple[str, Any], ...]:
     codes = []
     for name in layout.IN_THE_JOB:
         with open(os.path.join(here, name + ".py"), "rb") as source:
-            codes.append((name, compile(source.read(), HIDDEN, "exec", dont_inherit=True, optimize=0)))
+            codes.append((name, compiled(source.read())))
     return tuple(codes)
+
+
+def compiled(source: bytes) -> Any:
+    """Code that does not import __future__, which the program may not have done either."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
+    flags = __future__.annotations.compiler_flag
+    return compile(tree, HIDDEN, "exec", flags=flags, dont_inherit=True, optimize=0)
 
 
 def facts(places: list[Any], folders_from: int, statement: str, counted: Counted) -> dict[str, Any]:

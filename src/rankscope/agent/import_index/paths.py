@@ -47,5 +47,9 @@ def exists(path: Any) -> bool:
 
 
 def answer() -> None:
+    """Put them in place of Python's own, which they look like."""
+    for ours, theirs in ((realpath, find_realpath), (exists, find_exists)):
+        ours.__module__ = theirs.__module__
+        vars(ours)["__wrapped__"] = theirs  # whose signature is shown
     posixpath.realpath = realpath
     posixpath.exists = genericpath.exists = exists

@@ -7,7 +7,7 @@ import sys
 
 from . import finding, paths
 from .finding import external
-from .folders import Root, index
+from .folders import Root, changed, counts, index
 from .store import Store, identity
 
 TYPE_CHECKING = False
@@ -31,11 +31,29 @@ def start(path: str, status: os.stat_result, facts: Any) -> bool:
     external.FileFinder.invalidate_caches = finding.invalidate_caches
     external.SourceLoader.get_code = finding.get_code
     for known in [entry for entry in sys.path_importer_cache if index.folder(entry)]:
-        del sys.path_importer_cache[known]
+        sys.path_importer_cache[known] = finding.hook(known)
     sys.path_hooks.insert(0, finding.hook)
     sys.meta_path.insert(sys.meta_path.index(external.PathFinder) + 1, finding.LastLook)
     paths.answer()
+    if os.environ.get("RANKSCOPE_INDEX_LOG"):
+        was_there = "atexit" in sys.modules
+        import atexit
+
+        atexit.register(log, os.environ["RANKSCOPE_INDEX_LOG"])
+        if not was_there:
+            del sys.modules["atexit"]
     return True
+
+
+def log(folder: str) -> None:
+    """What was answered in this process, and what was found changed, for who asks for it."""
+    lines = [f"{name} {count}" for name, count in counts.items()] + [f"changed {path}" for path in changed]
+    path = f"{folder}/{os.uname().nodename}-{os.getpid()}.txt"
+    try:
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("\n".join(lines) + "\n")
+    except OSError:
+        pass
 
 
 def add_roots(facts: Any) -> None:

@@ -75,6 +75,7 @@ def index_name(prefix):
 def start(here):
     sys.path[:] = [folder for folder in sys.path if folder != here]
     sys.modules.pop("sitecustomize", None)
+    sys.path_importer_cache.pop(here, None)
     told = os.environ.get("RANKSCOPE_INDEX")
     if told and told != "off":
         try:
