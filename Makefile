@@ -21,8 +21,8 @@ MPI_READY := $(MPIS:%=.envs/%/.ready)
 
 NATIVE := src/rankscope/native
 GPU_PYTHON ?= python3
-NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h)
-NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so
+NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
+NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
 .PHONY: help demo test test-all test-gpu bench lint format envs native clean distclean python
 
@@ -70,7 +70,7 @@ $(NATIVE)/librankscope.so: $(NATIVE_SOURCES) hatch_build.py src/rankscope/__init
 	@echo '[build] $(NATIVE)'
 	@$(BIN)/python hatch_build.py
 
-$(NATIVE)/librankscope_read.so: $(NATIVE)/librankscope.so
+$(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so: $(NATIVE)/librankscope.so
 	@test -f $@ || $(BIN)/python hatch_build.py
 
 # ---------------------------------------------------------------- checks
@@ -121,7 +121,7 @@ demo: $(VENV_READY) .envs/openmpi/.ready native
 # ---------------------------------------------------------------- cleaning
 # Recorded runs are never removed.
 clean:
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(NATIVE)/*.so $(NATIVE)/.build-*
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis $(NATIVE)/*.so $(NATIVE)/rankscope-* $(NATIVE)/.build-*
 	@find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

@@ -23,6 +23,7 @@ except ImportError:  # run as a script by a Python without hatchling
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
 READER_SOURCE = "reading.c"
+WRAPPERS_SOURCE = "calls_wrappers.c"
 
 # The only place where flags are written down.
 # No vectorizer: it loads in one wide piece what was just stored in small ones, which stalls the hot path.
@@ -32,6 +33,16 @@ COMPILE_FLAGS = (
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
 # nodelete: whoever opened the recorder may close it (NCCL does), but handlers of ours are registered by then.
 LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-ldl", "-pthread")
+PROGRAM_LINK_FLAGS = ("-pie", "-pthread")
+
+# The slow file system speaks the kernel's protocol itself; before 7.31 that lacks what it needs.
+SLOW_PROGRAM = "rankscope-slowfs"
+FUSE_PROBE = """
+#include <linux/fuse.h>
+#if FUSE_KERNEL_MINOR_VERSION < 31
+#error too old
+#endif
+"""
 
 
 class BuildError(Exception):
@@ -59,37 +70,64 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, and the row copier of the Python reader."""
+    """Each shared library with its sources: the recorder, the row copier of the Python reader, the functions of libc
+    that go through the recorder where it counts system calls, and the slow shim."""
     sources = sorted(NATIVE.glob("*.c"))
-    reader = NATIVE / READER_SOURCE
-    recorder = [source for source in sources if source != reader]
-    if reader not in sources or not recorder:
+    reader, wrappers = NATIVE / READER_SOURCE, NATIVE / WRAPPERS_SOURCE
+    recorder = [source for source in sources if source not in (reader, wrappers)]
+    if reader not in sources or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    return {"librankscope.so": recorder, "librankscope_read.so": [reader]}
+    shim = [NATIVE / "slow" / name for name in ("shim.c", "pace.c", "counters.c")]
+    return {
+        "librankscope.so": recorder,
+        "librankscope_read.so": [reader],
+        "librankscope_calls.so": [wrappers],
+        "librankscope_slow.so": shim,
+    }
 
 
-def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
+def programs() -> dict[str, list[Path]]:
+    """Each program with its sources, those that cannot be built here left out with a line that says why."""
+    slow = [source for source in sorted((NATIVE / "slow").glob("*.c")) if source.name != "shim.c"]
+    made = {"rankscope-replay": sorted((NATIVE / "replay").glob("*.c")), SLOW_PROGRAM: slow}
+    if not has_fuse_header():
+        print(f"rankscope: {SLOW_PROGRAM} is left out: no <linux/fuse.h> of 5.4 or later", file=sys.stderr)
+        del made[SLOW_PROGRAM]
+    return made
+
+
+def has_fuse_header() -> bool:
+    probe = [*compiler(), "-fsyntax-only", "-x", "c", "-"]
+    return subprocess.run(probe, input=FUSE_PROBE, capture_output=True, text=True, check=False).returncode == 0
+
+
+def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *LINK_FLAGS]
+    link = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
+    if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
+        link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
+    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]
 
 
 def build_library(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> None:
     # Never written in place: a running job may have the old library mapped.
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
         fresh = Path(folder) / target.name
-        done = subprocess.run(command(sources, fresh, extra_flags), check=False)
+        done = subprocess.run(command(sources, fresh, extra_flags, target.parent), check=False)
         if done.returncode != 0:
             raise BuildError(f"the C compiler failed on {target.name}: see its messages above")
         fresh.replace(target)
 
 
 def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
-    """Compiles both libraries into a folder and returns their paths."""
+    """Compiles the libraries, then the programs, into a folder and returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
-    wanted = libraries()
-    for name, sources in wanted.items():
-        build_library(sources, out / name, extra_flags)
-    return [out / name for name in wanted]
+    built = []
+    for wanted in (libraries, programs):
+        for name, sources in wanted().items():
+            build_library(sources, out / name, extra_flags)
+            built.append(out / name)
+    return built
 
 
 def wheel_tag() -> str:

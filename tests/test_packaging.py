@@ -17,7 +17,9 @@ import pytest
 import hatch_build
 from mpis import ROOT
 
-LIBRARIES = {"rankscope/native/librankscope.so", "rankscope/native/librankscope_read.so"}
+NAMES = ["librankscope.so", "librankscope_calls.so", "librankscope_read.so", "librankscope_slow.so"]
+LIBRARIES = {f"rankscope/native/{name}" for name in NAMES}
+PROGRAMS = {f"rankscope/native/{name}" for name in hatch_build.programs()}
 LOAD_LIBRARIES = """
 import ctypes, pathlib, rankscope
 for library in sorted((pathlib.Path(rankscope.__file__).parent / "native").glob("*.so")):
@@ -75,7 +77,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sdist_carries_the_native_sources(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    sources = {path.relative_to(ROOT).as_posix() for path in hatch_build.NATIVE.glob("*.[ch]")}
+    sources = {path.relative_to(ROOT).as_posix() for path in hatch_build.NATIVE.rglob("*.[ch]")}
     assert sources <= names
     assert not [name for name in names if name.endswith(".so")]
 
@@ -86,7 +88,7 @@ def test_wheel_is_tied_to_no_python_version(wheel: Path) -> None:
 
 def test_wheel_carries_the_libraries_and_no_sources(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert names >= LIBRARIES
+    assert names >= LIBRARIES | PROGRAMS
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
@@ -99,8 +101,9 @@ def test_wheel_installs_without_compiler_on_another_python(wheel: Path, tmp_path
     path = folder_without_compiler(tmp_path / "empty")
     succeed(python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel, PATH=path)
     loaded = [Path(line) for line in succeed(python, "-I", "-c", LOAD_LIBRARIES, PATH=path).splitlines()]
-    assert [library.name for library in loaded] == ["librankscope.so", "librankscope_read.so"]
+    assert [library.name for library in loaded] == NAMES
     assert all(library.is_relative_to(tmp_path) for library in loaded)
+    assert all(os.access(loaded[0].parent / Path(name).name, os.X_OK) for name in PROGRAMS)
 
 
 def test_installed_command_does_not_go_through_pips_script(wheel: Path, tmp_path: Path) -> None:

@@ -93,6 +93,9 @@ class ChunkKind(IntEnum):
     TRACE = 12
     STEPS = 13
     MARKS = 14
+    MODULES = 15
+    SYSTEM_CALLS = 16
+    PATHS = 17
 
 
 class CollectiveFlag(IntFlag):
@@ -172,6 +175,41 @@ class MarkKind(IntEnum):
     OBSERVER = 11
 
 
+class ImportsMode(IntEnum):
+    OFF = 0
+    TIME = 1
+    CALLS = 2
+    PATHS = 3
+
+
+class CallsMethod(IntEnum):
+    NONE = 0
+    DISPATCH = 1
+    PRELOAD = 2
+
+
+class ModuleFlag(IntFlag):
+    ENDED = 1
+    FAILED = 2
+
+
+class Cause(IntEnum):
+    INTERPRETER = 0
+    SEARCH = 1
+    CODE = 2
+    MODULE = 3
+    LOADER = 4
+
+
+class Operation(IntEnum):
+    STAT = 1
+    OPEN = 2
+    ACCESS = 3
+    READLINK = 4
+    LIST = 5
+    EXEC = 6
+
+
 class GroupFlag(IntFlag):
     INTER = 1
     GUESSED = 2
@@ -219,6 +257,8 @@ HEADER = _structure(
     "(16,)u8 trace_events",
     "u8 trace_cost_milliticks",
     "u4 trace_keep trace_reserved",
+    "u4 imports_mode calls_method calls_note loader_calls",
+    "u8 lost_modules lost_system_calls lost_paths",
 )
 CHUNK = _structure("u4 kind thread chunk_bytes row_bytes rows first_id", "V40 reserved")
 TALLY = _structure(
@@ -281,6 +321,14 @@ STEP = _structure(
     "u2 backwards optimizer_steps",
 )
 MARK = _structure("u8 ticks", "u2 kind name", "u4 reserved")
+MODULE = _structure(
+    "u4 parent",
+    "u2 name thread",
+    "u4 flags shared_objects",
+    "u8 begin_ticks wall_ticks self_wall_ticks cpu_ns self_cpu_ns",
+)
+SYSTEM_CALL = _structure("u8 key calls failed missing ticks bytes")
+PATH = _structure("u4 record_bytes path_bytes module", "u1 cause operation", "u2 result", "u8 times size_bytes")
 
 STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_anchor": ANCHOR,
@@ -297,6 +345,9 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_event": EVENT,
     "rs_step": STEP,
     "rs_mark": MARK,
+    "rs_module": MODULE,
+    "rs_system_call": SYSTEM_CALL,
+    "rs_path": PATH,
 }
 
 

@@ -32,6 +32,11 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_part": rankfile.Part,
     "rs_step_flag": rankfile.StepFlag,
     "rs_mark_kind": rankfile.MarkKind,
+    "rs_imports_mode": rankfile.ImportsMode,
+    "rs_calls_method": rankfile.CallsMethod,
+    "rs_module_flag": rankfile.ModuleFlag,
+    "rs_cause": rankfile.Cause,
+    "rs_operation": rankfile.Operation,
 }
 
 Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size, field -> offset and size

@@ -42,14 +42,18 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit -
 
 void *rs_memory(size_t bytes)
 {
+    rs_own_enter();
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    rs_own_leave();
     return memory == MAP_FAILED ? NULL : memory;
 }
 
 void rs_memory_free(void *memory, size_t bytes)
 {
+    rs_own_enter();
     if (memory)
         munmap(memory, bytes);
+    rs_own_leave();
 }
 
 /* Bounded: a signal handler that interrupted the holder must not wait for it for ever. */
@@ -234,16 +238,17 @@ static int reserve_up_to(uint64_t wanted)
 
 void rs_file_reserve(uint64_t up_to_bytes)
 {
+    rs_own_enter();
     if (rs.file && rs_lock_take(&chunk_lock)) {
         int saved = errno;
         reserve_up_to(up_to_bytes < rs.file->bound_bytes ? up_to_bytes : rs.file->bound_bytes);
         errno = saved;
         rs_lock_give(&chunk_lock);
     }
+    rs_own_leave();
 }
 
-/* The chunk's header is written before used_bytes makes it visible. NULL where the file is full. */
-struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes)
+static struct rs_chunk *new_chunk(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes)
 {
     if (!rs.file || !rs_lock_take(&chunk_lock))
         return NULL;
@@ -264,6 +269,15 @@ struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes
     }
     rs_lock_give(&chunk_lock);
     errno = saved;
+    return chunk;
+}
+
+/* The chunk's header is written before used_bytes makes it visible. NULL where the file is full. */
+struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes)
+{
+    rs_own_enter();
+    struct rs_chunk *chunk = new_chunk(kind, thread, row_bytes, chunk_bytes);
+    rs_own_leave();
     return chunk;
 }
 

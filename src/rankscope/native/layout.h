@@ -113,6 +113,12 @@ struct rs_header {
     uint64_t trace_cost_milliticks;
     uint32_t trace_keep;            /* which are kept where they are too many; 0: no trace was asked for */
     uint32_t trace_reserved;
+
+    uint32_t imports_mode;          /* what was asked for: enum rs_imports_mode */
+    uint32_t calls_method;          /* how system calls are seen: enum rs_calls_method */
+    uint32_t calls_note;            /* string id: why not better, or why no longer */
+    uint32_t loader_calls;          /* of the dynamic loader before the recorder was loaded, as far as counted */
+    uint64_t lost_modules, lost_system_calls, lost_paths;   /* what had no row left */
 };
 
 enum rs_chunk_kind {
@@ -120,7 +126,9 @@ enum rs_chunk_kind {
     RS_CHUNK_PEERS = 5, RS_CHUNK_THREADS = 6,
     RS_CHUNK_UNWRAPPED = 7,     /* u32 string ids: entry points of the loaded MPI that are not intercepted */
     RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11, RS_CHUNK_TRACE = 12,
-    RS_CHUNK_STEPS = 13, RS_CHUNK_MARKS = 14
+    RS_CHUNK_STEPS = 13, RS_CHUNK_MARKS = 14,
+    RS_CHUNK_MODULES = 15, RS_CHUNK_SYSTEM_CALLS = 16,
+    RS_CHUNK_PATHS = 17         /* records of different sizes, like strings */
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -316,6 +324,58 @@ struct rs_mark {
     uint64_t ticks;
     uint16_t kind, name;        /* name: string id of what it was */
     uint32_t reserved;
+};
+
+enum rs_imports_mode { RS_IMPORTS_OFF = 0, RS_IMPORTS_TIME = 1, RS_IMPORTS_CALLS = 2, RS_IMPORTS_PATHS = 3 };
+
+enum rs_calls_method {
+    RS_CALLS_NONE = 0,
+    RS_CALLS_DISPATCH = 1,      /* every call of every thread, by system call user dispatch */
+    RS_CALLS_PRELOAD = 2        /* only calls through the functions of libc that are wrapped */
+};
+
+enum rs_module_flag { RS_MODULE_ENDED = 1, RS_MODULE_FAILED = 2 };
+
+/* One import of a Python module. Its id is its place in all chunks of modules, from 1. */
+struct rs_module {
+    uint32_t parent;            /* id of the module that imports it, 0 for none */
+    uint16_t name, thread;      /* string id; slot */
+    uint32_t flags;             /* written last: the figures below hold from then on */
+    uint32_t shared_objects;    /* loaded meanwhile, those of imports inside left out */
+    uint64_t begin_ticks, wall_ticks, self_wall_ticks;
+    uint64_t cpu_ns, self_cpu_ns;       /* of the importing thread */
+};
+
+enum rs_cause {
+    RS_CAUSE_INTERPRETER = 0,   /* outside any import */
+    RS_CAUSE_SEARCH = 1,        /* Python looks for the module */
+    RS_CAUSE_CODE = 2,          /* its loader reads it */
+    RS_CAUSE_MODULE = 3,        /* its own code runs */
+    RS_CAUSE_LOADER = 4         /* the dynamic loader */
+};
+
+/* One kind of system call, in a table of open addressing: all rows of the chunk are there, key 0 is an empty one. The
+ * counters of a row are added to one by one, without a lock. Calls are numbered as on x86-64. */
+struct rs_system_call {
+    uint64_t key;               /* module | cause << 20 | call << 24 | mount's string id << 36 | 1 << 63 */
+    uint64_t calls, failed, missing;    /* missing: failed with ENOENT */
+    uint64_t ticks, bytes;      /* bytes: returned by reads */
+};
+
+enum rs_operation {
+    RS_OPERATION_STAT = 1, RS_OPERATION_OPEN = 2, RS_OPERATION_ACCESS = 3, RS_OPERATION_READLINK = 4,
+    RS_OPERATION_LIST = 5,      /* open, of a folder */
+    RS_OPERATION_EXEC = 6
+};
+
+/* One path that was asked for, followed by its bytes, a \0 and padding to a multiple of 8. */
+struct rs_path {
+    uint32_t record_bytes;      /* all of it */
+    uint32_t path_bytes;        /* without the \0 */
+    uint32_t module;
+    uint8_t cause, operation;
+    uint16_t result;            /* 0 or errno */
+    uint64_t times, size_bytes; /* size_bytes: of the file, where it was opened */
 };
 
 struct rs_thread_row { uint32_t slot, tid; uint64_t first_ticks; char name[16]; };

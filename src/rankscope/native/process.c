@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calls_layer.h"
 #include "cuda_layer.h"
+#include "imports.h"
 #include "mpi_layer.h"
 #include "nccl_layer.h"
 #include "process.h"
@@ -120,11 +122,13 @@ static void identify(uint32_t flags)
     read_command();
 }
 
+int rs_is_first_image(void) { return (int32_t)number_or("RANKSCOPE_PID", 0) == identity.pid; }
+
 /* One line, from one process of a node: the one that `rankscope run` became. */
 static void warn(void)
 {
     char line[512];
-    if ((int32_t)number_or("RANKSCOPE_PID", 0) != identity.pid || identity.local_rank > 0)
+    if (!rs_is_first_image() || identity.local_rank > 0)
         return;
     int length = snprintf(line, sizeof line, "rankscope: not recording: %s\n", rs_file_problem());
     if (length > 0 && write(2, line, length < (int)sizeof line ? (size_t)length : sizeof line - 1) < 0)
@@ -185,6 +189,7 @@ static void record(uint32_t flags)
     __atomic_thread_fence(__ATOMIC_RELEASE);
     memcpy(file->magic, RS_MAGIC, sizeof file->magic);
     atomic_store(&rs.enabled, 1);
+    rs_calls_begin(flags & RS_FORKED);
 }
 
 static void parent_forked(void)
@@ -195,11 +200,8 @@ static void parent_forked(void)
 
 /* The child gets a file of its own. Where fork was called inside an intercepted call the stack still points into
  * the parent's pages: private memory takes their place. */
-static void child_forked(void)
+static void new_file_of_child(struct rs_header *parents)
 {
-    struct rs_header *parents = rs.file;
-    if (!parents)
-        return;
     uint64_t bytes = parents->bound_bytes;
     int inside = rs_self && rs_self->depth;
     atomic_store(&rs.enabled, 0);
@@ -211,6 +213,7 @@ static void child_forked(void)
     rs_ranges_forget();
     rs_process_groups_forget();
     rs_marks_forget();
+    rs_imports_forget();
     rs_trace_forget();
     rs_recorder_forget(inside);
     rs_file_forget();
@@ -221,13 +224,19 @@ static void child_forked(void)
     record(RS_FORKED);
 }
 
-/* A child of vfork shares our memory but is not us. */
-static void leave(int status, uint32_t flags)
+static void child_forked(void)
 {
-    struct rs_header *file = rs.file;
-    if (!file || rs.pid != getpid() || file->state != RS_RUNNING)
+    struct rs_header *parents = rs.file;
+    if (!parents)
         return;
-    int saved = errno;
+    rs_own_enter();
+    rs_calls_forget();
+    new_file_of_child(parents);
+    rs_own_leave();
+}
+
+static void close_file(struct rs_header *file, int status, uint32_t flags)
+{
     rs_nccl_flush(NULL);
     rs_set_flag(flags);
     rs_cuda_finish();
@@ -238,6 +247,17 @@ static void leave(int status, uint32_t flags)
     const char *run_folder = getenv("RANKSCOPE_COLLECT");
     if (run_folder && run_folder[0])
         rs_file_collect(run_folder);
+}
+
+/* A child of vfork shares our memory but is not us. */
+static void leave(int status, uint32_t flags)
+{
+    struct rs_header *file = rs.file;
+    int saved = errno;
+    rs_own_enter();
+    if (file && rs.pid == getpid() && file->state == RS_RUNNING)
+        close_file(file, status, flags);
+    rs_own_leave();
     errno = saved;
 }
 
@@ -261,8 +281,10 @@ RS_EXPORT void _Exit(int status) __attribute__((alias("_exit"), noreturn));
 static void child_ended(pid_t pid, int status)
 {
     int saved = errno;
+    rs_own_enter();
     if (pid > 0 && WIFSIGNALED(status) && rs.file && rs.pid == getpid())
         rs_file_child_signalled(pid, WTERMSIG(status));
+    rs_own_leave();
     errno = saved;
 }
 
@@ -317,6 +339,7 @@ __attribute__((constructor)) static void loaded(void)
     if (!folder || !folder[0])
         return;
     int saved = errno;
+    rs_own_enter();
     find_waits();
     rs_clock_choose();
     record(0);
@@ -324,5 +347,6 @@ __attribute__((constructor)) static void loaded(void)
         pthread_atfork(NULL, parent_forked, child_forked);
         on_exit(at_exit, NULL);
     }
+    rs_own_leave();
     errno = saved;
 }

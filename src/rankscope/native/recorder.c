@@ -98,7 +98,9 @@ void rs_refresh_facts(void)
 {
     int saved = errno;
     if (rs.file && !atomic_flag_test_and_set_explicit(&facts_lock.held, memory_order_acquire)) {
+        rs_own_enter();
         store_facts(&rs.file->facts);
+        rs_own_leave();
         rs_lock_give(&facts_lock);
     }
     errno = saved;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "calls_layer.h"
 #include "clock.h"
 #include "layout.h"
 
@@ -129,6 +130,7 @@ static inline void rs_set_phase(uint8_t phase)
     __atomic_store_n(&rs.phase, phase, __ATOMIC_RELAXED);
     if (rs.file)
         __atomic_store_n(&rs.file->phase, phase, __ATOMIC_RELAXED);
+    rs_calls_enter_phase(phase);
 }
 
 static inline void rs_set_flag(uint32_t flag)

@@ -61,10 +61,12 @@ uint16_t rs_intern_as(const char *text, const char **stored)
     uint16_t id = 0;
     if (!text[0] || !rs.file)
         return 0;
+    rs_own_enter();     /* calls are not counted in here: counting may need a string */
     if (rs_lock_take(&string_lock)) {
         id = intern_locked(text, stored);
         rs_lock_give(&string_lock);
     }
+    rs_own_leave();
     if (!id)
         rs_count(&rs.file->lost_strings, 1);
     return id;

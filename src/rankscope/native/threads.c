@@ -124,11 +124,13 @@ RS_COLD struct rs_thread *rs_thread_start(void)
     pthread_once(&thread_key_once, make_thread_key);
     if (!rs.file || !rs_lock_take(&thread_lock))
         return NULL;
+    rs_own_enter();
     struct rs_thread *thread = take_slot();
     if (thread && rs.file->threads_seen)
         end_solo(thread);
     if (thread)
         rs.file->threads_seen++;
+    rs_own_leave();
     rs_lock_give(&thread_lock);
     errno = saved;
     if (!thread)

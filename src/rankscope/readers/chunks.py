@@ -30,6 +30,8 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.TRACE: rankfile.EVENT,
     ChunkKind.STEPS: rankfile.STEP,
     ChunkKind.MARKS: rankfile.MARK,
+    ChunkKind.MODULES: rankfile.MODULE,
+    ChunkKind.SYSTEM_CALLS: rankfile.SYSTEM_CALL,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end
@@ -71,6 +73,31 @@ class RankFile:
             if chunk["kind"] == ChunkKind.STRINGS:
                 self._take_strings(place, chunk, texts)
         return texts
+
+    def paths(self) -> tuple[Rows, list[str]]:
+        """The records of paths, and the paths."""
+        rows: list[Any] = [np.zeros(0, rankfile.PATH)]
+        texts: list[str] = []
+        for place, chunk in self._chunks():
+            if chunk["kind"] == ChunkKind.PATHS:
+                self._take_paths(place, chunk, rows, texts)
+        return np.concatenate(rows), texts
+
+    def _take_paths(self, place: int, chunk: Any, rows: list[Any], texts: list[str]) -> None:
+        body, published = self._body(place, chunk), int(chunk["rows"])
+        if published > len(body):
+            raise BadFile(f"{self.path}: paths at byte {place}: {published} bytes do not fit in {len(body)}")
+        raw, at, head = body[:published].tobytes(), 0, rankfile.PATH.itemsize
+        while at + head <= published:
+            row = np.frombuffer(raw, rankfile.PATH, 1, at)
+            whole, length = int(row["record_bytes"][0]), int(row["path_bytes"][0])
+            if whole % 8 or head + length >= whole or at + whole > published:
+                where = place + CHUNK.itemsize + at
+                raise BadFile(f"{self.path}: path at byte {where}: {length} bytes in a record of {whole}")
+            if row["times"][0]:
+                rows.append(row)
+                texts.append(raw[at + head : at + head + length].decode("utf-8", "backslashreplace"))
+            at += whole
 
     def unknown_kinds(self) -> set[int]:
         """Kinds of chunks that a newer recorder may have added."""

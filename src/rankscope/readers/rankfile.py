@@ -17,6 +17,7 @@ from rankscope.readers.cuda import cuda_notes, cuda_rows_of, device_figures
 from rankscope.readers.cuda_ranges import ended_ranges, range_paths, range_threads
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import facts_of, notes_of
+from rankscope.readers.imports import import_columns, import_rows_of
 from rankscope.readers.rows import copy_rows
 from rankscope.readers.steps import mark_rows_of, marks_of, step_columns, step_rows_of
 from rankscope.readers.trace import add_trace
@@ -63,6 +64,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     cuda_rows, device_rows, torn_devices = cuda_rows_of(file)
     step_rows, overwritten_steps = step_rows_of(file)
     mark_rows = mark_rows_of(file)
+    import_rows = import_rows_of(file)
     group_rows = [row for part in file.parts(ChunkKind.GROUPS) for row in part.rows.copy()]
     strings = file.strings()
     groups = [group_of(row, strings, path) for row in group_rows]
@@ -80,6 +82,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.marks = marks_of(mark_rows, file, clock, strings)
+    reading.import_columns = import_columns(import_rows, file, clock, strings, last_ticks(file.header, log))
     if overwritten_steps:
         told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
         reading.notes.append(Note(told, Severity.NOTE, str(path)))

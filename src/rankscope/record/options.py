@@ -6,6 +6,7 @@ LARGEST_TRACE_BYTES = 1024**3
 TRACE_BYTES = 64 * 1024**2  # where --trace says nothing else
 TRACE_KEEP = ("newest", "oldest")
 CUDA_API = ("none", "sync", "all")
+IMPORTS = ("off", "time", "calls", "paths")
 SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -25,6 +26,7 @@ class Options:
         self.cuda_api = ""
         self.trace_bytes: int | None = None
         self.trace_keep = ""
+        self.imports = ""
         self.name = ""
         self.index: str | None = None  # "": each Python's own, else a file
         self.quiet = False
@@ -88,7 +90,7 @@ def take_index(options: Options, word: str, rest: list[str]) -> bool:
 def take_value(options: Options, word: str, rest: list[str]) -> None:
     """Set the option that has a value, given as `--name value` or `--name=value`."""
     name, equals, value = word.partition("=")
-    if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--trace-keep", "--name"):
+    if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--trace-keep", "--imports", "--name"):
         hint = "see rankscope run --help, and put -- before a command that begins with a dash"
         raise UsageError(f"unknown option {name}; {hint}")
     if not equals:
@@ -103,6 +105,8 @@ def take_value(options: Options, word: str, rest: list[str]) -> None:
         options.cuda_api = cuda_api_from(value)
     elif name == "--trace-keep":
         options.trace_keep = trace_keep_from(value)
+    elif name == "--imports":
+        options.imports = imports_from(value)
     else:
         setattr(options, name[2:], value)
 
@@ -154,4 +158,11 @@ def cuda_api_from(text: str) -> str:
     """Which CUDA calls to record."""
     if text not in CUDA_API:
         raise UsageError(f"--cuda-api {text} is none of {', '.join(CUDA_API)}")
+    return text
+
+
+def imports_from(text: str) -> str:
+    """What to record of imports."""
+    if text not in IMPORTS:
+        raise UsageError(f"--imports {text} is none of {', '.join(IMPORTS)}")
     return text

@@ -12,6 +12,7 @@ from rankscope.record.program import NoProgram, become, find_program, first_envi
 
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
+WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
@@ -125,8 +126,9 @@ def joined_plan(options: Options, program: str, environment: dict[str, str]) -> 
 
 def variables(options: Options, folder: Folder, environment: dict[str, str]) -> dict[str, str]:
     """What the recorder is told: docs/environment.md."""
-    theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word and word != LIBRARY]
-    preload = ":".join([LIBRARY, *theirs])
+    ours = [LIBRARY, WRAPPERS] if counts_calls(options, environment) else [LIBRARY]
+    theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
+    preload = ":".join([*ours, *theirs])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
     if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
@@ -155,7 +157,14 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
         added["RANKSCOPE_TRACE_KEEP"] = options.trace_keep
     if options.matrix:
         added["RANKSCOPE_MATRIX"] = "1"
+    if options.imports:
+        added["RANKSCOPE_IMPORTS"] = options.imports
     return added
+
+
+def counts_calls(options: Options, environment: dict[str, str]) -> bool:
+    """Whether system calls are to be counted: only then are functions of libc wrapped."""
+    return (options.imports or environment.get("RANKSCOPE_IMPORTS")) in ("calls", "paths")
 
 
 def python_path(environment: dict[str, str]) -> str:
@@ -203,6 +212,7 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "index": options.index,
         "trace_bytes": options.trace_bytes,
         "trace_keep": options.trace_keep or None,
+        "imports": options.imports or None,
     }
     return {
         "format": 1,

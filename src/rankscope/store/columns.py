@@ -10,7 +10,24 @@ from typing import Any, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from rankscope.model import Event, Figure, Group, Mark, Note, Peer, RankFacts, Reading, Step, Tally, Words
+from rankscope.model import (
+    CallsMethod,
+    Event,
+    Figure,
+    Group,
+    Mark,
+    Module,
+    Mount,
+    Note,
+    PathUse,
+    Peer,
+    RankFacts,
+    Reading,
+    Step,
+    SystemCalls,
+    Tally,
+    Words,
+)
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {
@@ -23,8 +40,14 @@ RECORDS: dict[str, type] = {
     "peers": Peer,
     "figures": Figure,
     "notes": Note,
+    "modules": Module,
+    "system_calls": SystemCalls,
+    "paths": PathUse,
+    "calls_method": CallsMethod,
+    "mounts": Mount,
 }
-REPEATED = ("tallies", "events")  # their words are few and come often
+IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
+REPEATED = ("tallies", "events", *IMPORT_TABLES)  # their words are few and come often
 
 
 @cache
@@ -105,6 +128,8 @@ def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa
     for name in ("marks", "groups", "peers", "figures", "notes"):
         records = getattr(reading, name)
         tables[name] = records_table(name, [process] * len(records), records)
+    for name in IMPORT_TABLES:
+        tables[name] = _either(name, process, [], reading.import_columns.get(name, {}))
     return tables
 
 

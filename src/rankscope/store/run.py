@@ -25,7 +25,7 @@ STREAM_MEMORY = "1GB"  # what does not fit while sorting goes to disk
 
 
 class Run:
-    """The tables run, ranks, tallies, events, groups, peers, figures and notes of one run."""
+    """The tables run and those of columns.RECORDS, of one run."""
 
     def __init__(
         self,

@@ -26,10 +26,13 @@ def watch(waiting, name, loader):
         vars(loader).pop("exec_module", None)
         begin_ns = time.monotonic_ns()
         execute(module)
+        waiting.own("1")
         try:
             imported(waiting, name, module, begin_ns)
         except Exception:  # the program goes on as without us
             pass
+        finally:
+            waiting.own("0")
 
     try:
         loader.exec_module = exec_module

@@ -1,0 +1,137 @@
+"""`rankscope imports replay`: the path operations of one import done again by N clients, to measure a file server."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankscope.analyse.import_counts import has_table
+from rankscope.analyse.replay import replay_operations, replay_overview, replay_server
+from rankscope.cli.delivering import add_form_options, deliver
+from rankscope.cli.slowness_options import add_slowness_options, slowness_of
+from rankscope.model import BadFile, PathOperation, Table, Tables
+from rankscope.readers import path_operations, strace_log, strace_paths
+from rankscope.readers.rankfile import read_rank_file
+from rankscope.readers.source import HEAD_BYTES, Source
+from rankscope.slowfs.program import Unavailable
+from rankscope.slowfs.replaying import Plan, Replayed, mapped, replay
+from rankscope.store.folder import NoRun
+from rankscope.store.run import open_run
+
+ABOUT = """\
+Does the recorded path operations of one import again, natively, by many clients at once, on a folder as it is or slowed
+down: what a file server makes of a job's imports, without the job."""
+EXAMPLES = """\
+  rankscope imports replay RUN --folder /opt/env --clients 12              on the folder as it is
+  rankscope imports replay strace.log --folder /mnt/copy --from /opt/env   a log of strace, on a copy of the folder
+  rankscope imports replay ops.txt --folder /opt/env --slow --latency 1ms --ops-per-second 20000 --nodes 4 --clients 12
+
+Exit code: 0 replayed, 1 not possible, 2 wrong usage.
+"""
+
+
+class Wrong(Exception):
+    """What was asked for cannot be done, in one line."""
+
+
+def main(argv: list[str]) -> int:
+    """Replay, and show how it went."""
+    options = parser().parse_args(argv)
+    try:
+        return replay_as_asked(options)
+    except (Wrong, Unavailable, BadFile, NoRun, OSError) as problem:
+        print(f"rankscope imports replay: {problem}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    made = argparse.ArgumentParser("rankscope imports replay", description=ABOUT, epilog=EXAMPLES, formatter_class=form)
+    made.add_argument("source", type=Path, metavar="RUN|FILE", help="a run recorded with --imports paths, a file of "
+                      "operations, or a log of strace")  # fmt: skip
+    made.add_argument("--folder", type=Path, metavar="DIR", help="where to replay: operations elsewhere are left out")
+    made.add_argument("--from", dest="recorded", metavar="DIR", help="what the folder was called when recorded")
+    made.add_argument("--rank", type=int, metavar="N", help="whose operations (default: the first that has any)")
+    made.add_argument("--clients", type=positive, default=1, metavar="N", help="processes on each node (default: 1)")
+    made.add_argument("--nodes", type=positive, default=1, metavar="N", help="with --slow: mounts on one server, each "
+                      "with a cache of its own (default: 1)")  # fmt: skip
+    made.add_argument("--no-reads", action="store_true", help="open files without reading them")
+    made.add_argument("--slow", action="store_true", help="slow the folder down, as the options below say")
+    made.add_argument("--export", type=Path, metavar="FILE", help="write the operations as text, and stop")
+    add_form_options(made)
+    add_slowness_options(made)
+    return made
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"{text}: give a number from 1 to 4096")
+    return int(text)
+
+
+def replay_as_asked(options: argparse.Namespace) -> int:
+    operations, notes = operations_of(options.source, options.rank)
+    if options.export is not None:
+        options.export.write_text(path_operations.to_text(operations), encoding="utf-8", errors="surrogateescape")
+        return 0
+    plan = plan_of(options)
+    wanted = mapped(operations, options.recorded or str(plan.folder), str(plan.folder))
+    if not wanted:
+        raise Wrong(f"none of the {len(operations)} operations is below {options.recorded or plan.folder}: "
+                    "name the folder they were recorded in with --from")  # fmt: skip
+    replayed = replay(wanted, plan)
+    tables = tables_of(replayed, plan)
+    left_out = sum(one.times for one in operations) - sum(one.times for one in wanted)
+    tables[0].notes += [f"{left_out} operations outside the folder are left out", *notes]
+    deliver(tables, options.format, options.out)
+    return 0
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    if options.folder is None:
+        raise Wrong("name the folder to replay in with --folder")
+    if not options.folder.is_dir():
+        raise Wrong(f"{options.folder}: is no folder")
+    slowness = slowness_of(options) if options.slow else None
+    if slowness is None and (options.nodes > 1 or options.latency or options.ops_per_second or options.bandwidth):
+        raise Wrong("--nodes and the options of slowness need --slow")
+    return Plan(options.folder.resolve(), options.clients, options.nodes, not options.no_reads, slowness)
+
+
+def operations_of(place: Path, rank: int | None) -> tuple[list[PathOperation], list[str]]:
+    """What was recorded there, and what should be known of it."""
+    if not place.is_file():
+        return recorded(open_run(place, read_rank_file, events=False), rank), []
+    source = Source(place)
+    with source.open() as stream:
+        head = stream.read(HEAD_BYTES)
+    if path_operations.is_path_operations(head):
+        return path_operations.read(source), []
+    if not strace_log.sniff(head):
+        raise Wrong(f"{place}: neither a run, nor operations as text, nor a log of strace")
+    found, relative = strace_paths.read(source)
+    note = f"{relative} operations on relative paths are left out: trace with strace -y to have them"
+    return found, [note] if relative else []
+
+
+def recorded(tables: Tables, rank: int | None) -> list[PathOperation]:
+    """The rows of the table `paths` of one process."""
+    if not has_table(tables, "paths"):
+        raise Wrong("this run has no paths: record it with rankscope run --imports paths")
+    chosen = "SELECT min(process) FROM paths" if rank is None else f"SELECT process FROM ranks WHERE rank = {rank}"
+    rows = tables.query(f"SELECT operation, path, result, times, bytes FROM paths WHERE process = ({chosen} LIMIT 1)")
+    if not rows:
+        whose = "no process has" if rank is None else f"rank {rank} has no"
+        raise Wrong(f"{whose} paths: record the run with rankscope run --imports paths")
+    return [PathOperation(*row) for row in rows]
+
+
+def tables_of(replayed: Replayed, plan: Plan) -> Sequence[Table]:
+    times = replayed.times
+    tables = [
+        replay_overview(replayed.clients, plan.nodes, len(replayed.operations)),
+        replay_operations(replayed.operations, times["operation_ns"], times["read_ns"]),
+    ]
+    return [*tables, replay_server(replayed.counters)] if replayed.counters is not None else tables

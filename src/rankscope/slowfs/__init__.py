@@ -1,0 +1,1 @@
+"""A slow, counting, read-only view of a folder, for tests and studies."""
