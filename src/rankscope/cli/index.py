@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 
-from rankscope.record.indexing import SUFFIX, index_folder, start_with_index
+from rankscope.record.indexing import AUDITOR, SUFFIX, index_folder, start_with_index
 
 HELP = """\
-usage: rankscope index ENV [--statement CODE] [--out FILE]
+usage: rankscope index ENV [--statement CODE [--libraries]] [--out FILE]
        rankscope index ENV --check | --remove
        rankscope index --run [--out FILE] -- command …
 
@@ -24,6 +24,8 @@ A package that was changed since is read from the file system as ever; RANKSCOPE
 options:
   --statement CODE   hold the code only of what this imports, as in 'import torch': a smaller file, read in order.
                      The statement is run once
+  --libraries        also write down where the dynamic loader finds the libraries that the statement loads, for a job
+                     with the same LD_LIBRARY_PATH: worth it where that is long, or libraries search many folders
   --out FILE         the index, a name that ends in .rsindex (default: in the user's cache, by the environment's path)
   --check            say what of the index is no longer as recorded; nothing is written
   --remove           remove the index
@@ -52,6 +54,7 @@ class Asked:
     def __init__(self) -> None:
         self.environment = self.statement = self.out = ""
         self.action = "build"
+        self.libraries = False
         self.command: list[str] = []
 
 
@@ -80,6 +83,8 @@ def parse(arguments: list[str]) -> Asked:
             break
         if word in ("--check", "--remove", "--run"):
             asked.action = word[2:]
+        elif word == "--libraries":
+            asked.libraries = True
         elif name in ("--statement", "--out"):
             value = value if equals else rest.pop(0) if rest else ""
             if not value:
@@ -96,6 +101,10 @@ def parse(arguments: list[str]) -> Asked:
 def check(asked: Asked) -> None:
     if asked.out and not asked.out.endswith(SUFFIX):
         raise UsageError(f"--out {asked.out} must end in {SUFFIX}, by which an index is told from a folder of them")
+    if asked.libraries and not asked.statement:
+        raise UsageError("--libraries needs a --statement that loads them, as in: --statement 'import torch'")
+    if asked.libraries and not os.path.exists(AUDITOR):
+        raise UsageError(f"--libraries needs {AUDITOR}; reinstall rankscope")
     if asked.action == "run" and not (asked.command and asked.command[0]):
         raise UsageError("no command given; as in: rankscope index --run -- python train.py")
     if asked.action != "run" and asked.command:
@@ -122,6 +131,7 @@ def ask(asked: Asked) -> dict[str, object]:
         print(f"indexing {asked.environment} …", file=sys.stderr)
     target = os.path.abspath(asked.out) if asked.out else ""
     command = [python, "-I", "-c", START, AGENT, asked.action, index_folder(), target, asked.statement]
+    command.append(AUDITOR if asked.libraries else "")
     try:
         done = subprocess.run(command, env=plain(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
         answer = json.loads(done.stdout)
@@ -156,8 +166,9 @@ def tell(asked: Asked, answer: dict[str, object]) -> int:
 
 def summary(answer: dict[str, object]) -> str:
     code_mb, total_mb = (float(str(answer[name])) / 1e6 for name in ("code_bytes", "total_bytes"))
+    known = f"{answer['libraries']} libraries of the loader; " if answer["libraries"] is not None else ""
     return (
         f"{answer['modules']} modules, the code of {answer['with_code']} of them ({code_mb:.1f} MB), "
-        f"{answer['files']} files in {answer['folders']} folders; {answer['left_to_python']} names are left to Python; "
+        f"{answer['files']} files in {answer['folders']} folders; {answer['left_to_python']} names are left to Python; {known}"
         f"{float(str(answer['seconds'])):.1f} s\n{answer['path']} ({total_mb:.1f} MB)"
     )

@@ -24,6 +24,7 @@ CHECKED_FROM = 32
 FACTS_FROM = 40
 CHECKSUM_KEY = 0x52414E4B53434F50
 SUFFIX = ".rsindex"
+LIBRARIES_SUFFIX = ".libraries"  # the map of the dynamic loader, beside the index
 MOST_NAME_BYTES = 200
 IN_THE_JOB = ("store", "folders", "finding", "paths", "starting")  # their code lies in the index, in this order
 
