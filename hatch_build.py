@@ -71,7 +71,7 @@ def compiler() -> list[str]:
 
 def libraries() -> dict[str, list[Path]]:
     """Each shared library with its sources: the recorder, the row copier of the Python reader, the functions of libc
-    that go through the recorder where it counts system calls, and the slow shim."""
+    that go through the recorder where it counts system calls, the slow shim, and what answers the dynamic loader."""
     sources = sorted(NATIVE.glob("*.c"))
     reader, wrappers = NATIVE / READER_SOURCE, NATIVE / WRAPPERS_SOURCE
     recorder = [source for source in sources if source not in (reader, wrappers)]
@@ -83,6 +83,7 @@ def libraries() -> dict[str, list[Path]]:
         "librankscope_read.so": [reader],
         "librankscope_calls.so": [wrappers],
         "librankscope_slow.so": shim,
+        "librankscope_libraries.so": sorted((NATIVE / "libraries").glob("*.c")),
     }
 
 

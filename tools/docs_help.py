@@ -15,6 +15,7 @@ from rankscope.cli import COMMANDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCRIPT = Path(sysconfig.get_path("scripts")) / "rankscope"
+PAGES = {"index": "import_index"}  # docs/index.md is the front page
 PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHON_COLORS": "0", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
 
 
@@ -39,20 +40,24 @@ def comparable(text: str) -> str:
     return " ".join(once.split())
 
 
+def page_of(command: str) -> Path:
+    return DOCS / f"{PAGES.get(command, command)}.md"
+
+
 def problem(command: str) -> str | None:
     """What is wrong with the page of a command, if anything."""
-    page = DOCS / f"{command}.md"
+    page = page_of(command)
     if not page.exists():
-        return f"docs/{command}.md is missing"
+        return f"docs/{page.name} is missing"
     try:
         written = between(page.read_text(encoding="utf-8"), "help")
     except MissingMarkers as error:
-        return f"docs/{command}.md: {error}"
-    return None if same(written, help_text(command)) else f"docs/{command}.md does not show the command's --help"
+        return f"docs/{page.name}: {error}"
+    return None if same(written, help_text(command)) else f"docs/{page.name} does not show the command's --help"
 
 
 def write(command: str) -> None:
-    page = DOCS / f"{command}.md"
+    page = page_of(command)
     text = page.read_text(encoding="utf-8") if page.exists() else f"# rankscope {command}\n"
     if "<!-- help -->" not in text:
         text += "\n## Options\n<!-- help -->\n<!-- /help -->\n"

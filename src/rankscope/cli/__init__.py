@@ -14,6 +14,7 @@ COMMANDS = {
     "load": "read other tools' files into a run",
     "stage": "run a command from a copy of its environment on the node",
     "gather": "collect rank files left on nodes by ranks that died",
+    "index": "write one file that answers the imports of an environment",
     "slowfs": "show a folder through a slow file system that counts",
     "doctor": "say what can be recorded here, and why not",
 }

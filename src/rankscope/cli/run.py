@@ -26,6 +26,7 @@ options:
   --trace-keep X where they do not fit: newest (the default) or oldest are kept; what is lost is counted
   --imports X    of Python's imports: off, time (of each module; the default), calls (also its system calls), paths
                  (also the files it asks for)
+  --index[=FILE] let Python's imports be answered by the environment's index (see rankscope index)
   --name NAME    name of the run in place of the script's
   --quiet        do not say (on a terminal) where the run is recorded; warnings stay
   --help         this text

@@ -28,6 +28,7 @@ class Options:
         self.trace_keep = ""
         self.imports = ""
         self.name = ""
+        self.index: str | None = None  # "": each Python's own, else a file
         self.quiet = False
         self.help = False
         self.command: list[str] = []
@@ -41,7 +42,7 @@ def parse(arguments: list[str]) -> Options:
         word = rest.pop(0)
         if word == "--":
             break
-        if not take_flag(options, word) and not take_trace(options, word, rest):
+        if not (take_flag(options, word) or take_trace(options, word, rest) or take_index(options, word, rest)):
             take_value(options, word, rest)
         if options.help:
             return options
@@ -72,6 +73,17 @@ def take_trace(options: Options, word: str, rest: list[str]) -> bool:
     if not equals and rest and is_size(rest[0]):
         value = rest.pop(0)
     options.trace_bytes = trace_bytes_from(value) if equals or value else TRACE_BYTES
+    return True
+
+
+def take_index(options: Options, word: str, rest: list[str]) -> bool:
+    """`--index`, `--index FILE.rsindex` or `--index=FILE`: no command has a name that ends so."""
+    name, equals, value = word.partition("=")
+    if name != "--index":
+        return False
+    if equals and not value:
+        raise UsageError("--index= needs a file; without = the environment's own index is used")
+    options.index = value if equals or not (rest and rest[0].endswith(".rsindex")) else rest.pop(0)
     return True
 
 

@@ -118,7 +118,7 @@ def is_recorded(environment: dict[str, str]) -> bool:
 
 def joined_plan(options: Options, program: str, environment: dict[str, str]) -> Plan:
     """Inside a recorded script: the same run, only told to a launcher."""
-    ours = ("LD_PRELOAD", "PYTHONPATH", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
+    ours = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
     added = {name: environment[name] for name in environment if name in ours or name.startswith("RANKSCOPE_")}
     command = launched(options, program, environment, added)[0]
     return Plan(command, environment, Folder(environment["RANKSCOPE_DIR"], False))
@@ -130,8 +130,12 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
     preload = ":".join([*ours, *theirs])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
-    if ":" not in AGENT and environment.get("RANKSCOPE_TORCH") != "0":
+    if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
+    if options.index is not None:
+        from rankscope.record.indexing import index_variables
+
+        added |= index_variables(options.index, options.command, environment)
     theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
     if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:
         added["NCCL_PROFILER_PLUGIN"] = LIBRARY
@@ -207,6 +211,7 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
         "cuda_api": options.cuda_api or None,
+        "index": options.index,
         "trace_bytes": options.trace_bytes,
         "trace_keep": options.trace_keep or None,
         "imports": options.imports or None,

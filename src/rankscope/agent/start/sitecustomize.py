@@ -1,6 +1,8 @@
-"""Python imports this at its start, because `rankscope run` says so in PYTHONPATH. It has imports timed, waits for the
-program to import torch and makes place for the program's own sitecustomize. Short: every Python of the job reads it."""
+"""Python imports this at its start, because `rankscope run` says so in PYTHONPATH. It has imports timed, puts the import
+index to use, waits for the program to import torch and makes place for the program's own sitecustomize. Short: every
+Python of the job reads it."""
 
+import os
 import sys
 import time
 
@@ -44,17 +46,74 @@ def watch_imports(waiting, here):
         sys.setdlopenflags(flags)
 
 
+def use_index(told):
+    """Let the reader that lies in the index do its part; the layout is told in import_index/layout.py."""
+    path = told if told.endswith(".rsindex") else told + "/" + index_name(sys.prefix)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # it has the real name of an environment
+        path = told + "/" + index_name(os.path.realpath(sys.prefix))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        head = os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)
+    if head[:12] != b"RSINDEX\n\1\0\0\0" or status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        return
+    import _imp
+    import marshal
+
+    if int.from_bytes(head[16:24], "little") != status.st_size:
+        return
+    if _imp.source_hash(0x52414E4B53434F50, head[32:]) != head[24:32]:
+        return
+    facts = int.from_bytes(head[32:36], "little")
+    package = module("_rankscope_index")
+    package.__path__ = []
+    for name, code in marshal.loads(head[40 + facts :]):
+        part = module("_rankscope_index." + name)
+        setattr(package, name, part)
+        exec(code, vars(part))
+    package.starting.start(path, status, marshal.loads(head[40:]))
+
+
+def module(name):
+    """A new module; once all of them run, nobody needs to find it by its name."""
+    made = sys.modules[name] = type(sys)(name)
+    made.__package__ = "_rankscope_index"
+    return made
+
+
+def index_name(prefix):
+    name = prefix.strip("/").replace("/", "+") or "root"
+    if len(os.fsencode(name)) > 200:
+        import _imp
+
+        name = _imp.source_hash(0x52414E4B53434F50, os.fsencode(prefix)).hex() + "+" + name[-60:]
+    return name + ".rsindex"
+
+
 def start(here):
     sys.path[:] = [folder for folder in sys.path if folder != here]
     sys.modules.pop("sitecustomize", None)
-    if "RANKSCOPE_WITHOUT" in sys.modules["os"].environ:
+    sys.path_importer_cache.pop(here, None)
+    told = os.environ.get("RANKSCOPE_INDEX")
+    if told and told != "off":
+        try:
+            use_index(told)
+        except Exception:  # the program imports as without us
+            pass
+        for name in [name for name in sys.modules if name.startswith("_rankscope_index")]:
+            del sys.modules[name]
+    if "RANKSCOPE_WITHOUT" in os.environ:
         sys.path.append(here)
         try:
             import _rankscope_without
         finally:
             sys.path.remove(here)
-        _rankscope_without.switch_off(sys.modules["os"].environ["RANKSCOPE_WITHOUT"])
-    if hasattr(time, "monotonic_ns"):  # a Python that torch may be there for
+        _rankscope_without.switch_off(os.environ["RANKSCOPE_WITHOUT"])
+    if os.environ.get("RANKSCOPE_DIR") and os.environ.get("RANKSCOPE_TORCH") != "0" and hasattr(time, "monotonic_ns"):
         waiting = Waiting()
         waiting.folder = here
         waiting.started_ns = time.monotonic_ns()

@@ -1,0 +1,174 @@
+"""`rankscope index`: one file that answers the imports of an environment."""
+
+import json
+import os
+import subprocess
+import sys
+
+from rankscope.record.indexing import AUDITOR, SUFFIX, index_folder, start_with_index
+
+HELP = """\
+usage: rankscope index ENV [--statement CODE [--libraries]] [--out FILE]
+       rankscope index ENV --check | --remove
+       rankscope index --run [--out FILE] -- command …
+
+Writes one file that knows where each module of an environment is, holds the code of all of them, and answers what
+imports otherwise ask the file system. ENV is the folder of a virtual environment, or its Python. The environment is
+only read. Use it with
+
+  rankscope run --index python train.py                 record the job too
+  mpirun -n 4 rankscope index --run -- python train.py  do nothing else
+
+A package that was changed since is read from the file system as ever; RANKSCOPE_INDEX=off switches the index off.
+
+options:
+  --statement CODE   hold the code only of what this imports, as in 'import torch': a smaller file, read in order.
+                     The statement is run once
+  --libraries        also write down where the dynamic loader finds the libraries that the statement loads, for a job
+                     with the same LD_LIBRARY_PATH: worth it where that is long, or libraries search many folders
+  --out FILE         the index, a name that ends in .rsindex (default: in the user's cache, by the environment's path)
+  --check            say what of the index is no longer as recorded; nothing is written
+  --remove           remove the index
+  --run              start the command with the index; it is not recorded
+  --help             this text
+
+Exit code: 0; 1 if --check finds that something has changed or --remove finds no index; 2 if there is no such
+environment or the index cannot be written; with --run the command's own.
+"""
+
+AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent")
+START = (
+    "import sys; sys.dont_write_bytecode = True; sys.path.append(sys.argv.pop(1)); import runpy; "
+    "sys.argv[0] = ''; runpy.run_module('import_index', run_name='__main__')"
+)
+OLDEST = (3, 8)
+
+
+class UsageError(Exception):
+    """The command line cannot be followed; the text says what to change."""
+
+
+class Asked:
+    """The parsed command line."""
+
+    def __init__(self) -> None:
+        self.environment = self.statement = self.out = ""
+        self.action = "build"
+        self.libraries = False
+        self.command: list[str] = []
+
+
+def run(arguments: list[str]) -> int:
+    """Build, check or remove an index, or start a command with it."""
+    if "--help" in arguments[: arguments.index("--")] if "--" in arguments else {"--help", "-h"} & {*arguments}:
+        print(HELP, end="")
+        return 0
+    try:
+        asked = parse(arguments)
+        if asked.action == "run":
+            return start_with_index(asked.out, asked.command)
+        return tell(asked, ask(asked))
+    except UsageError as error:
+        print(f"rankscope index: {error}", file=sys.stderr)
+        return 2
+
+
+def parse(arguments: list[str]) -> Asked:
+    asked, rest = Asked(), list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if word == "--":
+            asked.command = rest
+            break
+        if word in ("--check", "--remove", "--run"):
+            asked.action = word[2:]
+        elif word == "--libraries":
+            asked.libraries = True
+        elif name in ("--statement", "--out"):
+            value = value if equals else rest.pop(0) if rest else ""
+            if not value:
+                raise UsageError(f"{name} needs a value; see rankscope index --help")
+            setattr(asked, name[2:], value)
+        elif word.startswith("-") or asked.environment:
+            raise UsageError(f"what is {word}? see rankscope index --help")
+        else:
+            asked.environment = word
+    check(asked)
+    return asked
+
+
+def check(asked: Asked) -> None:
+    if asked.out and not asked.out.endswith(SUFFIX):
+        raise UsageError(f"--out {asked.out} must end in {SUFFIX}, by which an index is told from a folder of them")
+    if asked.libraries and not asked.statement:
+        raise UsageError("--libraries needs a --statement that loads them, as in: --statement 'import torch'")
+    if asked.libraries and not os.path.exists(AUDITOR):
+        raise UsageError(f"--libraries needs {AUDITOR}; reinstall rankscope")
+    if asked.action == "run" and not (asked.command and asked.command[0]):
+        raise UsageError("no command given; as in: rankscope index --run -- python train.py")
+    if asked.action != "run" and asked.command:
+        raise UsageError("a command is started with --run, as in: rankscope index --run -- python train.py")
+    if asked.action != "run" and not asked.environment:
+        raise UsageError("give the folder of a virtual environment or its Python, as in: rankscope index .venv")
+
+
+def python_of(environment: str) -> str:
+    """The Python of a virtual environment, which may also be named itself."""
+    path = os.path.abspath(environment)
+    for candidate in [path] if not os.path.isdir(path) else [f"{path}/bin/python", f"{path}/bin/python3"]:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise UsageError(
+        f"{environment} is neither a virtual environment nor a Python; give the folder that holds bin/python"
+    )
+
+
+def ask(asked: Asked) -> dict[str, object]:
+    """Let the environment's own Python do the work: only it knows its sys.path and its bytecode."""
+    python = python_of(asked.environment)
+    if asked.action == "build" and sys.stderr.isatty():
+        print(f"indexing {asked.environment} …", file=sys.stderr)
+    target = os.path.abspath(asked.out) if asked.out else ""
+    command = [python, "-I", "-c", START, AGENT, asked.action, index_folder(), target, asked.statement]
+    command.append(AUDITOR if asked.libraries else "")
+    try:
+        done = subprocess.run(command, env=plain(), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        answer = json.loads(done.stdout)
+    except (OSError, ValueError) as error:
+        last = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1] if isinstance(error, ValueError) else ""
+        raise UsageError(f"{python} does not answer ({last or error}); it must be Python 3.8 or newer") from None
+    if "failed" in answer:
+        raise UsageError(str(answer["failed"]))
+    return dict(answer)
+
+
+def plain() -> dict[str, str]:
+    """What is asked here is no part of a recorded job, nor answered by an older index."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RANKSCOPE_")}
+
+
+def tell(asked: Asked, answer: dict[str, object]) -> int:
+    if asked.action == "build":
+        print(summary(answer))
+        return 0
+    if asked.action == "remove":
+        print(f"{answer['path']}: {'removed' if answer['removed'] else 'there is no such index'}")
+        return 0 if answer["removed"] else 1
+    found = answer["problems"]
+    assert isinstance(found, list)
+    for line in found:
+        print(line)
+    if not found:
+        print(f"{answer['path']}: everything is as recorded")
+    return 1 if found else 0
+
+
+def summary(answer: dict[str, object]) -> str:
+    code_mb, total_mb = (float(str(answer[name])) / 1e6 for name in ("code_bytes", "total_bytes"))
+    known = f"{answer['libraries']} libraries of the loader; " if answer["libraries"] is not None else ""
+    return (
+        f"{answer['modules']} modules, the code of {answer['with_code']} of them ({code_mb:.1f} MB), "
+        f"{answer['files']} files in {answer['folders']} folders; {answer['left_to_python']} names are left to Python; {known}"
+        f"{float(str(answer['seconds'])):.1f} s\n{answer['path']} ({total_mb:.1f} MB)"
+    )
