@@ -58,8 +58,9 @@ def test_the_late_rank_is_named_with_the_wait_it_causes(recorded: Path) -> None:
     measured = found.wait_ns[1:]
     assert measured[:, others].sum(axis=0) == pytest.approx(wait_ns[:, others].sum(axis=0), rel=0.1)
     assert found.stay_ns[1:].sum() == pytest.approx(stay_ns.sum(), rel=0.1)
-    # the late rank waits for nobody: it moves data as long as it is in there
-    assert np.mean(found.transfer_ns[1:, 0] == found.stay_ns[1:, LATE_RANK]) > 0.9
+    # who comes last waits for nobody: data move as long as the shortest stay, which the program saw a little longer
+    shortest_ns = stay_ns.min(axis=1, keepdims=True)
+    assert (found.transfer_ns[1:] <= shortest_ns).all() and np.median(shortest_ns - found.transfer_ns[1:]) < MILLI
     # the delay is at least what was slept; ranks sleep 2 to 4 ms each besides
     assert np.median(measured[:, others]) == pytest.approx(np.median(wait_ns[:, others]), rel=0.1)
     assert 5 * MILLI < np.median(measured[:, others]) < 15 * MILLI
