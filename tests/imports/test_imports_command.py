@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,19 @@ def imports(*words: str | Path, cwd: Path | None = None, code: int = 0, **variab
     return done.stdout, done.stderr
 
 
+def shown(*words: str | Path) -> str:
+    """What it prints of a recorded run, without another process."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert run([str(word) for word in words]) == 0
+    return out.getvalue()
+
+
 def tables(
     *words: str | Path, cwd: Path | None = None, code: int = 0, **variables: str
 ) -> dict[str, list[dict[str, Any]]]:
-    out, _ = imports(*words, "--format", "json", cwd=cwd, code=code, **variables)
+    """The tables as rows; what has to be recorded first is so in another process."""
+    whole = (*words, "--format", "json")
+    out = shown(*whole) if cwd is None else imports(*whole, cwd=cwd, code=code, **variables)[0]
     return {
         table["name"]: [dict(zip([c["name"] for c in table["columns"]], row, strict=True)) for row in table["rows"]]
         for table in json.loads(out)["tables"]
@@ -95,14 +105,28 @@ def test_counts_are_those_of_strace(json_run: Path, tmp_path: Path) -> None:
     assert rows["openat"]["strace_calls"] == opens and rows["openat"]["calls"] == total["opens"]
 
 
+def test_times_beside_those_of_importtime(json_run: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-X", "importtime", "-c", "import json"]
+    told = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=json_run.parent)
+    log = tmp_path / "json.importtime"
+    log.write_text(told.stderr)
+    load = [sys.executable, "-m", "rankscope", "load", str(log), "--out", str(json_run)]
+    subprocess.run(load, env=environment, check=True, capture_output=True)
+    rows = {row["module"]: row for row in tables(json_run, "--table", "import_modules")["import_modules"]}
+    found = re.search(r"(\d+) \| +(\d+) \| +json\.decoder$", told.stderr, re.M)
+    assert found and rows["json.decoder"]["importtime_self_ns"] == int(found[1]) * 1000
+    assert rows["json.decoder"]["importtime_ns"] == int(found[2]) * 1000
+
+
 def test_forms_of_one_run(json_run: Path) -> None:
-    out, _ = imports(json_run)
+    out = shown(json_run)
     assert "Imports as a tree" in out and "json.decoder" in out and "Causes of the system calls" in out
-    out, _ = imports(json_run, "--table", "import_modules", "--format", "csv", "--sort", "calls")
+    out = shown(json_run, "--table", "import_modules", "--format", "csv", "--sort", "calls")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [int(row["calls"]) for row in rows] == sorted((int(row["calls"]) for row in rows), reverse=True)
-    assert "| json |" in imports(json_run, "--table", "import_modules", "--format", "markdown")[0]
-    box = json.loads(imports(json_run, "--format", "icicle")[0])
+    assert "| json |" in shown(json_run, "--table", "import_modules", "--format", "markdown")
+    box = json.loads(shown(json_run, "--format", "icicle"))
     check(box)
     shallow = tables(json_run, "--table", "import_tree", "--depth", "1")["import_tree"]
     assert {row["depth"] for row in shallow} == {0, 1}
