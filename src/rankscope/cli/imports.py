@@ -21,6 +21,7 @@ from rankscope.analyse.import_offenders import import_offenders
 from rankscope.analyse.import_tables import calls_per_framework, frameworks_compared
 from rankscope.analyse.import_tree import SORTS, TREE_DEPTH, View, import_tree
 from rankscope.analyse.selection import Selection
+from rankscope.analyse.words import ending_text
 from rankscope.cli.import_questions import IMPORT_QUESTIONS, SHOWN
 from rankscope.cli.importing import import_command, record
 from rankscope.cli.imports_project import main as project_imports
@@ -200,9 +201,18 @@ def meter(name: str, command: list[str], folder: Path, options: argparse.Namespa
     folder.parent.mkdir(parents=True, exist_ok=True)
     say(f"recording {name}")
     done = record(command, folder, options.imports)
+    ended = f"{name} ended with {ending(done.exit_code)}"
+    try:
+        made = Shown(name, open_tables(folder), command, done.exit_code)
+    except NoRun:
+        raise Wrong(f"{ended}, and nothing was recorded of it") from None
     if done.exit_code:
-        print(f"rankscope: {name} ended with exit code {done.exit_code}", file=sys.stderr)
-    return Shown(name, open_tables(folder), command, done.exit_code)
+        print(f"rankscope: {ended}", file=sys.stderr)
+    return made
+
+
+def ending(exit_code: int) -> str:
+    return ending_text("signalled", None, -exit_code) if exit_code < 0 else f"exit code {exit_code}"
 
 
 def open_tables(folder: Path | None) -> Run:
