@@ -72,7 +72,7 @@ def libraries() -> dict[str, list[Path]]:
 
 def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    link = LINK_FLAGS
+    link: tuple[str, ...] = LINK_FLAGS
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
         link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
     return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]
