@@ -167,3 +167,18 @@ print(subprocess.Popen(["sh", "-c", "exit 3"]).wait(), [type(finder) for finder 
         "SELECT failed FROM modules WHERE name IN ('decimal', 'no_such_module')"
     )
     assert sorted(found) == ([(False,), (True,)] if version >= 10 else [])
+
+
+@pytest.mark.parametrize(
+    "refused, method, told",
+    [("dispatch", "preload", "not allowed here"), ("ptrace", "dispatch", "before the recorder")],
+)
+def test_where_the_kernel_refuses(refused: str, method: str, told: str, tmp_path: Path) -> None:
+    program = tmp_path / "refuses"
+    subprocess.run(["cc", "-o", program, ROOT / "tests/imports/refuses.c"], check=True)
+    command = [program, refused, sys.executable, "-c", "import decimal; print(decimal.Decimal(1))"]
+    assert runs.recorded(command, tmp_path / "run", "calls") == runs.bare(command)
+    run = runs.opened(tmp_path / "run")
+    rows = run.query("""SELECT method, note, sum(calls) FROM calls_method JOIN system_calls USING (process)
+        JOIN ranks USING (process) WHERE command LIKE '%decimal%' AND executable LIKE '%python%' GROUP BY ALL""")
+    assert len(rows) == 1 and rows[0][0] == method and told in rows[0][1] and rows[0][2] > 50
