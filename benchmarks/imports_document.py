@@ -4,9 +4,9 @@ import time per place and scale, and with staging.
     python benchmarks/imports_document.py [--save] [--nodes 1,2,4] [--ranks 2] [--latency 200us] [--rate 20000]
                                           [--framework NAME=MODULE@PYTHON …] [--staged FILE]
 
-Places: `disk` as it is; `soft`, a slow file system whose clients remember nothing; `lus`, with clients that do. A node is
-a mount of its own with its ranks; all nodes share the server's rate. Each rank times its own import, with cold mounts
-every time. The interpreter an environment was made from is not on the slow file system. `--staged`: lines of
+Places: `disk` as it is; `soft`, a slow file system whose clients remember nothing; `lus`, with clients that do. A node
+is a mount of its own with its ranks; all nodes share the server's rate. Each rank times its own import, with cold
+mounts every time. The interpreter an environment was made from is not on the slow file system. `--staged`: lines of
 `framework nodes transfer_s import_s`, as measured with `rankscope stage`; without them there is no table of staging.
 """
 
