@@ -71,7 +71,7 @@ def by_us(command: list[str], folder: str) -> tuple[Counter[str], str]:
     environment = {**os.environ, "RANKSCOPE_IMPORTS_UNTIL": "end"}
     start = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); from rankscope.cli import main; sys.exit(main())"
     words = [sys.executable, "-c", start, "run", "--out", str(out), "--imports", "calls", "--"]
-    subprocess.run([*words, *command], env=environment, check=True)
+    subprocess.run([*words, *command], env=environment, check=True, capture_output=True)
     run = open_run(out, read_rank_file)
     counts = Counter(dict(run.query("SELECT call::VARCHAR, sum(calls)::BIGINT FROM system_calls GROUP BY call")))
     known = """SELECT sum(calls)::BIGINT FROM system_calls WHERE module = 0

@@ -40,6 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("python", help="a Python that has the modules")
     parser.add_argument("modules", nargs="+", help="the first is shown in detail")
+    parser.add_argument("--only", help="fill in only this part: one-module, several, saving or cost")
     options = parser.parse_args()
     first = options.modules[0]
     shown = {
@@ -53,6 +54,8 @@ def main() -> int:
     }
     page = PAGE.read_text(encoding="utf-8")
     for name, (words, line) in shown.items():
+        if options.only not in (None, name):
+            continue
         text = output(options.python, *words)
         if name == "saving":
             text = text.partition("\n\nImports\n")[0]

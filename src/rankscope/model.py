@@ -185,73 +185,6 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Module:
-    """One import of a Python module."""
-
-    module: int  # from 1 in the order of their beginnings; 0 stands for the interpreter itself
-    parent: int  # the module that imports it
-    name: str
-    thread: int
-    begin_ns: int  # since the process started
-    wall_ns: int  # imports inside included; to the last sign of life where it did not end
-    self_wall_ns: int  # imports inside left out
-    cpu_ns: int  # of the importing thread
-    self_cpu_ns: int
-    failed: bool  # it raised
-    shared_objects: int  # loaded meanwhile, imports inside left out
-    ended: bool = True
-
-
-@dataclass(slots=True)
-class SystemCalls:
-    """Calls of one kind by one module for one cause to one file system."""
-
-    module: int
-    cause: str  # search, code, module, loader or interpreter
-    call: str  # as strace prints it
-    mount: str  # the mount point, "" where the call names no file
-    calls: int
-    failed: int
-    missing: int  # of the failed ones: ENOENT
-    total_ns: int
-    bytes: int  # returned by reads
-
-
-@dataclass(slots=True)
-class PathUse:
-    """One path that a module asked for."""
-
-    module: int
-    cause: str
-    operation: str
-    path: str
-    result: str  # ok, or the name of the error
-    times: int
-    bytes: int  # size of the file where it was opened
-
-
-@dataclass(slots=True)
-class CallsMethod:
-    """How the system calls of a process were seen."""
-
-    method: str
-    note: str  # why not better
-    seen_share: float | None  # of all calls, where that is known
-    lost_calls: int = 0
-    lost_paths: int = 0
-    lost_modules: int = 0
-    loader_calls: int = 0  # counted in a second start of the dynamic loader
-
-
-@dataclass(slots=True)
-class Mount:
-    """A file system that a process used."""
-
-    mount: str
-    fs_type: str
-
-
-@dataclass(slots=True)
 class Group:
     """One communicator, window, file, device or domain of a process."""
 
@@ -346,7 +279,7 @@ class Reading:
     peers: list[Peer] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table
+    import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table: model_imports.py
 
 
 @dataclass(slots=True)

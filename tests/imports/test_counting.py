@@ -142,3 +142,43 @@ def test_killed_in_an_import(tmp_path: Path) -> None:
     assert run.query("SELECT ended FROM modules WHERE name = 'slow'") == [(False,)]
     assert run.query("SELECT count(*) FROM modules WHERE name = 'decimal' AND ended") == [(1,)]
     assert run.query("SELECT sum(calls) > 300 FROM system_calls") == [(True,)]
+
+
+OTHER_PYTHONS = sorted({path for path in Path.home().glob(".pyenv/versions/3.*/bin/python") if path.exists()})
+
+
+@pytest.mark.parametrize("python", OTHER_PYTHONS, ids=lambda path: path.parts[-3])
+def test_other_pythons(python: Path, tmp_path: Path) -> None:
+    code = """
+import sys, threading, traceback
+try:
+    import no_such_module
+except ImportError:
+    traceback.print_exc()
+thread = threading.Thread(target=__import__, args=("decimal",))
+thread.start(); thread.join()
+import subprocess
+print(subprocess.Popen(["sh", "-c", "exit 3"]).wait(), [type(finder) for finder in sys.meta_path][-2:])
+"""
+    alone, with_us = runs.bare([python, "-c", code]), runs.recorded([python, "-c", code], tmp_path / "run", "calls")
+    assert with_us == alone
+    version = int(python.parts[-3].split(".")[1])
+    found = runs.opened(tmp_path / "run").query(
+        "SELECT failed FROM modules WHERE name IN ('decimal', 'no_such_module')"
+    )
+    assert sorted(found) == ([(False,), (True,)] if version >= 10 else [])
+
+
+@pytest.mark.parametrize(
+    "refused, method, told",
+    [("dispatch", "preload", "not allowed here"), ("ptrace", "dispatch", "before the recorder")],
+)
+def test_where_the_kernel_refuses(refused: str, method: str, told: str, tmp_path: Path) -> None:
+    program = tmp_path / "refuses"
+    subprocess.run(["cc", "-o", program, ROOT / "tests/imports/refuses.c"], check=True)
+    command = [program, refused, sys.executable, "-c", "import decimal; print(decimal.Decimal(1))"]
+    assert runs.recorded(command, tmp_path / "run", "calls") == runs.bare(command)
+    run = runs.opened(tmp_path / "run")
+    rows = run.query("""SELECT method, note, sum(calls) FROM calls_method JOIN system_calls USING (process)
+        JOIN ranks USING (process) WHERE command LIKE '%decimal%' AND executable LIKE '%python%' GROUP BY ALL""")
+    assert len(rows) == 1 and rows[0][0] == method and told in rows[0][1] and rows[0][2] > 50

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,19 @@ def imports(*words: str | Path, cwd: Path | None = None, code: int = 0, **variab
     return done.stdout, done.stderr
 
 
+def shown(*words: str | Path) -> str:
+    """What it prints of a recorded run, without another process."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert run([str(word) for word in words]) == 0
+    return out.getvalue()
+
+
 def tables(
     *words: str | Path, cwd: Path | None = None, code: int = 0, **variables: str
 ) -> dict[str, list[dict[str, Any]]]:
-    out, _ = imports(*words, "--format", "json", cwd=cwd, code=code, **variables)
+    """The tables as rows; what has to be recorded first is so in another process."""
+    whole = (*words, "--format", "json")
+    out = shown(*whole) if cwd is None else imports(*whole, cwd=cwd, code=code, **variables)[0]
     return {
         table["name"]: [dict(zip([c["name"] for c in table["columns"]], row, strict=True)) for row in table["rows"]]
         for table in json.loads(out)["tables"]
@@ -95,14 +105,34 @@ def test_counts_are_those_of_strace(json_run: Path, tmp_path: Path) -> None:
     assert rows["openat"]["strace_calls"] == opens and rows["openat"]["calls"] == total["opens"]
 
 
+def test_ranks_that_are_not_there(json_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([str(json_run), "--rank", "7"]) == 2
+    assert "no rank 7 in this run, which has 0" in capsys.readouterr().err
+    assert tables(json_run, "--rank", "0", "--table", "imports")["imports"][0]["calls"] > 100
+
+
+def test_times_beside_those_of_importtime(json_run: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-X", "importtime", "-c", "import json"]
+    told = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=json_run.parent)
+    log = tmp_path / "json.importtime"
+    log.write_text(told.stderr)
+    load = [sys.executable, "-m", "rankscope", "load", str(log), "--out", str(json_run)]
+    subprocess.run(load, env=environment, check=True, capture_output=True)
+    rows = {row["module"]: row for row in tables(json_run, "--table", "import_modules")["import_modules"]}
+    found = re.search(r"(\d+) \| +(\d+) \| +json\.decoder$", told.stderr, re.M)
+    assert found and rows["json.decoder"]["importtime_self_ns"] == int(found[1]) * 1000
+    assert rows["json.decoder"]["importtime_ns"] == int(found[2]) * 1000
+
+
 def test_forms_of_one_run(json_run: Path) -> None:
-    out, _ = imports(json_run)
+    out = shown(json_run)
     assert "Imports as a tree" in out and "json.decoder" in out and "Causes of the system calls" in out
-    out, _ = imports(json_run, "--table", "import_modules", "--format", "csv", "--sort", "calls")
+    out = shown(json_run, "--table", "import_modules", "--format", "csv", "--sort", "calls")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [int(row["calls"]) for row in rows] == sorted((int(row["calls"]) for row in rows), reverse=True)
-    assert "| json |" in imports(json_run, "--table", "import_modules", "--format", "markdown")[0]
-    box = json.loads(imports(json_run, "--format", "icicle")[0])
+    assert "| json |" in shown(json_run, "--table", "import_modules", "--format", "markdown")
+    box = json.loads(shown(json_run, "--format", "icicle"))
     check(box)
     shallow = tables(json_run, "--table", "import_tree", "--depth", "1")["import_tree"]
     assert {row["depth"] for row in shallow} == {0, 1}
@@ -140,6 +170,10 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
     assert (tmp_path / "kept/run.json").exists()
     _, err = imports("json", "--out", "kept", cwd=tmp_path, code=2)
     assert "is not empty" in err
+    _, err = imports("--", "no-such-program", cwd=tmp_path, code=2)
+    assert err.endswith("rankscope: no-such-program ended with exit code 127, and nothing was recorded of it\n")
+    _, err = imports("--", "sh", "-c", "kill -9 $$", cwd=tmp_path, code=1)
+    assert "ended with SIGKILL" in err
     _, err = imports("no_such_module", "--python", sys.executable, cwd=tmp_path, code=1)
     assert "no_such_module ended with exit code 1" in err
 
@@ -178,7 +212,7 @@ def test_without_a_cause(tmp_path: Path) -> None:
     words += ["--without", "module=m7", "--python", sys.executable]
     told = tables(*words, cwd=tmp_path / "here/below", PYTHONPATH=path)["import_saving"]
     rows = {row["without"]: row for row in told}
-    assert list(rows) == ["search", "realpath", "module=m7", "all of these"]
+    assert list(rows) == ["nothing", "search", "realpath", "module=m7", "all of these"]
     parts = len(tmp_path.parts)
     assert rows["realpath"]["stats_saved"] >= 98 * parts and rows["realpath"]["calls_blamed"] >= 98 * parts
     assert rows["search"]["stats_saved"] >= 40 and rows["search"]["calls_blamed"] >= 40
@@ -208,5 +242,6 @@ def test_torch_and_its_realpath_storm(tmp_path: Path) -> None:
     python = needs(TORCH)
     told = tables("torch", "--python", python, "--without", "realpath", "--repeats", "1", cwd=tmp_path)
     assert "realpath_storm" in [row["rule"] for row in told["import_offenders"]]
-    (row,) = told["import_saving"]
+    control, row = told["import_saving"]
+    assert control["without"] == "nothing" and abs(control["calls_saved"]) < 100
     assert row["stats_saved"] > 5000 and row["calls_blamed"] > 5000

@@ -40,7 +40,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("mode", ["calls", "paths"])
+@pytest.mark.parametrize("mode", ["calls", pytest.param("paths", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["openmpi", "mpich"])
 def test_mpi4py(name: str, mode: str, tmp_path: Path) -> None:
     mpi = find_mpi(name)
@@ -61,7 +61,7 @@ def test_mpi4py(name: str, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not (TORCH / "torchrun").exists(), reason=".envs/torch is missing: run make envs")
-@pytest.mark.parametrize("until", ["steps", "end"])
+@pytest.mark.parametrize("until", ["steps", pytest.param("end", marks=pytest.mark.slow)])
 def test_data_parallel_training(until: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(DDP_PROGRAM)

@@ -40,6 +40,12 @@ def test_trace(line: str, size: int | None) -> None:
     assert parse(["--trace-keep", "oldest", *line.split()]).trace_keep == "oldest"
 
 
+@pytest.mark.parametrize("mode", ["off", "time", "calls", "paths"])
+def test_imports(mode: str) -> None:
+    assert parse(["--imports", mode, "true"]).imports == parse([f"--imports={mode}", "true"]).imports == mode
+    assert parse(["true"]).imports == ""
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -62,6 +68,8 @@ def test_trace(line: str, size: int | None) -> None:
         "--trace",
         "--trace-keep true",
         "--trace-keep both true",
+        "--imports true",
+        "--imports everything true",
     ],
 )
 def test_mistakes(line: str) -> None:

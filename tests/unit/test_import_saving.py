@@ -38,11 +38,13 @@ def test_the_saving_is_the_median_of_neighbouring_runs() -> None:
         before_cpu_ns=[50, 60, 70],
         after_cpu_ns=[40, 40, 40],
     )
-    table = import_saving([trial])
-    assert table.rows == [("realpath", 1000, 800, 300, 300, 0, 8e6, 10, 8, 20, 110, 3)] and not table.warnings
+    control = Trial("nothing", Blame(), trial.before, trial.before, [100, 300, 110], [100, 295, 109])
+    table = import_saving([control, trial])
+    assert table.rows[0] == ("nothing", 1000, 0, 0, 0, 0, None, 1, 5, None, 110, 3)
+    assert table.rows[1] == ("realpath", 1000, 800, 300, 300, 0, 8e6, 10, 8, 20, 110, 3) and not table.warnings
     assert len(table.notes) == 1
-    trial.after_wall_ns = [110, 250, 109]
-    assert import_saving([trial]).notes[0] == "realpath: the difference in wall time is within the noise"
+    control.after_wall_ns = [90, 295, 109]
+    assert import_saving([control, trial]).notes[0] == "realpath: the difference in wall time is within the noise"
 
 
 def test_cost_is_the_median_of_ratios_of_neighbours() -> None:
@@ -54,6 +56,7 @@ def test_cost_is_the_median_of_ratios_of_neighbours() -> None:
 def test_a_program_that_fails_without_it_is_told() -> None:
     trial = Trial("module=json", Blame(10, 1.0), Counts(calls=9), Counts(calls=5), exit_code=1)
     assert "ends with exit code 1 instead of 0" in import_saving([trial]).warnings[0]
+    assert import_saving([trial]).rows[0][7:10] == (None, None, None)  # nothing was timed
 
 
 def test_blame_of_each_cause() -> None:
@@ -83,7 +86,8 @@ def test_switches_change_the_environment(tmp_path: Path) -> None:
     assert both.environment(given)["RANKSCOPE_WITHOUT"] == "search=/never\nmodule=json"
     assert "PYTHONDONTWRITEBYTECODE" not in both.environment(given) and both.blame.calls == 101
     nothing = switch_of("ld-library-path", HandFilled(), tmp_path, {})
-    assert nothing.note == "LD_LIBRARY_PATH is not set: there is nothing to switch off"
+    assert nothing.idle and nothing.note == "LD_LIBRARY_PATH is not set: there is nothing to switch off"
+    assert switch_of("search", HandFilled(), tmp_path, {}).idle and not search.idle
 
 
 def python_without(causes: str, program: str, folder: Path) -> str:

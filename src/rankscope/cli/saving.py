@@ -37,6 +37,7 @@ class Switch:
     agent: list[str] = field(default_factory=list)  # lines of RANKSCOPE_WITHOUT
     note: str = ""
     primed: bool = False  # needs a run before those that count
+    idle: bool = False  # there is nothing to switch off: not run
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         made = {name: value for name, value in given.items() if name not in self.unset} | self.set
@@ -50,12 +51,14 @@ def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str])
     if name == "realpath":
         return Switch(name, blame_realpath(tables), agent=["realpath"])
     if name == "ld-library-path":
-        note = "" if given.get("LD_LIBRARY_PATH") else f"LD_LIBRARY_PATH is not set: {NOTHING}"
-        return Switch(name, blame_library_path(tables), unset=("LD_LIBRARY_PATH",), note=note)
+        idle = not given.get("LD_LIBRARY_PATH")
+        note = f"LD_LIBRARY_PATH is not set: {NOTHING}" if idle else ""
+        return Switch(name, blame_library_path(tables), unset=("LD_LIBRARY_PATH",), note=note, idle=idle)
     if name == "search":
         useless = [entry.path for entry in search_entries(tables) if entry.never_hit]
         note = f"switched off: {', '.join(useless)}" if useless else f"every entry of sys.path is of use: {NOTHING}"
-        return Switch(name, blame_search(tables), agent=[f"search={path}" for path in useless], note=note)
+        agent = [f"search={path}" for path in useless]
+        return Switch(name, blame_search(tables), agent=agent, note=note, idle=not useless)
     if name == "bytecode":
         prefix = {"PYTHONPYCACHEPREFIX": str(folder / "pycache")}
         note = "bytecode of all modules in one folder of its own"
@@ -75,6 +78,9 @@ def together(switches: Sequence[Switch]) -> Switch:
     return made
 
 
+CONTROL = "nothing"  # the same command once more in every turn: what differs then is noise
+
+
 @dataclass(slots=True)
 class Turns:
     """One way to run the command, and what each turn took."""
@@ -82,6 +88,7 @@ class Turns:
     environment: dict[str, str]
     counts: Counts = field(default_factory=Counts)
     exit_code: int = 0
+    timed_exit_code: int = 0
     walls_ns: list[int] = field(default_factory=list)
     cpus_ns: list[int] = field(default_factory=list)
 
@@ -100,19 +107,30 @@ def saving(
     """The table of blame and saving; `base` is the recording with everything on."""
     given = dict(os.environ)
     tables = open_tables(base)
-    switches = [switch_of(name, tables, folder, given) for name in causes]
-    if len(switches) > 1:
-        switches.append(together(switches))
+    switches = [Switch(CONTROL, Blame()), *(switch_of(name, tables, folder, given) for name in causes)]
+    working = [one for one in switches[1:] if not one.idle]
+    if len(working) > 1:
+        switches.append(together(working))
     first = Turns(given, counts_of(tables))
-    ways = [_counted(command, one, folder / f"without-{at}", open_tables, say) for at, one in enumerate(switches)]
+    ways = {
+        at: _counted(command, one, folder / f"without-{at}", open_tables, say)
+        for at, one in enumerate(switches, 1)
+        if not one.idle
+    }
+    _take_turns(command, {0: first, **ways}, repeats, folder, say)
+    idle = Turns(given, first.counts)
+    return import_saving([_trial(switch, first, ways.get(at, idle)) for at, switch in enumerate(switches, 1)])
+
+
+def _take_turns(command: Sequence[str], ways: dict[int, Turns], repeats: int, folder: Path, say: Say) -> None:
+    order = list(ways)
     for turn in range(repeats):
-        say(f"turn {turn + 1} of {repeats}: {len(ways) + 1} runs")
-        order = list(enumerate([first, *ways]))
-        for at, way in order if turn % 2 == 0 else reversed(order):  # what drifts meanwhile falls on all alike
-            one = record(command, folder / f"turn-{turn}-{at}", "time", way.environment, silent=True)
-            way.add(one)
-            first.exit_code = one.exit_code if at == 0 else first.exit_code
-    return import_saving([_trial(switch, first, way) for switch, way in zip(switches, ways, strict=True)])
+        say(f"turn {turn + 1} of {repeats}: {len(order)} runs")
+        for at in order:
+            one = record(command, folder / f"turn-{turn}-{at}", "time", ways[at].environment, silent=True)
+            ways[at].add(one)
+            ways[at].timed_exit_code = one.exit_code
+        order = order[1:] + order[:1]  # nobody is always first
 
 
 def _counted(command: Sequence[str], switch: Switch, folder: Path, open_tables: Open, say: Say) -> Turns:
@@ -136,8 +154,9 @@ def counts_of(tables: Tables) -> Counts:
 
 
 def _trial(switch: Switch, first: Turns, way: Turns) -> Trial:
+    before = (first.walls_ns, first.cpus_ns) if way.walls_ns else ([], [])
     return Trial(
         *(switch.name, switch.blame, first.counts, way.counts),
-        *(first.walls_ns, way.walls_ns, first.cpus_ns, way.cpus_ns),
-        *(way.exit_code, first.exit_code, switch.note),
+        *(before[0], way.walls_ns, before[1], way.cpus_ns),
+        *(way.exit_code if way.walls_ns else first.timed_exit_code, first.timed_exit_code, switch.note),
     )

@@ -58,6 +58,10 @@ static struct rs_system_call *find(uint64_t key)
     return NULL;
 }
 
+#if !defined(__x86_64__)
+#define __builtin_ia32_pause() ((void)0)
+#endif
+
 static struct rs_system_call *row_of(struct rs_calls_thread *self, uint64_t key)
 {
     struct rs_system_call **place = &self->cache[hash_of(key) % RS_CALLS_CACHE];
@@ -65,8 +69,12 @@ static struct rs_system_call *row_of(struct rs_calls_thread *self, uint64_t key)
     if (RS_LIKELY(row && row->key == key))
         return row;
     row = find(key);
-    if (RS_UNLIKELY(!row) && grow())
+    if (RS_UNLIKELY(!row)) {
+        int grown = grow();
+        for (int wait = 0; !grown && growing && wait < 100000; wait++)      /* another thread is at it */
+            __builtin_ia32_pause();
         row = find(key);
+    }
     if (row)
         *place = row;
     return row;

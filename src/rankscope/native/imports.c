@@ -7,6 +7,7 @@
 #include "imports.h"
 #include "recorder.h"
 
+#define FIRST_CHUNK (2u * RS_PAGE)      /* most Pythons of a job import little */
 #define MODULES_CHUNK (8u * RS_PAGE)
 #define MOST_MODULES 0xFFFFFu       /* a system call's key has 20 bits for it */
 
@@ -44,16 +45,25 @@ void rs_imports_forget(void)
     rankscope_calls_thread.cause = RS_CAUSE_INTERPRETER;
 }
 
+/* The other layers need room in a small file, too. */
+static int room_for_more(void)
+{
+    return modules_used < MOST_MODULES
+           && ((uint64_t)modules_used + 1) * sizeof(struct rs_module) + MODULES_CHUNK < rs.file->bound_bytes / 2;
+}
+
 static struct rs_module *add_row(const struct rs_module *filled, uint32_t *id)
 {
     struct rs_module *row = NULL;
     if (!rs_lock_take(&lock))
         return NULL;
-    if (modules_used < MOST_MODULES && rs_chunk_full(rows)) {
-        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_MODULES, 0, sizeof(struct rs_module), MODULES_CHUNK);
-        if (chunk)
+    if (rs_chunk_full(rows) && room_for_more()) {
+        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_MODULES, 0, sizeof(struct rs_module),
+                                              rows ? MODULES_CHUNK : FIRST_CHUNK);
+        if (chunk) {
             chunk->first_id = modules_used + 1;
-        rows = chunk;
+            rows = chunk;
+        }
     }
     if (!rs_chunk_full(rows)) {
         row = (struct rs_module *)(rows + 1) + rows->rows;

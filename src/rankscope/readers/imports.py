@@ -141,8 +141,9 @@ def _method(file: RankFile, calls: Rows, strings: Sequence[str]) -> dict[str, An
     method = CallsMethod(number).name.lower() if number in set(CallsMethod) else "none"
     lost = {name: int(header[f"lost_{there}"]) for name, there in LOST.items()}
     seen = float(calls["calls"].astype(np.float64).sum())
-    share = seen / (seen + lost["lost_calls"]) if method == "dispatch" and seen else None
-    row: dict[str, Any] = {"method": method, "note": strings[note] if note < len(strings) else "", "seen_share": share}
+    why = strings[note] if note < len(strings) else ""
+    share = seen / (seen + lost["lost_calls"]) if method == "dispatch" and seen and not why else None
+    row: dict[str, Any] = {"method": method, "note": why, "seen_share": share}
     row |= {name: min(value, 2**62) for name, value in lost.items()} | {"loader_calls": int(header["loader_calls"])}
     return {name: _own_words([v]) if isinstance(v, str) else [v] for name, v in row.items()}
 

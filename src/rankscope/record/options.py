@@ -164,5 +164,5 @@ def cuda_api_from(text: str) -> str:
 def imports_from(text: str) -> str:
     """What to record of imports."""
     if text not in IMPORTS:
-        raise UsageError(f"--imports {text} is none of {', '.join(IMPORTS)}")
+        raise UsageError(f"--imports {text} is not possible; give one of {', '.join(IMPORTS)}")
     return text

@@ -166,7 +166,8 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
 
 def counts_calls(options: Options, environment: dict[str, str]) -> bool:
     """Whether system calls are to be counted: only then are functions of libc wrapped."""
-    return (options.imports or environment.get("RANKSCOPE_IMPORTS")) in ("calls", "paths")
+    asked = (options.imports or environment.get("RANKSCOPE_IMPORTS")) in ("calls", "paths")
+    return asked and os.path.exists(WRAPPERS)  # the loader complains of what is not there
 
 
 def python_path(environment: dict[str, str]) -> str:

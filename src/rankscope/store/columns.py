@@ -11,23 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from rankscope.model import (
-    CallsMethod,
     Event,
     Figure,
     Group,
     Mark,
-    Module,
-    Mount,
     Note,
-    PathUse,
     Peer,
     RankFacts,
     Reading,
     Step,
-    SystemCalls,
     Tally,
     Words,
 )
+from rankscope.model_imports import CallsMethod, Module, Mount, PathUse, SystemCalls
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {

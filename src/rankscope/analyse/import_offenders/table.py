@@ -55,7 +55,7 @@ def all_calls(tables: Tables) -> int:
 def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
     """Blame, not saving: without one cause the next may ask the same questions; --without measures it."""
     total = all_calls(tables)
-    table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [])
+    table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [], vertical=True)
     for number, one in enumerate(offenders_of(tables, told), 1):
         share = one.calls / total if total else None
         table.rows.append(
