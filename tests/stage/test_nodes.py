@@ -63,10 +63,8 @@ def test_one_node_reads_the_shared_file(mpi: Mpi, large: Environment, tmp_path: 
     code = "import sys, many.module7; print(sys.prefix)"
     done = mpi.run(8, script, "python", "-c", code)
     assert done.returncode == 0, done.stderr
-    prefixes = done.stdout.split()
-    assert sorted(prefixes) == sorted(
-        f"{copy}/env" for node in range(4) for copy in [expected_copy(tmp_path / f"node{node}", large)] * PER_NODE
-    )
+    for node in range(4):  # Intel's launcher does not keep lines of ranks apart
+        assert done.stdout.count(f"{expected_copy(tmp_path / f'node{node}', large)}/env") == PER_NODE
     reports = node_reports(tmp_path, 4)
     size = large.bundle.stat().st_size
     assert [report["source"] == "shared" for report in reports].count(True) == 1
@@ -170,3 +168,18 @@ def kill_keeper(place: Path) -> None:
                 os.kill(int(name.rpartition("-")[2].partition(".")[0]), signal.SIGKILL)
             except ProcessLookupError:
                 pass
+
+
+def test_a_kept_copy_of_an_environment_that_changed_is_not_used(
+    openmpi: Mpi, own_environment: Environment, tmp_path: Path
+) -> None:
+    """Also on nodes that have a copy and need nothing from the first one."""
+    script = rank_script(openmpi, own_environment, tmp_path, "--keep")
+    assert openmpi.run(8, script, "python", "-c", "").returncode == 0
+    node_reports(tmp_path, 4)
+    (own_environment.packages / "new_package").mkdir()
+    for path in (tmp_path / "times").iterdir():
+        path.unlink()
+    done = openmpi.run(8, script, "python", "-c", "import new_package, sys; print(sys.prefix)")
+    assert (done.returncode, done.stdout.split()) == (0, [str(own_environment.folder)] * 8)
+    assert all("has changed since" in report["reason"] for report in node_reports(tmp_path, 4))

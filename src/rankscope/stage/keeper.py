@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from rankscope.stage.bringing import Bringing, bring, receive, sealed
+from rankscope.stage.bringing import Bringing, bring, check_original, receive, sealed
 from rankscope.stage.bundle import BadBundle, Header, read_manifest
 from rankscope.stage.contact import call, listen
 from rankscope.stage.intake import Gone, Intake
@@ -59,6 +59,7 @@ class Keeper:
             reason = f"{self.task.bundle} is refused: {error}"
             if self.service:
                 self.service.refusal = str(error)
+                self.service.decided.set()
         except (NotUsable, Gone, Broken) as error:
             reason = str(error)
         except Waited as error:
@@ -73,9 +74,16 @@ class Keeper:
         return Outcome("", reason, {**self.work.report, "ready_ns": self.work.since_ns()})
 
     def bring_alone(self) -> Outcome:
+        return bring(self.work, self.checked_header(), lambda: "", "")
+
+    def checked_header(self) -> Header:
+        """The bundle's header, if its manifest is sound and the original is still what was packed."""
         shared = SharedFile(self.task.bundle, self.task.expected)
-        shared.close()
-        return bring(self.work, shared.header, lambda: "", "")
+        try:
+            check_original(self.work, read_manifest(shared.header, shared.region()))
+        finally:
+            shared.close()
+        return shared.header
 
     def bring_with_others(self) -> Outcome:
         """As the first node or as one that is told whom to ask."""
@@ -86,6 +94,8 @@ class Keeper:
             return self.bring_alone()
         if self.service and self.meeting.first:
             self.service.ranks = self.task.local_ranks or 0
+            self.header = self.checked_header()
+            self.service.decided.set()
             outcome = bring(self.work, self.header, lambda: "", "")
             if self.work.report["reused"]:
                 self.service.intake = self.read_for_others
@@ -135,6 +145,7 @@ class Keeper:
             self.to_come = 0  # nobody was told of us
             return ""
         if reply.get("refused"):
+            self.to_come = 0
             raise BadBundle(str(reply["refused"]))
         keep_alive(connection)
         threading.Thread(target=self.wait_for_end, args=(connection,), daemon=True).start()

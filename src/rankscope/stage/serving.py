@@ -36,6 +36,7 @@ class Service:
         self.held: list[tuple[int, socket.socket]] = []  # place in the tree, or -1, and the call that stays open
         self.ranks = 0
         self.refusal = ""
+        self.decided = threading.Event()  # whether the bundle can be used: newcomers are told only then
         self.streams = 0
         self.served = 0
         self.sent_bytes = 0
@@ -77,6 +78,7 @@ class Service:
                 self.members.append(str(message.get("contact")))
                 parent = self.members[(place - 1) // FANOUT]
             self.held.append((place, connection))
+        self.decided.wait(SILENCE_S / 2)
         keep_alive(connection)
         say(connection, {"refused": self.refusal} if self.refusal else {"parent": parent})
 
