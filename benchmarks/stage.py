@@ -22,7 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results"
-HUB = "rankscope-hub"
+NAME = f"rankscope-{os.getpid()}"  # of namespaces: others may run at the same time
+HUB = f"{NAME}-hub"
 PATIENCE_S = 900
 
 
@@ -58,7 +59,7 @@ def make_namespaces(count: int) -> bool:
     """Networks joined by a bridge; False where that is not allowed."""
     commands = [f"ip netns add {HUB}", f"ip -n {HUB} link add hub type bridge", f"ip -n {HUB} link set hub up"]
     for number in range(count):
-        name = f"rankscope-node{number}"
+        name = f"{NAME}-node{number}"
         commands += [
             f"ip netns add {name}",
             f"ip -n {name} link set lo up",
@@ -75,7 +76,7 @@ def make_namespaces(count: int) -> bool:
 
 
 def remove_namespaces(count: int) -> None:
-    for name in [HUB, *(f"rankscope-node{number}" for number in range(count))]:
+    for name in [HUB, *(f"{NAME}-node{number}" for number in range(count))]:
         subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
@@ -84,7 +85,7 @@ def node_command(number: int, task: dict[str, object], separate: bool) -> list[s
     slow = ["slowfs", "run", task["shared"], "--latency", task["latency"], "--cache", task["cache"]]
     inner = [*rankscope(), *slow, "--server", task["server"], "--", sys.executable, __file__]
     inner += ["--node", str(number), "--task", json.dumps(task)]
-    network = ["ip", "netns", "exec", f"rankscope-node{number}"] if separate else []
+    network = ["ip", "netns", "exec", f"{NAME}-node{number}"] if separate else []
     name = ["unshare", "-u", "sh", "-c", f'hostname node{number}; exec "$@"', "sh"] if separate else []
     return [str(word) for word in [*network, *name, *inner]]
 
