@@ -33,7 +33,7 @@ def brought(bundle: Path, place: Path) -> Outcome:
     try:
         return keeper.try_to_bring()
     finally:
-        keeper.end_serving()
+        keeper.drop_bundle()
         os.close(reader)
         os.close(writer)
 

@@ -43,7 +43,8 @@ class Bringing:
         self.user = identity(task.job)
         self.began_ns = time.monotonic_ns()
         self.intake: Intake | None = None
-        self.arrived = threading.Event()  # of the intake
+        self.make_intake: Callable[[], Intake] | None = None  # where none was needed for the copy
+        self.arrived = threading.Event()  # of the intake, or of certainty that none comes by itself
         self.report: Report = {"source": "", "reused": False}
 
     def since_ns(self) -> int:
@@ -51,9 +52,12 @@ class Bringing:
 
     def wait_for_intake(self) -> Intake:
         """What is to be given on; a node that has a copy already reads the bundle only if somebody asks."""
-        if not self.arrived.wait(self.task.patience_s) or not self.intake:
-            raise Gone("there is nothing to give on")
-        return self.intake
+        self.arrived.wait(self.task.patience_s)
+        if self.intake:
+            return self.intake
+        if self.make_intake and self.report["reused"]:
+            return self.make_intake()
+        raise Gone("there is nothing to give on")
 
 
 def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str) -> Outcome:
@@ -63,6 +67,7 @@ def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str)
     with Lock(f"{work.task.folder}/build-{header.key}", work.task.patience_s):
         if find_copy(work, copy, header.identity):
             work.report.update(reused=True, ready_ns=work.since_ns())
+            work.arrived.set()
             return Outcome(copy, "", work.report, f"staged: a copy was there, {copy}")
         source, name = first_source(work, header, parent(), token)
         try:
