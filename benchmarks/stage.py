@@ -1,7 +1,7 @@
 """Staging against running in place on a slow file system: nodes are network namespaces with mounts of their own.
 
-    python benchmarks/stage.py [--nodes 1,2,4] [--ranks 3] [--latency 1ms] [--cache none] [--environment .envs/torch]
-                               [--import torch] [--save]
+    python benchmarks/stage.py [--nodes 1,2,4] [--ranks 3] [--latency 1ms] [--cache none] [--ops-per-second 5000]
+                               [--environment .envs/torch] [--import torch] [--save]
 
 Each node has its own network (joined by a bridge), host name, client of the slow file system (they share its rate and
 counters) and node-local folder; its ranks are started with the variables that srun sets. Without the right to make
@@ -22,7 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results"
-HUB = "rankscope-hub"
+NAME = f"rankscope-{os.getpid()}"  # of namespaces: others may run at the same time
+HUB = f"{NAME}-hub"
 PATIENCE_S = 900
 
 
@@ -44,6 +45,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=3, help="on each node")
     parser.add_argument("--latency", default="1ms")
     parser.add_argument("--cache", default="none")
+    parser.add_argument(
+        "--ops-per-second", default="0", help="metadata operations of all nodes together (default: any)"
+    )
     parser.add_argument("--environment", type=Path, default=ROOT / ".envs" / "torch")
     parser.add_argument("--import", dest="module", default="torch")
     parser.add_argument("--local", type=Path, default=Path("/dev/shm"), help="where node-local folders are made")
@@ -58,7 +62,7 @@ def make_namespaces(count: int) -> bool:
     """Networks joined by a bridge; False where that is not allowed."""
     commands = [f"ip netns add {HUB}", f"ip -n {HUB} link add hub type bridge", f"ip -n {HUB} link set hub up"]
     for number in range(count):
-        name = f"rankscope-node{number}"
+        name = f"{NAME}-node{number}"
         commands += [
             f"ip netns add {name}",
             f"ip -n {name} link set lo up",
@@ -75,16 +79,17 @@ def make_namespaces(count: int) -> bool:
 
 
 def remove_namespaces(count: int) -> None:
-    for name in [HUB, *(f"rankscope-node{number}" for number in range(count))]:
+    for name in [HUB, *(f"{NAME}-node{number}" for number in range(count))]:
         subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
 def node_command(number: int, task: dict[str, object], separate: bool) -> list[str]:
     """Starts a node: its network, its name, its client of the slow file system, then ourselves."""
     slow = ["slowfs", "run", task["shared"], "--latency", task["latency"], "--cache", task["cache"]]
+    slow += ["--ops-per-second", task["rate"]] if task["rate"] != "0" else []
     inner = [*rankscope(), *slow, "--server", task["server"], "--", sys.executable, __file__]
     inner += ["--node", str(number), "--task", json.dumps(task)]
-    network = ["ip", "netns", "exec", f"rankscope-node{number}"] if separate else []
+    network = ["ip", "netns", "exec", f"{NAME}-node{number}"] if separate else []
     name = ["unshare", "-u", "sh", "-c", f'hostname node{number}; exec "$@"', "sh"] if separate else []
     return [str(word) for word in [*network, *name, *inner]]
 
@@ -147,6 +152,7 @@ def run_once(
         "shared": str(shared),
         "latency": arguments.latency,
         "cache": arguments.cache,
+        "rate": arguments.ops_per_second,
         "server": str(folder / f"server-{nodes}-{way}"),
         "meet": str(meet),
         "job": f"{os.getpid()}{nodes}",
@@ -196,19 +202,24 @@ def show(found: list[dict[str, object]], arguments: argparse.Namespace, separate
     text = "\n".join([head(arguments, separate), table, *asked(found)]) + "\n"
     print(text)
     if arguments.save:
-        name = f"stage-{arguments.module}-{arguments.cache}.md"
+        rate = f"-{arguments.ops_per_second}" if arguments.ops_per_second != "0" else ""
+        name = f"stage-{arguments.module}-{arguments.cache}{rate}.md"
         (RESULTS / name).write_text(text, encoding="utf-8")
 
 
 def head(arguments: argparse.Namespace, separate: bool) -> str:
     command = f"python benchmarks/stage.py --nodes {','.join(map(str, arguments.nodes))} --ranks {arguments.ranks}"
-    command += f" --latency {arguments.latency} --cache {arguments.cache} --import {arguments.module} --save"
+    command += f" --latency {arguments.latency} --cache {arguments.cache} --ops-per-second {arguments.ops_per_second}"
+    command += f" --environment {arguments.environment.name} --import {arguments.module} --save"
+    rate = f"{arguments.ops_per_second} a second for all nodes, " if arguments.ops_per_second != "0" else ""
     nodes = "network namespaces joined by a bridge" if separate else "folders (no network namespaces allowed)"
     machine = f"{os.cpu_count()}-core {platform.machine()} virtual machine, Linux {platform.release().split('-')[0]}"
     return f"""# rankscope stage: import {arguments.module} from a slow file system
-{time.strftime("%Y-%m-%d")}, {machine}, load {os.getloadavg()[0]:.1f} at the end. Nodes are {nodes}, each with its own
-client of the slow file system ({arguments.latency} per metadata operation, client cache: {arguments.cache}) and
-{arguments.ranks} ranks; all share {os.cpu_count()} cores, so imports on more nodes take longer in both ways.
+{time.strftime("%Y-%m-%d")}, {machine}, load {os.getloadavg()[0]:.1f} at the end.
+Nodes are {nodes}, each with its own
+client of the slow file system ({arguments.latency} per metadata operation, {rate}client cache: {arguments.cache}) and
+{arguments.ranks} ranks. All ranks share {os.cpu_count()} cores: the computing part of an import grows with them in
+both ways, where real nodes bring cores of their own.
 
     {command}
 """

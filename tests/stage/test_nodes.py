@@ -25,12 +25,13 @@ RANK = """\
 #!/bin/sh
 export RANKSCOPE_STAGE_LOCAL_RANKS={per_node}
 node=$((${variable} / {per_node}))
+{first}
 exec {python} -m rankscope stage {environment.folder} --bundle {environment.bundle} --times {times} \\
     --to {nodes}/node$node {options} -- "$@"
 """
 
 
-def rank_script(mpi: Mpi, environment: Environment, folder: Path, options: str = "") -> Path:
+def rank_script(mpi: Mpi, environment: Environment, folder: Path, options: str = "", first: str = "") -> Path:
     """What each rank runs: ourselves with the folder of its node."""
     script = folder / "rank.sh"
     script.write_text(
@@ -42,6 +43,7 @@ def rank_script(mpi: Mpi, environment: Environment, folder: Path, options: str =
             times=folder / "times",
             nodes=folder,
             options=options,
+            first=first,
         )
     )
     script.chmod(0o755)
@@ -63,10 +65,8 @@ def test_one_node_reads_the_shared_file(mpi: Mpi, large: Environment, tmp_path: 
     code = "import sys, many.module7; print(sys.prefix)"
     done = mpi.run(8, script, "python", "-c", code)
     assert done.returncode == 0, done.stderr
-    prefixes = done.stdout.split()
-    assert sorted(prefixes) == sorted(
-        f"{copy}/env" for node in range(4) for copy in [expected_copy(tmp_path / f"node{node}", large)] * PER_NODE
-    )
+    for node in range(4):  # Intel's launcher does not keep lines of ranks apart
+        assert done.stdout.count(f"{expected_copy(tmp_path / f'node{node}', large)}/env") == PER_NODE
     reports = node_reports(tmp_path, 4)
     size = large.bundle.stat().st_size
     assert [report["source"] == "shared" for report in reports].count(True) == 1
@@ -170,3 +170,35 @@ def kill_keeper(place: Path) -> None:
                 os.kill(int(name.rpartition("-")[2].partition(".")[0]), signal.SIGKILL)
             except ProcessLookupError:
                 pass
+
+
+def test_a_kept_copy_of_an_environment_that_changed_is_not_used(
+    openmpi: Mpi, own_environment: Environment, tmp_path: Path
+) -> None:
+    """Also on nodes that have a copy and need nothing from the first one."""
+    script = rank_script(openmpi, own_environment, tmp_path, "--keep")
+    assert openmpi.run(8, script, "python", "-c", "").returncode == 0
+    node_reports(tmp_path, 4)
+    (own_environment.packages / "new_package").mkdir()
+    for path in (tmp_path / "times").iterdir():
+        path.unlink()
+    done = openmpi.run(8, script, "python", "-c", "import new_package, sys; print(sys.prefix)")
+    assert (done.returncode, done.stdout.split()) == (0, [str(own_environment.folder)] * 8)
+    assert all("has changed since" in report["reason"] for report in node_reports(tmp_path, 4))
+
+
+def test_a_first_node_that_has_a_copy_reads_the_bundle_for_others(
+    openmpi: Mpi,
+    large: Environment,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    script = rank_script(openmpi, large, tmp_path, "--keep", first="test $node = 0 || sleep 1.5")
+    assert openmpi.run(2, script, "python", "-c", "").returncode == 0
+    assert is_soon(lambda: len(copies(tmp_path / "node0")) == 1)
+    node_reports(tmp_path, 1)
+    assert openmpi.run(8, script, "python", "-c", "import many.module7").returncode == 0
+    reports = node_reports(tmp_path, 4)
+    assert [report["reused"] for report in reports].count(True) == 1
+    assert all(report["first"] == report["reused"] for report in reports)
+    assert sum(report.get("shared_bytes", 0) for report in reports) == 0  # read for others, not for the copy
+    assert sum(report.get("peer_bytes", 0) for report in reports) == sum(report["sent_bytes"] for report in reports)

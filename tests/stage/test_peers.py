@@ -132,6 +132,7 @@ def service(bundle: Path, place: Path, own: socket.socket | None = None) -> Iter
     if own:
         listening.close()
     serving = Service(own or listening, contact, TOKEN, lambda: intake)
+    serving.decided.set()
     try:
         yield serving
     finally:

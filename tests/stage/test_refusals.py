@@ -33,7 +33,7 @@ def brought(bundle: Path, place: Path) -> Outcome:
     try:
         return keeper.try_to_bring()
     finally:
-        keeper.end_serving()
+        keeper.drop_bundle()
         os.close(reader)
         os.close(writer)
 
@@ -165,11 +165,36 @@ def test_a_full_place(environment: Environment, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1 and "MiB free" in done.stderr
 
 
-def test_an_environment_that_changed_is_noticed(own_environment: Environment, tmp_path: Path) -> None:
-    (own_environment.packages / "new_package").mkdir()
-    done = stage(own_environment, "--to", tmp_path, command=python("import new_package; print('ran')"))
-    assert (done.returncode, done.stdout) == (0, "ran\n")
+def install(packages: Path) -> None:
+    (packages / "new_package").mkdir()
+
+
+def remove(packages: Path) -> None:
+    (packages / "gamma.py").unlink()
+
+
+def replace(packages: Path) -> None:
+    """As an editor does: written beside, then renamed."""
+    (packages / "alpha" / "near.py~").write_text("WHERE = 'elsewhere'\n")
+    (packages / "alpha" / "near.py~").rename(packages / "alpha" / "near.py")
+
+
+@pytest.mark.parametrize("change", [install, remove, replace])
+def test_an_environment_that_changed_is_noticed(
+    own_environment: Environment, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    change(own_environment.packages)
+    done = stage(own_environment, "--to", tmp_path, command=python("import sys; print(sys.prefix)"))
+    assert (done.returncode, done.stdout) == (0, f"{own_environment.folder}\n")
     assert done.stderr.count("\n") == 1 and "has changed since" in done.stderr
+
+
+def test_compiling_a_module_is_no_change(own_environment: Environment, tmp_path: Path) -> None:
+    """Python makes a folder for bytecode beside a module that is imported for the first time, in place."""
+    assert stage(own_environment, "--in-place", command=python("import gamma, alpha.deep")).returncode == 0
+    assert (own_environment.packages / "__pycache__").is_dir()
+    done = stage(own_environment, "--to", tmp_path, command=python("import sys, gamma; print(sys.prefix)"))
+    assert done.stderr == "" and done.stdout.startswith(str(staged_folder(tmp_path)))
 
 
 def test_a_file_edited_in_place_is_noticed_by_the_full_check(own_environment: Environment, tmp_path: Path) -> None:

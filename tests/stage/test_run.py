@@ -192,3 +192,17 @@ def test_no_user_but_the_owner_can_look_in(environment: Environment, tmp_path: P
     done = stage(environment, "--to", tmp_path, command=python("print('ran')"))
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert done.stderr.count("\n") == 1 and "not a folder of yours alone" in done.stderr
+
+
+def test_on_a_terminal_the_times_are_said(environment: Environment, tmp_path: Path) -> None:
+    import pty
+
+    first, second = pty.openpty()
+    done = subprocess.run(
+        words(environment, "--to", tmp_path, command=python("")), env=clean_variables(), stderr=second, check=False
+    )
+    os.close(second)
+    said = os.read(first, 1000).decode()
+    os.close(first)
+    assert done.returncode == 0
+    assert "staged to" in said and "from the shared file; transfer" in said and "unpack" in said

@@ -39,10 +39,12 @@ class Bringing:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.key = ""
+        self.checked = False  # whether the original is still what was packed
         self.user = identity(task.job)
         self.began_ns = time.monotonic_ns()
         self.intake: Intake | None = None
-        self.arrived = threading.Event()  # of the intake
+        self.make_intake: Callable[[], Intake] | None = None  # where none was needed for the copy
+        self.arrived = threading.Event()  # of the intake, or of certainty that none comes by itself
         self.report: Report = {"source": "", "reused": False}
 
     def since_ns(self) -> int:
@@ -50,9 +52,12 @@ class Bringing:
 
     def wait_for_intake(self) -> Intake:
         """What is to be given on; a node that has a copy already reads the bundle only if somebody asks."""
-        if not self.arrived.wait(self.task.patience_s) or not self.intake:
-            raise Gone("there is nothing to give on")
-        return self.intake
+        self.arrived.wait(self.task.patience_s)
+        if self.intake:
+            return self.intake
+        if self.make_intake and self.report["reused"]:
+            return self.make_intake()
+        raise Gone("there is nothing to give on")
 
 
 def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str) -> Outcome:
@@ -62,13 +67,14 @@ def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str)
     with Lock(f"{work.task.folder}/build-{header.key}", work.task.patience_s):
         if find_copy(work, copy, header.identity):
             work.report.update(reused=True, ready_ns=work.since_ns())
-            return Outcome(copy, "", work.report)
+            work.arrived.set()
+            return Outcome(copy, "", work.report, f"staged: a copy was there, {copy}")
         source, name = first_source(work, header, parent(), token)
         try:
-            make_copy(work, copy, source, name)
+            summary = make_copy(work, copy, source, name)
         finally:
             source.close()
-    return Outcome(copy, "", work.report)
+    return Outcome(copy, "", work.report, f"staged to {copy}: {summary}")
 
 
 def find_copy(work: Bringing, copy: str, bundle: str) -> bool:
@@ -117,12 +123,12 @@ def first_source(work: Bringing, header: Header, parent: str, token: str) -> tup
     return SharedFile(work.task.bundle, header.identity), "shared"
 
 
-def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -> None:
-    """Receive and unpack at the same time, then put the tree in its place in one step."""
+def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -> str:
+    """Receive and unpack at the same time, then put the tree in its place in one step; how long that took."""
     task = work.task
     head, region = source.head(), source.region()
     manifest = read_manifest(source.header, region)
-    if name == "shared":
+    if name == "shared" and not work.checked:  # the first node, which would have asked, is gone
         check_original(work, manifest)
     check_space(task.folder, source.header.length + manifest.file_bytes)
     stem = f"{task.folder}/{PART}{source.header.key}-{work.user}"
@@ -142,6 +148,10 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
     work.report.update(describe(intake, name))
     unpack_ns = ready_ns - waited_ns - intake.transfer_ns
     work.report.update(waited_ns=waited_ns, unpack_ns=unpack_ns, ready_ns=ready_ns)
+    size = f"{intake.header.length / 1024**2:.1f} MiB from {'the shared file' if name == 'shared' else 'a peer'}"
+    return (
+        f"{size}; transfer {intake.transfer_ns / 1e9:.2f} s, unpack {unpack_ns / 1e9:.2f} s, all {ready_ns / 1e9:.2f} s"
+    )
 
 
 def receive(intake: Intake, source: SharedFile | Peer, name: str, instead: Any) -> None:
@@ -179,7 +189,8 @@ def write_roots(manifest: Manifest, folder: str) -> None:
 
 
 def check_original(work: Bringing, manifest: Manifest) -> None:
-    """Only the node that reads the shared file asks whether the environment is still the one that was packed."""
+    """One node asks whether the environment is still the one that was packed."""
+    work.checked = True
     where = changed(manifest, work.task.check)
     if where:
         raise BadBundle(f"the environment has changed since ({where}): pack it again")

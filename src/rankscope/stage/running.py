@@ -74,6 +74,8 @@ def prepare(options: Options) -> Start:
         if outcome.reason:
             warn(options, place, outcome.reason)
         return Start(options.command, in_place(environment, folder), outcome, place)
+    if outcome.summary and not place.rank and os.isatty(2):  # what a script collects stays the job's own
+        say(outcome.summary)
     command = command_in_copy(options.command, roots, outcome.copy)
     return Start(command, in_copy(environment, roots, outcome.copy), outcome, place)
 

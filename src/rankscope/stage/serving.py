@@ -19,7 +19,6 @@ from rankscope.stage.messages import Broken, answer_greeting, hear, say, send
 from rankscope.stage.sources import CHUNK_FOLLOWS, REFUSED, keep_alive
 
 FANOUT = 2
-LINGER_S = 30.0  # after the last newcomer, where it is not known how many are to come
 STACK_BYTES = 256 * 1024
 
 
@@ -36,6 +35,7 @@ class Service:
         self.held: list[tuple[int, socket.socket]] = []  # place in the tree, or -1, and the call that stays open
         self.ranks = 0
         self.refusal = ""
+        self.decided = threading.Event()  # whether the bundle can be used: newcomers are told only then
         self.streams = 0
         self.served = 0
         self.sent_bytes = 0
@@ -68,17 +68,18 @@ class Service:
 
     def join(self, connection: socket.socket, message: dict[str, Any]) -> None:
         """Tell a newcomer whom to ask, and keep its call."""
+        self.decided.wait(SILENCE_S / 2)
+        refused, place, parent = self.refusal, -1, ""
         with self.guard:
             self.last_news = time.monotonic()
             self.ranks += int(message.get("ranks") or 0)
-            place, parent = -1, ""
-            if message.get("wants"):
+            if message.get("wants") and not refused:
                 place = len(self.members)
                 self.members.append(str(message.get("contact")))
                 parent = self.members[(place - 1) // FANOUT]
             self.held.append((place, connection))
         keep_alive(connection)
-        say(connection, {"refused": self.refusal} if self.refusal else {"parent": parent})
+        say(connection, {"refused": refused} if refused else {"parent": parent})
 
     def close_meeting(self) -> None:
         """Tell everybody how many will come to him, and hang up."""

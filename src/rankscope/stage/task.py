@@ -47,19 +47,20 @@ class Task:
 class Outcome:
     """Where the copy is, or why there is none."""
 
-    def __init__(self, copy: str, reason: str, report: Report | None = None) -> None:
+    def __init__(self, copy: str, reason: str, report: Report | None = None, summary: str = "") -> None:
         self.copy = copy
         self.reason = reason
+        self.summary = summary  # how it went, for people
         self.report: Report = report or {}
 
     @property
     def line(self) -> str:
-        return f"{self.copy}\t{' '.join(self.reason.split())}\n"
+        return "\t".join([self.copy, *(" ".join(text.split()) for text in (self.reason, self.summary))]) + "\n"
 
 
 def outcome_from(line: str) -> Outcome:
-    copy, _, reason = line.rstrip("\n").partition("\t")
-    return Outcome(copy, reason)
+    copy, reason, summary = [*line.rstrip("\n").split("\t"), "", ""][:3]
+    return Outcome(copy, reason, None, summary)
 
 
 def local_ranks(environment: dict[str, str]) -> int | None:
