@@ -104,7 +104,9 @@ def has_fuse_header() -> bool:
 
 def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    link = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
+    link: tuple[str, ...] = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
+    if sources[0].parent.name == "libraries":  # the loader must be able to take it out again
+        link = tuple(flag for flag in link if "nodelete" not in flag)
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
         link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
     return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]

@@ -1,11 +1,11 @@
 """What the import index saves of `import torch`: system calls, time on a fast disk, operations and time on a slow one.
 
-    python benchmarks/import_index.py [--python .envs/torch/bin/python] [--statement 'import torch'] [--rounds N] [--save]
+    python benchmarks/import_index.py [--python PYTHON] [--statement 'import torch'] [--rounds N] [--save]
 
-Calls: `strace -f -c`, exact. Time: rounds of (without, index of the statement, index of everything) in turns; the median
-of each and the median of the ratios within a round. Slow file system: `rankscope slowfs run` over the environment with
-no client cache, first counting, then with 1 ms for each metadata operation; timed inside, so that neither mounting nor
-`rankscope` itself is in it. Without is always the bare Python, without rankscope.
+Calls: `strace -f -c`, exact. Time: rounds of (without, index of the statement, index of everything) in turns; the
+median of each, wall and processor, and the median of the ratios within a round. Slow file system: `rankscope slowfs
+run` over the environment with no client cache, first counting, then with 1 ms for each metadata operation; timed
+inside, so that neither mounting nor `rankscope` itself is in it. Without is always the bare Python, without rankscope.
 """
 
 from __future__ import annotations
@@ -61,10 +61,13 @@ class Bench:
         stats = sum(counted.get(one, 0) for one in ("newfstatat", "stat", "lstat", "fstat", "statx"))
         return {"calls": counted["total"], "opens": counted.get("openat", 0) + counted.get("open", 0), "stats": stats}
 
-    def seconds(self, name: str) -> float:
-        begun = time.perf_counter()
+    def seconds(self, name: str) -> tuple[float, float]:
+        """Wall and processor time."""
+        begun, before = time.perf_counter(), os.times()
         subprocess.run(self.command, env=self.job(name), cwd=self.folder, check=True)
-        return time.perf_counter() - begun
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        return time.perf_counter() - begun, used
 
     def slow(self, name: str, *options: str) -> Row:
         """On the slow file system, which alone this command sees."""
@@ -85,10 +88,10 @@ def is_row(line: str) -> bool:
     return len(words) >= 5 and words[3].isdigit()
 
 
-def measure(bench: Bench, rounds: int) -> tuple[dict[str, Row], dict[str, float]]:
-    """The rows of the table, and the ratio of times of each index to none."""
+def measure(bench: Bench, rounds: int) -> tuple[dict[str, Row], dict[str, list[float]]]:
+    """The rows of the table, and the ratios of wall and processor time of each index to none."""
     rows: dict[str, Row] = {name: bench.calls(name) for name in bench.variables}
-    times: dict[str, list[float]] = {name: [] for name in bench.variables}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in bench.variables}
     for number in range(-1, rounds):  # round -1 warms the caches
         names = list(bench.variables)
         for index in range(len(names)):
@@ -96,38 +99,45 @@ def measure(bench: Bench, rounds: int) -> tuple[dict[str, Row], dict[str, float]
             took = bench.seconds(name)
             times[name] += [took] if number >= 0 else []
     for name, row in rows.items():
-        row["fast_s"] = statistics.median(times[name])
+        row["wall_s"], row["cpu_s"] = (statistics.median(taken) for taken in zip(*times[name], strict=True))
         row |= {"metadata": bench.slow(name)["metadata"], "slow_s": bench.slow(name, "--latency", "1ms")["slow_s"]}
-    bare = times["without"]
-    ratios = {
-        name: statistics.median(ours / theirs for ours, theirs in zip(taken, bare, strict=True))
-        for name, taken in times.items()
-    }
+    ratios = {name: [middle_ratio(times[name], times["without"], one) for one in (0, 1)] for name in times}
     return rows, ratios
 
 
-def as_markdown(rows: dict[str, Row], ratios: dict[str, float], statement: str, rounds: int, load: float) -> str:
+def middle_ratio(ours: list[tuple[float, float]], theirs: list[tuple[float, float]], which: int) -> float:
+    return statistics.median(one[which] / other[which] for one, other in zip(ours, theirs, strict=True))
+
+
+def as_markdown(rows: dict[str, Row], ratios: dict[str, list[float]], statement: str, rounds: int, load: float) -> str:
     lines = [
         f"# `{statement}` with the import index",
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()}-core {platform.machine()} virtual machine, Linux "
         f"{'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}, {rounds} rounds, "
         f"load {load:.1f} before. `python benchmarks/import_index.py --save`",
         "",
-        "| | system calls | opens | stat family | wall, fast disk | metadata operations, slow file system, no client cache "
+        "| | system calls | opens | stat family | wall, fast disk | processor "
+        "| metadata operations, slow file system "
         "| wall at 1 ms per operation |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in rows.items():
         cells = [f"{row[key]:,.0f}" for key in ("calls", "opens", "stats")]
-        cells += [f"{row['fast_s']:.2f} s", f"{row['metadata']:,.0f}", f"{row['slow_s']:.1f} s"]
+        cells += [
+            f"{row['wall_s']:.2f} s",
+            f"{row['cpu_s']:.2f} s",
+            f"{row['metadata']:,.0f}",
+            f"{row['slow_s']:.1f} s",
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     for name in list(rows)[1:]:
         shares = [f"1/{rows['without'][key] / rows[name][key]:.1f}" for key in ("calls", "opens", "stats")]
-        shares += [f"{ratios[name]:.2f} ×", f"1/{rows['without']['metadata'] / rows[name]['metadata']:.1f}"]
+        shares += [f"{one:.2f} ×" for one in ratios[name]]
+        shares += [f"1/{rows['without']['metadata'] / rows[name]['metadata']:.1f}"]
         shares.append(f"{rows['without']['slow_s'] / rows[name]['slow_s']:.1f} × faster")
         lines.append(f"| *{name}, against without* | {' | '.join(shares)} |")
-    lines.append("| *to be shown* | 1/6 | 1/5 | 1/20 | 1 × | 1/20 | 10 × faster |")
-    lines += ["", "The ratio of wall times on the fast disk is the median of the ratios within a round."]
+    lines.append("| *to be shown* | 1/6 | 1/5 | 1/20 | 1 × | | 1/20 | 10 × faster |")
+    lines += ["", "Ratios of times are medians of the ratios within a round. The slow file system has no client cache."]
     return "\n".join(lines) + "\n"
 
 
