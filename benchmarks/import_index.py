@@ -27,6 +27,8 @@ RESULTS = Path(__file__).parent / "results"
 AGENT = ROOT / "src" / "rankscope" / "agent" / "start"
 COMMAND = [sys.executable, "-c", "import sys; from rankscope.cli import main; sys.exit(main())"]
 OURS = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+AUDITOR = ROOT / "src" / "rankscope" / "native" / "librankscope_libraries.so"
+FOLDERS = 60
 BARS = {"calls": 6, "opens": 5, "stats": 20, "metadata": 20, "slow_s": 10}
 TIMED = "import subprocess, sys, time; t = time.perf_counter(); subprocess.run(sys.argv[2:], check=True); " + (
     "open(sys.argv[1], 'w').write(str(time.perf_counter() - t))"
@@ -52,11 +54,12 @@ class Bench:
         plain = {key: value for key, value in os.environ.items() if not key.startswith(("RANKSCOPE", "PYTHONPATH"))}
         return {**plain, **self.variables[name]}
 
-    def calls(self, name: str) -> Row:
-        """Counted by strace."""
+    def calls(self, name: str, more: dict[str, str] | None = None) -> Row:
+        """Counted by strace, which itself does not get what is told to the dynamic loader."""
         log = self.folder / "strace"
-        command = ["strace", "-f", "-c", "-o", str(log), *self.command]
-        subprocess.run(command, env=self.job(name), cwd=self.folder, check=True)
+        told = [word for key, value in (more or {}).items() for word in ("-E", f"{key}={value}")]
+        command = ["strace", "-f", "-c", "-o", str(log), *told, *self.command]
+        subprocess.run(command, env=self.job("without" if more else name), cwd=self.folder, check=True)
         counted = {line.split()[-1]: int(line.split()[3]) for line in log.read_text().splitlines() if is_row(line)}
         stats = sum(counted.get(one, 0) for one in ("newfstatat", "stat", "lstat", "fstat", "statx"))
         return {"calls": counted["total"], "opens": counted.get("openat", 0) + counted.get("open", 0), "stats": stats}
@@ -81,6 +84,36 @@ class Bench:
         if done.returncode or not found:
             raise SystemExit(f"the slow file system cannot be used here: {done.stderr.strip()[-300:]}")
         return {"metadata": int(found[1].replace(",", "")), "slow_s": float(took.read_text())}
+
+
+def searching(bench: Bench, python: str, statement: str) -> dict[str, Row]:
+    """Calls where LD_LIBRARY_PATH has many folders: without, with an index, and with its map of libraries."""
+    folders = [bench.folder / f"libraries{number}" for number in range(FOLDERS)]
+    for folder in folders:
+        folder.mkdir()
+    path = {"LD_LIBRARY_PATH": ":".join(map(str, folders))}
+    index = bench.folder / "searching.rsindex"
+    words = [*COMMAND, "index", python, "--out", str(index), "--statement", statement, "--libraries"]
+    subprocess.run(words, env={**OURS, **path}, check=True, stdout=subprocess.DEVNULL)
+    job = {"PYTHONPATH": str(AGENT), "RANKSCOPE_INDEX": str(index)}
+    audited = {"LD_AUDIT": str(AUDITOR), "RANKSCOPE_LIBRARIES": str(index.with_suffix(".libraries"))}
+    kinds: dict[str, dict[str, str]] = {
+        "without": {},
+        "index": job,
+        "index and its map of libraries": {**job, **audited},
+    }
+    rows = {}
+    for name, variables in kinds.items():
+        rows[name] = bench.calls(name, {**path, **variables})
+    return rows
+
+
+def as_second_table(rows: dict[str, Row]) -> str:
+    lines = [f"\nWith {FOLDERS} empty folders in `LD_LIBRARY_PATH`:\n", "| | system calls | opens | stat family |"]
+    lines.append("|---|---:|---:|---:|")
+    for name, row in rows.items():
+        lines.append(f"| {name} | {row['calls']:,.0f} | {row['opens']:,.0f} | {row['stats']:,.0f} |")
+    return "\n".join(lines) + "\n"
 
 
 def is_row(line: str) -> bool:
@@ -163,7 +196,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(python, options.statement, Path(folder))
         rows, ratios = measure(bench, options.rounds)
-    text = as_markdown(rows, ratios, options.statement, options.rounds, load)
+        searched = searching(bench, python, options.statement)
+    text = as_markdown(rows, ratios, options.statement, options.rounds, load) + as_second_table(searched)
     print(text, end="")
     if options.save:
         (RESULTS / "import_index.md").write_text(text)
