@@ -105,9 +105,19 @@ def has_fuse_header() -> bool:
 def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
     link: tuple[str, ...] = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
+    if sources[0].parent.name == "libraries":
+        link = auditor_flags(link)
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
         link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
     return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]
+
+
+def auditor_flags(link: Sequence[str]) -> tuple[str, ...]:
+    """The loader must be able to take an auditor out again. Its own libc is looked for where the system has it, before
+    LD_LIBRARY_PATH (hence the old kind of entry), whose length is what the auditor is to save."""
+    folders = f"/lib/{os.uname().machine}-linux-gnu:/lib64:/usr/lib64"
+    kept = tuple(flag for flag in link if "nodelete" not in flag)
+    return (*kept, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{folders}")
 
 
 def build_library(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> None:

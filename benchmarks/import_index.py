@@ -1,11 +1,11 @@
 """What the import index saves of `import torch`: system calls, time on a fast disk, operations and time on a slow one.
 
-    python benchmarks/import_index.py [--python .envs/torch/bin/python] [--statement 'import torch'] [--rounds N] [--save]
+    python benchmarks/import_index.py [--python PYTHON] [--statement 'import torch'] [--rounds N] [--save]
 
-Calls: `strace -f -c`, exact. Time: rounds of (without, index of the statement, index of everything) in turns; the median
-of each and the median of the ratios within a round. Slow file system: `rankscope slowfs run` over the environment with
-no client cache, first counting, then with 1 ms for each metadata operation; timed inside, so that neither mounting nor
-`rankscope` itself is in it. Without is always the bare Python, without rankscope.
+Calls: `strace -f -c`, exact. Time: rounds of (without, index of the statement, index of everything) in turns; the
+median of each, wall and processor, and the median of the ratios within a round. Slow file system: `rankscope slowfs
+run` over the environment with no client cache, first counting, then with 1 ms for each metadata operation; timed
+inside, so that neither mounting nor `rankscope` itself is in it. Without is always the bare Python, without rankscope.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ RESULTS = Path(__file__).parent / "results"
 AGENT = ROOT / "src" / "rankscope" / "agent" / "start"
 COMMAND = [sys.executable, "-c", "import sys; from rankscope.cli import main; sys.exit(main())"]
 OURS = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+AUDITOR = ROOT / "src" / "rankscope" / "native" / "librankscope_libraries.so"
+FOLDERS = 60
 BARS = {"calls": 6, "opens": 5, "stats": 20, "metadata": 20, "slow_s": 10}
 TIMED = "import subprocess, sys, time; t = time.perf_counter(); subprocess.run(sys.argv[2:], check=True); " + (
     "open(sys.argv[1], 'w').write(str(time.perf_counter() - t))"
@@ -52,19 +54,23 @@ class Bench:
         plain = {key: value for key, value in os.environ.items() if not key.startswith(("RANKSCOPE", "PYTHONPATH"))}
         return {**plain, **self.variables[name]}
 
-    def calls(self, name: str) -> Row:
-        """Counted by strace."""
+    def calls(self, name: str, more: dict[str, str] | None = None) -> Row:
+        """Counted by strace, which itself does not get what is told to the dynamic loader."""
         log = self.folder / "strace"
-        command = ["strace", "-f", "-c", "-o", str(log), *self.command]
-        subprocess.run(command, env=self.job(name), cwd=self.folder, check=True)
+        told = [word for key, value in (more or {}).items() for word in ("-E", f"{key}={value}")]
+        command = ["strace", "-f", "-c", "-o", str(log), *told, *self.command]
+        subprocess.run(command, env=self.job("without" if more else name), cwd=self.folder, check=True)
         counted = {line.split()[-1]: int(line.split()[3]) for line in log.read_text().splitlines() if is_row(line)}
         stats = sum(counted.get(one, 0) for one in ("newfstatat", "stat", "lstat", "fstat", "statx"))
         return {"calls": counted["total"], "opens": counted.get("openat", 0) + counted.get("open", 0), "stats": stats}
 
-    def seconds(self, name: str) -> float:
-        begun = time.perf_counter()
+    def seconds(self, name: str) -> tuple[float, float]:
+        """Wall and processor time."""
+        begun, before = time.perf_counter(), os.times()
         subprocess.run(self.command, env=self.job(name), cwd=self.folder, check=True)
-        return time.perf_counter() - begun
+        after = os.times()
+        used = after.children_user + after.children_system - before.children_user - before.children_system
+        return time.perf_counter() - begun, used
 
     def slow(self, name: str, *options: str) -> Row:
         """On the slow file system, which alone this command sees."""
@@ -80,15 +86,45 @@ class Bench:
         return {"metadata": int(found[1].replace(",", "")), "slow_s": float(took.read_text())}
 
 
+def searching(bench: Bench, python: str, statement: str) -> dict[str, Row]:
+    """Calls where LD_LIBRARY_PATH has many folders: without, with an index, and with its map of libraries."""
+    folders = [bench.folder / f"libraries{number}" for number in range(FOLDERS)]
+    for folder in folders:
+        folder.mkdir()
+    path = {"LD_LIBRARY_PATH": ":".join(map(str, folders))}
+    index = bench.folder / "searching.rsindex"
+    words = [*COMMAND, "index", python, "--out", str(index), "--statement", statement, "--libraries"]
+    subprocess.run(words, env={**OURS, **path}, check=True, stdout=subprocess.DEVNULL)
+    job = {"PYTHONPATH": str(AGENT), "RANKSCOPE_INDEX": str(index)}
+    audited = {"LD_AUDIT": str(AUDITOR), "RANKSCOPE_LIBRARIES": str(index.with_suffix(".libraries"))}
+    kinds: dict[str, dict[str, str]] = {
+        "without": {},
+        "index": job,
+        "index and its map of libraries": {**job, **audited},
+    }
+    rows = {}
+    for name, variables in kinds.items():
+        rows[name] = bench.calls(name, {**path, **variables})
+    return rows
+
+
+def as_second_table(rows: dict[str, Row]) -> str:
+    lines = [f"\nWith {FOLDERS} empty folders in `LD_LIBRARY_PATH`:\n", "| | system calls | opens | stat family |"]
+    lines.append("|---|---:|---:|---:|")
+    for name, row in rows.items():
+        lines.append(f"| {name} | {row['calls']:,.0f} | {row['opens']:,.0f} | {row['stats']:,.0f} |")
+    return "\n".join(lines) + "\n"
+
+
 def is_row(line: str) -> bool:
     words = line.split()
     return len(words) >= 5 and words[3].isdigit()
 
 
-def measure(bench: Bench, rounds: int) -> tuple[dict[str, Row], dict[str, float]]:
-    """The rows of the table, and the ratio of times of each index to none."""
+def measure(bench: Bench, rounds: int) -> tuple[dict[str, Row], dict[str, list[float]]]:
+    """The rows of the table, and the ratios of wall and processor time of each index to none."""
     rows: dict[str, Row] = {name: bench.calls(name) for name in bench.variables}
-    times: dict[str, list[float]] = {name: [] for name in bench.variables}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in bench.variables}
     for number in range(-1, rounds):  # round -1 warms the caches
         names = list(bench.variables)
         for index in range(len(names)):
@@ -96,38 +132,45 @@ def measure(bench: Bench, rounds: int) -> tuple[dict[str, Row], dict[str, float]
             took = bench.seconds(name)
             times[name] += [took] if number >= 0 else []
     for name, row in rows.items():
-        row["fast_s"] = statistics.median(times[name])
+        row["wall_s"], row["cpu_s"] = (statistics.median(taken) for taken in zip(*times[name], strict=True))
         row |= {"metadata": bench.slow(name)["metadata"], "slow_s": bench.slow(name, "--latency", "1ms")["slow_s"]}
-    bare = times["without"]
-    ratios = {
-        name: statistics.median(ours / theirs for ours, theirs in zip(taken, bare, strict=True))
-        for name, taken in times.items()
-    }
+    ratios = {name: [middle_ratio(times[name], times["without"], one) for one in (0, 1)] for name in times}
     return rows, ratios
 
 
-def as_markdown(rows: dict[str, Row], ratios: dict[str, float], statement: str, rounds: int, load: float) -> str:
+def middle_ratio(ours: list[tuple[float, float]], theirs: list[tuple[float, float]], which: int) -> float:
+    return statistics.median(one[which] / other[which] for one, other in zip(ours, theirs, strict=True))
+
+
+def as_markdown(rows: dict[str, Row], ratios: dict[str, list[float]], statement: str, rounds: int, load: float) -> str:
     lines = [
         f"# `{statement}` with the import index",
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()}-core {platform.machine()} virtual machine, Linux "
         f"{'.'.join(platform.release().split('.')[:2])}, Python {platform.python_version()}, {rounds} rounds, "
         f"load {load:.1f} before. `python benchmarks/import_index.py --save`",
         "",
-        "| | system calls | opens | stat family | wall, fast disk | metadata operations, slow file system, no client cache "
+        "| | system calls | opens | stat family | wall, fast disk | processor "
+        "| metadata operations, slow file system "
         "| wall at 1 ms per operation |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in rows.items():
         cells = [f"{row[key]:,.0f}" for key in ("calls", "opens", "stats")]
-        cells += [f"{row['fast_s']:.2f} s", f"{row['metadata']:,.0f}", f"{row['slow_s']:.1f} s"]
+        cells += [
+            f"{row['wall_s']:.2f} s",
+            f"{row['cpu_s']:.2f} s",
+            f"{row['metadata']:,.0f}",
+            f"{row['slow_s']:.1f} s",
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     for name in list(rows)[1:]:
         shares = [f"1/{rows['without'][key] / rows[name][key]:.1f}" for key in ("calls", "opens", "stats")]
-        shares += [f"{ratios[name]:.2f} ×", f"1/{rows['without']['metadata'] / rows[name]['metadata']:.1f}"]
+        shares += [f"{one:.2f} ×" for one in ratios[name]]
+        shares += [f"1/{rows['without']['metadata'] / rows[name]['metadata']:.1f}"]
         shares.append(f"{rows['without']['slow_s'] / rows[name]['slow_s']:.1f} × faster")
         lines.append(f"| *{name}, against without* | {' | '.join(shares)} |")
-    lines.append("| *to be shown* | 1/6 | 1/5 | 1/20 | 1 × | 1/20 | 10 × faster |")
-    lines += ["", "The ratio of wall times on the fast disk is the median of the ratios within a round."]
+    lines.append("| *to be shown* | 1/6 | 1/5 | 1/20 | 1 × | | 1/20 | 10 × faster |")
+    lines += ["", "Ratios of times are medians of the ratios within a round. The slow file system has no client cache."]
     return "\n".join(lines) + "\n"
 
 
@@ -153,7 +196,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(python, options.statement, Path(folder))
         rows, ratios = measure(bench, options.rounds)
-    text = as_markdown(rows, ratios, options.statement, options.rounds, load)
+        searched = searching(bench, python, options.statement)
+    text = as_markdown(rows, ratios, options.statement, options.rounds, load) + as_second_table(searched)
     print(text, end="")
     if options.save:
         (RESULTS / "import_index.md").write_text(text)

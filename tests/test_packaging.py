@@ -17,7 +17,13 @@ import pytest
 import hatch_build
 from mpis import ROOT
 
-NAMES = ["librankscope.so", "librankscope_calls.so", "librankscope_read.so", "librankscope_slow.so"]
+NAMES = [
+    "librankscope.so",
+    "librankscope_calls.so",
+    "librankscope_libraries.so",
+    "librankscope_read.so",
+    "librankscope_slow.so",
+]
 LIBRARIES = {f"rankscope/native/{name}" for name in NAMES}
 PROGRAMS = {f"rankscope/native/{name}" for name in hatch_build.programs()}
 LOAD_LIBRARIES = """

@@ -77,6 +77,7 @@ PROGRAMS = {
     "signatures": "import inspect, os.path, pickle, shutil\n"
     "print(inspect.signature(os.path.realpath), os.path.exists.__name__,"
     " pickle.loads(pickle.dumps(os.path.realpath)) is os.path.realpath, shutil.rmtree.avoids_symlink_attacks)",
+    "error of realpath": "import os, plain\nos.path.realpath(None)",
     "exit code": "import plain, sys\nsys.exit(plain.VALUE + 6)",
 }
 

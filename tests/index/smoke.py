@@ -34,19 +34,22 @@ PACKAGES = {
     "requests": "import requests\nr = requests.Request('GET', 'http://localhost/x', params={'a': 1}).prepare()\n"
     "print(r.url, r.headers)\ntry:\n    requests.get('http://127.0.0.1:9/', timeout=1)\n"
     "except requests.ConnectionError as error:\n    print(type(error))",
-    "click": "import click\nfrom click.testing import CliRunner\n@click.command()\n@click.option('--name', default='you')\n"
+    "click": "import click\nfrom click.testing import CliRunner\n@click.command()\n"
+    "@click.option('--name', default='you')\n"
     "def hello(name):\n    click.echo('hello ' + name)\n"
     "print(CliRunner().invoke(hello, ['--name', 'x']).output, CliRunner().invoke(hello, ['--help']).output)",
     "jinja2": "import jinja2\nprint(jinja2.Template('{% for x in y %}{{ x|upper }} {% endfor %}').render(y='abc'))\n"
     "print(jinja2.Environment(loader=jinja2.PackageLoader('flask', '.'), autoescape=True).list_templates()[:3])",
-    "sympy": "import sympy as s\nx = s.symbols('x')\nprint(s.integrate(s.sin(x) ** 2, x), s.solve(x ** 2 - 2), s.latex(x / 2))",
+    "sympy": "import sympy as s\nx = s.symbols('x')\n"
+    "print(s.integrate(s.sin(x) ** 2, x), s.solve(x ** 2 - 2), s.latex(x / 2))",
     "matplotlib": "import io, matplotlib.pyplot as p\nf, a = p.subplots()\na.plot([1, 2, 3])\na.set_title('t')\n"
     "b = io.BytesIO()\nf.savefig(b, format='svg', metadata={'Date': None})\nprint(len(b.getvalue()) > 1000)\n"
     "c = io.BytesIO()\nf.savefig(c, format='png')\nimport zlib; print(zlib.crc32(c.getvalue()))",
     "sqlalchemy": "import sqlalchemy as s\ne = s.create_engine('sqlite://')\nm = s.MetaData()\n"
     "t = s.Table('t', m, s.Column('a', s.Integer))\nm.create_all(e)\nwith e.begin() as c:\n"
     "    c.execute(t.insert(), [{'a': 1}, {'a': 2}])\n    print(c.execute(s.select(s.func.sum(t.c.a))).scalar())",
-    "pydantic": "import pydantic\nclass M(pydantic.BaseModel):\n    a: int\n    b: list[str] = []\nprint(M(a='3', b=['x']),"
+    "pydantic": "import pydantic\nclass M(pydantic.BaseModel):\n    a: int\n    b: list[str] = []\n"
+    "print(M(a='3', b=['x']),"
     " M.model_json_schema())\ntry:\n    M(a='no')\nexcept pydantic.ValidationError as error:\n    print(error)",
     "flask": "import flask\na = flask.Flask('x')\n@a.route('/<name>')\ndef f(name):\n"
     "    return flask.render_template_string('<b>{{ n }}</b>', n=name)\nprint(a.test_client().get('/you').data)",
@@ -60,14 +63,20 @@ PACKAGES = {
     "        return web.json_response({'a': 1})\n    a = web.Application()\n    a.router.add_get('/', f)\n"
     "    r = web.AppRunner(a)\n    await r.setup()\n    s = web.TCPSite(r, '127.0.0.1', 0)\n    await s.start()\n"
     "    p = s._server.sockets[0].getsockname()[1]\n    async with aiohttp.ClientSession() as c:\n"
-    "        async with c.get('http://127.0.0.1:%d/' % p) as x:\n            print(await x.json())\n    await r.cleanup()\n"
+    "        async with c.get('http://127.0.0.1:%d/' % p) as x:\n            print(await x.json())\n"
+    "    await r.cleanup()\n"
     "asyncio.run(main())",
     "pyarrow and polars": "import pyarrow as a, pyarrow.parquet as q, io, polars\nb = io.BytesIO()\n"
     "q.write_table(a.table({'x': [1, 2]}), b)\nprint(q.read_table(io.BytesIO(b.getvalue())).to_pydict(),"
     " polars.DataFrame({'a': [1, 2, 3]}).select(polars.col('a').sum()))",
-    "h5py, pillow, yaml": "import h5py, io, PIL.Image, yaml\nf = h5py.File('x', 'w', driver='core', backing_store=False)\n"
-    "f['a'] = [1, 2]\nprint(f['a'][:], yaml.safe_load('a: [1, 2]'), PIL.Image.new('L', (4, 4), 7).resize((2, 2)).tobytes())",
-    "cryptography, rich": "from cryptography.hazmat.primitives import hashes\nh = hashes.Hash(hashes.SHA256())\nh.update(b'x')\n"
-    "print(h.finalize().hex())\nimport rich.table, rich.console, attrs, tqdm, fsspec\nt = rich.table.Table('a')\nt.add_row('1')\n"
-    "rich.console.Console(width=20).print(t)\nprint(attrs.make_class('C', ['x'])(1), fsspec.filesystem('memory').ls('/'))",
+    "h5py, pillow, yaml": "import h5py, io, PIL.Image, yaml\n"
+    "f = h5py.File('x', 'w', driver='core', backing_store=False)\n"
+    "f['a'] = [1, 2]\nprint(f['a'][:], yaml.safe_load('a: [1, 2]'), PIL.Image.new('L', (4, 4), 7).resize((2, "
+    "2)).tobytes())",
+    "cryptography, rich": "from cryptography.hazmat.primitives import hashes\nh = hashes.Hash(hashes.SHA256())\n"
+    "h.update(b'x')\n"
+    "print(h.finalize().hex())\nimport rich.table, rich.console, attrs, tqdm, fsspec\n"
+    "t = rich.table.Table('a')\nt.add_row('1')\n"
+    "rich.console.Console(width=20).print(t)\n"
+    "print(attrs.make_class('C', ['x'])(1), fsspec.filesystem('memory').ls('/'))",
 }

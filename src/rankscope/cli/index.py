@@ -169,6 +169,7 @@ def summary(answer: dict[str, object]) -> str:
     known = f"{answer['libraries']} libraries of the loader; " if answer["libraries"] is not None else ""
     return (
         f"{answer['modules']} modules, the code of {answer['with_code']} of them ({code_mb:.1f} MB), "
-        f"{answer['files']} files in {answer['folders']} folders; {answer['left_to_python']} names are left to Python; {known}"
+        f"{answer['files']} files in {answer['folders']} folders; "
+        f"{answer['left_to_python']} names are left to Python; {known}"
         f"{float(str(answer['seconds'])):.1f} s\n{answer['path']} ({total_mb:.1f} MB)"
     )

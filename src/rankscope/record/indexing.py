@@ -28,9 +28,24 @@ def index_variables(told: str, command: list[str], environment: dict[str, str]) 
     added = {"RANKSCOPE_INDEX": index_variable(told)}
     path = added["RANKSCOPE_INDEX"] if told else index_of(command, environment)
     libraries = path.removesuffix(SUFFIX) + LIBRARIES_SUFFIX if path else ""
-    if libraries and "LD_AUDIT" not in environment and os.path.exists(libraries) and os.path.exists(AUDITOR):
+    if (
+        libraries
+        and has_good_auditing()
+        and "LD_AUDIT" not in environment
+        and os.path.exists(libraries)
+        and os.path.exists(AUDITOR)
+    ):
         added |= {"LD_AUDIT": AUDITOR, "RANKSCOPE_LIBRARIES": libraries}
     return added
+
+
+def has_good_auditing() -> bool:
+    """Before glibc 2.35 a program with an auditor paid for every call between libraries."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        return name == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35)
+    except (OSError, ValueError):
+        return False
 
 
 def index_of(command: list[str], environment: dict[str, str]) -> str:

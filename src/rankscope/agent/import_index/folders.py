@@ -27,10 +27,11 @@ class Folder:
 class Root:
     """A folder of sys.path. Its packages are read from the index when they are asked for."""
 
-    __slots__ = ("folders", "packages", "path", "real", "record", "store")
+    __slots__ = ("folders", "packages", "path", "prefix", "real", "record", "store")
 
     def __init__(self, path: str, record: Any, packages: Any, store: Store) -> None:
         self.path, self.record, self.packages, self.store = path, record, packages, store
+        self.prefix = path + "/"
         self.folders: dict[str, Any] = {}
         self.real: str | None = None
 
@@ -65,7 +66,7 @@ class Index:
         except KeyError:
             pass
         for root in self.roots:
-            if path == root.path or path.startswith(root.path + "/"):
+            if path.startswith(root.prefix) or path == root.path:
                 found = self.folders[path] = self.verified(path, root)
                 return found
         return None

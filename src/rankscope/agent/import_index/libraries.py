@@ -48,6 +48,12 @@ def read_log(path: str) -> Iterator[Found]:
                 tried = []
 
 
+def read_search_folders(path: str) -> list[str]:
+    """Where every search goes through."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return [line[2:].rstrip("\n") for line in file if line.startswith("S\t")]
+
+
 def since_last_search(tried: list[tuple[int, str]], name: str) -> list[tuple[int, str]]:
     """Searches that found nothing leave lines too: only those for this name count."""
     return [one for one in tried if os.path.basename(one[1]) == name]
@@ -55,10 +61,14 @@ def since_last_search(tried: list[tuple[int, str]], name: str) -> list[tuple[int
 
 def write_map(log: str, target: str, program: str) -> int:
     """Write it beside and rename it; returns how many libraries it knows."""
+    always = read_search_folders(log)
+    if not all(folder.startswith("/") for folder in always):
+        return 0  # they depend on the current folder
     found = [one for one in read_log(log) if one.is_certain]
     lines = [f"E\t{program}"]
     lines += [f"{key}\t{os.environ.get(name, '')}" for key, name in (("V", "LD_LIBRARY_PATH"), ("G", "GLIBC_TUNABLES"))]
-    lines += [condition(folder) for folder in dict.fromkeys(folder for one in found for folder in one.missed)]
+    missed = [*always, *(folder for one in found for folder in one.missed)]
+    lines += [condition(folder) for folder in dict.fromkeys(missed)]
     if any(one.from_cache for one in found):
         status = os.stat(CACHE)
         lines.append(f"C\t{status.st_size}\t{status.st_mtime_ns}\t{CACHE}")
@@ -74,8 +84,8 @@ def write_map(log: str, target: str, program: str) -> int:
 
 
 def condition(folder: str) -> str:
-    """What must hold for a folder that was searched in vain: unchanged, or still missing from its first missing part on.
-    What is missing in an unchanged folder is missing still."""
+    """What must hold for a folder that was searched in vain: unchanged, or still missing from its first missing part
+    on. What is missing in an unchanged folder is missing still."""
     path = os.path.normpath(folder) if "/../" not in folder else folder
     above = os.path.dirname(path)
     while not os.path.exists(path) and not os.path.exists(above) and above != "/":

@@ -25,12 +25,21 @@ def known(path: Any) -> Any:
     return folder if folder is not None and tail in folder.files else None
 
 
+def hide_our_frame(error: BaseException) -> None:
+    """The program's traceback is then the one it has without us."""
+    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+
+
 def realpath(filename: Any, **named: Any) -> Any:
     """Return the canonical path of the specified filename, eliminating any
     symbolic links encountered in the path."""
     folder = known(filename)
     if folder is None:
-        return find_realpath(filename, **named)
+        try:
+            return find_realpath(filename, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
     root = folder.root
     if root.real is None:
         root.real = find_realpath(root.path)
@@ -41,7 +50,11 @@ def realpath(filename: Any, **named: Any) -> Any:
 def exists(path: Any) -> bool:
     """Test whether a path exists.  Returns False for broken symbolic links"""
     if known(path) is None:
-        return find_exists(path)
+        try:
+            return find_exists(path)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
     counts["paths"] += 1
     return True
 

@@ -1,7 +1,9 @@
-"""Which sources a statement loads, in order: run in the environment's Python as its users run it."""
+"""Which sources a statement loads, in order, and where the dynamic loader looks for libraries: run in the environment's
+Python as its users run it."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.machinery import SourceFileLoader
 from typing import Any
@@ -21,3 +23,38 @@ sys.argv[:] = ["-c"]
 exec(statement, {"__name__": "__main__"})
 with open(target, "w", encoding="utf-8", errors="surrogateescape") as file:
     file.write("\n".join(path for path in loaded if isinstance(path, str)))
+
+
+def search_folders() -> list[str]:
+    """Where the loader looks for every library: LD_LIBRARY_PATH and what the program says; also folders that are
+    missing, which it forgets before an auditor can see it."""
+    import ctypes
+
+    class Path(ctypes.Structure):
+        _fields_ = (("name", ctypes.c_char_p), ("flags", ctypes.c_uint))
+
+    class Paths(ctypes.Structure):
+        _fields_ = (("size", ctypes.c_size_t), ("count", ctypes.c_uint), ("first", Path * 0))
+
+    program = ctypes.CDLL(None)
+    handle, paths = ctypes.c_void_p(program._handle), Paths()
+    if program.dlinfo(handle, 5, ctypes.byref(paths)):  # RTLD_DI_SERINFOSIZE
+        return [""]
+    memory = ctypes.create_string_buffer(paths.size)
+    program.dlinfo(handle, 5, memory)
+    if program.dlinfo(handle, 4, memory):  # RTLD_DI_SERINFO
+        return [""]
+    found = (Path * paths.count).from_buffer(memory, Paths.first.offset)
+    return [folder for folder in (os.fsdecode(one.name) for one in found) if not is_default(folder)]
+
+
+def is_default(folder: str) -> bool:
+    """Searched after everything else, and seen by the auditor if at all: they are there."""
+    asked = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return folder not in asked and folder.startswith(("/lib", "/usr/lib")) and folder.count("/") < 4
+
+
+if "RANKSCOPE_LIBRARIES_RECORD" in os.environ:
+    folders = search_folders()
+    with open(os.environ["RANKSCOPE_LIBRARIES_RECORD"], "a", encoding="utf-8", errors="surrogateescape") as file:
+        file.writelines(f"S\t{folder}\n" for folder in folders)

@@ -1,6 +1,6 @@
-"""Python imports this at its start, because `rankscope run` says so in PYTHONPATH. It has imports timed, puts the import
-index to use, waits for the program to import torch and makes place for the program's own sitecustomize. Short: every
-Python of the job reads it."""
+"""Python imports this at its start, because `rankscope run` says so in PYTHONPATH. It has imports timed, puts an index
+to use, waits for the program to import torch and makes place for the program's own sitecustomize. Short: every Python
+of the job reads it."""
 
 import os
 import sys
