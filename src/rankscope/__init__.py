@@ -7,9 +7,11 @@ nothing where the program is not recorded.
 
 TYPE_CHECKING = False  # `rankscope run` has no time to import typing
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
     from typing import Any
 
+    from rankscope.api.compare import Compared
     from rankscope.api.frame import Frame as Frame
     from rankscope.api.run import Run as Run
 
@@ -66,6 +68,13 @@ def open(path: "str | PathLike[str] | None" = None) -> "Run":
     from rankscope.api.run import Run
 
     return Run(path)
+
+
+def compare(*sides: "str | PathLike[str]", equal: float = 0.02, fail_if: "Sequence[str]" = ()) -> "Compared":
+    """What changed from the first side to each of the others; a side is a run or repeats of it: docs/compare.md."""
+    from rankscope.api.compare import Options, compared
+
+    return compared(sides, Options(equal=equal), fail_if)
 
 
 _ELSEWHERE = {"Frame": "frame", "Run": "run", "NoRun": "run", "BadQuery": "run", "Wrong": "run"}
