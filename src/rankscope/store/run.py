@@ -86,6 +86,16 @@ class Run:
         except duckdb.Error as problem:
             raise BadQuery(" ".join(str(problem).split())) from None
 
+    def blocks(self, sql: str, parameters: Sequence[Any], rows: int) -> Iterator[Mapping[str, Any]]:
+        """The same as arrays, at most so many rows at a time."""
+        for batch in self.arrow_batches(sql, parameters, rows):
+            yield columns_of(pa.Table.from_batches([batch]))
+
+    def arrow_batches(self, sql: str, parameters: Sequence[Any] = (), rows: int = STREAM_ROWS) -> Iterator[Any]:
+        """Arrow's batches, one at a time; no other question may be asked meanwhile."""
+        found = self._database.sql(sql, params=list(parameters))
+        yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
+
     @property
     def has_events(self) -> bool:
         """Whether there are any events: those of rank files only where they were asked for."""
