@@ -14,7 +14,7 @@ import pytest
 
 import rankscope as rs
 from mpis import ROOT
-from rankscope.analyse.lanes import in_order, lanes
+from rankscope.analyse.nesting import in_order, lanes
 from rankscope.analyse.timeline import timeline
 from rankscope.api.export import export
 from rankscope.rankfile import COLLECTIVE, EVENT, EventFlag, GroupKind, Layer, Part

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rankscope.analyse.lanes import lanes
+from rankscope.analyse.nesting import lanes
 from rankscope.analyse.splitting import collectives_of
 from rankscope.analyse.step_data import steps_of
 from rankscope.model import Actor, Slices, Tables, Track, Words

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankscope import SCHEMA_VERSION
-from rankscope.analyse.lanes import in_order
+from rankscope.analyse.nesting import in_order
 from rankscope.analyse.scrape import scrape
 from rankscope.analyse.selection import ALL
 from rankscope.analyse.timeline import Timeline, timeline
