@@ -58,6 +58,7 @@ from rankscope.analyse.phases import phases
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
+from rankscope.analyse.sections import page_of
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.step_parts import step_parts
@@ -71,6 +72,7 @@ from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
 from rankscope.report.csv import csv_pieces, to_csv
+from rankscope.report.html import to_html
 from rankscope.report.iprof import to_iprof
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
@@ -155,7 +157,7 @@ def run(argv: list[str]) -> int:
         wanted = wants_events(options)
         read = partial(read_rank_file, events=wanted)
         opened = open_run(options.run, read, events=wanted, progress=progress(), read_trace=trace_events)
-        deliver(pieces(opened, selection, options), options.out)
+        deliver(pieces(opened, selection, options), options.html or options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
@@ -195,6 +197,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
     made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made
 
@@ -224,6 +227,8 @@ def ranks_of(text: str) -> frozenset[int]:
 
 def pieces(opened: Run, selection: Selection, options: argparse.Namespace) -> Iterable[str]:
     """The report in one piece, or in many where it may be longer than memory."""
+    if options.html is not None:
+        return [as_page(opened, selection, options)]
     if options.table == ["events"] and options.format == "csv" and options.layout == "native":
         ranks_shown(opened, selection)
         check_sort([Table("events", "", EVENT_COLUMNS, [])], selection)
@@ -252,6 +257,16 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def as_page(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
+    """One HTML file that shows the run."""
+    ranks_shown(opened, selection)
+    page = page_of(opened, opened.folder.name, Selection(selection.ranks))
+    called = kernel_names(opened, options.names)
+    for section in page.sections:
+        section.tables = [renamed(table, called) for table in section.tables]
+    return to_html(page)
 
 
 def default_tables(opened: Run) -> list[str]:

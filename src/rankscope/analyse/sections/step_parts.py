@@ -1,0 +1,57 @@
+"""Where does a step go, on each rank?"""
+
+from __future__ import annotations
+
+from rankscope.analyse.condensed import condensed
+from rankscope.analyse.sections.sentences import column, hosts_of, largest_parts, mean, number, seconds
+from rankscope.analyse.selection import Selection
+from rankscope.analyse.step_parts import OWN, step_parts
+from rankscope.analyse.steps import steps
+from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+
+WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
+BLOCKED = (Column(WAITING, Unit.NS, "Blocked, waiting"), Column(MOVING, Unit.NS, "Blocked, moving data"))
+
+
+def step_parts_section(tables: Tables, selection: Selection) -> Section | None:
+    """The mean step of each rank as one stacked bar."""
+    table = _with_blocked(step_parts(tables, selection))
+    if not table.rows:
+        return None
+    split = any(cell is not None for cell in column(table, WAITING))
+    drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING] if split else ["exposed_ns"])
+    parts = tuple(name for name in drawn if any(number(cell) for cell in column(table, name)))
+    few = condensed(table, hosts_of(tables), "step_ns")
+    orders = ("rank", "host") if few.whole else (few.label,)
+    chart = Chart(
+        "bars",
+        few.drawn.name,
+        _title(table, parts),
+        few.label,
+        parts,
+        "mean step",
+        few.row_axis,
+        (*orders, WAITING if split else "exposed_ns", "step_ns"),
+    )
+    spread = steps(tables, Selection(selection.ranks))
+    spread.rows = [row for row in spread.rows if row[0] == "all"]
+    return Section("steps", "Where does a step go?", [*few.tables, spread], [chart])
+
+
+def _title(table: Table, parts: tuple[str, ...]) -> str:
+    step = mean(table, "step_ns")
+    titles = {one.name: (one.title or one.name).lower() for one in table.columns}
+    told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
+    return f"A step takes {seconds(step)}: {told}" if told else f"A step takes {seconds(step)}"
+
+
+def _with_blocked(table: Table) -> Table:
+    """What blocks is first waiting and then moving data, so that it is moving data as far as that goes."""
+    names = [one.name for one in table.columns]
+    exposed, transfer = names.index("exposed_ns"), names.index("transfer_ns")
+    for at, row in enumerate(table.rows):
+        moving = min(number(row[exposed]), number(row[transfer])) if row[transfer] is not None else None
+        waiting = number(row[exposed]) - moving if moving is not None else None
+        table.rows[at] = (*row, waiting, moving)
+    table.columns = (*table.columns, *BLOCKED)
+    return table

@@ -1,0 +1,26 @@
+// Light or dark: as the system says until the reader says otherwise; on paper always light.
+import { allNow, redraw } from './charts.js';
+
+const dark = matchMedia('(prefers-color-scheme: dark)'), paper = matchMedia('print');
+const button = document.getElementById('theme');
+let chosen = null;
+
+function apply() {
+  const theme = paper.matches ? 'light' : (chosen ?? (dark.matches ? 'dark' : 'light'));
+  document.documentElement.dataset.theme = theme;
+  button.textContent = theme === 'dark' ? 'Light' : 'Dark';
+  button.setAttribute('aria-label', `Use ${theme === 'dark' ? 'light' : 'dark'} colours`);
+  redraw();
+}
+
+export function startTheme() {
+  button.hidden = false;
+  button.addEventListener('click', () => {
+    chosen = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
+    apply();
+  });
+  dark.addEventListener('change', apply);
+  paper.addEventListener('change', () => { allNow(); apply(); });
+  addEventListener('beforeprint', allNow);
+  apply();
+}
