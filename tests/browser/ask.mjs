@@ -25,9 +25,9 @@ const STEPS = {
   tree: (page) => page.accessibility.snapshot({ interestingOnly: true }),
   pdf: async (page) => (await page.pdf({ format: 'A4' })).length,
   wait: (page, { code }) => page.waitForFunction(code, { timeout: 20000 }).then(() => true),
-  screenshot: async (page, { path, selector, clip }) => {
-    const target = selector ? await page.$(selector) : page;
-    await target.screenshot({ path, ...(clip ? { clip } : {}), ...(selector ? {} : { fullPage: false }) });
+  screenshot: async (page, { path, selector, whole = false }) => {
+    if (selector) await (await page.$(selector)).screenshot({ path });
+    else await page.screenshot({ path, fullPage: whole });
     return path;
   },
   // shares of the element's width and height

@@ -36,7 +36,7 @@ class Chromium:
     folder: Path
 
     def ask(self, page: Path, *steps: dict[str, Any], quiet: bool = True, **more: Any) -> Told:
-        """Does the steps one after the other on a page opened from disk; a page that complains or asks for more fails."""
+        """Does the steps one after the other on a page; one that complains or asks for other files fails."""
         questions = json.dumps({"page": str(page), "steps": steps, **more})
         done = subprocess.run(
             [self.node, str(SCRIPT), str(self.folder)],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.analyse.lanes import Lanes, lanes
+from rankscope.model import Column, Table, Unit
+
+Array = Any  # of numpy
 
 MOST_ROWS = 512  # of one picture
 OUTLIERS = 20
@@ -21,68 +25,49 @@ class Condensed:
 
     drawn: Table
     label: str
-    row_axis: str
     tables: list[Table]
 
-    @property
-    def whole(self) -> bool:
-        return self.label == "rank"
+    def orders(self, *more: str) -> tuple[str, ...]:
+        """The columns by which a picture of it can be ordered."""
+        names = [column.name for column in self.drawn.columns]
+        return (self.label, *(name for name in more if name in names and name != self.label))
 
 
-def condensed(table: Table, hosts: Mapping[int, str], key: str) -> Condensed:
+def condensed(table: Table, hosts: Mapping[int, str], key: str, most: int = MOST_ROWS) -> Condensed:
     """The table itself where a picture can hold it; `key` is the column by which ranks stand out otherwise."""
-    if len(table.rows) <= MOST_ROWS:
-        return Condensed(table, "rank", "rank", [table])
+    if len(table.rows) <= most:
+        return Condensed(table, "rank", [table])
     names = [column.name for column in table.columns]
-    groups, label = _groups([_rank(row[names.index("rank")]) for row in table.rows], hosts)
-    drawn = _means(table, groups, label)
-    told = f"{len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
+    ranks = [int(str(row[names.index("rank")])) for row in table.rows]
+    drawn = _means(table, lanes(ranks, [hosts.get(rank, "") for rank in ranks], most))
+    told = f"Of {len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
     drawn.notes.insert(0, told)
-    outliers, percentiles = _outliers(table, names.index(key)), _percentiles(table)
-    return Condensed(drawn, label, label.replace("_", " of "), [drawn, percentiles, outliers])
+    tables = [drawn, _percentiles(table), _outliers(table, names.index(key))]
+    return Condensed(drawn, drawn.columns[0].name, tables)
 
 
-def _rank(cell: Cell) -> int:
-    return cell if isinstance(cell, int) else -1
-
-
-def _groups(ranks: Sequence[int], hosts: Mapping[int, str]) -> tuple[dict[str, list[int]], str]:
-    """Rows by host; where there are too many hosts or only one, by neighbours."""
-    by_host: dict[str, list[int]] = {}
-    for at, rank in enumerate(ranks):
-        by_host.setdefault(hosts.get(rank, ""), []).append(at)
-    if 1 < len(by_host) <= MOST_ROWS:
-        return by_host, "host"
-    if len(by_host) > 1:
-        units, label = list(by_host.items()), "hosts"
-    else:
-        units, label = [(str(rank), [at]) for at, rank in enumerate(ranks)], "ranks"
-    size = -(-len(units) // MOST_ROWS)
-    pieces = [units[at : at + size] for at in range(0, len(units), size)]
-    return {f"{piece[0][0]} … {piece[-1][0]}": [at for _, rows in piece for at in rows] for piece in pieces}, label
-
-
-def _means(table: Table, groups: Mapping[str, list[int]], label: str) -> Table:
+def _means(table: Table, rows: Lanes) -> Table:
     kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
-    columns = [Column(label, Unit.NAME, label.capitalize()), Column("ranks_seen", Unit.COUNT, "Ranks")]
+    columns = [Column(rows.kind, Unit.NAME, rows.kind.capitalize()), Column("ranks_seen", Unit.COUNT, "Ranks")]
     columns += [table.columns[at] for at in kept]
-    numbers = {at: _numbers(table, at) for at in kept}
-    rows: list[tuple[Cell, ...]] = []
-    for name, members in groups.items():
-        rows.append((name, len(members), *(_mean(numbers[at][members]) for at in kept)))
-    made = Table(f"{table.name}_by_{label}", f"{table.title}: means by {label.rstrip('s')}", columns, rows)
+    means = [_means_of(_numbers(table, at), rows) for at in kept]
+    made = Table(f"{table.name}_by_{rows.kind}", f"{table.title}: means by {rows.kind}", columns, [])
+    for lane, label in enumerate(rows.labels):
+        made.rows.append((label, int(rows.sizes[lane]), *(values[lane] for values in means)))
     made.notes += table.notes
     return made
 
 
-def _numbers(table: Table, at: int) -> np.ndarray:
+def _means_of(values: Array, rows: Lanes) -> list[float | None]:
+    known = ~np.isnan(values)
+    counts = np.bincount(rows.of[known], minlength=len(rows.labels))
+    sums = np.bincount(rows.of[known], values[known], len(rows.labels))
+    return [float(total / count) if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def _numbers(table: Table, at: int) -> Array:
     values = [row[at] for row in table.rows]
     return np.array([value if isinstance(value, int | float) else np.nan for value in values], np.float64)
-
-
-def _mean(values: np.ndarray) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 def _percentiles(table: Table) -> Table:

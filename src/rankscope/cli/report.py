@@ -58,7 +58,7 @@ from rankscope.analyse.phases import phases
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
-from rankscope.analyse.sections import page_of
+from rankscope.analyse.sections import Wanted, page_of
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
 from rankscope.analyse.step_parts import step_parts
@@ -262,11 +262,10 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 def as_page(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
     """One HTML file that shows the run."""
     ranks_shown(opened, selection)
-    page = page_of(opened, opened.folder.name, Selection(selection.ranks))
     called = kernel_names(opened, options.names)
-    for section in page.sections:
-        section.tables = [renamed(table, called) for table in section.tables]
-    return to_html(page)
+    ranks_only = Selection(selection.ranks)
+    more = [renamed(QUESTIONS[name](opened, ranks_only), called) for name in default_tables(opened)]
+    return to_html(page_of(opened, opened.folder.name, Wanted(ranks_only, called, more)))
 
 
 def default_tables(opened: Run) -> list[str]:

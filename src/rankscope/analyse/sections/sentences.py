@@ -46,4 +46,4 @@ def largest_parts(means: Mapping[str, float], whole: float, most: int = 3) -> st
 
 
 def hosts_of(tables: Tables) -> dict[int, str]:
-    return {rank: host for rank, host in tables.query("SELECT rank, host FROM ranks WHERE role = 'rank'")}
+    return dict(tables.query("SELECT rank, host FROM ranks WHERE role = 'rank'"))

@@ -6,6 +6,7 @@ from rankscope.analyse.condensed import condensed
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.phases import phases
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
+from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.waterfall import SEGMENTS
 from rankscope.model import Chart, Column, Section, Table, Tables, Unit
@@ -16,9 +17,9 @@ START = Column("startup_ns", Unit.NS, "Start-up")
 HOST = Column("host", Unit.NAME, "Host")
 
 
-def start_section(tables: Tables, selection: Selection) -> Section | None:
+def start_section(tables: Tables, wanted: Wanted) -> Section | None:
     """The waterfall up to the end of the first step, or of the first collective where there are no steps."""
-    table = phase_ranks(tables, selection)
+    table = phase_ranks(tables, wanted.selection)
     if not table.rows:
         return None
     stepped = any(number(cell) for cell in column(table, "first_step_ns"))
@@ -35,11 +36,11 @@ def start_section(tables: Tables, selection: Selection) -> Section | None:
         few.label,
         parts,
         "time since the process started",
-        few.row_axis,
-        (*(("rank", "host") if few.whole else (few.label,)), START.name),
+        few.label,
+        few.orders("host", START.name),
     )
     question = "What does each rank go through before its first step?"
-    return Section("start", question, [*few.tables, phases(tables, Selection(selection.ranks))], [chart])
+    return Section("start", question, [*few.tables, phases(tables, Selection(wanted.selection.ranks))], [chart])
 
 
 def _add(table: Table, parts: tuple[str, ...], hosts: dict[int, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.sections.sentences import column, hosts_of, largest_parts, mean, number, seconds
+from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.step_parts import OWN, step_parts
 from rankscope.analyse.steps import steps
@@ -13,16 +14,15 @@ WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
 BLOCKED = (Column(WAITING, Unit.NS, "Blocked, waiting"), Column(MOVING, Unit.NS, "Blocked, moving data"))
 
 
-def step_parts_section(tables: Tables, selection: Selection) -> Section | None:
+def step_parts_section(tables: Tables, wanted: Wanted) -> Section | None:
     """The mean step of each rank as one stacked bar."""
-    table = _with_blocked(step_parts(tables, selection))
+    table = _with_blocked(step_parts(tables, wanted.selection))
     if not table.rows:
         return None
     split = any(cell is not None for cell in column(table, WAITING))
     drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING] if split else ["exposed_ns"])
     parts = tuple(name for name in drawn if any(number(cell) for cell in column(table, name)))
     few = condensed(table, hosts_of(tables), "step_ns")
-    orders = ("rank", "host") if few.whole else (few.label,)
     chart = Chart(
         "bars",
         few.drawn.name,
@@ -30,10 +30,10 @@ def step_parts_section(tables: Tables, selection: Selection) -> Section | None:
         few.label,
         parts,
         "mean step",
-        few.row_axis,
-        (*orders, WAITING if split else "exposed_ns", "step_ns"),
+        few.label,
+        few.orders("host", WAITING if split else "exposed_ns", "step_ns"),
     )
-    spread = steps(tables, Selection(selection.ranks))
+    spread = steps(tables, Selection(wanted.selection.ranks))
     spread.rows = [row for row in spread.rows if row[0] == "all"]
     return Section("steps", "Where does a step go?", [*few.tables, spread], [chart])
 

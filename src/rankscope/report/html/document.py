@@ -73,10 +73,11 @@ def _entry(name: str, question: str) -> str:
 def _section(section: Section) -> str:
     name = text(section.name)
     return (
-        f'<section id="{name}" aria-labelledby="{name}-question">\n<h2 id="{name}-question">{text(section.question)}</h2>\n'
+        f'<section id="{name}" aria-labelledby="{name}-question">\n'
+        f'<h2 id="{name}-question">{text(section.question)}</h2>\n'
         + "".join(f'<p class="note">{text(note)}</p>\n' for note in section.notes)
         + "".join(_figure(name, at, chart) for at, chart in enumerate(section.charts))
-        + "".join(_table(name, at, table) for at, table in enumerate(section.tables))
+        + "".join(_table(table, folded=not section.charts) for table in section.tables)
         + "</section>"
     )
 
@@ -88,13 +89,15 @@ def _figure(section: str, at: int, chart: Chart) -> str:
     )
 
 
-def _table(section: str, at: int, table: Table) -> str:
+def _table(table: Table, folded: bool) -> str:
+    """Its title and what is said of it; the rows are filled in. Folded: opened by a click."""
     warnings = "".join(f'<p class="warning">Warning: {text(told)}</p>' for told in table.warnings)
     notes = "".join(f'<p class="note">{text(told)}</p>' for told in table.notes)
-    return (
-        f'<div class="table" id="table-{text(table.name)}" data-place="{at}" data-section="{section}">'
-        f'<h3>{text(table.title)}</h3>{warnings}<div class="rows"></div>{notes}</div>\n'
-    )
+    body = f'{warnings}<div class="rows"></div>{notes}'
+    title, name = text(table.title), f"table-{text(table.name)}"
+    if folded:
+        return f'<details class="table" id="{name}"><summary><h3>{title}</h3></summary>{body}</details>\n'
+    return f'<div class="table" id="{name}"><h3>{title}</h3>{body}</div>\n'
 
 
 def _script(kind: str, code: str) -> str:

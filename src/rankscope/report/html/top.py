@@ -22,12 +22,12 @@ def _text(words: str) -> str:
 
 def _findings(table: Table, known: set[str]) -> str:
     names = [column.name for column in table.columns]
-    entries = "".join(_finding(dict(zip(names, row, strict=True)), table.columns, known) for row in table.rows)
+    entries = "".join(_finding(dict(zip(names, row, strict=True)), known) for row in table.rows)
     body = f'<ol class="findings">{entries}</ol>' if entries else "<p>No rule found anything worth changing.</p>"
     return _part("findings", "What matters most?", _said(table) + body + _notes(table))
 
 
-def _finding(cells: dict[str, Cell], columns: object, known: set[str]) -> str:
+def _finding(cells: dict[str, Cell], known: set[str]) -> str:
     told = f"<strong>{_text(str(cells['finding']))}</strong>"
     saved = cells["saved_ns"]
     if saved is not None:
@@ -36,7 +36,8 @@ def _finding(cells: dict[str, Cell], columns: object, known: set[str]) -> str:
             f' <span class="saved">could save {shown(saved, Unit.NS)}{f" ({share} of the run)" if share else ""}</span>'
         )
     evidence = EVIDENCE.sub(lambda found: _link(found[1], known), _text(str(cells["evidence"] or "")))
-    return f"<li>{told}<p>{_text(str(cells['action']))}.</p>" + (
+    action = str(cells["action"])
+    return f"<li>{told}<p>{_text(action[:1].upper() + action[1:])}.</p>" + (
         f'<p class="evidence">Evidence: {evidence}</p></li>' if evidence else "</li>"
     )
 
@@ -86,4 +87,5 @@ def _notes(table: Table) -> str:
 
 
 def _part(name: str, question: str, body: str) -> str:
-    return f'<section id="{name}" aria-labelledby="{name}-question"><h2 id="{name}-question">{question}</h2>{body}</section>'
+    heading_of = f"{name}-question"
+    return f'<section id="{name}" aria-labelledby="{heading_of}"><h2 id="{heading_of}">{question}</h2>{body}</section>'

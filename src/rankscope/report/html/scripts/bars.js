@@ -5,7 +5,7 @@ import { axisUnit, shown, tickText } from './numbers.js';
 import { partColours } from './colours.js';
 import { hideHover, showHover } from './hover.js';
 
-const THICK = 22, THIN = 1, TALLEST = 560, FONT = '12px system-ui, sans-serif';
+const THICK = 22, TALLEST = 560, FONT = '12px system-ui, sans-serif';
 const LONGEST_LABEL = 200;
 
 export class Bars {
@@ -23,6 +23,11 @@ export class Bars {
     this.canvas.addEventListener('blur', hideHover);
     host.replaceChildren(this.controls(), this.canvas);
     this.draw();
+  }
+
+  // About how tall it will be, so that nothing moves when it is drawn.
+  static height(chart, table) {
+    return Math.min(TALLEST, Math.max(2, table.rows.length) * THICK) + 52 + 38;
   }
 
   spoken() {

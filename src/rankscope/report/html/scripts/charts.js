@@ -18,10 +18,12 @@ function begin(element) {
   waiting.delete(element);
   near.unobserve(element);
   start?.();
+  element.style.minHeight = '';
 }
 
-// Whatever takes time waits until it is near to be seen.
-export function later(element, start) {
+// What takes time waits until it is near to be seen, or until there is nothing else to do; its place is kept.
+export function later(element, height, start) {
+  element.style.minHeight = `${height}px`;
   waiting.set(element, start);
   near.observe(element);
 }
@@ -29,6 +31,17 @@ export function later(element, start) {
 export function allNow() {
   [...waiting.keys()].forEach(begin);
 }
+
+// One after the other while nothing else happens.
+export function whenIdle() {
+  const [next] = waiting.keys();
+  if (!next) return;
+  const go = () => { begin(next); whenIdle(); };
+  if (window.requestIdleCallback) requestIdleCallback(go);
+  else setTimeout(go, 50);
+}
+
+export const heightOf = (chart, table) => KINDS[chart.kind].height(chart, table);
 
 export function addChart(chart, table, host, view) {
   drawn.add(new KINDS[chart.kind](chart, table, host, view));

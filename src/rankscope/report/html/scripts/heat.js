@@ -27,6 +27,10 @@ export class Heat {
     this.draw();
   }
 
+  static height(chart, table) {
+    return Math.min(TALLEST, table.rows.length * THICK) + TOP + BOTTOM + 38;
+  }
+
   spoken() {
     return `${this.chart.title}. A grid of ${this.table.rows.length} rows and ${this.parts.length} columns, brighter is more. ` +
       'Arrow keys move from cell to cell; the table below has the numbers.';

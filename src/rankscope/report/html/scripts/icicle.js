@@ -26,6 +26,10 @@ export class Icicle {
     this.draw();
   }
 
+  static height() {
+    return 240;
+  }
+
   tree() {
     const [id, parent, label] = ['id', 'parent', this.chart.label].map((name) => place(this.table, name));
     const byId = new Map(this.table.rows.map((row) => [row[id], { row, name: String(row[label]), children: [] }]));

@@ -7,30 +7,39 @@ const MOST_SERIES = 8;
 
 export class Sizes {
   constructor(chart, table, host) {
-    this.pictures = chart.parts.map((part) => {
-      const column = table.columns[place(table, part)];
-      const inner = make('div', { class: 'half' });
-      host.append(make('div', { class: 'small' }, make('h4', {}, column.title), inner));
-      const pivoted = pivot(chart, table, part);
-      const names = pivoted.columns.slice(1).map((one) => one.name);
-      const title = `${chart.title} (${column.title})`;
-      return [inner, { ...chart, kind: 'bars', title, parts: names, orders: [], value_axis: column.title.toLowerCase() }, pivoted];
+    const names = seriesOf(chart, table);
+    host.replaceChildren();
+    this.bars = chart.parts.map((part) => {
+      const { title } = table.columns[place(table, part)];
+      const inner = make('div');
+      host.append(make('div', { class: 'small' }, make('h4', {}, title), inner));
+      const own = { ...chart, title: `${chart.title} (${title})`, parts: names, orders: [], value_axis: title.toLowerCase() };
+      return new Bars(own, pivot(chart, table, part, names), inner);
     });
-    this.bars = this.pictures.map(([inner, own, pivoted]) => new Bars(own, pivoted, inner));
   }
 
   draw() {
     this.bars.forEach((bars) => bars.draw());
   }
+
+  static height(chart, table) {
+    const sizes = new Set(table.rows.map((row) => row[place(table, chart.label)])).size;
+    return 110 + Bars.height(chart, { rows: { length: sizes } });
+  }
 }
 
-// Rows by size, a column for each operation; the operations that matter least share one.
-function pivot(chart, table, part) {
-  const [size, series, value] = [chart.label, chart.series, part].map((name) => place(table, name));
+// The operations by the first part, so that each has the same colour in all pictures.
+function seriesOf(chart, table) {
+  const [series, value] = [chart.series, chart.parts[0]].map((name) => place(table, name));
   const totals = new Map();
   for (const row of table.rows) totals.set(row[series], (totals.get(row[series]) ?? 0) + (row[value] ?? 0));
   const names = [...totals.keys()].sort((one, other) => totals.get(other) - totals.get(one));
-  const kept = names.length > MOST_SERIES ? [...names.slice(0, MOST_SERIES - 1), 'all others'] : names;
+  return names.length > MOST_SERIES ? [...names.slice(0, MOST_SERIES - 1), 'all others'] : names;
+}
+
+// Rows by size, a column for each operation; the operations that matter least share one.
+function pivot(chart, table, part, kept) {
+  const [size, series, value] = [chart.label, chart.series, part].map((name) => place(table, name));
   const sizes = [...new Set(table.rows.map((row) => row[size]))].sort(compare);
   const rows = sizes.map((bytes) => [bytes, ...kept.map(() => 0)]);
   for (const row of table.rows) {

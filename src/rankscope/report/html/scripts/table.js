@@ -6,6 +6,7 @@ import { copy, toCsv } from './csv.js';
 
 const FIRST = 20; // rows that are shown unasked
 const FILTERED_FROM = 8;
+const LONG = 28; // letters of a text that may be broken into lines
 
 export class TableView {
   constructor(table, host) {
@@ -18,6 +19,10 @@ export class TableView {
     this.watchers = [];
     host.replaceChildren(this.controls(), this.grid(), this.more());
     this.fill();
+  }
+
+  static height(table) {
+    return 74 + 27 * Math.min(FIRST, table.rows.length) + (table.rows.length > FIRST ? 36 : 0);
   }
 
   controls() {
@@ -99,7 +104,9 @@ export class TableView {
   line(row) {
     return make('tr', {}, ...this.kept.map((at, place) => {
       const { unit } = this.table.columns[at];
-      const cell = make(place ? 'td' : 'th', unit === 'name' ? {} : { class: 'number' }, shown(row[at], unit));
+      const text = shown(row[at], unit);
+      const kind = unit !== 'name' ? 'number' : text.length > LONG ? 'long' : 'short';
+      const cell = make(place ? 'td' : 'th', { class: kind }, text);
       if (!place) cell.setAttribute('scope', 'row');
       return cell;
     }));

@@ -28,4 +28,8 @@ export class Top {
   }
 
   draw() {}
+
+  static height(chart, table) {
+    return 16 + 22 * Math.min(MOST, table.rows.length);
+  }
 }
