@@ -1,6 +1,6 @@
 // Opens a page in Chromium and answers questions about it.
 //     node ask.mjs FOLDER < questions.json > answers.json
-// FOLDER holds node_modules. Questions: {"page": path, "width", "height", "dark", "steps": [{"do": …}, …]}.
+// FOLDER holds node_modules. Questions: {"page": path, "width", "height", "dark", "before": code, "steps": [{"do": …}, …]}.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { readFileSync } from 'node:fs';
@@ -24,6 +24,7 @@ const STEPS = {
   resize: (page, { width, height }) => page.setViewport({ width, height }),
   tree: (page) => page.accessibility.snapshot({ interestingOnly: true }),
   pdf: async (page) => (await page.pdf({ format: 'A4' })).length,
+  select: (page, { selector, value }) => page.select(selector, value),
   wait: (page, { code }) => page.waitForFunction(code, { timeout: 20000 }).then(() => true),
   screenshot: async (page, { path, selector, whole = false }) => {
     if (selector) await (await page.$(selector)).screenshot({ path });
@@ -70,6 +71,7 @@ async function main() {
     page.on('pageerror', (error) => told.errors.push(String(error)));
     page.on('request', (request) => told.requests.push(request.url()));
     page.on('dialog', (dialog) => { told.errors.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+    if (asked.before) await page.evaluateOnNewDocument(asked.before);
     await page.goto(pathToFileURL(asked.page).href, { waitUntil: 'load' });
     await page.waitForFunction('document.documentElement.dataset.ready === "yes"', { timeout: 20000 }).catch(() => told.errors.push('never ready'));
     for (const step of asked.steps ?? []) told.answers.push((await STEPS[step.do](page, step)) ?? null);

@@ -26,6 +26,9 @@ class Condensed:
     drawn: Table
     label: str
     tables: list[Table]
+    key: str
+    outliers: Table | None = None  # the ranks that stand out by the key, where `drawn` has not each of them
+    median: float = 0.0  # of the key
 
     def orders(self, *more: str) -> tuple[str, ...]:
         """The columns by which a picture of it can be ordered."""
@@ -36,14 +39,16 @@ class Condensed:
 def condensed(table: Table, hosts: Mapping[int, str], key: str, most: int = MOST_ROWS) -> Condensed:
     """The table itself where a picture can hold it; `key` is the column by which ranks stand out otherwise."""
     if len(table.rows) <= most:
-        return Condensed(table, "rank", [table])
+        return Condensed(table, "rank", [table], key)
     names = [column.name for column in table.columns]
     ranks = [int(str(row[names.index("rank")])) for row in table.rows]
     drawn = _means(table, lanes(ranks, [hosts.get(rank, "") for rank in ranks], most))
     told = f"Of {len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
     drawn.notes.insert(0, told)
-    tables = [drawn, _percentiles(table), _outliers(table, names.index(key))]
-    return Condensed(drawn, drawn.columns[0].name, tables)
+    outliers = _outliers(table, names.index(key))
+    median = float(np.nanmedian(_numbers(table, names.index(key))))
+    tables = [drawn, outliers, _percentiles(table)]
+    return Condensed(drawn, drawn.columns[0].name, tables, key, outliers, median)
 
 
 def _means(table: Table, rows: Lanes) -> Table:

@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.gpu_spread import gpu_spread
 from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.hosts import hosts
 from rankscope.analyse.iprof import iprof_parts
 from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
@@ -65,9 +66,12 @@ from rankscope.analyse.step_parts import step_parts
 from rankscope.analyse.steps import steps
 from rankscope.analyse.tallies import tallies
 from rankscope.analyse.trace import trace
+from rankscope.analyse.wait_map import wait_map
+from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.analyse.words import ranges
+from rankscope.cli.saving import save
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
@@ -105,6 +109,8 @@ LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "waiting": waiting,
     "waiting_parts": waiting_parts,
     "clocks": clocks,
+    "wait_map": wait_map,
+    "wait_matrix": wait_matrix,
 }
 QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "findings": findings,
@@ -118,6 +124,7 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "balance": balance,
     **LOG_QUESTIONS,
     "phase_calls": phase_calls,
+    "hosts": hosts,
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
@@ -136,6 +143,8 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
+# So wide or so long that they are shown only where they are asked for.
+ASKED_FOR = ("events", "wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.
 SUMMED = ("gpu_time", "gpu_spread")
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
@@ -157,7 +166,10 @@ def run(argv: list[str]) -> int:
         wanted = wants_events(options)
         read = partial(read_rank_file, events=wanted)
         opened = open_run(options.run, read, events=wanted, progress=progress(), read_trace=trace_events)
-        deliver(pieces(opened, selection, options), options.html or options.out)
+        if options.html is not None:
+            write_page(opened, selection, options, wanted)
+        else:
+            deliver(pieces(opened, selection, options), options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
@@ -168,6 +180,8 @@ def run(argv: list[str]) -> int:
 
 def wants_events(options: argparse.Namespace) -> bool:
     """Whether a table that needs single events is asked for, or none by name and the run is small."""
+    if options.logs:
+        return True
     if options.table or options.layout != "native":
         return not (EVENT_QUESTIONS | LOG_QUESTIONS).keys().isdisjoint(options.table or ())
     return len(list(find_run(options.run).glob("ranks/*/*.rank"))) <= LOGS_UNASKED
@@ -198,6 +212,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
     made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
     made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
+    made.add_argument(
+        "--logs", action="store_true", help=f"read the logs of collectives also of more than {LOGS_UNASKED} processes"
+    )
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made
 
@@ -227,8 +244,6 @@ def ranks_of(text: str) -> frozenset[int]:
 
 def pieces(opened: Run, selection: Selection, options: argparse.Namespace) -> Iterable[str]:
     """The report in one piece, or in many where it may be longer than memory."""
-    if options.html is not None:
-        return [as_page(opened, selection, options)]
     if options.table == ["events"] and options.format == "csv" and options.layout == "native":
         ranks_shown(opened, selection)
         check_sort([Table("events", "", EVENT_COLUMNS, [])], selection)
@@ -259,18 +274,31 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
 
 
-def as_page(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
-    """One HTML file that shows the run."""
+def write_page(opened: Run, selection: Selection, options: argparse.Namespace, events: bool) -> None:
+    """One HTML file that shows the run: all its ranks, or those of --rank."""
+    if options.table or options.out or options.format != "text" or options.layout != "native":
+        raise Wrong("--html: goes without --table, --format, --layout and --out")
     ranks_shown(opened, selection)
-    called = kernel_names(opened, options.names)
-    ranks_only = Selection(selection.ranks)
-    more = [renamed(QUESTIONS[name](opened, ranks_only), called) for name in default_tables(opened)]
-    return to_html(page_of(opened, opened.folder.name, Wanted(ranks_only, called, more)))
+    called, chosen = kernel_names(opened, options.names), Selection(selection.ranks)
+    more = {name: partial(asked, opened, name, chosen, called) for name in default_tables(opened)}
+    notes = (
+        [] if events else [f"More than {LOGS_UNASKED} processes: without the logs of collectives. --logs reads them."]
+    )
+    text = to_html(page_of(opened, opened.folder.name, Wanted(chosen, called, more, notes)))
+    try:
+        save(text, options.html)
+    except OSError as problem:
+        raise Wrong(f"{options.html}: cannot be written: {problem.strerror}") from None
+    print(f"rankscope: {options.html}: {len(text) / 1e6:.1f} MB, open it in a browser", file=sys.stderr)
+
+
+def asked(opened: Run, name: str, selection: Selection, called: Mapping[str, str]) -> Table:
+    return renamed(QUESTIONS[name](opened, selection), called)
 
 
 def default_tables(opened: Run) -> list[str]:
     """All but those that need events or sums of GPUs where there are none."""
-    shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
+    shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - set(ASKED_FOR)
     if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
         shown.update(SUMMED)
     return [name for name in QUESTIONS if name in shown]

@@ -6,9 +6,10 @@ from rankscope.analyse.balance import balance
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.hosts import hosts
 from rankscope.analyse.ranks import ranks
+from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.model import Chart, Section, Table, Tables
+from rankscope.model import Section, Table, Tables
 
 MPI_PARTS, CPU_PARTS = ("outside_ns", "comm_ns"), ("user_ns", "system_ns")
 
@@ -23,8 +24,7 @@ def balance_section(tables: Tables, wanted: Wanted) -> Section | None:
     title = _title(table, parts)
     axis = "from MPI_Init to MPI_Finalize" if shared.rows else "CPU time"
     few = condensed(table, hosts_of(tables), parts[0])
-    orders = few.orders("host", *parts)
-    charts = [Chart("bars", few.drawn.name, title, few.label, parts, axis, few.label, orders)]
+    charts = bars(few, title, parts, axis, "host", *parts)
     found = few.tables
     by_host = hosts(tables, wanted.selection)
     if len(by_host.rows) > 1:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 from rankscope.analyse.sections.sentences import column, number, percent, seconds
@@ -51,14 +53,20 @@ def import_boxes(root: Mapping[str, Any]) -> Table:
 
 def _boxes(root: Mapping[str, Any]) -> Iterator[tuple[int, int | None, Mapping[str, Any]]]:
     """Every box after the one around it, the larger ones first."""
-    waiting: list[tuple[int | None, Mapping[str, Any]]] = [(None, box) for box in root["children"]]
+    order = count()
+    waiting: list[tuple[float, int, int | None, Mapping[str, Any]]] = []
+
+    def add(parent: int | None, boxes: Iterable[Mapping[str, Any]]) -> None:
+        for box in boxes:
+            heappush(waiting, (-number(box.get("wall_ns")), next(order), parent, box))
+
+    add(None, root["children"])
     at = 0
     while waiting:
-        waiting.sort(key=lambda one: number(one[1].get("wall_ns")))
-        parent, box = waiting.pop()
+        _, _, parent, box = heappop(waiting)
         at += 1
         yield at, parent, box
-        waiting += [(at, child) for child in box.get("children", ())]
+        add(at, box.get("children", ()))
 
 
 def _title(table: Table, counted: bool) -> str:

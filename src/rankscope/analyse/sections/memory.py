@@ -6,6 +6,7 @@ from statistics import median
 
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.gpu_memory import gpu_memory
+from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.sentences import column, hosts_of, number, size
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Chart, Column, Section, Table, Tables, Unit
@@ -26,12 +27,10 @@ def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
     if not any(number(cell) for row in table.rows for cell in row[2:]):
         return None
     few = condensed(table, hosts_of(tables), "max_rss_bytes")
-    charts = []
+    charts: list[Chart] = []
     for name, what in (("max_rss_bytes", "process"), ("gpu_peak_bytes", "GPU memory of a rank")):
         if any(number(cell) for cell in column(table, name)):
-            orders = few.orders("host", name)
-            title = _title(table, name, what)
-            charts.append(Chart("bars", few.drawn.name, title, few.label, (name,), "peak", few.label, orders))
+            charts += bars(few, _title(table, name, what), (name,), "peak", "host", name)[: 1 + (name == few.key)]
     found = [*few.tables, *([devices] if devices.rows else [])]
     return Section("memory", "How much memory does each rank hold?", found, charts)
 

@@ -41,5 +41,5 @@ def page_of(tables: Tables, title: str, wanted: Wanted | None = None) -> Page:
     sections = [section for make in SECTIONS if (section := make(tables, wanted)) is not None]
     top = overview(tables, wanted.selection), coverage(tables), findings(tables)
     placed = {table.name for section in sections for table in section.tables} | {table.name for table in top}
-    others = more_section([table for table in wanted.more if table.name not in placed])
+    others = more_section([make() for name, make in wanted.more.items() if name not in placed])
     return Page(title, *top, [*sections, *([others] if others else [])], list(wanted.notes))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankscope.analyse.findings.finding import seconds
-from rankscope.model import Cell, Table, Tables
-
-__all__ = ["column", "hosts_of", "largest_parts", "mean", "number", "percent", "seconds", "size"]
+from rankscope.model import Cell, Table, Tables, Unit
 
 SIZES = ((1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"))
+
+
+def seconds(ns: float) -> str:
+    """A time in three digits."""
+    if abs(ns) >= 999.5e9:
+        return f"{ns / 1e9:,.0f} s"
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.0f} ns"
 
 
 def percent(share: float) -> str:
@@ -21,6 +28,14 @@ def size(size_bytes: float) -> str:
         if size_bytes >= scale:
             return f"{size_bytes / scale:.3g} {unit}"
     return f"{size_bytes:.0f} B"
+
+
+def in_words(value: float, unit: Unit) -> str:
+    if unit is Unit.NS:
+        return seconds(value)
+    if unit is Unit.BYTES:
+        return size(value)
+    return percent(value) if unit is Unit.SHARE else f"{value:,.3g}"
 
 
 def number(cell: Cell) -> float:

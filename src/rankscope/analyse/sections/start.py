@@ -5,11 +5,12 @@ from __future__ import annotations
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.phases import phases
+from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.waterfall import SEGMENTS
-from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+from rankscope.model import Column, Section, Table, Tables, Unit
 
 UP_TO_STEP = SEGMENTS[: SEGMENTS.index("steps")]
 UP_TO_COLLECTIVE = SEGMENTS[: SEGMENTS.index("before steps")]
@@ -29,18 +30,10 @@ def start_section(tables: Tables, wanted: Wanted) -> Section | None:
     _add(table, parts, hosts)
     few = condensed(table, hosts, START.name)
     until = "first step" if stepped else "first collective"
-    chart = Chart(
-        "bars",
-        few.drawn.name,
-        _title(table, parts, until),
-        few.label,
-        parts,
-        "time since the process started",
-        few.label,
-        few.orders("host", START.name),
-    )
+    axis = "time since the process started"
+    charts = bars(few, _title(table, parts, until), parts, axis, "host", START.name)
     question = "What does each rank go through before its first step?"
-    return Section("start", question, [*few.tables, phases(tables, Selection(wanted.selection.ranks))], [chart])
+    return Section("start", question, [*few.tables, phases(tables, Selection(wanted.selection.ranks))], charts)
 
 
 def _add(table: Table, parts: tuple[str, ...], hosts: dict[int, str]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rankscope.analyse.condensed import condensed
+from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.sentences import column, hosts_of, largest_parts, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.analyse.selection import Selection
 from rankscope.analyse.step_parts import OWN, step_parts
 from rankscope.analyse.steps import steps
-from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+from rankscope.model import Column, Section, Table, Tables, Unit
 
 WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
 BLOCKED = (Column(WAITING, Unit.NS, "Blocked, waiting"), Column(MOVING, Unit.NS, "Blocked, moving data"))
@@ -22,20 +22,11 @@ def step_parts_section(tables: Tables, wanted: Wanted) -> Section | None:
     split = any(cell is not None for cell in column(table, WAITING))
     drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING] if split else ["exposed_ns"])
     parts = tuple(name for name in drawn if any(number(cell) for cell in column(table, name)))
-    few = condensed(table, hosts_of(tables), "step_ns")
-    chart = Chart(
-        "bars",
-        few.drawn.name,
-        _title(table, parts),
-        few.label,
-        parts,
-        "mean step",
-        few.label,
-        few.orders("host", WAITING if split else "exposed_ns", "step_ns"),
-    )
-    spread = steps(tables, Selection(wanted.selection.ranks))
-    spread.rows = [row for row in spread.rows if row[0] == "all"]
-    return Section("steps", "Where does a step go?", [*few.tables, spread], [chart])
+    few = condensed(table, hosts_of(tables), "exposed_ns")
+    blocked = WAITING if split else "exposed_ns"
+    charts = bars(few, _title(table, parts), parts, "mean step", "host", blocked, "step_ns")
+    spread = steps(tables, wanted.selection, by_rank=False)
+    return Section("steps", "Where does a step go?", [*few.tables, spread], charts)
 
 
 def _title(table: Table, parts: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,6 @@ class Wanted:
 
     selection: Selection = ALL
     called: Mapping[str, str] = field(default_factory=dict)
-    more: Sequence[Table] = ()
+    more: Mapping[str, Callable[[], Table]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     imports: Mapping[str, Any] | None = None  # nested: name, wall_ns, self_wall_ns, calls, self_calls, children

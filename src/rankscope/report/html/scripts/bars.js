@@ -27,7 +27,7 @@ export class Bars {
 
   // About how tall it will be, so that nothing moves when it is drawn.
   static height(chart, table) {
-    return Math.min(TALLEST, Math.max(2, table.rows.length) * THICK) + 52 + 38;
+    return Math.min(TALLEST, Math.max(2, table.rows.length) * THICK) + 56 + 38;
   }
 
   spoken() {
@@ -79,8 +79,8 @@ export class Bars {
     const fills = [...this.colours].reverse();
     return {
       width: Math.max(280, this.canvas.clientWidth || 600),
-      height: inner + 52,
-      padding: [4, 24, 0, 0],
+      height: inner + 56,
+      padding: [8, 24, 0, 0],
       legend: { show: false },
       cursor: { x: true, y: false, points: { show: false }, drag: { x: false, y: false, setScale: false } },
       select: { show: false },

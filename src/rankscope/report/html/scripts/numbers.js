@@ -3,10 +3,10 @@
 const TIMES = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
 const SIZES = [5, 4, 3, 2, 1].map((power) => [1024 ** power, `${'KMGTP'[power - 1]}iB`]);
 
-// As toFixed, but exact halves go to the even digit.
+// As toFixed, but exact halves go to the even digit; only a sum of a few powers of two can be one.
 function fixed(number, digits) {
   const scaled = Math.abs(number) * 10 ** digits;
-  if (scaled % 1 !== 0.5) return number.toFixed(digits);
+  if (scaled % 1 !== 0.5 || !Number.isInteger(number * 2 ** (digits + 1))) return number.toFixed(digits);
   const down = Math.floor(scaled);
   return (Math.sign(number) * (down % 2 ? down + 1 : down) / 10 ** digits).toFixed(digits);
 }
