@@ -1,18 +1,17 @@
-// Opens a page in Chromium and answers questions about it.
-//     node ask.mjs FOLDER < questions.json > answers.json
-// FOLDER holds node_modules. Questions: {"page": path, "width", "height", "dark", "before": code, "steps": [{"do": …}, …]}.
+// Opens pages in one Chromium and answers questions about them, a line of JSON for a line of JSON.
+//     node ask.mjs FOLDER < questions > answers
+// FOLDER holds node_modules. A question: {"page": path, "width", "height", "dark", "before": code, "steps": [{"do": …}, …]}.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
 const require = createRequire(join(process.argv[2], 'package.json'));
 const puppeteer = require('puppeteer-core').default ?? require('puppeteer-core');
 const { default: chromium } = await import(pathToFileURL(require.resolve('@sparticuz/chromium')).href);
 
-const FLAGS = ['--no-sandbox', '--no-zygote', '--single-process', '--lang=en-US', '--use-angle=swiftshader', '--use-gl=angle',
+const FLAGS = ['--no-sandbox', '--no-zygote', '--lang=en-US', '--use-angle=swiftshader', '--use-gl=angle',
   '--enable-unsafe-swiftshader', '--font-render-hinting=none', '--hide-scrollbars', '--disable-dev-shm-usage'];
-const asked = JSON.parse(readFileSync(0, 'utf8'));
 
 const STEPS = {
   evaluate: (page, { code }) => page.evaluate(code),
@@ -57,14 +56,10 @@ const STEPS = {
   }),
 };
 
-async function main() {
-  const browser = await puppeteer.launch({
-    executablePath: process.env.RANKSCOPE_CHROMIUM || (await chromium.executablePath()),
-    args: FLAGS, headless: 'shell', env: { ...process.env, LANG: 'en_US.UTF-8', LC_ALL: 'en_US.UTF-8' },
-  });
-  const told = { answers: [], console: [], errors: [], requests: [] };
+async function answer(browser, asked) {
+  const told = { answers: [], console: [], errors: [], requests: [], paint_ms: null };
+  const page = await browser.newPage();
   try {
-    const page = await browser.newPage();
     await page.setViewport({ width: asked.width ?? 1200, height: asked.height ?? 800 });
     if (asked.dark) await STEPS.scheme(page, { value: 'dark' });
     page.on('console', (message) => told.console.push(`${message.type()}: ${message.text()}`));
@@ -73,13 +68,25 @@ async function main() {
     page.on('dialog', (dialog) => { told.errors.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
     if (asked.before) await page.evaluateOnNewDocument(asked.before);
     await page.goto(pathToFileURL(asked.page).href, { waitUntil: 'load' });
-    await page.waitForFunction('document.documentElement.dataset.ready === "yes"', { timeout: 20000 }).catch(() => told.errors.push('never ready'));
+    await page.waitForFunction('document.documentElement.dataset.ready === "yes"', { timeout: 20000 });
     for (const step of asked.steps ?? []) told.answers.push((await STEPS[step.do](page, step)) ?? null);
     told.paint_ms = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null);
+  } catch (error) {
+    told.errors.push(String(error));
   } finally {
-    await browser.close();
+    await page.close();
   }
-  process.stdout.write(JSON.stringify(told));
+  return told;
 }
 
-await main();
+const browser = await puppeteer.launch({
+  executablePath: process.env.RANKSCOPE_CHROMIUM || (await chromium.executablePath()),
+  args: FLAGS, headless: 'shell', env: { ...process.env, LANG: 'en_US.UTF-8', LC_ALL: 'en_US.UTF-8' },
+});
+try {
+  for await (const line of createInterface({ input: process.stdin })) {
+    process.stdout.write(`${JSON.stringify(await answer(browser, JSON.parse(line)))}\n`);
+  }
+} finally {
+  await browser.close();
+}

@@ -28,30 +28,28 @@ class Told:
     paint_ms: float | None
 
 
-@dataclass
 class Chromium:
-    """A browser without a window."""
+    """One browser without a window, for as many pages as are asked about."""
 
-    node: str
-    folder: Path
+    def __init__(self, node: str, folder: Path) -> None:
+        command = [node, str(SCRIPT), str(folder)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, page: Path, *steps: dict[str, Any], quiet: bool = True, **more: Any) -> Told:
         """Does the steps one after the other on a page; one that complains or asks for other files fails."""
-        questions = json.dumps({"page": str(page), "steps": steps, **more})
-        done = subprocess.run(
-            [self.node, str(SCRIPT), str(self.folder)],
-            input=questions,
-            capture_output=True,
-            text=True,
-            timeout=110,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        told = Told(**json.loads(done.stdout))
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"page": str(page), "steps": steps, **more}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the browser is gone"
+        told = Told(**json.loads(line))
         if quiet:
             assert (told.errors, told.console) == ([], [])
             assert told.requests == [page.as_uri()]
         return told
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
 
     def evaluate(self, page: Path, code: str, **more: Any) -> Any:
         return self.ask(page, {"do": "evaluate", "code": code}, **more).answers[0]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from browser.chromium import Chromium
-from browser.large_run import write_large_run
-from browser.pages import FILLED, TABLES, gpu_run, page_of_run
+from browser.pages import FILLED, TABLES, page_of_run
 from rankscope.analyse.sections import Wanted, page_of
 from rankscope.cli.report import run as report
 from rankscope.model import Page, Table
@@ -19,45 +18,10 @@ from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.cells import filled, heading, shown
 from rankscope.store.run import open_run
 
-MPI_SECTIONS = [
-    "start",
-    "steps",
-    "wait_map",
-    "waiting",
-    "communication",
-    "gpu",
-    "memory",
-    "balance",
-    "overhead",
-    "tables",
-]
-GPU_SECTIONS = [
-    "start",
-    "steps",
-    "wait_map",
-    "waiting",
-    "communication",
-    "gpu",
-    "gpu_time",
-    "memory",
-    "balance",
-    "overhead",
-]
-
-
-@pytest.fixture(scope="module")
-def mpi_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_large_run(tmp_path_factory.mktemp("mpi") / "run", ranks=24, steps=40)
-
-
-@pytest.fixture(scope="module")
-def mpi_page(mpi_run: Path) -> Path:
-    return page_of_run(mpi_run)
-
-
-@pytest.fixture(scope="module")
-def ddp_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return gpu_run(tmp_path_factory.mktemp("gpu"))
+SECTIONS = {
+    "mpi": "start steps wait_map waiting communication gpu memory balance overhead tables".split(),
+    "gpu": "start steps wait_map waiting communication gpu gpu_time memory balance overhead tables".split(),
+}
 
 
 def described(run: Path) -> Page:
@@ -71,8 +35,8 @@ def as_shown(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 @pytest.mark.parametrize("kind", ["mpi", "gpu"])
-def test_tables_are_those_of_the_analyses(chromium: Chromium, kind: str, request: pytest.FixtureRequest) -> None:
-    run = request.getfixturevalue("mpi_run" if kind == "mpi" else "ddp_run")
+def test_tables_are_those_of_the_analyses(chromium: Chromium, kind: str, runs: dict[str, Path]) -> None:
+    run = runs[kind]
     page = page_of_run(run, "--names", "mangled")
     told = chromium.ask(page, FILLED, {"do": "evaluate", "code": TABLES})
     on_page = {one["name"]: one for one in told.answers[1]}
@@ -84,12 +48,10 @@ def test_tables_are_those_of_the_analyses(chromium: Chromium, kind: str, request
         assert on_page[table.name]["rows"] == rows, table.name
 
 
-@pytest.mark.parametrize(("kind", "names"), [("mpi", MPI_SECTIONS), ("gpu", GPU_SECTIONS)])
-def test_sections_have_a_picture_each(
-    chromium: Chromium, kind: str, names: list[str], request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("kind", ["mpi", "gpu"])
+def test_sections_have_a_picture_each(chromium: Chromium, kind: str, runs: dict[str, Path]) -> None:
     """A picture holds something that was drawn; sections of what a run has not are left out."""
-    page = page_of_run(request.getfixturevalue("mpi_run" if kind == "mpi" else "ddp_run"))
+    page = page_of_run(runs[kind])
     code = """[...document.querySelectorAll('main > section')].map((section) => ({
         name: section.id,
         pictures: [...section.querySelectorAll('.picture')].map((one) => one.querySelectorAll('canvas, li').length),
@@ -98,22 +60,22 @@ def test_sections_have_a_picture_each(
     found = chromium.ask(page, FILLED, {"do": "evaluate", "code": code}).answers[1]
     top, sections = found[:3], found[3:]
     assert [one["name"] for one in top] == ["findings", "overview", "coverage"]
-    assert [one["name"] for one in sections][: len(names)] == names
+    assert [one["name"] for one in sections] == SECTIONS[kind]
     for section in sections:
         assert section["name"] == "tables" or section["pictures"]
         assert all(section["pictures"])
         assert all(any(letter.isdigit() for letter in title) for title in section["titles"]), section
 
 
-def test_copies_what_the_csv_has(chromium: Chromium, mpi_run: Path, mpi_page: Path, capsys: Any) -> None:
+def test_copies_what_the_csv_has(chromium: Chromium, runs: dict[str, Path], page: Path, capsys: Any) -> None:
     """Of a table that the command prints as CSV too."""
     spy = "let copied; navigator.clipboard.writeText = async (text) => { window.copied = text; }"
     click = {"do": "evaluate", "code": "document.querySelector('#table-waiting .copy').click()"}
     steps = [FILLED, {"do": "evaluate", "code": spy}, click, {"do": "evaluate", "code": "window.copied"}]
     steps.append({"do": "evaluate", "code": "document.getElementById('told').textContent"})
-    *_, copied, said = chromium.ask(mpi_page, *steps).answers
+    *_, copied, said = chromium.ask(page, *steps).answers
     capsys.readouterr()
-    assert report([str(mpi_run), "--format", "csv", "--table", "waiting"]) == 0
+    assert report([str(runs["mpi"]), "--format", "csv", "--table", "waiting"]) == 0
     printed = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     on_page = list(csv.reader(io.StringIO(copied)))
     assert on_page[0] == printed[0]

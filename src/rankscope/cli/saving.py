@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def save(text: str, path: Path) -> None:
-    """Beside it first, then in its place, so that nobody sees half of it; straight to what is no file, such as a pipe."""
+    """Beside it first, then in its place, so that nobody sees half of it; straight to a pipe and the like."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
