@@ -26,6 +26,7 @@ from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.analyse.gpu_spread import gpu_spread
 from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.hosts import hosts
 from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.nccl import nccl
@@ -44,6 +45,8 @@ from rankscope.analyse.step_parts import step_parts
 from rankscope.analyse.steps import steps
 from rankscope.analyse.tallies import tallies
 from rankscope.analyse.trace import trace
+from rankscope.analyse.wait_map import wait_map
+from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.model import Table, Tables
@@ -71,6 +74,8 @@ LOG_QUESTIONS: dict[str, Question] = {
     "waiting": waiting,
     "waiting_parts": waiting_parts,
     "clocks": clocks,
+    "wait_map": wait_map,
+    "wait_matrix": wait_matrix,
 }
 QUESTIONS: dict[str, Question] = {
     "findings": findings,
@@ -84,6 +89,7 @@ QUESTIONS: dict[str, Question] = {
     "balance": balance,
     **LOG_QUESTIONS,
     "phase_calls": phase_calls,
+    "hosts": hosts,
     "ranks": ranks,
     "second_hand": second_hand,
     "matrix": matrix,
@@ -102,6 +108,8 @@ QUESTIONS: dict[str, Question] = {
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
+# So wide or so long that they are shown only where they are asked for.
+ASKED_FOR = ("events", "wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.
 SUMMED = ("gpu_time", "gpu_spread")
 ALIASES = {"mpi": "routines", "cuda": "cuda_api", "nvtx": "nvtx_ranges"}  # a layer's name for its main table
@@ -109,7 +117,7 @@ ALIASES = {"mpi": "routines", "cuda": "cuda_api", "nvtx": "nvtx_ranges"}  # a la
 
 def default_tables(opened: Tables) -> list[str]:
     """All but those that need events or sums of GPUs where there are none."""
-    shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
+    shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - set(ASKED_FOR)
     if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
         shown.update(SUMMED)
     return [name for name in QUESTIONS if name in shown]

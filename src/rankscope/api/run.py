@@ -25,7 +25,7 @@ from rankscope.store.load import Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
 
-__all__ = ["KERNEL_NAMES", "BadQuery", "Layout", "NoRun", "Run", "Selection", "Wrong"]
+__all__ = ["KERNEL_NAMES", "LOGS_UNASKED", "BadQuery", "Layout", "NoRun", "Run", "Selection", "Wrong"]
 
 LOGS_UNASKED = 128  # rank files whose logs are read without being asked for: some 16,000 collectives each
 EVENTS_WORD = re.compile(r"\bevents\b", re.IGNORECASE)
@@ -97,10 +97,13 @@ class Run:
         for name in asked:
             if name not in QUESTIONS:
                 raise Wrong(f"{name}: no such table; choose one of {', '.join((*QUESTIONS, *ALIASES))}")
-        store = self.store(events=any(needs_events(name) for name in asked))
+        self.store(events=any(needs_events(name) for name in asked))
         self.ranks_shown(selection)
-        called = self._kernel_names(kernels)
-        return [renamed(QUESTIONS[name](store, selection), called) for name in asked]
+        return [self.answer_as_read(name, selection, kernels) for name in asked]
+
+    def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
+        """The answer by what was read already."""
+        return renamed(QUESTIONS[name](self.store(), selection), self.kernel_names(kernels))
 
     def default_tables(self) -> list[str]:
         """The questions to which this run may have an answer."""
@@ -144,7 +147,8 @@ class Run:
         """Whether its logs can be read without being asked for."""
         return len(list(self.folder.glob("ranks/*/*.rank"))) <= LOGS_UNASKED
 
-    def _kernel_names(self, form: str) -> dict[str, str]:
+    def kernel_names(self, form: str) -> dict[str, str]:
+        """Recorded name to shown name."""
         if form not in self._names:
             self._names[form] = kernel_names(self.store(), form)
         return self._names[form]

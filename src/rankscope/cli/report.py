@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
+from rankscope.api.page import page_text
 from rankscope.api.questions import QUESTIONS, needs_events
-from rankscope.api.run import KERNEL_NAMES, Layout, NoRun, Run, Selection, Wrong
+from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, Layout, NoRun, Run, Selection, Wrong
+from rankscope.cli.saving import save
 from rankscope.model import Table
 
 HELP = "show what was recorded"
@@ -28,7 +30,10 @@ def run(argv: list[str]) -> int:
         selection = selection_of(options)
         opened = Run(options.run, progress())
         opened.store(events=wants_events(opened, options))
-        deliver(pieces(opened, selection, options), options.out)
+        if options.html is not None:
+            write_page(opened, selection, options)
+        else:
+            deliver(pieces(opened, selection, options), options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
@@ -39,6 +44,8 @@ def run(argv: list[str]) -> int:
 
 def wants_events(opened: Run, options: argparse.Namespace) -> bool:
     """Whether a table that needs single events is asked for, or none by name and the run is small."""
+    if options.logs:
+        return True
     if options.table or options.layout != "native":
         return any(needs_events(name) for name in options.table or ())
     return opened.is_small
@@ -68,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
     made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
+    made.add_argument(
+        "--logs", action="store_true", help=f"read the logs of collectives also of more than {LOGS_UNASKED} processes"
+    )
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made
 
@@ -115,6 +126,18 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def write_page(opened: Run, selection: Selection, options: argparse.Namespace) -> None:
+    """One HTML file that shows the run: all its ranks, or those of --rank."""
+    if options.table or options.out or options.format != "text" or options.layout != "native":
+        raise Wrong("--html: goes without --table, --format, --layout and --out")
+    text = page_text(opened, selection, options.names, options.logs)
+    try:
+        save(text, options.html)
+    except OSError as problem:
+        raise Wrong(f"{options.html}: cannot be written: {problem.strerror}") from None
+    print(f"rankscope: {options.html}: {len(text) / 1e6:.1f} MB, open it in a browser", file=sys.stderr)
 
 
 def check_sort(tables: Sequence[Table], selection: Selection) -> None:
