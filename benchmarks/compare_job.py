@@ -11,9 +11,9 @@ from mpi4py import MPI
 import rankscope
 
 WORLD = MPI.COMM_WORLD
-STEPS = int(os.environ.get("STEPS", "150"))
+STEPS = int(os.environ.get("STEPS", "80"))
 # in units of work; data waits, the others compute
-PARTS = {"data": 40, "forward": 60, "backward": 80, "optimizer": 40}
+PARTS = {"data": 50, "forward": 80, "backward": 80, "optimizer": 40}
 part, _, factor = os.environ.get("SLOWER", "").partition(":")
 if part:
     PARTS[part] = round(PARTS[part] * float(factor))

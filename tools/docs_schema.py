@@ -13,6 +13,7 @@ from pathlib import Path
 
 from markers import between, filled
 from rankscope import SCHEMA_VERSION
+from rankscope.api.questions import WIDE
 from rankscope.api.schema import TableSchema, schema
 from rankscope.store.columns import RECORDS
 
@@ -43,6 +44,8 @@ def section(table: TableSchema) -> Iterator[str]:
         for column in table.columns:
             about = "which process: the key to `ranks`" if column.name == "process" else told.get(column.name, "")
             yield f"| `{column.name}` | {column.type} | {about.replace('|', chr(92) + '|')} |"
+    elif table.name in WIDE:
+        yield "Its columns depend on the run: one for each step, or rank."
     else:
         yield "| column | unit | in reports |\n|---|---|---|"
         for column in table.columns:

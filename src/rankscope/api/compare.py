@@ -22,6 +22,7 @@ from rankscope.analyse.compare.verdicts import Comparison, Options, Side, compar
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.api.frame import Frame
 from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.runs import is_run
 from rankscope.model import Table
 
 __all__ = ["BadLimit", "Compared", "Options", "compared", "parse_limit", "side_of"]
@@ -117,15 +118,11 @@ def _runs_of(part: str) -> list[Path]:
     places = [Path(part)] if Path(part).exists() else [Path(one) for one in sorted(glob(part))]
     found: list[Path] = []
     for place in places:
-        if _is_run(place):
+        if is_run(place):
             found.append(place)
         elif place.is_dir():
-            found += [one for one in sorted(place.iterdir()) if _is_run(one) and not one.is_symlink()]
+            found += [one for one in sorted(place.iterdir()) if is_run(one) and not one.is_symlink()]
     return found
-
-
-def _is_run(place: Path) -> bool:
-    return (place / "ranks").is_dir() or (place / "loaded").is_dir()
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

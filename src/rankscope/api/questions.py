@@ -110,6 +110,8 @@ QUESTIONS: dict[str, Question] = {
 }
 # So wide or so long that they are shown only where they are asked for.
 ASKED_FOR = ("events", "wait_map", "wait_matrix")
+# Their columns depend on the run: one for each step, or rank.
+WIDE = ("wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.
 SUMMED = ("gpu_time", "gpu_spread")
 ALIASES = {"mpi": "routines", "cuda": "cuda_api", "nvtx": "nvtx_ranges"}  # a layer's name for its main table

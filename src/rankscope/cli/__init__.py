@@ -12,6 +12,7 @@ COMMANDS = {
     "hang": "say whether a running job hangs, where and because of whom",
     "compare": "say what changed between runs, and how sure that is",
     "export": "write a run for other tools: timeline, tables, metrics",
+    "serve": "show the pages of all runs of a folder in a browser",
     "load": "read other tools' files into a run",
     "gather": "collect rank files left on nodes by ranks that died",
     "doctor": "say what can be recorded here, and why not",
