@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,8 +77,17 @@ def record(folder: Path, options: argparse.Namespace) -> None:
                 launch = [ENVIRONMENT / "mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(options.ranks)]
                 start = [sys.executable, "-m", "rankscope", "run", "--out", place]
                 command = [*launch, *start, ENVIRONMENT / "python", ROOT / "benchmarks" / "compare_job.py"]
-                subprocess.run(command, env={**os.environ, **PLAIN, **AS_ROOT, "SLOWER": slower}, check=True)
+                started(command, {**os.environ, **PLAIN, **AS_ROOT, "SLOWER": slower}, place)
     print(f"{2 * options.runs} runs in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+
+
+def started(command: Sequence[Any], environment: dict[str, str], place: Path) -> None:
+    """One run; a launcher may fail on a machine that is very busy, and is tried again."""
+    for _ in range(3):
+        if subprocess.run(command, env=environment, check=False).returncode == 0:
+            return
+        shutil.rmtree(place, ignore_errors=True)
+    raise SystemExit(f"{place.name} could not be recorded")
 
 
 def real(folder: Path, options: argparse.Namespace) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.analyse.compare.measures import QUANTILES, Measures, Metric
+from rankscope.analyse.compare.resampling import middle_mean
 from rankscope.analyse.compare.verdicts import Side
 
 MILLI, SECOND = 1e6, 1e9
@@ -43,7 +44,7 @@ def run_by(random: np.random.Generator, law: Law, slower: Mapping[str, float]) -
         series = level * np.exp(_alike(random, law))
         series += (random.random(law.steps) < law.stalls) * random.exponential(level, law.steps)
         made.series[Metric("part", name)] = series
-        made.values[Metric("part", name)] = float(np.median(series))
+        made.values[Metric("part", name)] = float(middle_mean(series))
         length += series
     made.series[Metric("step", "step_p50")] = length
     made.values |= {Metric("step", name): float(np.percentile(length, at)) for name, at in QUANTILES.items()}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rankscope.analyse.compare.resampling import middle_mean
 from rankscope.analyse.mpi import OUTSIDE
 from rankscope.analyse.names import kernel_names
 from rankscope.analyse.step_data import Steps, steps_of
@@ -99,7 +100,7 @@ def _add_steps(made: Measures, found: Steps) -> None:
     for name, series in _parts(found, shared):
         if series.any():
             made.series[Metric("part", name)] = series
-            made.values[Metric("part", name)] = float(np.median(series))
+            made.values[Metric("part", name)] = float(middle_mean(series))
 
 
 def _parts(found: Steps, shared: Array) -> Iterator[tuple[str, Array]]:

@@ -19,6 +19,7 @@ SEED = 20_240_229  # the same input gives the same answer
 EXCHANGES = 1_000
 DRAWS = 1_000
 KEPT = 0.8  # of the repeats: one disturbed run in five changes nothing
+FEWEST_PACED = 4  # fewer tell no pace of a run
 TINY = 1e-9
 
 
@@ -45,14 +46,32 @@ def exchanges(first: int, second: int) -> Array:
     return np.argsort(random.random((EXCHANGES, total)), axis=1)[:, :first]
 
 
-def chances(first: Array, second: Array) -> Array:
-    """For each metric (rows) the chance of such a difference anywhere in the table if nothing had changed."""
+def chances(first: Array, second: Array, paced: Array | None = None) -> Array:
+    """For each metric (rows) the chance of such a difference anywhere in the table if nothing had changed.
+
+    `paced` says which of them go faster or slower with the run as a whole, as parts of the step do where the machine
+    is slower or busy: those are judged as they are and by what they differ from the run's pace.
+    """
+    count, split = len(first), first.shape[1]
     pooled = np.concatenate([first, second], axis=1)
     middle = np.median(np.abs(pooled), axis=1, keepdims=True)
     pooled = pooled / np.where(middle > 0, middle, 1.0)
-    split = first.shape[1]
+    rows = np.flatnonzero(paced) if paced is not None else np.zeros(0, int)
+    if len(rows) >= FEWEST_PACED:
+        pace = np.median(pooled[rows], axis=0)
+        pooled = np.concatenate([pooled, pooled[rows] / np.where(pace > 0, pace, 1.0)])
+    told = _chances(pooled, split)
+    made = told[:count]
+    if len(told) > count:
+        moved = np.sign(shift(pooled[:, :split], pooled[:, split:]))
+        agree = moved[rows] == moved[count:]  # slower only in comparison with all else is not slower
+        made[rows] = np.where(agree, np.minimum(made[rows], told[count:]), made[rows])
+    return made
+
+
+def _chances(pooled: Array, split: int) -> Array:
     seen = np.abs(shift(pooled[:, :split], pooled[:, split:]))
-    places = exchanges(split, second.shape[1])
+    places = exchanges(split, pooled.shape[1] - split)
     largest = np.abs(_exchanged(pooled, places))  # exchange × metric
     order = np.argsort(-seen, kind="stable")
     # of each metric and all that differ less: the largest difference of every exchange
@@ -87,8 +106,15 @@ def drawn_repeats(values: Array, random: Any) -> Array:
     return np.median(values[..., picks], axis=-1)
 
 
+def middle_mean(values: Array, axis: int = -1) -> Array:
+    """The mean of the middle half: as little moved by stalls as the median, and a quarter less noisy."""
+    ordered = np.sort(values, axis=axis)
+    count = ordered.shape[axis]
+    return np.take(ordered, np.arange(count // 4, count - count // 4), axis=axis).mean(axis=axis)
+
+
 def drawn_steps(series: list[Array], random: Any) -> Array:
-    """Medians of steps, drawn again in blocks: steps next to each other are alike. Of several runs their median.
+    """Middle means of steps, drawn again in blocks: steps next to each other are alike. Of several runs their median.
 
     Each of the series is metrics × steps of one run; blocks wrap around its end.
     """
@@ -98,7 +124,7 @@ def drawn_steps(series: list[Array], random: Any) -> Array:
         length = block_length(one[0])
         starts = random.integers(0, count, (DRAWS, -(-count // length)))
         picks = (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
-        runs.append(np.stack([np.median(values[picks], axis=1) for values in one]))
+        runs.append(np.stack([middle_mean(values[picks]) for values in one]))
     return np.median(np.stack(runs), axis=0)
 
 

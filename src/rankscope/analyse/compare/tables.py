@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankscope.analyse.compare.limits import CANNOT_TELL as UNTOLD
 from rankscope.analyse.compare.limits import EXCEEDED, Outcome
-from rankscope.analyse.compare.verdicts import CANNOT_TELL, EQUAL, LEVEL, Change, Comparison, Side
+from rankscope.analyse.compare.verdicts import CANNOT_TELL, EQUAL, LEVEL, Change, Comparison, Side, no_cpu_share
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Unit
@@ -48,6 +48,7 @@ LIMITS = (
     Column("why", Unit.NAME, "Because"),
 )
 MOST_NAMED = 3
+SHARED_CPUS = 0.1  # of the step without a CPU
 
 
 def sides_table(sides: Sequence[Side]) -> Table:
@@ -142,8 +143,8 @@ def _method(made: Comparison) -> list[str]:
         told = [
             f"{counts.capitalize()} are too few to see how runs differ by themselves: intervals are of the steps "
             "(block bootstrap, as neighbours are alike), wider by what is assumed from run to run: "
-            f"{100 * made.options.run_to_run:g} % (--run-to-run), or what the runs of a side differ by. With 4 runs a "
-            "side nothing has to be assumed."
+            f"{100 * made.options.run_to_run:g} % (--run-to-run), what the runs of a side differ by, or how long ranks "
+            "had no CPU, if more. With 4 runs a side nothing has to be assumed."
         ]
     else:
         told = [f"{counts.capitalize()} with too few steps: nothing can be said for sure. Record at least 4 a side."]
@@ -178,6 +179,9 @@ def warnings_of(made: Comparison) -> list[str]:
         bad = sum(one.ended_badly for one in side.runs)
         if bad:
             told.append(f"{side.name}: {counted(bad, 'rank')} did not end well, or still run")
+        if no_cpu_share(side) > SHARED_CPUS:
+            lacked = f"{side.name}: ranks had no CPU for {no_cpu_share(side):.0%} of the step"
+            told.append(f"{lacked}: these times are the machine's as much as the program's")
         lost = sum(one.lost_files for one in side.runs)
         if lost:
             told.append(f"{side.name}: {counted(lost, 'file')} could not be read")

@@ -23,6 +23,8 @@ FEWEST_STEPS = 24
 SMALLEST_SHARE = 0.005  # of the step or of the whole: what is smaller is not judged
 FASTER, SLOWER, EQUAL, CANNOT_TELL = "faster", "slower", "equal", "cannot tell"
 MORE, LESS = "more", "less"  # of what is not a time
+PACED = ("part", "layer", "operation", "kernel", "range")  # they go with the pace of the run
+NO_CPU = Metric("part", "runnable")
 PRIMARY = (Metric("step", "step_p50"), Metric("total", "elapsed"))
 
 
@@ -141,7 +143,7 @@ def _by_repeats(made: Comparison, level: float) -> None:
     if not metrics:
         return
     first, second = (np.array([[one.values[metric] for one in side.runs] for metric in metrics]) for side in made.sides)
-    told = chances(first, second)
+    told = chances(first, second, np.array([metric.kind in PACED for metric in metrics]))
     random = np.random.default_rng(SEED)
     ratios = drawn_repeats(second, random) / _not_zero(drawn_repeats(first, random)) - 1
     for at, metric in enumerate(metrics):
@@ -169,9 +171,15 @@ def _by_steps(made: Comparison, level: float) -> None:
         made.changes.append(one)
 
 
+def no_cpu_share(side: Side) -> float:
+    """Of the step: how long ranks could have run and had no CPU, in the run where it was most."""
+    shares = [one.values.get(NO_CPU, 0.0) / (one.values.get(PRIMARY[0], 0.0) or np.inf) for one in side.runs]
+    return float(max(shares))
+
+
 def _margin(made: Comparison, metric: Metric) -> float:
-    """What runs differ by without any change: as assumed, or as the few runs of a side do."""
-    seen = [made.options.run_to_run]
+    """What runs differ by without any change: as assumed, as the few runs of a side do, or as they lacked CPUs."""
+    seen = [made.options.run_to_run, *(no_cpu_share(side) for side in made.sides)]
     for side in made.sides:
         values = [one.values[metric] for one in side.runs]
         seen.append((max(values) - min(values)) / (float(np.median(values)) or np.inf))
