@@ -112,6 +112,14 @@ def test_markdown_is_for_a_pull_request(runs: Path, capsys: pytest.CaptureFixtur
     assert "\x1b" not in text and "<b>" not in text.replace("\\<b\\>", "")
 
 
+def test_html_is_one_plain_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([f"{runs}/old-*", f"{runs}/slow-*", "--format", "html", "--top", "0"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("<!DOCTYPE html>") and "<h1>slow- is slower than old-: step_p50 +" in text
+    assert "<td>part.forward</td>" in text and "<script" not in text and "http" not in text
+    assert "MPI_&lt;b&gt;\\x1b[2J|evil" in text and "<b>" not in text
+
+
 def test_three_sides_are_each_held_against_the_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([f"{runs}/old-*", f"{runs}/same-*", f"{runs}/slow-*"]) == 0
     text = capsys.readouterr().out

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.api.compare import BadLimit, Compared, Options, compared
-from rankscope.api.forms import FORMS, printable, to_text
+from rankscope.api.forms import PAGES, printable, to_text
 from rankscope.api.run import NoRun, Selection, Wrong
 from rankscope.cli.report import colour_wanted, deliver, width
 
@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
         help="exit with 1 if this holds for sure, as in 'step_p50 > +5%%'; may be repeated",
     )
     made.add_argument("--list-metrics", action="store_true", help="name what can be compared of these runs, and stop")
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
-    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text and markdown: {ROWS}; 0: all)")
+    made.add_argument("--format", choices=["text", *PAGES], default="text", help="form of the tables (default: text)")
+    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (for people: {ROWS}; 0: all)")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made
 
@@ -85,11 +85,11 @@ def share(option: str, text: str) -> float:
 
 def rendered(found: Compared, options: argparse.Namespace) -> str:
     """The tables in the wanted form."""
-    few = options.format in ("text", "markdown")
+    few = options.format in ("text", "markdown", "html")
     top = options.top if options.top is not None else ROWS if few else 0
     tables = found.tables(Selection(top=top or None))
     if options.format != "text":
-        return FORMS[options.format](tables)
+        return PAGES[options.format](tables)
     shown = [table for table in tables if table.rows or table.warnings or table.name == "changes"]
     return to_text(shown, width(options.out), colour=options.out is None and colour_wanted())
 
