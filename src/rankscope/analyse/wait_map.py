@@ -46,6 +46,7 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     digits = 0 if columns.names[0].unit is Unit.NS else 4
     table.rows = [(label, *_cells(means[at], digits)) for at, label in enumerate(rows.labels)]
+    table.title = table.title if columns.names[0].unit is Unit.NS else "Waiting by rank and time"
     table.notes.append(_note(columns, rows))
     return table
 
@@ -53,7 +54,8 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
 def _note(columns: _Columns, rows: Lanes) -> str:
     who = "" if rows.whole else f" Each row is the mean of the ranks of one or some {rows.kind.rstrip('s')}s."
     if columns.names[0].unit is Unit.NS:
-        return f"Waiting in collectives for the last to come, per step; empty where the log does not reach.{who}"
+        told = "Waiting in collectives for the last to come, per step; of those in progress beside other work too."
+        return f"{told} Empty where the log does not reach.{who}"
     return f"There are no steps: the share of each slice of time in which collectives wait for the last to come.{who}"
 
 
