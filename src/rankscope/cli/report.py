@@ -143,8 +143,8 @@ QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
-# So wide or so long that they are shown only where they are asked for.
-ASKED_FOR = ("events", "wait_map", "wait_matrix")
+# So wide, so long or so seldom of interest that they are shown only where they are asked for.
+ASKED_FOR = ("events", "hosts", "wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.
 SUMMED = ("gpu_time", "gpu_spread")
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}

@@ -80,4 +80,4 @@ def _time_title(table: Table) -> str:
     exposed = mean(table, "exposed_ns") / span
     if not exposed:
         return told
-    return f"{told}; {percent(exposed)} of it they communicate and compute nothing"
+    return f"{told}, and for {percent(exposed)} of it communicate without computing"
