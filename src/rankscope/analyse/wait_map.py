@@ -14,6 +14,7 @@ from rankscope.analyse.step_data import RankSteps, steps_of
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 Array = Any  # of numpy
+COLUMNS = (Column("rank", Unit.NAME, "Rank"),)  # or a host, or several; then a column for each step
 MOST_LANES = 128
 MOST_STEPS = 240
 SLICES = 120  # of the time, where there are no steps
@@ -33,7 +34,7 @@ class _Columns:
 def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
     """Mean waiting of each rank in each step; in slices of time where there are no steps. Many are put together."""
     known = collectives_of(tables)
-    table = Table("wait_map", "Waiting by rank and step", (), [])
+    table = Table("wait_map", "Waiting by rank and step", COLUMNS, [])
     chosen = [selection.ranks is None or rank in selection.ranks for rank in known.log.ranks]
     places = np.flatnonzero(chosen)
     if not known.splits or len(places) < FEWEST:
