@@ -14,6 +14,7 @@ from rankscope.analyse.step_data import RankSteps, steps_of
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 Array = Any  # of numpy
+COLUMNS = (Column("rank", Unit.NAME, "Rank"),)  # or a host, or several; then a column for each step
 MOST_LANES = 128
 MOST_STEPS = 240
 SLICES = 120  # of the time, where there are no steps
@@ -33,7 +34,7 @@ class _Columns:
 def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
     """Mean waiting of each rank in each step; in slices of time where there are no steps. Many are put together."""
     known = collectives_of(tables)
-    table = Table("wait_map", "Waiting by rank and step", (), [])
+    table = Table("wait_map", "Waiting by rank and step", COLUMNS, [])
     chosen = [selection.ranks is None or rank in selection.ranks for rank in known.log.ranks]
     places = np.flatnonzero(chosen)
     if not known.splits or len(places) < FEWEST:
@@ -46,6 +47,7 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     digits = 0 if columns.names[0].unit is Unit.NS else 4
     table.rows = [(label, *_cells(means[at], digits)) for at, label in enumerate(rows.labels)]
+    table.title = table.title if columns.names[0].unit is Unit.NS else "Waiting by rank and time"
     table.notes.append(_note(columns, rows))
     return table
 
@@ -53,7 +55,8 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
 def _note(columns: _Columns, rows: Lanes) -> str:
     who = "" if rows.whole else f" Each row is the mean of the ranks of one or some {rows.kind.rstrip('s')}s."
     if columns.names[0].unit is Unit.NS:
-        return f"Waiting in collectives for the last to come, per step; empty where the log does not reach.{who}"
+        told = "Waiting in collectives for the last to come, per step; of those in progress beside other work too."
+        return f"{told} Empty where the log does not reach.{who}"
     return f"There are no steps: the share of each slice of time in which collectives wait for the last to come.{who}"
 
 

@@ -9,13 +9,14 @@ from rankscope.analyse.selection import ALL, Selection
 from rankscope.analyse.splitting import collectives_of
 from rankscope.model import Column, Table, Tables, Unit
 
+COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
 MOST_LANES = 96
 
 
 def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
     """Waiting of each rank (row) for each other one (column), of all matched collectives. Many are put together."""
     known = collectives_of(tables)
-    table = Table("wait_matrix", "Who waits for whom", (), [])
+    table = Table("wait_matrix", "Who waits for whom", COLUMNS, [])
     wanted = np.array([selection.ranks is None or rank in selection.ranks for rank in known.log.ranks], bool)
     if not known.splits or not wanted.any():
         return table

@@ -108,8 +108,8 @@ QUESTIONS: dict[str, Question] = {
     "overhead": overhead,
     **EVENT_QUESTIONS,
 }
-# So wide or so long that they are shown only where they are asked for.
-ASKED_FOR = ("events", "wait_map", "wait_matrix")
+# So wide, so long or so seldom of interest that they are shown only where they are asked for.
+ASKED_FOR = ("events", "hosts", "wait_map", "wait_matrix")
 # Their columns depend on the run: one for each step, or rank.
 WIDE = ("wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.

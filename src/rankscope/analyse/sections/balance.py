@@ -7,6 +7,7 @@ from rankscope.analyse.condensed import condensed
 from rankscope.analyse.hosts import hosts
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Section, Table, Tables
@@ -28,7 +29,7 @@ def balance_section(tables: Tables, wanted: Wanted) -> Section | None:
     found = few.tables
     by_host = hosts(tables, wanted.selection)
     if len(by_host.rows) > 1:
-        found = [*found, by_host]
+        found = [*found, cut(by_host)]
     return Section("balance", "Do ranks and hosts share the work evenly?", found, charts)
 
 

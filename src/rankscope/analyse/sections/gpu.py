@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from rankscope.analyse.condensed import condensed
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_copies import gpu_copies
 from rankscope.analyse.gpu_gaps import gpu_gaps
 from rankscope.analyse.gpu_time import gpu_time
 from rankscope.analyse.names import renamed
-from rankscope.analyse.sections.sentences import column, mean, number, percent, seconds
+from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, percent, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Chart, Column, Section, Table, Tables, Unit
 
@@ -20,7 +22,6 @@ ADDED = (
     Column("comm_exposed_ns", Unit.NS, "Communicates only"),
     Column("copy_alone_ns", Unit.NS, "Copies only"),
 )
-MOST_DEVICES = 512
 
 
 def gpu_section(tables: Tables, wanted: Wanted) -> Section | None:
@@ -48,17 +49,15 @@ def gpu_time_section(tables: Tables, wanted: Wanted) -> Section | None:
         return None
     _add_parts(table)
     parts = (*(one.name for one in ADDED), "idle_ns")
-    charts = []
-    if len(table.rows) <= MOST_DEVICES:
-        drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
+    drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
+    few, axis = condensed(table, hosts_of(tables), "idle_ns"), "first to last activity"
+    if few.outliers is None:
         orders = (WHERE.name, "idle_ns", "comm_exposed_ns")
-        charts.append(
-            Chart(
-                "bars", table.name, _time_title(table), WHERE.name, drawn, "first to last activity", "rank/GPU", orders
-            )
-        )
+        charts = [Chart("bars", table.name, _time_title(table), WHERE.name, drawn, axis, "rank/GPU", orders)]
+    else:
+        charts = bars(few, _time_title(table), drawn, axis, "idle_ns", "comm_exposed_ns")
     gaps = gpu_gaps(tables, wanted.selection)
-    return Section("gpu_time", "Are the GPUs busy?", [table, *([gaps] if gaps.rows else [])], charts)
+    return Section("gpu_time", "Are the GPUs busy?", [*few.tables, *([gaps] if gaps.rows else [])], charts)
 
 
 def _add_parts(table: Table) -> None:
@@ -80,4 +79,4 @@ def _time_title(table: Table) -> str:
     exposed = mean(table, "exposed_ns") / span
     if not exposed:
         return told
-    return f"{told}; {percent(exposed)} of it they communicate and compute nothing"
+    return f"{told}, and for {percent(exposed)} of it communicate without computing"

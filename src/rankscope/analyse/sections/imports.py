@@ -7,8 +7,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from rankscope.analyse.sections.sentences import column, number, percent, seconds
+from rankscope.analyse.sections.sentences import column, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
+from rankscope.analyse.words import counted
 from rankscope.model import Cell, Chart, Column, Section, Table, Tables, Unit
 
 COLUMNS = (
@@ -29,9 +30,9 @@ def imports_section(tables: Tables, wanted: Wanted) -> Section | None:
     if not wanted.imports or not wanted.imports.get("children"):
         return None
     table = import_boxes(wanted.imports)
-    counted = any(number(cell) for cell in column(table, "calls"))
-    parts = ("wall_ns", "self_wall_ns", *(("calls", "self_calls") if counted else ()))
-    chart = Chart("icicle", table.name, _title(table, counted), "name", parts, "time of the imports")
+    calls_known = any(number(cell) for cell in column(table, "calls"))
+    parts = ("wall_ns", "self_wall_ns", *(("calls", "self_calls") if calls_known else ()))
+    chart = Chart("icicle", table.name, _title(table, calls_known), "name", parts, "time of the imports")
     return Section("imports", "Which imports take the time?", [table], [chart])
 
 
@@ -47,7 +48,7 @@ def import_boxes(root: Mapping[str, Any]) -> Table:
             numbers: list[Cell] = [box.get(name) for name in ("wall_ns", "self_wall_ns", "calls", "self_calls")]
             table.rows.append((str(box["name"]), *numbers, at, parent))
     if left_out:
-        table.notes.append(f"{left_out} modules of less than {percent(SMALLEST)} of the time are left out.")
+        table.notes.append(f"Left out: {counted(left_out, 'module')} of less than {100 * SMALLEST:g} % of the time.")
     return table
 
 
@@ -69,10 +70,10 @@ def _boxes(root: Mapping[str, Any]) -> Iterator[tuple[int, int | None, Mapping[s
         add(at, box.get("children", ()))
 
 
-def _title(table: Table, counted: bool) -> str:
+def _title(table: Table, calls_known: bool) -> str:
     tops = [row for row in table.rows if row[-1] is None]
     whole, calls = sum(number(row[1]) for row in tops), sum(number(row[3]) for row in tops)
     modules = [row for row in table.rows if row[-1] is not None] or tops
     longest = max(modules, key=lambda row: number(row[1]))
     told = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all processes and imports"
-    return f"{told}, which make {calls:,.0f} system calls" if counted else told
+    return f"{told}, which make {calls:,.0f} system calls" if calls_known else told

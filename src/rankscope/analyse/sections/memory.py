@@ -7,6 +7,7 @@ from statistics import median
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, number, size
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Chart, Column, Section, Table, Tables, Unit
@@ -31,7 +32,7 @@ def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
     for name, what in (("max_rss_bytes", "process"), ("gpu_peak_bytes", "GPU memory of a rank")):
         if any(number(cell) for cell in column(table, name)):
             charts += bars(few, _title(table, name, what), (name,), "peak", "host", name)[: 1 + (name == few.key)]
-    found = [*few.tables, *([devices] if devices.rows else [])]
+    found = [*few.tables, *([cut(devices)] if devices.rows else [])]
     return Section("memory", "How much memory does each rank hold?", found, charts)
 
 

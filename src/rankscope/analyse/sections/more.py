@@ -10,11 +10,12 @@ NAME = "tables"
 
 def more_section(tables: list[Table]) -> Section | None:
     """Those that belong to no question of the page, cut where they are long."""
-    found = [_cut(table) for table in tables if table.rows or table.warnings]
+    found = [cut(table) for table in tables if table.rows or table.warnings]
     return Section(NAME, "What else is known?", found) if found else None
 
 
-def _cut(table: Table) -> Table:
+def cut(table: Table) -> Table:
+    """The first rows, saying where the others are."""
     left = len(table.rows) - MOST_ROWS
     if left > 0:
         told = f"{left} more rows: rankscope report --table {table.name} --format csv has all."

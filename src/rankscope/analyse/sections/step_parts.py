@@ -11,7 +11,7 @@ from rankscope.analyse.steps import steps
 from rankscope.model import Column, Section, Table, Tables, Unit
 
 WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
-BLOCKED = (Column(WAITING, Unit.NS, "Blocked, waiting"), Column(MOVING, Unit.NS, "Blocked, moving data"))
+BLOCKED = (Column(WAITING, Unit.NS, "Blocked waiting"), Column(MOVING, Unit.NS, "Blocked moving data"))
 
 
 def step_parts_section(tables: Tables, wanted: Wanted) -> Section | None:

@@ -74,7 +74,8 @@ export class Bars {
   options() {
     const rows = this.shownRows.length;
     const unit = axisUnit(this.unit, this.largest);
-    const inner = Math.min(TALLEST, Math.max(rows * THICK, 2 * THICK));
+    const title = measureTexts([this.chart.row_axis], TALLEST).measured + 8; // stands upright beside the bars
+    const inner = Math.min(TALLEST, Math.max(rows * THICK, 2 * THICK, title));
     const bars = uPlot.paths.bars({ size: [rows > inner / 4 ? 1 : 0.8, THICK], gap: 0 });
     const fills = [...this.colours].reverse();
     return {

@@ -8,6 +8,7 @@ const OTHERS = [SKY, GREEN, ORANGE, PURPLE, BLUE, YELLOW, VERMILLION, '#7A5195',
 const KNOWN = {
   exposed_wait_ns: VERMILLION, wait_ns: VERMILLION,
   exposed_transfer_ns: BLUE, exposed_ns: BLUE, transfer_ns: BLUE, comm_ns: BLUE,
+  comm_exposed_ns: BLUE, overlap_ns: SKY, copy_alone_ns: PURPLE,
   other_ns: GREY, idle_ns: GREY, compute_ns: GREEN, outside_ns: GREEN, compute_alone_ns: GREEN,
   data_ns: ORANGE, forward_ns: SKY, backward_ns: GREEN, optimizer_ns: PURPLE, zero_grad_ns: YELLOW,
 };

@@ -5,7 +5,7 @@ import { shown } from './numbers.js';
 import { hideHover, showHover } from './hover.js';
 
 const TALL = 20, DEEPEST = 24, FONT = '12px system-ui, sans-serif';
-const FILLS = ['#0072B2', '#56B4E9', '#009E73', '#E69F00', '#CC79A7'];
+const FILLS = ['#56B4E9', '#A5D5F3']; // only to tell neighbours apart
 
 export class Icicle {
   // The table has the columns id and parent beside the label; parts are [total, own] for each thing that is measured.
@@ -47,9 +47,10 @@ export class Icicle {
   }
 
   controls() {
-    if (this.measures.length < 2) return make('div');
+    this.scale = make('span');
     const options = this.measures.map(([total], at) => [String(at), this.table.columns[total].title]);
-    return make('div', { class: 'controls' }, chooser('Width is', options, '0', (at) => { this.measure = Number(at); this.draw(); }));
+    const changed = (at) => { this.measure = Number(at); this.draw(); };
+    return make('div', { class: 'controls' }, ...(options.length > 1 ? [chooser('Width is', options, '0', changed)] : []), this.scale);
   }
 
   zoom(node) {
@@ -68,6 +69,8 @@ export class Icicle {
     const context = this.canvas.getContext('2d');
     context.scale(ratio, ratio);
     this.boxes.forEach((box, at) => this.paint(context, box, at));
+    const { unit, title } = this.table.columns[this.measures[this.measure][0]];
+    this.scale.textContent = `The whole width is ${shown(this.size(this.whole), unit)} (${title.toLowerCase()}).`;
     this.crumbs();
   }
 
@@ -87,7 +90,7 @@ export class Icicle {
     context.fillStyle = depth ? FILLS[(depth + at) % FILLS.length] : colourOf('--line');
     context.fillRect(left, depth * TALL, Math.max(0.5, width - 1), TALL - 1);
     if (width < 36) return;
-    Object.assign(context, { font: FONT, textBaseline: 'middle', fillStyle: depth ? '#000' : colourOf('--ink') });
+    Object.assign(context, { font: FONT, textBaseline: 'middle', fillStyle: depth ? '#111' : colourOf('--ink') });
     context.save();
     context.beginPath();
     context.rect(left, depth * TALL, width - 4, TALL);

@@ -12,7 +12,7 @@ export class Sizes {
     this.bars = chart.parts.map((part) => {
       const { title } = table.columns[place(table, part)];
       const inner = make('div');
-      host.append(make('div', { class: 'small' }, make('h4', {}, title), inner));
+      host.append(make('div', { class: 'small' }, make('h3', { class: 'part' }, title), inner));
       const own = { ...chart, title: `${chart.title} (${title})`, parts: names, orders: [], value_axis: title.toLowerCase() };
       return new Bars(own, pivot(chart, table, part, names), inner);
     });
