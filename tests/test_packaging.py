@@ -98,6 +98,16 @@ def test_wheel_carries_the_libraries_and_no_sources(wheel: Path) -> None:
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
+def test_wheel_carries_what_pages_are_made_of(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    folder = ROOT / "src" / "rankscope" / "report" / "html"
+    made_of = {
+        path.relative_to(ROOT / "src").as_posix() for path in folder.rglob("*") if path.suffix in (".js", ".css")
+    }
+    assert len(made_of) > 15
+    assert made_of | {"rankscope/report/html/vendor/uPlot.LICENSE"} <= names
+
+
 def test_wheel_installs_without_compiler_on_another_python(wheel: Path, tmp_path: Path) -> None:
     pythons = other_pythons()
     if not pythons:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from rankscope.api.forms import FORMS, to_text
+from rankscope.cli.report import colour_wanted, width
+from rankscope.cli.report import deliver as deliver_texts
 from rankscope.model import Table
-from rankscope.report.csv import to_csv
-from rankscope.report.json import to_json
-from rankscope.report.markdown import to_markdown
-from rankscope.report.text import to_text
-
-FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
-FILE_WIDTH = 120
 
 
 def add_form_options(parser: argparse.ArgumentParser) -> None:
@@ -25,24 +18,9 @@ def add_form_options(parser: argparse.ArgumentParser) -> None:
 
 
 def deliver(tables: Sequence[Table], form: str, out: Path | None) -> None:
-    """Writes beside and renames, so that a file is whole or the old one."""
-    text = (
-        FORMS[form](tables) if form != "text" else to_text(tables, width(out), colour=out is None and colour_wanted())
-    )
-    if out is None:
-        encoding = sys.stdout.encoding or "utf-8"
-        print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
-        return
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(out)
-
-
-def width(out: Path | None) -> int:
-    if out is None and (sys.stdout.isatty() or "COLUMNS" in os.environ):
-        return max(40, shutil.get_terminal_size().columns)
-    return FILE_WIDTH
-
-
-def colour_wanted() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    """The tables in that form."""
+    if form == "text":
+        text = to_text(tables, width(out), colour=out is None and colour_wanted())
+    else:
+        text = FORMS[form](tables)
+    deliver_texts([text], out)

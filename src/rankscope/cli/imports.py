@@ -21,20 +21,23 @@ from rankscope.analyse.import_tables import calls_per_framework, frameworks_comp
 from rankscope.analyse.import_tree import TREE_DEPTH, View, import_tree
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.words import ending_text
+from rankscope.api.forms import FORMS
+from rankscope.api.import_questions import IMPORT_QUESTIONS, SHOWN
+from rankscope.api.run import Run, Wrong
 from rankscope.cli.import_options import check, is_run, parser, parted, selection_of
-from rankscope.cli.import_questions import IMPORT_QUESTIONS, SHOWN
+from rankscope.cli.import_saving import saving
 from rankscope.cli.importing import import_command, record
 from rankscope.cli.imports_project import main as project_imports
 from rankscope.cli.imports_replay import main as replay_imports
 from rankscope.cli.metering_cost import metering_cost
-from rankscope.cli.report import FORMS, Wrong, colour_wanted, deliver, ranks_shown, told, width
-from rankscope.cli.saving import saving
+from rankscope.cli.report import colour_wanted, deliver, told, width
 from rankscope.model import Table, Tables
 from rankscope.readers.library_paths import told_directories
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import Run as Store
+from rankscope.store.run import open_run
 
 NUMBERS_WIDTH = 90  # of the tree
 HELP = "meter what importing costs"
@@ -46,7 +49,7 @@ class Shown:
     """One recording and what it is called."""
 
     name: str
-    run: Run
+    run: Store
     command: list[str]  # empty where it was recorded before
     exit_code: int = 0
 
@@ -73,7 +76,7 @@ def run(argv: list[str]) -> int:
         return 130
     finally:
         keeper.cleanup()
-    return max([0, *(told(one.run) or int(one.exit_code != 0) for one in recordings)])
+    return max([0, *(told(Run.of(one.run)) or int(one.exit_code != 0) for one in recordings)])
 
 
 def recorded(options: argparse.Namespace, keeper: Path) -> list[Shown]:
@@ -130,7 +133,7 @@ def ending(exit_code: int) -> str:
     return ending_text("signalled", None, -exit_code) if exit_code < 0 else f"exit code {exit_code}"
 
 
-def open_tables(folder: Path | None) -> Run:
+def open_tables(folder: Path | None) -> Store:
     return open_run(folder, partial(read_rank_file, events=False), events=False)
 
 
@@ -144,7 +147,7 @@ def rendered(recordings: Sequence[Shown], options: argparse.Namespace, keeper: P
     """All tables in the wanted form."""
     selection = selection_of(options)
     if selection.ranks is not None:
-        ranks_shown(recordings[0].run, selection)  # says which there are if one is not
+        Run.of(recordings[0].run).ranks_shown(selection)  # says which there are if one is not
     if options.format == "icicle":
         return as_icicle(recordings, selection)
     tables = tables_of(recordings, options, selection)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.analyse.block_means import estimate
+from rankscope.analyse.block_means import estimates
 from rankscope.analyse.findings.finding import Finding, seconds
 from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.words import ranges
@@ -33,7 +33,8 @@ def slow_host(tables: Tables) -> list[SlowHost]:
     hosts = sorted({one.host for one in found.ranks})
     if len(hosts) < 2 or len(common) < FEWEST_STEPS:
         return []
-    own = np.array([estimate(one.own_ns[np.searchsorted(one.number, common)]).value for one in found.ranks])
+    table = np.stack([one.own_ns[np.searchsorted(one.number, common)] for one in found.ranks])
+    own = np.array([one.value for one in estimates(table)])
     step_ns = float(np.median(np.concatenate([one.length_ns[found.steady(one)] for one in found.ranks])))
     made = []
     for host in hosts:

@@ -1,0 +1,162 @@
+"""Runs a command with and without a cause of its imports' cost, in turns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankscope.analyse.import_blame import (
+    Blame,
+    blame_bytecode,
+    blame_library_path,
+    blame_module,
+    blame_realpath,
+    blame_search,
+)
+from rankscope.analyse.import_data import Counts, import_trees
+from rankscope.analyse.import_saving import Trial, import_saving
+from rankscope.analyse.import_search import search_entries
+from rankscope.cli.importing import Recorded, record
+from rankscope.model import Table, Tables
+
+CAUSES = ("realpath", "ld-library-path", "search", "bytecode", "module=NAME")
+DIFFERS = "an import was made to fail: the program may do something else then"
+NOTHING = "there is nothing to switch off"
+
+
+@dataclass(slots=True)
+class Switch:
+    """How one cause is switched off."""
+
+    name: str
+    blame: Blame
+    set: dict[str, str] = field(default_factory=dict)  # variables
+    unset: tuple[str, ...] = ()
+    agent: list[str] = field(default_factory=list)  # lines of RANKSCOPE_WITHOUT
+    note: str = ""
+    primed: bool = False  # needs a run before those that count
+    idle: bool = False  # there is nothing to switch off: not run
+
+    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
+        made = {name: value for name, value in given.items() if name not in self.unset} | self.set
+        if self.agent:
+            made["RANKSCOPE_WITHOUT"] = "\n".join(self.agent)
+        return made
+
+
+def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str]) -> Switch:
+    """What --without NAME means for this command, of which `tables` is the recording."""
+    if name == "realpath":
+        return Switch(name, blame_realpath(tables), agent=["realpath"])
+    if name == "ld-library-path":
+        idle = not given.get("LD_LIBRARY_PATH")
+        note = f"LD_LIBRARY_PATH is not set: {NOTHING}" if idle else ""
+        return Switch(name, blame_library_path(tables), unset=("LD_LIBRARY_PATH",), note=note, idle=idle)
+    if name == "search":
+        useless = [entry.path for entry in search_entries(tables) if entry.never_hit]
+        note = f"switched off: {', '.join(useless)}" if useless else f"every entry of sys.path is of use: {NOTHING}"
+        agent = [f"search={path}" for path in useless]
+        return Switch(name, blame_search(tables), agent=agent, note=note, idle=not useless)
+    if name == "bytecode":
+        prefix = {"PYTHONPYCACHEPREFIX": str(folder / "pycache")}
+        note = "bytecode of all modules in one folder of its own"
+        return Switch(name, blame_bytecode(tables), prefix, ("PYTHONDONTWRITEBYTECODE",), note=note, primed=True)
+    module = name.partition("=")[2]
+    return Switch(name, blame_module(tables, module), agent=[f"module={module}"], note=DIFFERS)
+
+
+def together(switches: Sequence[Switch]) -> Switch:
+    """All of them at once: what one stops asking, another may have to ask."""
+    made = Switch("all of these", Blame(sum(one.blame.calls for one in switches)))
+    for one in switches:
+        made.set.update(one.set)
+        made.unset += one.unset
+        made.agent += one.agent
+        made.primed = made.primed or one.primed
+    return made
+
+
+CONTROL = "nothing"  # the same command once more in every turn: what differs then is noise
+
+
+@dataclass(slots=True)
+class Turns:
+    """One way to run the command, and what each turn took."""
+
+    environment: dict[str, str]
+    counts: Counts = field(default_factory=Counts)
+    exit_code: int = 0
+    timed_exit_code: int = 0
+    walls_ns: list[int] = field(default_factory=list)
+    cpus_ns: list[int] = field(default_factory=list)
+
+    def add(self, one: Recorded) -> None:
+        self.walls_ns.append(one.wall_ns)
+        self.cpus_ns.append(one.cpu_ns)
+
+
+Open = Callable[[Path], Tables]
+Say = Callable[[str], None]
+
+
+def saving(
+    command: Sequence[str], causes: Sequence[str], repeats: int, base: Path, folder: Path, open_tables: Open, say: Say
+) -> Table:
+    """The table of blame and saving; `base` is the recording with everything on."""
+    given = dict(os.environ)
+    tables = open_tables(base)
+    switches = [Switch(CONTROL, Blame()), *(switch_of(name, tables, folder, given) for name in causes)]
+    working = [one for one in switches[1:] if not one.idle]
+    if len(working) > 1:
+        switches.append(together(working))
+    first = Turns(given, counts_of(tables))
+    ways = {
+        at: _counted(command, one, folder / f"without-{at}", open_tables, say)
+        for at, one in enumerate(switches, 1)
+        if not one.idle
+    }
+    _take_turns(command, {0: first, **ways}, repeats, folder, say)
+    idle = Turns(given, first.counts)
+    return import_saving([_trial(switch, first, ways.get(at, idle)) for at, switch in enumerate(switches, 1)])
+
+
+def _take_turns(command: Sequence[str], ways: dict[int, Turns], repeats: int, folder: Path, say: Say) -> None:
+    order = list(ways)
+    for turn in range(repeats):
+        say(f"turn {turn + 1} of {repeats}: {len(order)} runs")
+        for at in order:
+            one = record(command, folder / f"turn-{turn}-{at}", "time", ways[at].environment, silent=True)
+            ways[at].add(one)
+            ways[at].timed_exit_code = one.exit_code
+        order = order[1:] + order[:1]  # nobody is always first
+
+
+def _counted(command: Sequence[str], switch: Switch, folder: Path, open_tables: Open, say: Say) -> Turns:
+    """Record once without the cause, to count."""
+    say(f"without {switch.name}")
+    made = Turns(switch.environment(os.environ))
+    if switch.primed:
+        record(command, folder.with_name(folder.name + "-primed"), "off", made.environment, silent=True)
+    one = record(command, folder, "paths", made.environment, silent=True)
+    made.exit_code = one.exit_code
+    made.counts = counts_of(open_tables(folder))
+    return made
+
+
+def counts_of(tables: Tables) -> Counts:
+    """The calls of the whole run."""
+    made = Counts()
+    for tree in import_trees(tables):
+        made.add(tree.whole)
+    return made
+
+
+def _trial(switch: Switch, first: Turns, way: Turns) -> Trial:
+    before = (first.walls_ns, first.cpus_ns) if way.walls_ns else ([], [])
+    return Trial(
+        *(switch.name, switch.blame, first.counts, way.counts),
+        *(before[0], way.walls_ns, before[1], way.cpus_ns),
+        *(way.exit_code if way.walls_ns else first.timed_exit_code, first.timed_exit_code, switch.note),
+    )

