@@ -62,7 +62,7 @@ def laws(grown: Sequence[Growth]) -> Table:
         )
         table.rows.append((s.name, s.what, len(one.scales), one.scales[0], one.scales[-1], *ends, one.exponent, *law))
     table.notes.append("Law: the one that foretells best a scale left out; a simpler one where that is not told apart.")
-    table.notes.append("Exponent at the end: slope in logarithms over the last three scales: 0 constant, 1 proportional.")
+    table.notes.append("Exponent at the end: slope in logarithms over the last three: 0 constant, 1 proportional.")
     return table
 
 
@@ -85,8 +85,11 @@ def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
     for one in grown:
         for scale in scales:
             found = one.at(scale)
-            told: tuple[Cell, ...] = (None, None, None, found) if isinstance(found, str) else (
-                *(shown(v, one.series.unit) for v in (found.value, found.low, found.high)), None)
+            told: tuple[Cell, ...] = (
+                (None, None, None, found)
+                if isinstance(found, str)
+                else (*(shown(v, one.series.unit) for v in (found.value, found.low, found.high)), None)
+            )
             table.rows.append((one.series.name, one.series.what, scale, *told))
     table.notes.append("At least, at most: 95 % interval of the fitted law, not of one further measurement.")
     return table
@@ -105,5 +108,3 @@ def speed_up(grown: Sequence[Growth]) -> Table:
             table.rows.append(row)
     table.notes.append("As if the whole job were the same at every scale (strong scaling).")
     return table
-
-
