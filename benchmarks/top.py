@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rankscope.api.watching import Watched
 from rankscope.cli.top import RECORDS, View
-from rankscope.cli.watching import Watched
 from rankscope.rankfile import COLLECTIVE, State, TickSource
 from rankscope.rankfile_writer import RankFileWriter
 from rankscope.store.folder import Job

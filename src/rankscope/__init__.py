@@ -1,14 +1,22 @@
 """Where a distributed training job spends its time.
 
+After a run: `rankscope.open("runs/x")` gives its tables (docs/api.md).
 In a program: `rankscope.step()` at the end of each step, `with rankscope.range("name"):` around a part of it. Both do
 nothing where the program is not recorded.
 """
 
 TYPE_CHECKING = False  # `rankscope run` has no time to import typing
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
     from typing import Any
 
+    from rankscope.api.compare import Compared
+    from rankscope.api.frame import Frame as Frame
+    from rankscope.api.run import Run as Run
+
 __version__ = "0.1.0"
+SCHEMA_VERSION = 1  # of the tables in docs/schema.md: a column that goes or changes its meaning makes a new one
 
 _recorder: "Any" = None
 _looked = False
@@ -53,3 +61,29 @@ class range:
     def __exit__(self, *raised: object) -> None:
         if self._begin:
             _recorder.rankscope_range_end(self._name, self._begin)
+
+
+def open(path: "str | PathLike[str] | None" = None) -> "Run":
+    """The run in that folder, by default the latest: `run.findings()`, `run.table("mpi")`, `run.query("select …")`."""
+    from rankscope.api.run import Run
+
+    return Run(path)
+
+
+def compare(*sides: "str | PathLike[str]", equal: float = 0.02, fail_if: "Sequence[str]" = ()) -> "Compared":
+    """What changed from the first side to each of the others; a side is a run or repeats of it: docs/compare.md."""
+    from rankscope.api.compare import Options, compared
+
+    return compared(sides, Options(equal=equal), fail_if)
+
+
+_ELSEWHERE = {"Frame": "frame", "Run": "run", "NoRun": "run", "BadQuery": "run", "Wrong": "run"}
+
+
+def __getattr__(name: str) -> "Any":
+    """Types and errors of the API, loaded at their first use."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'rankscope' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"rankscope.api.{_ELSEWHERE[name]}"), name)

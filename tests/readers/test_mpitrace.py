@@ -12,7 +12,7 @@ import pytest
 from rankscope.analyse.balance import balance
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.analyse.sizes import sizes
-from rankscope.cli.report import as_mpitrace
+from rankscope.api.layouts import as_mpitrace
 from rankscope.model import Reading
 from rankscope.readers.formats import recognised
 from rankscope.readers.mpitrace import UNSPLIT, read, sniff

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.cli.report import EVENT_QUESTIONS, QUESTIONS, parser, run
+from rankscope.api.questions import EVENT_QUESTIONS, QUESTIONS
+from rankscope.cli.report import parser, run
 from unit.small_run import SECOND, mpi_rank, write_run
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.gpu_spread import gpu_spread
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.spread import spread
-from rankscope.cli.report import default_tables
+from rankscope.api.questions import default_tables
 from rankscope.model import Figure, RankFacts, Reading, Table, Tally
 from unit.loaded import run_of
 

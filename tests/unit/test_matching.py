@@ -11,7 +11,7 @@ import pytest
 from rankscope.analyse import matching
 from rankscope.analyse.matching import Log, match
 from rankscope.analyse.operations import OPERATIONS, operation_of
-from rankscope.cli.report import LOG_QUESTIONS
+from rankscope.api.questions import LOG_QUESTIONS
 from rankscope.cli.report import run as report
 from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind
 from rankscope.rankfile_writer import RankFileWriter

@@ -12,6 +12,7 @@ import pytest
 
 from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
 from rankscope.analyse.selection import ALL, Selection
+from rankscope.api.run import Run as ApiRun
 from rankscope.cli.report import parser, selection_of
 from rankscope.cli.report import rendered as rendered_by_command
 from rankscope.model import BadFile, Reading
@@ -253,7 +254,7 @@ def test_the_report_command_knows_the_layout() -> None:
 
     def shown(*arguments: str) -> str:
         options = parser().parse_args(["--layout", "nvprof", *arguments])
-        return rendered_by_command(run, selection_of(options), options)
+        return rendered_by_command(ApiRun.of(run), selection_of(options), options)
 
     assert shown() == rendered(run)
     assert shown("--rank", "1").startswith("==202== Profiling application")

@@ -26,9 +26,15 @@ class Estimate:
 
 def estimate(values: Array) -> Estimate:
     """The median of the means of consecutive blocks, and its error by the spread of those means."""
-    count = max(1, min(BLOCKS, len(values) // SHORTEST))
-    means = np.array([float(block.mean()) for block in np.array_split(np.asarray(values, np.float64), count)])
-    middle = float(np.median(means))
-    spread = TO_SIGMA * float(np.median(np.abs(means - middle)))
-    error = OF_MEDIAN * spread / count**0.5 if count > 2 else abs(middle)
-    return Estimate(middle, error, float(np.sort(means)[1]) if count >= MANY else 0.0)
+    return estimates(np.asarray(values, np.float64)[None, :])[0]
+
+
+def estimates(values: Array) -> list[Estimate]:
+    """The same for each row."""
+    count = max(1, min(BLOCKS, values.shape[1] // SHORTEST))
+    means = np.stack([block.mean(axis=1) for block in np.array_split(values, count, axis=1)], axis=1)
+    middle = np.median(means, axis=1)
+    spread = TO_SIGMA * np.median(np.abs(means - middle[:, None]), axis=1)
+    error = OF_MEDIAN * spread / count**0.5 if count > 2 else np.abs(middle)
+    least = np.sort(means, axis=1)[:, 1] if count >= MANY else np.zeros(len(means))
+    return [Estimate(*told) for told in zip(middle.tolist(), error.tolist(), least.tolist(), strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from rankscope.analyse.block_means import Estimate
 from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
@@ -45,8 +46,17 @@ class Cause:
     evidence: str
 
 
+_KEPT: WeakKeyDictionary[Tables, list[Cause]] = WeakKeyDictionary()
+
+
 def causes_of(tables: Tables) -> list[Cause]:
-    """Every rank that stands out, with its cause, the latest first."""
+    """Every rank that stands out, with its cause, the latest first; worked out once for each run that is open."""
+    if tables not in _KEPT:
+        _KEPT[tables] = _causes_of(tables)
+    return _KEPT[tables]
+
+
+def _causes_of(tables: Tables) -> list[Cause]:
     return [_with_switches(tables, cause_of(late)) for late in late_ranks(steps_of(tables))]
 
 

@@ -155,7 +155,9 @@ def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None
 
 def processes(tables: Tables, selection: Selection) -> Iterator[tuple[int, GpuWork]]:
     """Rank and GPU activities of each process that has some."""
-    for process, rank in tables.query(f"SELECT process, rank FROM ranks WHERE {selection.condition} ORDER BY rank"):
+    having = "process IN (SELECT process FROM events WHERE layer = 'gpu')"
+    sql = f"SELECT process, rank FROM ranks WHERE {selection.condition} AND {having} ORDER BY rank"
+    for process, rank in tables.query(sql):
         found = gpu_work([tables.columns(SQL, [process])])
         if found.names:
             yield rank, found

@@ -58,7 +58,9 @@ def gaps_of(start_ns: Ints, end_ns: Ints, launch_ns: Ints) -> Gaps:
 def gpu_idle(tables: Tables, selection: Selection = ALL) -> Table:
     """Idle time of each stream by cause: launched too late by the host, just starting the next kernel, or else."""
     table = Table("gpu_idle", "GPU idle time", COLUMNS, [])
-    for process, rank in tables.query(f"SELECT process, rank FROM ranks WHERE {selection.condition} ORDER BY rank"):
+    having = "process IN (SELECT process FROM events WHERE layer = 'gpu')"
+    sql = f"SELECT process, rank FROM ranks WHERE {selection.condition} AND {having} ORDER BY rank"
+    for process, rank in tables.query(sql):
         columns = tables.columns(SQL, [process])
         streams = columns["stream"]
         for code, stream in enumerate(streams.values):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.block_means import TO_SIGMA, Estimate, estimate
+from rankscope.analyse.block_means import TO_SIGMA, Estimate, estimates
 from rankscope.analyse.step_data import RankSteps, Steps
 
 Array = Any
@@ -49,13 +49,13 @@ def late_ranks(found: Steps) -> list[Late]:
     own = _table([one.own_ns for one in found.ranks], chosen)
     exposed = _table([one.exposed_ns for one in found.ranks], chosen)
     step_ns = float(np.median(own + exposed))
-    excess = _excesses(own)
+    excess, blocked = _excesses(own), _excesses(exposed)
     told = [
         Late(
             one.rank,
             one.host,
             excess[place],
-            -estimate(_beyond_peers(exposed, place)).value,
+            -blocked[place].value,
             step_ns,
             len(common),
             _stands_out(excess, place, step_ns),
@@ -86,9 +86,21 @@ def _is_contention(one: Late) -> bool:
     return waits is not None and "runnable" not in one.outstanding and waits.value >= MOST * lateness_ns(one)
 
 
-def _beyond_peers(values: Array, place: int) -> Array:
-    """Step by step, how much more than the median of the other ranks."""
-    return values[place] - np.median(np.delete(values, place, axis=0), axis=0)
+def peers_medians(values: Array) -> Array:
+    """For each rank (row) the median of the other ranks, step by step.
+
+    From one sorting: leaving a value out moves the middle of the sorted ones by at most one place.
+    """
+    order = np.argsort(values, axis=0, kind="stable")
+    position = np.empty_like(order)
+    np.put_along_axis(position, order, np.arange(len(values))[:, None], axis=0)
+    ordered = np.take_along_axis(values, order, axis=0)
+    peers = len(values) - 1
+    low, high = (peers - 1) // 2, peers // 2
+    return (
+        np.where(position > low, ordered[low], ordered[low + 1])
+        + np.where(position > high, ordered[high], ordered[high + 1])
+    ) / 2
 
 
 def _table(series: list[Array], chosen: list[Array]) -> Array:
@@ -96,7 +108,7 @@ def _table(series: list[Array], chosen: list[Array]) -> Array:
 
 
 def _excesses(table: Array) -> list[Estimate]:
-    return [estimate(_beyond_peers(table, place)) for place in range(len(table))]
+    return estimates(table - peers_medians(table))
 
 
 def _stands_out(excess: list[Estimate], place: int, step_ns: float) -> bool:
@@ -133,9 +145,10 @@ def _add_components(told: list[Late], ranks: list[RankSteps], chosen: list[Array
 
 
 def _add_component(told: list[Late], name: str, table: Array) -> None:
-    excess = _excesses(table)
+    medians = peers_medians(table)
+    excess = estimates(table - medians)
     for place, late in enumerate(told):
-        usual = float(np.mean(np.median(np.delete(table, place, axis=0), axis=0)))
+        usual = float(medians[place].mean())
         late.components[name], late.usual_ns[name] = excess[place], usual
         least = max(MORE_PREEMPTION * usual, NOTICEABLE_PREEMPTION * late.step_ns) if name == "runnable" else 0.0
         enough = excess[place].value >= least

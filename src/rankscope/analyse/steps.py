@@ -28,7 +28,7 @@ COLUMNS = (
 )
 
 
-def steps(tables: Tables, selection: Selection = ALL) -> Table:
+def steps(tables: Tables, selection: Selection = ALL, by_rank: bool = True) -> Table:
     """Minimum to p99 of the step and of its parts: all ranks pooled, then rank by rank."""
     found = steps_of(tables)
     chosen = [one for one in found.ranks if selection.ranks is None or one.rank in selection.ranks]
@@ -36,7 +36,7 @@ def steps(tables: Tables, selection: Selection = ALL) -> Table:
     steady = [(one, found.steady(one)) for one in chosen]
     if sum(int(mask.sum()) for _, mask in steady):
         table.rows += _rows("all", steady)
-        for pair in steady if len(steady) > 1 else []:
+        for pair in steady if len(steady) > 1 and by_rank else []:
             table.rows += _rows(str(pair[0].rank), [pair])
         table.notes += step_notes(found, chosen)
     return arranged(table, selection)

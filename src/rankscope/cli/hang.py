@@ -10,9 +10,9 @@ from pathlib import Path
 from rankscope.analyse.hang import HANGS, verdict
 from rankscope.analyse.hang_words import groups_table, places_table, verdict_table
 from rankscope.analyse.standing import Standing
+from rankscope.api.watching import Watched, watch
 from rankscope.cli.report import FILE_WIDTH, colour_wanted, width
 from rankscope.cli.stacks import find_py_spy, python_lines
-from rankscope.cli.watching import Watched, watch
 from rankscope.model import Table
 from rankscope.report.json import to_json
 from rankscope.report.text import to_text

@@ -7,144 +7,20 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
-from rankscope.analyse.balance import balance
-from rankscope.analyse.causes import causes
-from rankscope.analyse.checks import checks
-from rankscope.analyse.clocks import clocks
-from rankscope.analyse.collectives import collectives
-from rankscope.analyse.communication import communication
-from rankscope.analyse.communicators import communicators
-from rankscope.analyse.coverage import coverage
-from rankscope.analyse.cuda_api import cuda_api
-from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
-from rankscope.analyse.events import events, events_sql
-from rankscope.analyse.figures import figures
-from rankscope.analyse.findings import findings
-from rankscope.analyse.gpu import gpu
-from rankscope.analyse.gpu_checks import gpu_checks
-from rankscope.analyse.gpu_copies import gpu_copies
-from rankscope.analyse.gpu_gaps import gpu_gaps
-from rankscope.analyse.gpu_idle import gpu_idle
-from rankscope.analyse.gpu_kinds import gpu_kinds
-from rankscope.analyse.gpu_memory import gpu_memory
-from rankscope.analyse.gpu_ranks import gpu_ranks
-from rankscope.analyse.gpu_spread import gpu_spread
-from rankscope.analyse.gpu_time import gpu_time
-from rankscope.analyse.iprof import iprof_parts
-from rankscope.analyse.kernels import kernels
-from rankscope.analyse.matrix import matrix
-from rankscope.analyse.mpitrace import (
-    is_new_layout,
-    other_jobs,
-    summary_tasks,
-    task_routines,
-    task_sizes,
-    tasks,
-    told_extremes,
-)
-from rankscope.analyse.names import FORMS as NAME_FORMS
-from rankscope.analyse.names import kernel_names, renamed
-from rankscope.analyse.nccl import nccl
-from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
-from rankscope.analyse.nvtx_ranges import nvtx_ranges
-from rankscope.analyse.overhead import overhead
-from rankscope.analyse.overview import overview
-from rankscope.analyse.phase_calls import phase_calls
-from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.phases import phases
-from rankscope.analyse.ranks import ranks
-from rankscope.analyse.routines import routines
-from rankscope.analyse.second_hand import second_hand
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.sizes import sizes
-from rankscope.analyse.step_parts import step_parts
-from rankscope.analyse.steps import steps
-from rankscope.analyse.tallies import tallies
-from rankscope.analyse.trace import trace
-from rankscope.analyse.waiting import waiting
-from rankscope.analyse.waiting_parts import waiting_parts
-from rankscope.analyse.words import ranges
-from rankscope.model import Table, Tables
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.trace_events import trace_events
-from rankscope.report.csv import csv_pieces, to_csv
-from rankscope.report.iprof import to_iprof
-from rankscope.report.json import to_json
-from rankscope.report.markdown import to_markdown
-from rankscope.report.mpitrace import to_mpitrace
-from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
-from rankscope.report.text import to_text
-from rankscope.store.folder import NoRun, find_run
-from rankscope.store.run import Run, open_run
+from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
+from rankscope.api.page import page_text
+from rankscope.api.questions import QUESTIONS, needs_events
+from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, Layout, NoRun, Run, Selection, Wrong
+from rankscope.cli.saving import save
+from rankscope.model import Table
 
 HELP = "show what was recorded"
 
-# They need the single events, which are read only where one of these is asked for.
-EVENT_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
-    "gpu_time": gpu_time,
-    "gpu_spread": gpu_spread,
-    "gpu_kinds": gpu_kinds,
-    "kernels": kernels,
-    "gpu_idle": gpu_idle,
-    "events": events,
-}
-# They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
-LOG_QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
-    "findings": findings,
-    "causes": causes,
-    "steps": steps,
-    "step_parts": step_parts,
-    "phases": phases,
-    "phase_ranks": phase_ranks,
-    "collectives": collectives,
-    "waiting": waiting,
-    "waiting_parts": waiting_parts,
-    "clocks": clocks,
-}
-QUESTIONS: dict[str, Callable[[Tables, Selection], Table]] = {
-    "findings": findings,
-    "overview": overview,
-    "coverage": coverage,
-    "checks": checks,
-    "routines": routines,
-    "sizes": sizes,
-    "communicators": communicators,
-    "communication": communication,
-    "balance": balance,
-    **LOG_QUESTIONS,
-    "phase_calls": phase_calls,
-    "ranks": ranks,
-    "second_hand": second_hand,
-    "matrix": matrix,
-    "nccl": nccl,
-    "gpu": gpu,
-    "gpu_ranks": gpu_ranks,
-    "gpu_gaps": gpu_gaps,
-    "gpu_copies": gpu_copies,
-    "gpu_memory": gpu_memory,
-    "cuda_api": cuda_api,
-    "gpu_checks": gpu_checks,
-    "nvtx_ranges": nvtx_ranges,
-    "tallies": tallies,
-    "figures": figures,
-    "trace": trace,
-    "overhead": overhead,
-    **EVENT_QUESTIONS,
-}
-# Of these a recorder keeps the sums, so that they need no events.
-SUMMED = ("gpu_time", "gpu_spread")
-FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
 PROGRESS_FROM = 256  # files
-LOGS_UNASKED = 128  # rank files whose logs are read without being asked for: some 16,000 collectives each
-
-
-class Wrong(Exception):
-    """What was asked for cannot be done, in one line."""
 
 
 def run(argv: list[str]) -> int:
@@ -152,10 +28,12 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        wanted = wants_events(options)
-        read = partial(read_rank_file, events=wanted)
-        opened = open_run(options.run, read, events=wanted, progress=progress(), read_trace=trace_events)
-        deliver(pieces(opened, selection, options), options.out)
+        opened = Run(options.run, progress())
+        opened.store(events=wants_events(opened, options))
+        if options.html is not None:
+            write_page(opened, selection, options)
+        else:
+            deliver(pieces(opened, selection, options), options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
@@ -164,11 +42,13 @@ def run(argv: list[str]) -> int:
     return told(opened)
 
 
-def wants_events(options: argparse.Namespace) -> bool:
+def wants_events(opened: Run, options: argparse.Namespace) -> bool:
     """Whether a table that needs single events is asked for, or none by name and the run is small."""
+    if options.logs:
+        return True
     if options.table or options.layout != "native":
-        return not (EVENT_QUESTIONS | LOG_QUESTIONS).keys().isdisjoint(options.table or ())
-    return len(list(find_run(options.run).glob("ranks/*/*.rank"))) <= LOGS_UNASKED
+        return any(needs_events(name) for name in options.table or ())
+    return opened.is_small
 
 
 def parser() -> argparse.ArgumentParser:
@@ -187,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
     made.add_argument(
         "--names",
-        choices=NAME_FORMS,
+        choices=KERNEL_NAMES,
         default="short",
         help="kernels: as short as they stay distinct (default), in full, or mangled as recorded",
     )
@@ -195,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
     made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
+    made.add_argument(
+        "--logs", action="store_true", help=f"read the logs of collectives also of more than {LOGS_UNASKED} processes"
+    )
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made
 
@@ -225,28 +109,18 @@ def ranks_of(text: str) -> frozenset[int]:
 def pieces(opened: Run, selection: Selection, options: argparse.Namespace) -> Iterable[str]:
     """The report in one piece, or in many where it may be longer than memory."""
     if options.table == ["events"] and options.format == "csv" and options.layout == "native":
-        ranks_shown(opened, selection)
         check_sort([Table("events", "", EVENT_COLUMNS, [])], selection)
-        return csv_pieces(EVENT_COLUMNS, opened.batches(events_sql(selection)))
+        return events_csv(opened, selection)
     return [rendered(opened, selection, options)]
 
 
 def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
     """The report in the wanted form."""
-    shown = ranks_shown(opened, selection)
-    if options.layout.startswith("mpitrace"):
-        return as_mpitrace(opened, selection, shown, new=options.layout == "mpitrace-new")
-    # in another tool's layout its own files come out as they went in
-    called = kernel_names(opened, options.names, loaded=options.layout == "native")
-    if options.layout == "iprof":
-        return to_iprof([renamed(part, called) for part in iprof_parts(opened, selection)])
-    if options.layout == "nvprof":
-        form = to_nvprof_csv if options.format == "csv" else to_nvprof
-        of_whom = (opened, selection, options.merged)
-        rows = renamed(nvprof_rows(*of_whom), called)
-        return form(nvprof_processes(*of_whom), rows, nvprof_warnings(*of_whom))
-    names = options.table or default_tables(opened)
-    tables = [renamed(QUESTIONS[name](opened, selection), called) for name in names]
+    if options.layout != "native":
+        layout = Layout(options.layout, options.names, options.merged, options.format == "csv")
+        return opened.layout(layout, selection)
+    opened.ranks_shown(selection)
+    tables = opened.answers(options.table or opened.default_tables(), selection, options.names)
     check_sort(tables, selection)
     if options.format != "text":
         return FORMS[options.format](tables)
@@ -254,43 +128,16 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
     return to_text(wanted, width(options.out), colour=options.out is None and colour_wanted())
 
 
-def default_tables(opened: Run) -> list[str]:
-    """All but those that need events or sums of GPUs where there are none."""
-    shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - {"events"}
-    if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
-        shown.update(SUMMED)
-    return [name for name in QUESTIONS if name in shown]
-
-
-def has_activities(opened: Run) -> bool:
-    """Whether there are single events other than the log of collectives."""
-    return bool(opened.query("SELECT 1 FROM events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') LIMIT 1"))
-
-
-def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
-    """The profiles of the ranks that have one, of every job that was loaded."""
-    parts = [mpitrace_job(opened, selection, shown, new, "")]
-    for job in other_jobs(opened):
-        present = [int(str(row[0])) for row in tasks(opened, job).rows]
-        wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
-        parts.append(mpitrace_job(opened, selection, wanted, new, job))
-    return "".join(parts)
-
-
-def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new: bool, job: str) -> str:
-    routines, sizes = task_routines(opened, selection, job), task_sizes(opened, selection, job)
-    summary, told = summary_tasks(opened, job), told_extremes(opened, job)
-    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, told, new or is_new_layout(opened, job))
-
-
-def ranks_shown(opened: Run, selection: Selection) -> list[int]:
-    present = [row[0] for row in opened.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
-    if not present and not opened.query("SELECT 1 FROM ranks LIMIT 1"):
-        raise Wrong(f"{opened.folder}: none of its files could be read: {opened.bad_files[0]}")
-    absent = (selection.ranks or frozenset()) - set(present)
-    if absent:
-        raise Wrong(f"--rank: no rank {ranges(absent)} in this run, which has {ranges(present)}")
-    return [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+def write_page(opened: Run, selection: Selection, options: argparse.Namespace) -> None:
+    """One HTML file that shows the run: all its ranks, or those of --rank."""
+    if options.table or options.out or options.format != "text" or options.layout != "native":
+        raise Wrong("--html: goes without --table, --format, --layout and --out")
+    text = page_text(opened, selection, options.names, options.logs)
+    try:
+        save(text, options.html)
+    except OSError as problem:
+        raise Wrong(f"{options.html}: cannot be written: {problem.strerror}") from None
+    print(f"rankscope: {options.html}: {len(text) / 1e6:.1f} MB, open it in a browser", file=sys.stderr)
 
 
 def check_sort(tables: Sequence[Table], selection: Selection) -> None:

@@ -17,9 +17,9 @@ from rankscope.analyse.hang import OVER, Verdict, verdict
 from rankscope.analyse.pace import paces
 from rankscope.analyse.standing import Standing
 from rankscope.analyse.top import job_table, ranks_table
+from rankscope.api.watching import Watched, watch
 from rankscope.cli.keys import Keys
 from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
-from rankscope.cli.watching import Watched, watch
 from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
 

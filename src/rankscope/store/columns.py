@@ -120,6 +120,19 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
+def plain_numbers(table: pa.Table) -> pa.Table:
+    """The table with sums, which SQL makes of 128 bits, as numbers that every other tool knows."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            whole = field.type.scale == 0
+            try:
+                values = table.column(at).cast(pa.int64() if whole else pa.float64())
+            except pa.ArrowInvalid:  # more than 64 bits
+                values = table.column(at).cast(pa.float64())
+            table = table.set_column(at, field.name, values)
+    return table
+
+
 def columns_of(table: pa.Table) -> Mapping[str, Any]:
     """The columns of an Arrow table as analyses take them: Words and arrays."""
     return {name: _column(table.column(name).combine_chunks()) for name in table.column_names}

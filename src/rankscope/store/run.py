@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from rankscope.model import Note, Severity
-from rankscope.store.columns import RECORDS, columns_of, records_table, schema_of
+from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
@@ -22,6 +22,10 @@ from rankscope.store.union import RECORDED_LAYERS, add_loaded, add_traces, place
 
 STREAM_ROWS = 10_000
 STREAM_MEMORY = "1GB"  # what does not fit while sorting goes to disk
+
+
+class BadQuery(ValueError):
+    """SQL that cannot be answered, and why."""
 
 
 class Run:
@@ -73,6 +77,24 @@ class Run:
             found = self._database.execute(sql)
             while rows := found.fetchmany(STREAM_ROWS):
                 yield rows
+
+    def arrow(self, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The answer to somebody's own SQL; a mistake in it is told in one line."""
+        try:
+            found = self._database.sql(sql, params=list(parameters))
+            return plain_numbers(found.to_arrow_table() if found is not None else pa.table({}))
+        except duckdb.Error as problem:
+            raise BadQuery(" ".join(str(problem).split())) from None
+
+    def blocks(self, sql: str, parameters: Sequence[Any], rows: int) -> Iterator[Mapping[str, Any]]:
+        """The same as arrays, at most so many rows at a time."""
+        for batch in self.arrow_batches(sql, parameters, rows):
+            yield columns_of(pa.Table.from_batches([batch]))
+
+    def arrow_batches(self, sql: str, parameters: Sequence[Any] = (), rows: int = STREAM_ROWS) -> Iterator[Any]:
+        """Arrow's batches, one at a time; no other question may be asked meanwhile."""
+        found = self._database.sql(sql, params=list(parameters))
+        yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
 
     @property
     def has_events(self) -> bool:

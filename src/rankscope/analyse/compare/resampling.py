@@ -1,0 +1,115 @@
+"""How sure is a difference? By exchanging repeats, and by drawing repeats or blocks of steps again.
+
+Repeats: under the hypothesis that nothing changed, which run belongs to which side is arbitrary, so the difference seen
+is held against those of other ways to share out the same runs. That needs no law of the noise. One such exchange is
+made for all metrics at once and the largest of their differences counts, so that a false alarm anywhere in the table is
+as rare as one in a single test (Westfall and Young 1993, step-down).
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import numpy as np
+
+Array = Any
+SEED = 20_240_229  # the same input gives the same answer
+EXCHANGES = 1_000
+DRAWS = 1_000
+KEPT = 0.8  # of the repeats: one disturbed run in five changes nothing
+TINY = 1e-9
+
+
+def shift(first: Array, second: Array) -> Array:
+    """The typical difference of two sides in units of the spread within them; repeats along the last axis.
+
+    The median of all differences between a run of one and a run of the other (Hodges and Lehmann), over the root mean
+    square of the smallest four fifths of the distances from the sides' medians: single disturbed runs move neither.
+    """
+    differences = second[..., :, None] - first[..., None, :]
+    middle = np.median(differences.reshape(*differences.shape[:-2], -1), axis=-1)
+    distances = [np.abs(side - np.median(side, axis=-1, keepdims=True)) for side in (first, second)]
+    ordered = np.sort(np.concatenate(distances, axis=-1), axis=-1)
+    kept = ordered[..., : max(2, int(KEPT * ordered.shape[-1]))]
+    return middle / np.maximum(np.sqrt((kept**2).mean(axis=-1)), TINY)
+
+
+def exchanges(first: int, second: int) -> Array:
+    """Ways to share out the repeats: all of them where they are few, else drawn; each the first side's places."""
+    total = first + second
+    if comb(total, first) <= EXCHANGES:
+        return np.array(list(combinations(range(total), first)))
+    random = np.random.default_rng(SEED)
+    return np.argsort(random.random((EXCHANGES, total)), axis=1)[:, :first]
+
+
+def chances(first: Array, second: Array) -> Array:
+    """For each metric (rows) the chance of such a difference anywhere in the table if nothing had changed."""
+    pooled = np.concatenate([first, second], axis=1)
+    middle = np.median(np.abs(pooled), axis=1, keepdims=True)
+    pooled = pooled / np.where(middle > 0, middle, 1.0)
+    split = first.shape[1]
+    seen = np.abs(shift(pooled[:, :split], pooled[:, split:]))
+    places = exchanges(split, second.shape[1])
+    largest = np.abs(_exchanged(pooled, places))  # exchange × metric
+    order = np.argsort(-seen, kind="stable")
+    # of each metric and all that differ less: the largest difference of every exchange
+    reached = np.maximum.accumulate(largest[:, order[::-1]], axis=1)[:, ::-1]
+    beyond = (reached >= seen[order] * (1 - TINY)).sum(axis=0)
+    complete = len(places) == comb(pooled.shape[1], split)
+    told = beyond / len(places) if complete else (beyond + 1) / (len(places) + 1)
+    made = np.empty(len(seen))
+    made[order] = np.maximum.accumulate(told)
+    return made
+
+
+def _exchanged(pooled: Array, places: Array) -> Array:
+    total = pooled.shape[1]
+    mine = np.zeros((len(places), total), bool)
+    np.put_along_axis(mine, places, True, axis=1)
+    others = np.argsort(mine, axis=1, kind="stable")[:, : total - places.shape[1]]
+    made = [shift(row[places], row[others]) for row in pooled]
+    return np.stack(made, axis=1)
+
+
+def fewest_chance(first: int, second: int) -> float:
+    """The smallest chance that so many repeats can show."""
+    ways = comb(first + second, first)
+    return (2 if first == second else 1) / ways
+
+
+def drawn_repeats(values: Array, random: Any) -> Array:
+    """Medians of the repeats (last axis), drawn again with replacement: the bootstrap."""
+    count = values.shape[-1]
+    picks = random.integers(0, count, (DRAWS, count))
+    return np.median(values[..., picks], axis=-1)
+
+
+def drawn_steps(series: list[Array], random: Any) -> Array:
+    """Medians of steps, drawn again in blocks: steps next to each other are alike. Of several runs their median.
+
+    Each of the series is metrics × steps of one run; blocks wrap around its end.
+    """
+    runs = []
+    for one in series:
+        count = one.shape[1]
+        length = block_length(one[0])
+        starts = random.integers(0, count, (DRAWS, -(-count // length)))
+        picks = (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
+        runs.append(np.stack([np.median(values[picks], axis=1) for values in one]))
+    return np.median(np.stack(runs), axis=0)
+
+
+def block_length(series: Array) -> int:
+    """Long enough that blocks know nothing of each other: twice the lag at which alikeness is lost in noise."""
+    count = len(series)
+    centred = np.argsort(np.argsort(series)).astype(float)  # of ranks: one stall is no trend
+    centred -= centred.mean()
+    whole = float(centred @ centred) or 1.0
+    bound = 2 / count**0.5
+    lag = 1
+    while lag < count // 4 and float(centred[lag:] @ centred[:-lag]) / whole > bound:
+        lag += 1
+    return int(min(max(2 * lag, round(1.5 * count ** (1 / 3))), max(1, count // 6)))

@@ -1,0 +1,97 @@
+"""A table of thousands of ranks in the size of a picture: by host, as percentiles, and the ranks that stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.lanes import Lanes, lanes
+from rankscope.model import Column, Table, Unit
+
+Array = Any  # of numpy
+
+MOST_ROWS = 512  # of one picture
+OUTLIERS = 20
+PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
+MEASURED = (Unit.NS, Unit.BYTES, Unit.SHARE, Unit.NUMBER, Unit.RATE, Unit.COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """What is drawn, by which column its rows are named, and all tables that stand for the whole one."""
+
+    drawn: Table
+    label: str
+    tables: list[Table]
+    key: str
+    outliers: Table | None = None  # the ranks that stand out by the key, where `drawn` has not each of them
+    median: float = 0.0  # of the key
+
+    def orders(self, *more: str) -> tuple[str, ...]:
+        """The columns by which a picture of it can be ordered."""
+        names = [column.name for column in self.drawn.columns]
+        return (self.label, *(name for name in more if name in names and name != self.label))
+
+
+def condensed(table: Table, hosts: Mapping[int, str], key: str, most: int = MOST_ROWS) -> Condensed:
+    """The table itself where a picture can hold it; `key` is the column by which ranks stand out otherwise."""
+    if len(table.rows) <= most:
+        return Condensed(table, "rank", [table], key)
+    names = [column.name for column in table.columns]
+    ranks = [int(str(row[names.index("rank")])) for row in table.rows]
+    drawn = _means(table, lanes(ranks, [hosts.get(rank, "") for rank in ranks], most))
+    told = f"Of {len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
+    drawn.notes.insert(0, told)
+    outliers = _outliers(table, names.index(key))
+    median = float(np.nanmedian(_numbers(table, names.index(key))))
+    tables = [drawn, outliers, _percentiles(table)]
+    return Condensed(drawn, drawn.columns[0].name, tables, key, outliers, median)
+
+
+def _means(table: Table, rows: Lanes) -> Table:
+    kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
+    columns = [Column(rows.kind, Unit.NAME, rows.kind.capitalize()), Column("ranks_seen", Unit.COUNT, "Ranks")]
+    columns += [table.columns[at] for at in kept]
+    means = [_means_of(_numbers(table, at), rows) for at in kept]
+    made = Table(f"{table.name}_by_{rows.kind}", f"{table.title}: means by {rows.kind}", columns, [])
+    for lane, label in enumerate(rows.labels):
+        made.rows.append((label, int(rows.sizes[lane]), *(values[lane] for values in means)))
+    made.notes += table.notes
+    return made
+
+
+def _means_of(values: Array, rows: Lanes) -> list[float | None]:
+    known = ~np.isnan(values)
+    counts = np.bincount(rows.of[known], minlength=len(rows.labels))
+    sums = np.bincount(rows.of[known], values[known], len(rows.labels))
+    return [float(total / count) if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def _numbers(table: Table, at: int) -> Array:
+    values = [row[at] for row in table.rows]
+    return np.array([value if isinstance(value, int | float) else np.nan for value in values], np.float64)
+
+
+def _percentiles(table: Table) -> Table:
+    """Each measured column on its own: what no more than so many of a hundred ranks exceed."""
+    kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
+    columns = [Column("percentile", Unit.NAME, "Percentile"), *(table.columns[at] for at in kept)]
+    found = []
+    for at in kept:
+        values = _numbers(table, at)
+        values = values[~np.isnan(values)]
+        found.append(np.percentile(values, PERCENTILES).tolist() if len(values) else [None] * len(PERCENTILES))
+    rows = [(f"p{share}", *cells) for share, *cells in zip(PERCENTILES, *found, strict=True)]
+    return Table(f"{table.name}_percentiles", f"{table.title}: percentiles over the ranks", columns, rows)
+
+
+def _outliers(table: Table, at: int) -> Table:
+    """The ranks farthest from the median in one column."""
+    values = _numbers(table, at)
+    far = np.where(np.isnan(values), -1.0, np.abs(values - np.nanmedian(values)))
+    rows = [table.rows[place] for place in np.argsort(-far, kind="stable")[:OUTLIERS].tolist()]
+    title = f"{table.title}: the {len(rows)} ranks farthest from the median in {table.columns[at].title}"
+    return Table(f"{table.name}_outliers", title, table.columns, rows)

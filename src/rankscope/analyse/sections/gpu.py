@@ -1,0 +1,83 @@
+"""What do the GPUs do, and how much of the time do they do nothing?"""
+
+from __future__ import annotations
+
+from rankscope.analyse.gpu import gpu
+from rankscope.analyse.gpu_copies import gpu_copies
+from rankscope.analyse.gpu_gaps import gpu_gaps
+from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.names import renamed
+from rankscope.analyse.sections.sentences import column, mean, number, percent, seconds
+from rankscope.analyse.sections.wanted import Wanted
+from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+
+ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM events WHERE layer = 'gpu'
+    UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
+WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
+ADDED = (
+    Column("compute_alone_ns", Unit.NS, "Computes"),
+    Column("overlap_ns", Unit.NS, "Computes and communicates"),
+    Column("comm_exposed_ns", Unit.NS, "Communicates only"),
+    Column("copy_alone_ns", Unit.NS, "Copies only"),
+)
+MOST_DEVICES = 512
+
+
+def gpu_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The list of kernels, copies and sets, the longest first."""
+    table = renamed(gpu(tables, wanted.selection), wanted.called)
+    if not table.rows:
+        return None
+    chart = Chart("top", table.name, _kernel_title(table), "name", ("total_ns",), "time on the GPUs")
+    copies = renamed(gpu_copies(tables, wanted.selection), wanted.called)
+    found = [table, copies] if copies.rows else [table]
+    return Section("gpu", "Which GPU activities take the time?", found, [chart])
+
+
+def _kernel_title(table: Table) -> str:
+    name, calls, total = (column(table, one)[0] for one in ("name", "calls", "total_ns"))
+    share = column(table, "share")[0]
+    told = f"{name} takes {percent(number(share))} of the GPU time" if share is not None else f"{name} comes first"
+    return f"{told}: {seconds(number(total))} in {number(calls):,.0f} calls"
+
+
+def gpu_time_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """Each device's time from its first activity to its last: computing, communicating, copying, idle."""
+    table = gpu_time(tables, wanted.selection) if tables.query(ANY) else None
+    if table is None or not table.rows:
+        return None
+    _add_parts(table)
+    parts = (*(one.name for one in ADDED), "idle_ns")
+    charts = []
+    if len(table.rows) <= MOST_DEVICES:
+        drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
+        orders = (WHERE.name, "idle_ns", "comm_exposed_ns")
+        charts.append(
+            Chart(
+                "bars", table.name, _time_title(table), WHERE.name, drawn, "first to last activity", "rank/GPU", orders
+            )
+        )
+    gaps = gpu_gaps(tables, wanted.selection)
+    return Section("gpu_time", "Are the GPUs busy?", [table, *([gaps] if gaps.rows else [])], charts)
+
+
+def _add_parts(table: Table) -> None:
+    names = [one.name for one in table.columns]
+    wanted = ("rank", "device", "compute_ns", "hidden_ns", "exposed_ns", "busy_ns")
+    for at, row in enumerate(table.rows):
+        rank, device, compute, hidden, exposed, busy = (row[names.index(name)] for name in wanted)
+        copies = max(0.0, number(busy) - number(compute) - number(exposed))
+        own = (number(compute) - number(hidden), number(hidden), number(exposed), copies)
+        table.rows[at] = (f"{rank}/{device}", *row, *own)
+    table.columns = (WHERE, *table.columns, *ADDED)
+
+
+def _time_title(table: Table) -> str:
+    span = mean(table, "span_ns")
+    if not span:
+        return "The GPUs did nothing"
+    told = f"The GPUs are idle {percent(mean(table, 'idle_ns') / span)} of the time"
+    exposed = mean(table, "exposed_ns") / span
+    if not exposed:
+        return told
+    return f"{told}; {percent(exposed)} of it they communicate and compute nothing"

@@ -1,0 +1,55 @@
+"""How much memory does each rank hold at most?"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from rankscope.analyse.condensed import condensed
+from rankscope.analyse.gpu_memory import gpu_memory
+from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.sentences import column, hosts_of, number, size
+from rankscope.analyse.sections.wanted import Wanted
+from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("max_rss_bytes", Unit.BYTES, "Process, peak"),
+    Column("gpu_peak_bytes", Unit.BYTES, "GPUs, peak"),
+    Column("pinned_peak_bytes", Unit.BYTES, "Pinned on host, peak"),
+)
+
+
+def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The peak of each process, and of what it allocated on GPUs."""
+    devices = gpu_memory(tables, wanted.selection)
+    table = _table(tables, wanted, devices)
+    if not any(number(cell) for row in table.rows for cell in row[2:]):
+        return None
+    few = condensed(table, hosts_of(tables), "max_rss_bytes")
+    charts: list[Chart] = []
+    for name, what in (("max_rss_bytes", "process"), ("gpu_peak_bytes", "GPU memory of a rank")):
+        if any(number(cell) for cell in column(table, name)):
+            charts += bars(few, _title(table, name, what), (name,), "peak", "host", name)[: 1 + (name == few.key)]
+    found = [*few.tables, *([devices] if devices.rows else [])]
+    return Section("memory", "How much memory does each rank hold?", found, charts)
+
+
+def _table(tables: Tables, wanted: Wanted, devices: Table) -> Table:
+    on_gpus: dict[object, float] = {}
+    pinned: dict[object, float] = {}
+    for rank, peak, host_peak in zip(
+        *(column(devices, name) for name in ("rank", "peak_bytes", "pinned_peak_bytes")), strict=True
+    ):
+        on_gpus[rank] = on_gpus.get(rank, 0) + number(peak)
+        pinned[rank] = pinned.get(rank, 0) + number(host_peak)
+    sql = f"SELECT rank, host, max_rss_bytes FROM ranks WHERE {wanted.selection.condition} ORDER BY rank"
+    rows = [(*row, on_gpus.get(row[0]), pinned.get(row[0])) for row in tables.query(sql)]
+    return Table("memory", "Memory by rank", COLUMNS, rows)
+
+
+def _title(table: Table, name: str, what: str) -> str:
+    peaks = [number(cell) for cell in column(table, name)]
+    most = max(peaks)
+    told = f"The largest {what} peaks at {size(most)} (rank {column(table, 'rank')[peaks.index(most)]})"
+    return f"{told}, the median at {size(median(peaks))}" if len(peaks) > 1 else told

@@ -1,0 +1,130 @@
+"""Runs, or sets of repeats, held against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from glob import glob
+from os import PathLike
+from pathlib import Path
+
+from rankscope.analyse.compare.limits import CANNOT_TELL, EXCEEDED, BadLimit, Outcome, outcomes, parse_limit
+from rankscope.analyse.compare.measures import measures
+from rankscope.analyse.compare.tables import (
+    changes_table,
+    headline,
+    limits_table,
+    memory_table,
+    sides_table,
+    warnings_of,
+)
+from rankscope.analyse.compare.verdicts import Comparison, Options, Side, compare
+from rankscope.analyse.selection import ALL, Selection
+from rankscope.api.frame import Frame
+from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.runs import is_run
+from rankscope.model import Table
+
+__all__ = ["BadLimit", "Compared", "Options", "compared", "parse_limit", "side_of"]
+
+Told = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Every side against the first, and what came of the limits."""
+
+    sides: list[Side]
+    comparisons: list[Comparison]
+    outcomes: list[Outcome]
+
+    def tables(self, selection: Selection = ALL) -> list[Table]:
+        """What is compared, what changed, and the limits."""
+        first = sides_table(self.sides)
+        for one in self.comparisons:
+            first.warnings += [text for text in warnings_of(one) if text not in first.warnings]
+        made = [first]
+        for one in self.comparisons:
+            made += [changes_table(one, selection), memory_table(one)]
+        return [*made, *([limits_table(self.outcomes)] if self.outcomes else [])]
+
+    def changes(self) -> Frame:
+        """The changes of the second side."""
+        return Frame(changes_table(self.comparisons[0]))
+
+    def headlines(self) -> list[str]:
+        return [headline(one) for one in self.comparisons]
+
+    @property
+    def exit_code(self) -> int:
+        """1: a limit is exceeded; 2: of one it cannot be told; 0: neither."""
+        told = {one.verdict for one in self.outcomes}
+        return 1 if EXCEEDED in told else 2 if CANNOT_TELL in told else 0
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(dict.fromkeys(str(change.metric) for one in self.comparisons for change in one.changes))
+
+    def __repr__(self) -> str:
+        return "\n".join(self.headlines())
+
+
+def compared(
+    sides: Sequence[str | PathLike[str]],
+    options: Options | None = None,
+    fail_if: Sequence[str] = (),
+    told: Told = lambda done, total: None,
+) -> Compared:
+    """Each side is a run, a folder of runs, a pattern, or several of these parted by commas; NAME= may come first."""
+    if len(sides) < 2:
+        raise Wrong("name at least two runs or sets of runs")
+    limits = [parse_limit(text) for text in fail_if]
+    given = options or Options()
+    chosen = Options(given.equal, given.run_to_run, len(sides) - 1)
+    found = [side_of(str(text)) for text in sides]
+    names = _distinct([name for name, _ in found])
+    total, done = sum(len(folders) for _, folders in found), 0
+    made = []
+    for name, (_, folders) in zip(names, found, strict=True):
+        runs = []
+        for folder in folders:
+            runs.append(measures(Run(folder).store(events=True), str(folder)))
+            done += 1
+            told(done, total)
+        made.append(Side(name, runs))
+    comparisons = [compare(made[0], other, chosen) for other in made[1:]]
+    return Compared(made, comparisons, [one for each in comparisons for one in outcomes(each, limits)])
+
+
+def side_of(text: str) -> tuple[str, list[Path]]:
+    """The name of a side and the folders of its runs."""
+    name, equals, rest = text.partition("=")
+    if not equals or Path(text).exists() or "/" in name:
+        name, rest = "", text
+    parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
+    folders = list(dict.fromkeys(folder for part in parts for folder in _runs_of(part)))
+    if not folders:
+        raise NoRun(f"{text}: no run there: name a run's folder, a folder of runs, or a pattern in quotes")
+    return name or _short(rest, folders), folders
+
+
+def _short(text: str, folders: Sequence[Path]) -> str:
+    if len(folders) == 1:
+        return folders[0].resolve().name
+    return Path(text.rstrip("/*,")).name or text
+
+
+def _runs_of(part: str) -> list[Path]:
+    places = [Path(part)] if Path(part).exists() else [Path(one) for one in sorted(glob(part))]
+    found: list[Path] = []
+    for place in places:
+        if is_run(place):
+            found.append(place)
+        elif place.is_dir():
+            found += [one for one in sorted(place.iterdir()) if is_run(one) and not one.is_symlink()]
+    return found
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that can be told apart: as they are, or with their number."""
+    return [f"{name}#{at + 1}" if names.count(name) > 1 else name for at, name in enumerate(names)]

@@ -1,0 +1,172 @@
+"""A run for other tools: a timeline, its tables, or metrics for a scrape. What is written is whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rankscope import SCHEMA_VERSION
+from rankscope.analyse.nesting import in_order
+from rankscope.analyse.scrape import scrape
+from rankscope.analyse.selection import ALL
+from rankscope.analyse.timeline import Timeline, timeline
+from rankscope.api.frame import Frame
+from rankscope.api.questions import QUESTIONS
+from rankscope.api.run import Run, Wrong
+from rankscope.model import Slices
+from rankscope.report.chrome import chrome_pieces
+from rankscope.report.csv import to_csv
+from rankscope.report.json import to_json
+from rankscope.report.perfetto import perfetto_pieces
+from rankscope.report.prometheus import to_prometheus
+from rankscope.store.columns import RECORDS
+
+FORMS = ("perfetto", "chrome", "parquet", "csv", "json", "prometheus")
+FOLDERS = ("parquet", "csv", "json")
+ROWS = 100_000
+
+Told = Callable[[int], None]  # how many events so far
+
+
+def export(run: Run, form: str, out: Path, told: Told = lambda events: None) -> str:
+    """Write the run in that form; gives a line that says what was written."""
+    if form not in FORMS:
+        raise Wrong(f"{form}: no such form; choose one of {', '.join(FORMS)}")
+    if form in FOLDERS:
+        return _folder(run, form, out)
+    if form == "prometheus":
+        text = to_prometheus(scrape(run.store(events=run.is_small)))
+        _whole(out, [text.encode()])
+        return f"{text.count(chr(10))} lines"
+    made = timeline(run.store(events=True))
+    counted = _Counted(told)
+    if form == "perfetto":
+        ordered = ((one, *in_order(one.start_ns, one.end_ns)) for one in counted.through(made.slices()))
+        _whole(out, perfetto_pieces(made.actors, ordered))
+    else:
+        texts = chrome_pieces(made.actors, counted.through(made.slices()), _begin(made), made.first_of_flows())
+        _whole(out, (text.encode() for text in texts))
+    return f"{counted.slices} slices on {len(made.tracks)} tracks"
+
+
+class _Counted:
+    def __init__(self, told: Told) -> None:
+        self.slices, self._told = 0, told
+
+    def through(self, slices: Iterable[Slices]) -> Iterator[Slices]:
+        for one in slices:
+            yield one
+            self.slices += len(one.start_ns)
+            self._told(self.slices)
+
+
+def _begin(made: Timeline) -> int:
+    firsts = "(SELECT min(start_ns) FROM events), (SELECT min(begin_ns) FROM steps), min(started_ns)"
+    found = made.tables.query(f"SELECT least({firsts}) FROM ranks")
+    return int(found[0][0] or 0)
+
+
+def _whole(out: Path, pieces: Iterable[bytes]) -> None:
+    """Beside the target, then in its place."""
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            file.writelines(pieces)
+        beside.replace(out)
+    except OSError as problem:
+        raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _folder(run: Run, form: str, out: Path) -> str:
+    """One file a table: records/NAME, questions/NAME, and schema.json."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Wrong(f"{out}: is there already: name a folder that is new or empty")
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as problem:
+        raise Wrong(f"{out}: cannot be made: {problem.strerror}") from None
+    try:
+        made.chmod(0o755)
+        told = _fill(run, form, made)
+        about = {"schema_version": SCHEMA_VERSION, "rows": told}
+        (made / "schema.json").write_text(json.dumps(about, indent=1) + "\n")
+        if out.exists():
+            out.rmdir()
+        made.rename(out)
+    except OSError as problem:
+        raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return f"{len(told)} tables"
+
+
+def _fill(run: Run, form: str, made: Path) -> dict[str, int]:
+    store = run.store(events=True)
+    rows: dict[str, int] = {}
+    for kind in ("records", "questions"):
+        (made / kind).mkdir()
+    for name in ("run", *RECORDS):
+        batches = store.arrow_batches(f'SELECT * FROM "{name}"', rows=ROWS)
+        schema = store.arrow(f'SELECT * FROM "{name}" LIMIT 0').schema
+        rows[f"records/{name}"] = WRITERS[form](made / "records" / f"{name}.{form}", schema, batches)
+    for name in QUESTIONS:
+        if name == "events":
+            continue  # its rows are records/events
+        [table] = run.answers([name], ALL)
+        path = made / "questions" / f"{name}.{form}"
+        if form == "parquet":
+            pq.write_table(Frame(table).to_arrow(), path)
+        else:
+            path.write_text(to_csv([table]) if form == "csv" else to_json([table]), encoding="utf-8")
+        rows[f"questions/{name}"] = len(table.rows)
+    return rows
+
+
+def _parquet(path: Path, schema: Any, batches: Iterable[Any]) -> int:
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+            rows += batch.num_rows
+    return rows
+
+
+def _csv(path: Path, schema: Any, batches: Iterable[Any]) -> int:
+    rows = 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(schema.names)
+        for batch in batches:
+            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+            rows += batch.num_rows
+    return rows
+
+
+def _json(path: Path, schema: Any, batches: Iterable[Any]) -> int:
+    """One object a line: records may be more than a program wants to hold."""
+    rows = 0
+    with path.open("w", encoding="utf-8") as file:
+        for batch in batches:
+            buffer = io.StringIO()
+            for row in batch.to_pylist():
+                buffer.write(json.dumps(row) + "\n")
+            file.write(buffer.getvalue())
+            rows += batch.num_rows
+    return rows
+
+
+WRITERS: dict[str, Callable[[Path, Any, Iterable[Any]], int]] = {"parquet": _parquet, "csv": _csv, "json": _json}

@@ -1,0 +1,25 @@
+"""The forms in which tables can be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
+from rankscope.analyse.events import events_sql
+from rankscope.api.run import Run, Selection
+from rankscope.model import Table
+from rankscope.report.cells import printable
+from rankscope.report.csv import csv_pieces, to_csv
+from rankscope.report.json import to_json
+from rankscope.report.markdown import to_markdown
+from rankscope.report.text import to_text
+
+__all__ = ["EVENT_COLUMNS", "FORMS", "events_csv", "printable", "to_text"]
+
+FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
+
+
+def events_csv(run: Run, selection: Selection) -> Iterator[str]:
+    """The events in pieces, as they may be more than memory holds."""
+    run.ranks_shown(selection)
+    return csv_pieces(EVENT_COLUMNS, run.batches(events_sql(selection)))

@@ -1,0 +1,165 @@
+"""A run as programs, notebooks and the commands see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rankscope.analyse.names import FORMS as KERNEL_NAMES
+from rankscope.analyse.names import kernel_names, renamed
+from rankscope.analyse.selection import Selection
+from rankscope.analyse.words import ranges
+from rankscope.api.frame import Frame, arrow_frame
+from rankscope.api.layouts import Layout, laid_out
+from rankscope.api.questions import ALIASES, QUESTIONS, default_tables, needs_events
+from rankscope.model import Column, Table, Unit
+from rankscope.readers.rankfile import read_rank_file
+from rankscope.readers.trace_events import trace_events
+from rankscope.store.columns import RECORDS
+from rankscope.store.folder import NoRun, find_run
+from rankscope.store.load import Progress
+from rankscope.store.run import BadQuery, open_run
+from rankscope.store.run import Run as Store
+
+__all__ = ["KERNEL_NAMES", "LOGS_UNASKED", "BadQuery", "Layout", "NoRun", "Run", "Selection", "Wrong"]
+
+LOGS_UNASKED = 128  # rank files whose logs are read without being asked for: some 16,000 collectives each
+EVENTS_WORD = re.compile(r"\bevents\b", re.IGNORECASE)
+OVERVIEW = ("findings", "overview", "coverage")
+LISTED = (
+    Column("name", Unit.NAME, "Table"),
+    Column("kind", Unit.NAME, "Kind"),
+    Column("answers", Unit.NAME, "Answers"),
+)
+
+
+class Wrong(ValueError):
+    """What was asked for cannot be done, in one line."""
+
+
+class Run:
+    """One run, opened when the first question needs it; its rank files are read, never changed."""
+
+    def __init__(self, path: str | PathLike[str] | None = None, progress: Progress | None = None) -> None:
+        self.folder = find_run(Path(path) if path is not None else None)
+        self._progress = progress
+        self._store: Store | None = None
+        self._has_events = False
+        self._names: dict[str, dict[str, str]] = {}
+
+    @classmethod
+    def of(cls, store: Store) -> Run:
+        """A run whose tables of records are there already."""
+        made = cls.__new__(cls)
+        made.folder, made._progress, made._names = store.folder, None, {}
+        made._store, made._has_events = store, True
+        return made
+
+    def table(
+        self,
+        name: str,
+        *,
+        ranks: Collection[int] | None = None,
+        top: int | None = None,
+        sort: str | None = None,
+        names: str = "short",
+    ) -> Frame:
+        """The answer to one question; `tables()` lists them."""
+        chosen = Selection(frozenset(ranks) if ranks is not None else None, top, sort)
+        answer = self.answers([name], chosen, names)[0]
+        if sort is not None and sort not in (column.name for column in answer.columns):
+            known = ", ".join(column.name for column in answer.columns)
+            raise Wrong(f"sort {sort}: no such column; choose one of {known}")
+        return Frame(answer)
+
+    def findings(self) -> Frame:
+        """What is worth doing something about, the most costly first."""
+        return self.table("findings")
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> Frame:
+        """The answer to SQL (DuckDB's) over the tables of records: docs/schema.md."""
+        store = self.store(events=bool(EVENTS_WORD.search(sql)))
+        return arrow_frame("query", "Query", store.arrow(sql, parameters))
+
+    def tables(self) -> Frame:
+        """The names that `table` takes, and those of the tables that `query` sees."""
+        rows: list[tuple[Any, ...]] = [(name, "question", _first_line(ask)) for name, ask in QUESTIONS.items()]
+        rows += [(name, "records", _first_line(record)) for name, record in RECORDS.items()]
+        return Frame(Table("tables", "Tables", LISTED, rows))
+
+    def answers(self, names: Sequence[str], selection: Selection, kernels: str = "short") -> list[Table]:
+        """The answers to several questions, kernels called the same in all of them."""
+        asked = [ALIASES.get(name, name) for name in names]
+        for name in asked:
+            if name not in QUESTIONS:
+                raise Wrong(f"{name}: no such table; choose one of {', '.join((*QUESTIONS, *ALIASES))}")
+        self.store(events=any(needs_events(name) for name in asked))
+        self.ranks_shown(selection)
+        return [self.answer_as_read(name, selection, kernels) for name in asked]
+
+    def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
+        """The answer by what was read already."""
+        return renamed(QUESTIONS[name](self.store(), selection), self.kernel_names(kernels))
+
+    def default_tables(self) -> list[str]:
+        """The questions to which this run may have an answer."""
+        return default_tables(self.store())
+
+    def layout(self, layout: Layout, selection: Selection) -> str:
+        """The run as another tool would have printed it."""
+        return laid_out(self.store(), selection, self.ranks_shown(selection), layout)
+
+    def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows that the SQL asks for, some at a time: they may be too many for memory."""
+        return self.store(events=bool(EVENTS_WORD.search(sql))).batches(sql)
+
+    def ranks_shown(self, selection: Selection) -> list[int]:
+        """The ranks of the selection; one that the run has not is an error."""
+        store = self.store()
+        present = [row[0] for row in store.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
+        if not present and not store.query("SELECT 1 FROM ranks LIMIT 1"):
+            raise Wrong(f"{self.folder}: none of its files could be read: {store.bad_files[0]}")
+        absent = (selection.ranks or frozenset()) - set(present)
+        if absent:
+            raise Wrong(f"no rank {ranges(absent)} in this run, which has {ranges(present)}")
+        return [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+
+    @property
+    def bad_files(self) -> list[str]:
+        """A line for each file that could not be read."""
+        return self.store().bad_files
+
+    def store(self, events: bool = False) -> Store:
+        """The tables of records; read once more where single events are needed and were not read yet."""
+        if self._store is None or (events and not self._has_events):
+            self._has_events = events
+            read = partial(read_rank_file, events=events)
+            self._store = open_run(self.folder, read, events=events, progress=self._progress, read_trace=trace_events)
+            self._names.clear()
+        return self._store
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its logs can be read without being asked for."""
+        return len(list(self.folder.glob("ranks/*/*.rank"))) <= LOGS_UNASKED
+
+    def kernel_names(self, form: str) -> dict[str, str]:
+        """Recorded name to shown name."""
+        if form not in self._names:
+            self._names[form] = kernel_names(self.store(), form)
+        return self._names[form]
+
+    def __repr__(self) -> str:
+        return f"rankscope.open({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        shown = [Frame(table) for table in self.answers(OVERVIEW if self.is_small else OVERVIEW[1:], Selection())]
+        return "".join(frame._repr_html_() for frame in shown if len(frame) or frame.warnings)
+
+
+def _first_line(what: Any) -> str:
+    return (what.__doc__ or "").strip().partition("\n")[0]

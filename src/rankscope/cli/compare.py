@@ -1,0 +1,105 @@
+"""`rankscope compare`: says what changed between runs, and how sure that is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rankscope.api.compare import BadLimit, Compared, Options, compared
+from rankscope.api.forms import FORMS, printable, to_text
+from rankscope.api.run import NoRun, Selection, Wrong
+from rankscope.cli.report import colour_wanted, deliver, width
+
+HELP = "say what changed between runs, and how sure that is"
+ABOUT = """\
+Say what changed from the first side to each of the others: by step and its parts, phase, layer, operation, kernel and
+range; with medians, 95 % intervals and a verdict: faster, slower, equal or cannot tell."""
+SIDE = """\
+a run's folder; a folder of runs; a pattern in quotes, such as 'runs/new-*'; or several of these parted by commas. What
+a side holds are repeats of the same, at least 4 to be sure. NAME= before it names the side"""
+EXIT_CODES = """\
+exit code: 0 compared, and no --fail-if limit is exceeded; 1 one is; 2 of one it cannot be told, or nothing could be
+compared"""
+ROWS = 24
+COMPARED, REGRESSION, CANNOT_TELL = 0, 1, 2
+
+
+def run(argv: list[str]) -> int:
+    """0: within the limits; 1: a regression; 2: cannot be told."""
+    options = parser().parse_args(argv)
+    try:
+        chosen = Options(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
+        found = compared(options.sides, chosen, options.fail_if, progress())
+        if options.list_metrics:
+            deliver((f"{printable(name)}\n" for name in found.metrics), options.out)
+            return COMPARED
+        deliver([rendered(found, options)], options.out)
+    except (NoRun, Wrong, BadLimit) as problem:
+        print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
+        return CANNOT_TELL
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return found.exit_code
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("rankscope compare", description=ABOUT, epilog=EXIT_CODES)
+    made.add_argument("sides", nargs="+", metavar="SIDE", help=SIDE)
+    made.add_argument(
+        "--equal", default="2%", metavar="SHARE", help="changes up to this are practically none (default: 2%%)"
+    )
+    made.add_argument(
+        "--run-to-run",
+        default="5%",
+        metavar="SHARE",
+        help="with too few repeats: by how much runs are assumed to differ by themselves (default: 5%%)",
+    )
+    made.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="LIMIT",
+        help="exit with 1 if this holds for sure, as in 'step_p50 > +5%%'; may be repeated",
+    )
+    made.add_argument("--list-metrics", action="store_true", help="name what can be compared of these runs, and stop")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
+    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text and markdown: {ROWS}; 0: all)")
+    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+    return made
+
+
+def share(option: str, text: str) -> float:
+    """2% or 0.02."""
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise Wrong(f"{option} {text}: give a share such as 2%")
+    return value
+
+
+def rendered(found: Compared, options: argparse.Namespace) -> str:
+    """The tables in the wanted form."""
+    few = options.format in ("text", "markdown")
+    top = options.top if options.top is not None else ROWS if few else 0
+    tables = found.tables(Selection(top=top or None))
+    if options.format != "text":
+        return FORMS[options.format](tables)
+    shown = [table for table in tables if table.rows or table.warnings or table.name == "changes"]
+    return to_text(shown, width(options.out), colour=options.out is None and colour_wanted())
+
+
+def progress() -> Callable[[int, int], None]:
+    """A line that counts runs on a terminal."""
+    if not sys.stderr.isatty():
+        return lambda done, total: None
+
+    def show(done: int, total: int) -> None:
+        print(f"\rreading runs: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,164 @@
+// Stacked bars: a row of the table is a bar, its parts one after the other.
+import { chooser, colourOf, make } from './elements.js';
+import { ordered, place } from './data.js';
+import { axisUnit, shown, tickText } from './numbers.js';
+import { partColours } from './colours.js';
+import { hideHover, showHover } from './hover.js';
+
+const THICK = 22, TALLEST = 560, FONT = '12px system-ui, sans-serif';
+const LONGEST_LABEL = 200;
+
+export class Bars {
+  constructor(chart, table, host) {
+    Object.assign(this, { chart, table, host });
+    this.label = place(table, chart.label);
+    this.parts = chart.parts.map((name) => place(table, name));
+    this.columns = this.parts.map((at) => table.columns[at]);
+    this.colours = partColours(chart.parts);
+    this.unit = this.columns[0].unit;
+    this.order = chart.orders[0] ?? '';
+    this.canvas = make('div', { class: 'canvas', tabindex: '0', role: 'img', 'aria-label': this.spoken() });
+    this.canvas.addEventListener('keydown', (event) => this.key(event));
+    this.canvas.addEventListener('mouseleave', hideHover);
+    this.canvas.addEventListener('blur', hideHover);
+    host.replaceChildren(this.controls(), this.canvas);
+    this.draw();
+  }
+
+  // About how tall it will be, so that nothing moves when it is drawn.
+  static height(chart, table) {
+    return Math.min(TALLEST, Math.max(2, table.rows.length) * THICK) + 56 + 38;
+  }
+
+  spoken() {
+    const { title, row_axis: rows } = this.chart;
+    return `${title}. Bars by ${rows || 'row'}, stacked: ${this.columns.map((one) => one.title).join(', ')}. ` +
+      'Arrow keys move from bar to bar; the table below has the numbers.';
+  }
+
+  controls() {
+    const legend = make('ul', { class: 'legend' });
+    this.columns.forEach((column, at) => {
+      const swatch = make('span', { class: 'swatch' });
+      swatch.style.background = this.colours[at];
+      legend.append(make('li', {}, swatch, column.title));
+    });
+    const bar = make('div', { class: 'controls' }, ...(this.columns.length > 1 ? [legend] : []));
+    if (this.chart.orders.length > 1 && this.table.rows.length > 1) {
+      const options = this.chart.orders.map((name) => [name, this.table.columns[place(this.table, name)].title]);
+      bar.append(chooser('Order by', options, this.order, (name) => { this.order = name; this.draw(); }));
+    }
+    return bar;
+  }
+
+  rows() {
+    if (!this.order || this.order === this.chart.orders[0]) return this.table.rows;
+    const at = place(this.table, this.order);
+    return ordered(this.table.rows, at, this.table.columns[at].unit !== 'name');
+  }
+
+  draw() {
+    this.plot?.destroy();
+    this.shownRows = this.rows();
+    const sums = this.sums();
+    this.largest = sums.at(-1).reduce((most, value) => Math.max(most, value), 0) || 1;
+    this.plot = new uPlot(this.options(), [this.shownRows.map((_, at) => at), ...[...sums].reverse()], this.canvas);
+  }
+
+  // Up to and with each part; the largest sum is drawn first and the others over it.
+  sums() {
+    let below = this.shownRows.map(() => 0);
+    return this.parts.map((at) => (below = this.shownRows.map((row, number) => below[number] + Math.max(0, row[at] ?? 0))));
+  }
+
+  options() {
+    const rows = this.shownRows.length;
+    const unit = axisUnit(this.unit, this.largest);
+    const inner = Math.min(TALLEST, Math.max(rows * THICK, 2 * THICK));
+    const bars = uPlot.paths.bars({ size: [rows > inner / 4 ? 1 : 0.8, THICK], gap: 0 });
+    const fills = [...this.colours].reverse();
+    return {
+      width: Math.max(280, this.canvas.clientWidth || 600),
+      height: inner + 56,
+      padding: [8, 24, 0, 0],
+      legend: { show: false },
+      cursor: { x: true, y: false, points: { show: false }, drag: { x: false, y: false, setScale: false } },
+      select: { show: false },
+      scales: {
+        x: { time: false, ori: 1, dir: -1, range: [-0.5, rows - 0.5] },
+        y: { ori: 0, range: [0, this.largest * 1.02] },
+      },
+      axes: [this.rowAxis(inner), this.valueAxis(unit)],
+      series: [{}, ...fills.map((fill) => ({ fill, stroke: fill, width: 0, paths: bars, points: { show: false } }))],
+      hooks: { setCursor: [(plot) => this.hover(plot.cursor.idx, plot.cursor)] },
+    };
+  }
+
+  rowAxis(inner) {
+    const rows = this.shownRows.length;
+    const each = Math.max(1, Math.ceil((rows * 15) / inner));
+    const splits = Array.from({ length: Math.ceil(rows / each) }, (_, at) => at * each);
+    const texts = splits.map((at) => this.rowLabel(at));
+    const { measured, cut } = measureTexts(texts, LONGEST_LABEL);
+    return {
+      side: 3, scale: 'x', splits: () => splits, values: () => cut, size: measured + 14,
+      label: this.chart.row_axis, labelSize: this.chart.row_axis ? 20 : 0, labelFont: FONT, font: FONT,
+      stroke: colourOf('--ink'), grid: { show: false }, ticks: { show: false },
+    };
+  }
+
+  valueAxis(unit) {
+    const name = [this.chart.value_axis, unit.name].filter(Boolean).join(', ');
+    return {
+      side: 2, scale: 'y', label: name, labelSize: 20, labelFont: FONT, font: FONT, size: 28, space: 70,
+      incrs: increments(unit.scale, this.largest), values: (_, splits) => splits.map((value) => tickText(value / unit.scale)),
+      stroke: colourOf('--ink'), grid: { stroke: colourOf('--line'), width: 1 }, ticks: { show: false },
+    };
+  }
+
+  rowLabel(at) {
+    const column = this.table.columns[this.label];
+    return shown(this.shownRows[at][this.label], column.unit);
+  }
+
+  hover(at, cursor, aloud = false) {
+    if (at === null || at === undefined || cursor.top < 0) return hideHover();
+    const row = this.shownRows[at];
+    const filled = this.columns.map((column, number) => [column.title, row[this.parts[number]], this.colours[number]]);
+    const lines = filled.filter(([, value]) => value).map(([title, value, colour]) => [title, shown(value, this.unit), colour]);
+    if (filled.length > 1) lines.push(['Sum', shown(filled.reduce((sum, one) => sum + (one[1] ?? 0), 0), this.unit), null]);
+    const box = this.plot.over.getBoundingClientRect();
+    const title = [this.chart.row_axis, this.rowLabel(at)].filter(Boolean).join(' ');
+    return showHover(title, lines, box.left + Math.max(0, cursor.left), box.top + cursor.top, aloud);
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+    if (event.key === 'Escape') hideHover();
+    if (!step) return;
+    event.preventDefault();
+    this.at = Math.min(this.shownRows.length - 1, Math.max(0, (this.at ?? (step > 0 ? -1 : 1)) + step));
+    this.hover(this.at, { left: 40, top: this.plot.valToPos(this.at, 'x') }, true);
+  }
+}
+
+// Ticks that are round in the unit that is told.
+function increments(scale, largest) {
+  const found = [];
+  for (let power = 1e-3; power * scale <= largest * 10; power *= 10) found.push(power * scale, 2 * power * scale, 5 * power * scale);
+  return found;
+}
+
+const ruler = document.createElement('canvas').getContext('2d');
+
+// How wide the widest of the texts is, and the texts cut to a width.
+export function measureTexts(texts, most) {
+  ruler.font = FONT;
+  const width = (text) => ruler.measureText(text).width;
+  const cut = texts.map((text) => {
+    let kept = text;
+    while (kept.length > 1 && width(kept) > most) kept = `${kept.slice(0, Math.max(1, kept.length * 0.9 - 1))}…`;
+    return kept;
+  });
+  return { measured: Math.ceil(cut.reduce((widest, text) => Math.max(widest, width(text)), 0)), cut };
+}

@@ -1,0 +1,52 @@
+// Draws each picture when it comes near, and again when the window or the colours change.
+import { Bars } from './bars.js';
+import { Heat } from './heat.js';
+import { Sizes } from './sizes.js';
+import { Top } from './top.js';
+import { Icicle } from './icicle.js';
+
+const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle };
+const drawn = new Set();
+const waiting = new Map(); // element to what makes it
+
+const near = new IntersectionObserver((entries) => {
+  for (const entry of entries) if (entry.isIntersecting) begin(entry.target);
+}, { rootMargin: '400px' });
+
+function begin(element) {
+  const start = waiting.get(element);
+  waiting.delete(element);
+  near.unobserve(element);
+  start?.();
+  element.style.minHeight = '';
+}
+
+// What takes time waits until it is near to be seen, or until there is nothing else to do; its place is kept.
+export function later(element, height, start) {
+  element.style.minHeight = `${height}px`;
+  waiting.set(element, start);
+  near.observe(element);
+}
+
+export function allNow() {
+  [...waiting.keys()].forEach(begin);
+}
+
+// One after the other while nothing else happens.
+export function whenIdle() {
+  const [next] = waiting.keys();
+  if (!next) return;
+  const go = () => { begin(next); whenIdle(); };
+  if (window.requestIdleCallback) requestIdleCallback(go);
+  else setTimeout(go, 50);
+}
+
+export const heightOf = (chart, table) => KINDS[chart.kind].height(chart, table);
+
+export function addChart(chart, table, host, view) {
+  drawn.add(new KINDS[chart.kind](chart, table, host, view));
+}
+
+export function redraw() {
+  drawn.forEach((picture) => picture.draw());
+}

@@ -1,0 +1,41 @@
+// Fills the page in.
+import { sections } from './data.js';
+import { TableView } from './table.js';
+import { addChart, heightOf, later, redraw, whenIdle } from './charts.js';
+import { startTheme } from './theme.js';
+
+const hostOf = (table) => document.getElementById(`table-${table.name}`).querySelector('.rows');
+
+function fill(name, section) {
+  const views = new Map();
+  const viewOf = (table) => {
+    if (!views.has(table.name)) views.set(table.name, new TableView(table, hostOf(table)));
+    return views.get(table.name);
+  };
+  section.charts.forEach((chart, at) => {
+    const picture = document.getElementById(`${name}-figure-${at}`).querySelector('.picture');
+    const table = section.tables.find((one) => one.name === chart.table);
+    const followed = () => (chart.kind === 'top' ? viewOf(table) : null);
+    later(picture, heightOf(chart, table), () => addChart(chart, table, picture, followed()));
+  });
+  section.tables.forEach((table) => later(hostOf(table), TableView.height(table), () => viewOf(table)));
+}
+
+startTheme();
+sections.forEach((section, name) => fill(name, section));
+whenIdle();
+
+// A link to a table that is folded opens it.
+function unfold() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target?.tagName === 'DETAILS') target.open = true;
+}
+addEventListener('hashchange', unfold);
+unfold();
+
+let resized = 0;
+addEventListener('resize', () => {
+  cancelAnimationFrame(resized);
+  resized = requestAnimationFrame(redraw);
+});
+document.documentElement.dataset.ready = 'yes';

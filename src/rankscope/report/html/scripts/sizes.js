@@ -1,0 +1,52 @@
+// Stacked bars by size: one picture for each part, a bar for each size, a colour for each operation.
+import { make } from './elements.js';
+import { compare, place } from './data.js';
+import { Bars } from './bars.js';
+
+const MOST_SERIES = 8;
+
+export class Sizes {
+  constructor(chart, table, host) {
+    const names = seriesOf(chart, table);
+    host.replaceChildren();
+    this.bars = chart.parts.map((part) => {
+      const { title } = table.columns[place(table, part)];
+      const inner = make('div');
+      host.append(make('div', { class: 'small' }, make('h4', {}, title), inner));
+      const own = { ...chart, title: `${chart.title} (${title})`, parts: names, orders: [], value_axis: title.toLowerCase() };
+      return new Bars(own, pivot(chart, table, part, names), inner);
+    });
+  }
+
+  draw() {
+    this.bars.forEach((bars) => bars.draw());
+  }
+
+  static height(chart, table) {
+    const sizes = new Set(table.rows.map((row) => row[place(table, chart.label)])).size;
+    return 110 + Bars.height(chart, { rows: { length: sizes } });
+  }
+}
+
+// The operations by the first part, so that each has the same colour in all pictures.
+function seriesOf(chart, table) {
+  const [series, value] = [chart.series, chart.parts[0]].map((name) => place(table, name));
+  const totals = new Map();
+  for (const row of table.rows) totals.set(row[series], (totals.get(row[series]) ?? 0) + (row[value] ?? 0));
+  const names = [...totals.keys()].sort((one, other) => totals.get(other) - totals.get(one));
+  return names.length > MOST_SERIES ? [...names.slice(0, MOST_SERIES - 1), 'all others'] : names;
+}
+
+// Rows by size, a column for each operation; the operations that matter least share one.
+function pivot(chart, table, part, kept) {
+  const [size, series, value] = [chart.label, chart.series, part].map((name) => place(table, name));
+  const sizes = [...new Set(table.rows.map((row) => row[size]))].sort(compare);
+  const rows = sizes.map((bytes) => [bytes, ...kept.map(() => 0)]);
+  for (const row of table.rows) {
+    const at = kept.indexOf(row[series]);
+    rows[sizes.indexOf(row[size])][1 + (at < 0 ? kept.length - 1 : at)] += row[value] ?? 0;
+  }
+  const { unit } = table.columns[value];
+  const columns = [table.columns[size], ...kept.map((name) => ({ name, title: String(name), unit, shown: true }))];
+  return { name: table.name, title: table.title, columns, rows };
+}
