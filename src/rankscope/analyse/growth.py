@@ -16,6 +16,7 @@ FEWEST_SCALES = 4
 FARTHEST = 8  # times the largest measured scale: beyond it nothing is foretold
 WIDEST = 3.0  # high ÷ low of an interval that is still of use
 LAST_SCALES = 3  # over which the exponent at the end is taken
+LARGEST_ERROR = 0.4  # by which values may typically lie off a law that is said to fit
 TURN = 0.15  # by which a step back counts where repeats do not tell how much values scatter
 
 
@@ -67,6 +68,11 @@ def growth(series: Series) -> Growth:
     medians = np.array([np.median(y[x == scale]) for scale in scales])
     choice = choose(series.laws, x, y) if len(scales) >= FEWEST_SCALES else None
     doubts = list(_doubts(x, y, scales, medians, choice))
+    if choice and choice.fit.relative_error > LARGEST_ERROR:
+        doubts.append(
+            f"no law fits: values lie {choice.fit.relative_error:.0%} off the best one ({choice.fit.law.name})"
+        )
+        choice = None
     return Growth(series, tuple(scales), tuple(medians), _exponent(scales, medians), choice, doubts)
 
 

@@ -12,6 +12,7 @@ from rankscope.analyse.steps import steps
 from rankscope.model import Tables
 
 AXES = ("ranks", "hosts")
+RUNS = "runs"  # the name of series of recorded runs
 FIGURES = """
     SELECT series, name, coalesce(statistic, ''), scale_name, unit, scale, value FROM figures
     WHERE scale IS NOT NULL AND value IS NOT NULL ORDER BY ALL"""
@@ -43,7 +44,7 @@ def of_runs(runs: Sequence[Tables], axis: str = "ranks") -> list[Series]:
         found["elapsed"].append((scale, float(elapsed_ns)))
         for what, value_ns in _parts(tables):
             found[what].append((scale, value_ns))
-    made = [Series("runs", what, "ns", axis, tuple(points)) for what, points in found.items()]
+    made = [Series(RUNS, what, "ns", axis, tuple(points)) for what, points in found.items()]
     return [one for one in made if len({scale for scale, _ in one.points}) > 1]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rankscope.analyse.growth import Growth
 from rankscope.analyse.law_intervals import coefficient_intervals
+from rankscope.analyse.scale_series import RUNS
 from rankscope.model import Cell, Column, Table, Unit
 
 LAWS = (
@@ -62,7 +63,7 @@ def laws(grown: Sequence[Growth]) -> Table:
         )
         table.rows.append((s.name, s.what, len(one.scales), one.scales[0], one.scales[-1], *ends, one.exponent, *law))
     table.notes.append("Law: the one that foretells best a scale left out; a simpler one where that is not told apart.")
-    table.notes.append("Exponent at the end: slope in logarithms over the last three scales: 0 constant, 1 proportional.")
+    table.notes.append("Exponent at the end: slope in logarithms over the last three: 0 constant, 1 proportional.")
     return table
 
 
@@ -85,8 +86,11 @@ def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
     for one in grown:
         for scale in scales:
             found = one.at(scale)
-            told: tuple[Cell, ...] = (None, None, None, found) if isinstance(found, str) else (
-                *(shown(v, one.series.unit) for v in (found.value, found.low, found.high)), None)
+            told: tuple[Cell, ...] = (
+                (None, None, None, found)
+                if isinstance(found, str)
+                else (*(shown(v, one.series.unit) for v in (found.value, found.low, found.high)), None)
+            )
             table.rows.append((one.series.name, one.series.what, scale, *told))
     table.notes.append("At least, at most: 95 % interval of the fitted law, not of one further measurement.")
     return table
@@ -96,8 +100,8 @@ def speed_up(grown: Sequence[Growth]) -> Table:
     """Of times whose job is the same at every scale: T(first) / T(n), and that ÷ how much larger the scale is."""
     table = Table("scale_speed_up", "Speed-up and efficiency", SPEED_UP, [])
     for one in grown:
-        if one.series.unit != "ns" or one.series.axis == "bytes":
-            continue
+        if one.series.name != RUNS:
+            continue  # of what somebody has tabulated nobody knows whether the job was the same
         first, base = one.scales[0], one.medians[0]
         for scale, value in zip(one.scales, one.medians, strict=True):
             gained = base / value
@@ -105,5 +109,3 @@ def speed_up(grown: Sequence[Growth]) -> Table:
             table.rows.append(row)
     table.notes.append("As if the whole job were the same at every scale (strong scaling).")
     return table
-
-

@@ -12,6 +12,7 @@ COMMANDS = {
     "top": "watch a running job",
     "hang": "say whether a running job hangs, where and because of whom",
     "compare": "say what changed between runs, and how sure that is",
+    "scale": "say how costs grow with the size of the job, and project them",
     "export": "write a run for other tools: timeline, tables, metrics",
     "serve": "show the pages of all runs of a folder in a browser",
     "load": "read other tools' files into a run",
