@@ -60,7 +60,16 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 	@.envs/torch/bin/python $(PIP_INSTALL) torch==2.13.0 numpy
 	@touch $@
 
-envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready
+# Popular packages, whose imports are metered and answered from an index.
+PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinja2 flask sqlalchemy pydantic rich aiohttp \
+	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs
+.envs/packages/.ready: | python
+	@echo '[setup] popular packages in .envs/packages'
+	@$(PYTHON) -m venv .envs/packages
+	@.envs/packages/bin/python $(PIP_INSTALL) $(PACKAGES)
+	@touch $@
+
+envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)
