@@ -210,7 +210,7 @@ def show(found: list[dict[str, object]], arguments: argparse.Namespace, separate
 def head(arguments: argparse.Namespace, separate: bool) -> str:
     command = f"python benchmarks/stage.py --nodes {','.join(map(str, arguments.nodes))} --ranks {arguments.ranks}"
     command += f" --latency {arguments.latency} --cache {arguments.cache} --ops-per-second {arguments.ops_per_second}"
-    command += f" --environment {arguments.environment.name} --import {arguments.module} --save"
+    command += f" --environment {os.path.relpath(arguments.environment, ROOT)} --import {arguments.module} --save"
     rate = f"{arguments.ops_per_second} a second for all nodes, " if arguments.ops_per_second != "0" else ""
     nodes = "network namespaces joined by a bridge" if separate else "folders (no network namespaces allowed)"
     machine = f"{os.cpu_count()}-core {platform.machine()} virtual machine, Linux {platform.release().split('-')[0]}"

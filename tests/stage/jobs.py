@@ -60,7 +60,7 @@ def copies(place: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
 
-def is_soon(truth: object, longest_s: float = 20.0) -> bool:
+def is_soon(truth: object, longest_s: float = 45.0) -> bool:
     """Whether the callable comes true; the keeper ends a moment after the job."""
     deadline_s = time.monotonic() + longest_s
     while time.monotonic() < deadline_s:

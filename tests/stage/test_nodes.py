@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mpis import Mpi
-from stage.jobs import Environment, copies, is_soon, staged_folder
+from stage.jobs import Environment, copies, is_soon, stage, staged_folder
 from stage.test_kill import large  # noqa: F401  # a fixture
 
 RANK_VARIABLE = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK", "impi": "PMI_RANK"}
@@ -202,3 +202,25 @@ def test_a_first_node_that_has_a_copy_reads_the_bundle_for_others(
     assert all(report["first"] == report["reused"] for report in reports)
     assert sum(report.get("shared_bytes", 0) for report in reports) == 0  # read for others, not for the copy
     assert sum(report.get("peer_bytes", 0) for report in reports) == sum(report["sent_bytes"] for report in reports)
+
+
+def test_an_mpi_of_the_environment_is_staged_too(mpi: Mpi, tmp_path: Path) -> None:
+    """mpi4py on four ranks, with the MPI library mapped from the copy."""
+    own = Environment(mpi.folder, mpi.folder, tmp_path / "mpi.bundle")
+    recorded = stage(own, "--record", "--no-base", command=["python", "-c", "from mpi4py import MPI"])
+    assert recorded.returncode == 0, recorded.stderr
+    code = f"""
+from mpi4py import MPI
+maps = {{line.split(maxsplit=5)[5].strip() for line in open("/proc/self/maps") if "/libmpi" in line}}
+rank = MPI.COMM_WORLD.rank
+with open(f"{tmp_path}/said-{{rank}}", "w") as file:
+    print(MPI.COMM_WORLD.allreduce(rank), *sorted(maps), file=file)
+"""
+    command = [sys.executable, "-m", "rankscope", "stage", mpi.folder, "--bundle", own.bundle, "--to", tmp_path]
+    done = mpi.run(4, *command, "--", "python", "-c", code)
+    assert done.returncode == 0, done.stderr
+    said = [path.read_text().split() for path in tmp_path.glob("said-*")]
+    assert [words[0] for words in said] == ["6"] * 4  # 0 + 1 + 2 + 3
+    libraries = {library for words in said for library in words[1:]}
+    assert libraries and all(library.startswith(str(staged_folder(tmp_path))) for library in libraries)
+    assert is_soon(lambda: copies(tmp_path) == [])

@@ -167,8 +167,10 @@ class Keeper:
         if self.outcome.copy:
             self.count_misses()
             if leave(self.task.folder, self.outcome.copy, f"{self.task.job}-", self.work.user):
-                for path in (f"{self.name}.done", f"{self.name}.lock", f"{self.task.folder}/build-{self.work.key}"):
-                    remove(path)
+                remove(f"{self.task.folder}/build-{self.work.key}")
+        if self.outcome.copy or not self.task.place.shared:  # ranks that come late are to read why there is no copy
+            for path in (f"{self.name}.done", f"{self.name}.lock"):
+                remove(path)
         self.write_report(True)
 
     def count_misses(self) -> None:
