@@ -165,6 +165,33 @@ def test_recorded_run_uses_it(small: Environment, tmp_path: Path) -> None:
     assert list((tmp_path / "run" / "ranks").glob("*/*.rank"))
 
 
+def test_run_says_that_there_is_none(small: Environment, tmp_path: Path) -> None:
+    words = ("run", "--out", tmp_path / "run", "--index", small.python, "-c", "print(1)")
+    done = rankscope(*words, RANKSCOPE_CACHE=str(tmp_path / "cache"))
+    assert done.stdout == "1\n"
+    assert "there is no import index" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def other_pythons() -> list[Path]:
+    places = [*Path.home().glob(".pyenv/versions/3.*/bin/python"), Path("/usr/bin/python3")]
+    return [path for path in places if path.exists()]
+
+
+@pytest.mark.parametrize("python", other_pythons(), ids=lambda path: "-".join(path.parts[-3:]))
+def test_other_pythons(python: Path, tmp_path: Path) -> None:
+    """Each version that can be had here."""
+    if version(python) < str(0x03080000):
+        pytest.skip("older than Python 3.8")
+    other = Environment(python, tmp_path / "other.rsindex")
+    code = "import json.tool, email.mime.text, asyncio, sys; print(sorted(sys.modules), json.tool.__spec__)"
+    other.build("--statement", code)
+    without, used = other.both("-c", code.replace("json.tool.__spec__", "json.tool.__spec__.origin"), cwd=tmp_path)
+    assert used.stdout.replace("'atexit', ", "") == without.stdout.replace("'atexit', ", "")  # the log needs it
+    assert (used.code, used.stderr) == (0, "")
+    assert used.counts["code"] > 30
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -39,6 +39,14 @@ def index_variables(told: str, command: list[str], environment: dict[str, str]) 
     return added
 
 
+def missing_index(told: str, command: list[str], environment: dict[str, str]) -> str:
+    """What to say where a job is to use an index and there is none, "" where there is one or nobody can tell."""
+    path = index_variable(told) if told else index_of(command, environment)
+    if not path or environment.get("RANKSCOPE_INDEX") or os.path.exists(path):
+        return ""
+    return f"there is no import index {path}: build it with rankscope index ENV; imports are as without"
+
+
 def has_good_auditing() -> bool:
     """Before glibc 2.35 a program with an auditor paid for every call between libraries."""
     try:

@@ -98,6 +98,12 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
     folder = find_folder(options, place)
     added = variables(options, folder, environment)
     command, family, ranks = launched(options, program, environment, added)
+    if folder.created and options.index is not None:
+        from rankscope.record.indexing import missing_index
+
+        missing = missing_index(options.index, options.command, environment)
+        if missing:
+            say(missing)
     if folder.created:
         describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
         if not options.out:

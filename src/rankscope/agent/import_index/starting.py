@@ -40,7 +40,7 @@ def start(path: str, status: os.stat_result, facts: Any) -> bool:
         import atexit
 
         atexit.register(log, os.environ["RANKSCOPE_INDEX_LOG"])
-        if not was_there:
+        if not was_there and sys.version_info >= (3, 10):  # before, what is registered goes with the module
             del sys.modules["atexit"]
     return True
 
