@@ -41,10 +41,8 @@ def test_calls(tmp_path: Path, options: list[str]) -> None:
     environment.build(*options)
     without, used = (counted(python, index, tmp_path / "log") for index in (None, environment.index))
     least = 1.0 if options else 0.9  # of everything: the order is a guess, and a little more is read
-    assert {name for name, share in SHARES.items() if used[name] * share * least > without[name]} == set(), (
-        used,
-        without,
-    )
+    missed = {name for name, share in SHARES.items() if used[name] * share * least > without[name]}
+    assert missed == set(), (used, without)
 
 
 @pytest.mark.slow
