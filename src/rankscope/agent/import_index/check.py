@@ -32,8 +32,8 @@ def problems(path: str) -> list[str]:
             found.append(f"{path_then}: no longer a folder of sys.path; nothing of it is used")
         else:
             found += root_problems(path, now_at, place)
-    found += [f"{one}: not in the index" for one in here if not any(one in (now[0], *[]) for now in facts["roots"])]
-    return found
+    known = {path_then for path_then, _, _ in facts["roots"]} | {identities for _, identities, _ in facts["roots"]}
+    return found + [f"{one}: not in the index" for one in here if one not in known and here[one] not in known]
 
 
 def root_problems(index: str, root: str, place: tuple[int, int]) -> list[str]:
