@@ -223,7 +223,7 @@ def test_without_a_cause(tmp_path: Path) -> None:
 def test_what_metering_costs(tmp_path: Path) -> None:
     words = ("json", "--python", sys.executable, "--cost", "--repeats", "1", "--table", "imports")
     rows = tables(*words, cwd=tmp_path)["import_cost"]
-    assert [row["recorded"] for row in rows] == ["nothing", "time", "calls", "paths"]
+    assert [row["recorded"] for row in rows] == ["nothing", "nothing, again", "time", "calls", "paths"]
     assert rows[0]["wall_ratio"] == rows[0]["cpu_ratio"] == 1 and all(row["wall_ns"] > 0 for row in rows)
 
 

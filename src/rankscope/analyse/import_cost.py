@@ -30,6 +30,6 @@ def import_cost(turns: Mapping[str, Sequence[Took]]) -> Table:
         ]
         table.rows.append((name, median(run[0] for run in took), median(run[1] for run in took), *ratios, len(took)))
     table.notes.append(
-        "Bare: without rankscope. The others include the start of rankscope itself. Ratios: medians of turns."
+        "Nothing: bare, without rankscope; what its second run differs by is noise. Ratios: medians of turns."
     )
     return table
