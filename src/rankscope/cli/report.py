@@ -71,7 +71,7 @@ from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.analyse.words import ranges
-from rankscope.cli.saving import save
+from rankscope.cli.whole_file import save
 from rankscope.model import Table, Tables
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
