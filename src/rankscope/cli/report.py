@@ -284,7 +284,7 @@ def write_page(opened: Run, selection: Selection, options: argparse.Namespace, e
     notes = (
         [] if events else [f"More than {LOGS_UNASKED} processes: without the logs of collectives. --logs reads them."]
     )
-    text = to_html(page_of(opened, opened.folder.name, Wanted(chosen, called, more, notes)))
+    text = to_html(page_of(opened, opened.folder.resolve().name, Wanted(chosen, called, more, notes)))
     try:
         save(text, options.html)
     except OSError as problem:
