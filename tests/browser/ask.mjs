@@ -2,7 +2,7 @@
 //     node ask.mjs FOLDER < questions > answers
 // FOLDER holds node_modules. A question: {"page": path, "width", "height", "dark", "before": code, "steps": [{"do": …}, …]}.
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
@@ -79,8 +79,17 @@ async function answer(browser, asked) {
   return told;
 }
 
+// It unpacks itself into the folder for temporary files, where everybody's would be the same.
+async function unpacked() {
+  const before = process.env.TMPDIR ?? '/tmp';
+  process.env.TMPDIR = resolve(process.argv[2]);
+  const path = await chromium.executablePath();
+  process.env.TMPDIR = before;
+  return path;
+}
+
 const browser = await puppeteer.launch({
-  executablePath: process.env.RANKSCOPE_CHROMIUM || (await chromium.executablePath()),
+  executablePath: process.env.RANKSCOPE_CHROMIUM || (await unpacked()),
   args: FLAGS, headless: 'shell', env: { ...process.env, LANG: 'en_US.UTF-8', LC_ALL: 'en_US.UTF-8' },
 });
 try {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from rankscope.analyse.import_icicle import import_icicle
 from rankscope.analyse.sections import Wanted, page_of
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.api.run import LOGS_UNASKED, Run
@@ -20,7 +21,8 @@ def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs
     run.ranks_shown(selection)
     chosen = Selection(selection.ranks)
     more = {name: partial(_answer, run, name, chosen, kernels) for name in run.default_tables()}
-    wanted = Wanted(chosen, run.kernel_names(kernels), more, [] if events else [UNREAD])
+    notes = [] if events else [UNREAD]
+    wanted = Wanted(chosen, run.kernel_names(kernels), more, notes, import_icicle(store, chosen))
     return to_html(page_of(store, run.folder.resolve().name, wanted))
 
 
