@@ -2,12 +2,12 @@
 import time per place and scale, and with staging.
 
     python benchmarks/imports_document.py [--save] [--nodes 1,2,4] [--ranks 2] [--latency 200us] [--rate 20000]
-                                          [--framework NAME=MODULE@PYTHON …] [--staged FILE]
+                                          [--framework NAME=MODULE@PYTHON …]
 
 Places: `disk` as it is; `soft`, a slow file system whose clients remember nothing; `lus`, with clients that do. A node
 is a mount of its own with its ranks; all nodes share the server's rate. Each rank times its own import, with cold
-mounts every time. The interpreter an environment was made from is not on the slow file system. `--staged`: lines of
-`framework nodes transfer_s import_s`, as measured with `rankscope stage`; without them there is no table of staging.
+mounts every time. The interpreter an environment was made from is not on the slow file system. Staged, by
+benchmarks/stage.py: from `soft` to a folder of each node in memory.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--latency", default="200us", help="of a metadata operation")
     parser.add_argument("--rate", default="20000", help="metadata operations of all clients, a second")
     parser.add_argument("--framework", action="append", metavar="NAME=MODULE@PYTHON")
-    parser.add_argument("--staged", type=Path, metavar="FILE")
     parser.add_argument("--node", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -98,9 +97,9 @@ def times(frameworks: dict[str, str], options: argparse.Namespace) -> list[str]:
         for name, word in frameworks.items()
         for nodes in options.nodes
     ]
-    staged = read_staged(options.staged) if options.staged else []
-    tables: list[Table] = [time_per_place(measured, staged)]
-    return [to_markdown([*tables, staged_times(staged)] if staged else tables)]
+    staged = [one for name, word in frameworks.items() for one in staged_imports(name, word, options)]
+    tables: list[Table] = [time_per_place(measured, staged), staged_times(staged)]
+    return [to_markdown(tables)]
 
 
 def import_ns(word: str, place: str, nodes: int, options: argparse.Namespace) -> float:
@@ -138,9 +137,22 @@ def be_a_node(task: dict[str, object]) -> int:
     return max(rank.wait() for rank in ranks)
 
 
-def read_staged(path: Path) -> list[StagedImport]:
-    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [StagedImport(name, int(nodes), float(sent) * 1e9, float(took) * 1e9) for name, nodes, sent, took in rows]
+def staged_imports(name: str, word: str, options: argparse.Namespace) -> list[StagedImport]:
+    """Transfer (what of unpacking is not hidden behind it included) and import on every number of nodes."""
+    module, _, python = word.partition("@")
+    command = [sys.executable, str(Path(__file__).with_name("stage.py")), "--json", "--ways", "staged"]
+    command += ["--nodes", ",".join(map(str, options.nodes)), "--ranks", str(options.ranks)]
+    command += ["--latency", options.latency, "--ops-per-second", options.rate, "--cache", str(PLACES["soft"])]
+    command += ["--environment", str((ROOT / python).parents[1]), "--import", module]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    table = next(one for one in json.loads(done.stdout)["tables"] if one["name"] == "staging")
+    at = {column["name"]: place for place, column in enumerate(table["columns"])}
+    return [
+        StagedImport(
+            name, int(row[at["nodes"]]), row[at["transfer_ns"]] + row[at["unpack_ns"]], float(row[at["import_ns"]])
+        )
+        for row in table["rows"]
+    ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Staging against running in place on a slow file system: nodes are network namespaces with mounts of their own.
 
     python benchmarks/stage.py [--nodes 1,2,4] [--ranks 3] [--latency 1ms] [--cache none] [--ops-per-second 5000]
-                               [--environment .envs/torch] [--import torch] [--save]
+                               [--environment .envs/torch] [--import torch] [--save | --json] [--ways in-place,staged]
 
 Each node has its own network (joined by a bridge), host name, client of the slow file system (they share its rate and
 counters) and node-local folder; its ranks are started with the variables that srun sets. Without the right to make
@@ -52,6 +52,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--import", dest="module", default="torch")
     parser.add_argument("--local", type=Path, default=Path("/dev/shm"), help="where node-local folders are made")
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print the tables only, for other programs")
+    parser.add_argument("--ways", type=lambda text: text.split(","), default=["in-place", "staged"])
     parser.add_argument("--node", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -134,7 +136,7 @@ def measure(arguments: argparse.Namespace, folder: Path, separate: bool) -> list
     subprocess.run([*stage, "--", "python", "-c", f"import {arguments.module}"], check=True)
     found = []
     for nodes in arguments.nodes:
-        for way in ("in-place", "staged"):
+        for way in arguments.ways:
             found.append(run_once(arguments, folder, shared, nodes, way, separate))
             print(found[-1], file=sys.stderr, flush=True)
     return found
@@ -196,9 +198,13 @@ def counters(server: Path) -> dict[str, int]:
 def show(found: list[dict[str, object]], arguments: argparse.Namespace, separate: bool) -> None:
     folders = dict.fromkeys(str(row["times"]) for row in found)
     words = [word for folder in folders for word in ("--table", folder)]
+    form = "json" if arguments.json else "markdown"
     table = subprocess.run(
-        [*rankscope(), "stage", *words, "--format", "markdown"], capture_output=True, text=True, check=True
+        [*rankscope(), "stage", *words, "--format", form], capture_output=True, text=True, check=True
     ).stdout
+    if arguments.json:
+        print(table)
+        return
     text = "\n".join([head(arguments, separate), table, *asked(found)]) + "\n"
     print(text)
     if arguments.save:
