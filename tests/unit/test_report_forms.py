@@ -95,6 +95,13 @@ def test_a_vertical_table_is_a_list() -> None:
     assert to_text([one], 80).splitlines()[1].split() == ["Name", "MPI_Allreduce"]
 
 
+def test_a_vertical_table_of_two_rows_is_two_lists() -> None:
+    two = Table("two", "Two", table().columns, table().rows[:2], vertical=True)
+    text = to_text([two], 80)
+    assert text.count("\nName ") == 2 and text.count("\n\n") == 1
+    assert to_markdown([two]).count("| Name |") == 2
+
+
 def test_csv_of_one_table_is_plain() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv([table()]))))
     assert rows[0]["total_ns"] == "1500000000.0" and rows[0]["bytes"] == "4718592" and rows[0]["nothing"] == ""

@@ -13,7 +13,7 @@ from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
 from rankscope.api.page import page_text
 from rankscope.api.questions import QUESTIONS, needs_events
 from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, Layout, NoRun, Run, Selection, Wrong
-from rankscope.cli.saving import save
+from rankscope.cli.whole_file import save
 from rankscope.model import Table
 
 HELP = "show what was recorded"

@@ -212,16 +212,17 @@ static void choose_flavour(void)
 
 RS_COLD uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type)
 {
-    static int (*type_size)(W, int *);
-    static int (*type_size_x)(W, int64_t *);
+    static void *found, *found_x;       /* looked up by whoever comes first, or by several at once */
     int64_t bytes = 0;
     int small = 0;
     if (rs_mpi.finalized)
         return 0;
-    if (!type_size) {
-        type_size_x = (int (*)(W, int64_t *))rs_mpi_symbol("PMPI_Type_size_x");
-        type_size = (int (*)(W, int *))rs_mpi_symbol("PMPI_Type_size");
+    if (!__atomic_load_n(&found, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&found_x, rs_mpi_symbol("PMPI_Type_size_x"), __ATOMIC_RELAXED);
+        __atomic_store_n(&found, rs_mpi_symbol("PMPI_Type_size"), __ATOMIC_RELEASE);
     }
+    int (*type_size)(W, int *) = (int (*)(W, int *))__atomic_load_n(&found, __ATOMIC_ACQUIRE);
+    int (*type_size_x)(W, int64_t *) = (int (*)(W, int64_t *))__atomic_load_n(&found_x, __ATOMIC_RELAXED);
     if (type_size && type_size(type, &small) == 0)
         bytes = small;
     if (bytes < 0 && (!type_size_x || type_size_x(type, &bytes) != 0 || bytes < 0))

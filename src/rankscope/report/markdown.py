@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rankscope.model import Table, Unit
+from rankscope.model import Cell, Table, Unit
 from rankscope.report.cells import filled, heading, printable, shown
 
 SPECIAL = re.compile(r"([\\`*{}\[\]<>|#~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")  # an underscore within a word is safe
@@ -19,8 +19,8 @@ def to_markdown(tables: Sequence[Table]) -> str:
 def _section(table: Table) -> str:
     lines = [f"## {_plain(table.title)}", ""]
     lines += [f"- **warning:** {_plain(text)}" for text in table.warnings] + [""] * bool(table.warnings)
-    if table.vertical and len(table.rows) == 1:
-        lines += _list(table)
+    if table.vertical:
+        lines += [line for row in table.rows for line in _list(table, row)]
     elif table.rows:
         lines += _grid(table)
     lines += [_plain(text) + "\n" for text in table.notes]
@@ -36,8 +36,8 @@ def _grid(table: Table) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *body)] + [""]
 
 
-def _list(table: Table) -> list[str]:
-    kept = [(table.columns[at], table.rows[0][at]) for at in filled(table.columns, table.rows)]
+def _list(table: Table, row: tuple[Cell, ...]) -> list[str]:
+    kept = [(table.columns[at], row[at]) for at in filled(table.columns, [row])]
     return (
         ["| | |", "|---|---|"]
         + [f"| {_plain(heading(c))} | {_plain(shown(cell, c.unit))} |" for c, cell in kept]

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from rankscope.model import Table, Unit
+from rankscope.model import Cell, Table, Unit
 from rankscope.report.cells import filled, heading, printable, shown
 
 GAP = 2  # columns of the screen between two columns of a table
@@ -33,8 +33,8 @@ def to_text(tables: Sequence[Table], width: int, colour: bool = False) -> str:
 def _block(table: Table, width: int) -> Group:
     parts: list[RenderableType] = [Text(printable(table.title), style="bold")]
     parts += [_line(f"warning: {text}", "yellow") for text in table.warnings]
-    if table.vertical and len(table.rows) == 1:
-        parts.append(_list(table))
+    if table.vertical:
+        parts += _lists(table)
     elif table.rows:
         parts += _grids(table, width)
     return Group(*parts, *(_line(text, "dim") for text in table.notes))
@@ -44,13 +44,21 @@ def _line(text: str, style: str) -> Text:
     return Text(printable(text), style=style, overflow="fold")
 
 
-def _list(table: Table) -> Grid:
+def _lists(table: Table) -> list[RenderableType]:
+    """Each row as a list of its columns, an empty line between two of them."""
+    lists: list[RenderableType] = []
+    for row in table.rows:
+        lists += ([Text()] if lists else []) + [_list(table, row)]
+    return lists
+
+
+def _list(table: Table, row: tuple[Cell, ...]) -> Grid:
     grid = Grid.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True, style="cyan")
     grid.add_column(overflow="fold")
-    for at in filled(table.columns, table.rows):
+    for at in filled(table.columns, [row]):
         column = table.columns[at]
-        grid.add_row(Text(heading(column)), Text(shown(table.rows[0][at], column.unit)))
+        grid.add_row(Text(heading(column)), Text(shown(row[at], column.unit)))
     return grid
 
 

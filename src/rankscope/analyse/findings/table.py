@@ -52,7 +52,7 @@ def findings(tables: Tables, selection: Selection = ALL) -> Table:
     """At most seven; --rank, --top and --sort do not change what is found."""
     elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
     found = findings_of(tables)
-    table = Table("findings", "Findings", COLUMNS, [])
+    table = Table("findings", "Findings", COLUMNS, [], vertical=True)
     for number, one in enumerate(found[:MOST], 1):
         share = min(1.0, one.saved_ns / elapsed) if one.saved_ns is not None and elapsed else None
         table.rows.append((number, one.title, one.saved_ns, share, one.action, "; ".join(one.evidence), one.rule))

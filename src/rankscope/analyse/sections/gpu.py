@@ -7,8 +7,10 @@ from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_copies import gpu_copies
 from rankscope.analyse.gpu_gaps import gpu_gaps
 from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.kernels import kernels
 from rankscope.analyse.names import renamed
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, percent, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Chart, Column, Section, Table, Tables, Unit
@@ -16,6 +18,7 @@ from rankscope.model import Chart, Column, Section, Table, Tables, Unit
 ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM events WHERE layer = 'gpu'
     UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
+MOST_NAMES = 1000
 ADDED = (
     Column("compute_alone_ns", Unit.NS, "Computes"),
     Column("overlap_ns", Unit.NS, "Computes and communicates"),
@@ -27,11 +30,13 @@ ADDED = (
 def gpu_section(tables: Tables, wanted: Wanted) -> Section | None:
     """The list of kernels, copies and sets, the longest first."""
     table = renamed(gpu(tables, wanted.selection), wanted.called)
+    if not table.rows and tables.query(ANY):  # of loaded traces there are single events only
+        table = renamed(kernels(tables, wanted.selection), wanted.called)
     if not table.rows:
         return None
     chart = Chart("top", table.name, _kernel_title(table), "name", ("total_ns",), "time on the GPUs")
     copies = renamed(gpu_copies(tables, wanted.selection), wanted.called)
-    found = [table, copies] if copies.rows else [table]
+    found = [cut(table, MOST_NAMES), *([copies] if copies.rows else [])]
     return Section("gpu", "Which GPU activities take the time?", found, [chart])
 
 

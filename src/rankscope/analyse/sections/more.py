@@ -14,12 +14,10 @@ def more_section(tables: list[Table]) -> Section | None:
     return Section(NAME, "What else is known?", found) if found else None
 
 
-def cut(table: Table) -> Table:
+def cut(table: Table, most: int = MOST_ROWS) -> Table:
     """The first rows, saying where the others are."""
-    left = len(table.rows) - MOST_ROWS
+    left = len(table.rows) - most
     if left > 0:
         told = f"{left} more rows: rankscope report --table {table.name} --format csv has all."
-        table = Table(
-            table.name, table.title, table.columns, table.rows[:MOST_ROWS], [*table.notes, told], table.warnings
-        )
+        table = Table(table.name, table.title, table.columns, table.rows[:most], [*table.notes, told], table.warnings)
     return table

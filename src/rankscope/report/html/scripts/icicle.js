@@ -3,6 +3,7 @@ import { chooser, colourOf, make } from './elements.js';
 import { place } from './data.js';
 import { shown } from './numbers.js';
 import { hideHover, showHover } from './hover.js';
+import { measureTexts } from './bars.js';
 
 const TALL = 20, DEEPEST = 24, FONT = '12px system-ui, sans-serif';
 const FILLS = ['#56B4E9', '#A5D5F3']; // only to tell neighbours apart
@@ -91,12 +92,7 @@ export class Icicle {
     context.fillRect(left, depth * TALL, Math.max(0.5, width - 1), TALL - 1);
     if (width < 36) return;
     Object.assign(context, { font: FONT, textBaseline: 'middle', fillStyle: depth ? '#111' : colourOf('--ink') });
-    context.save();
-    context.beginPath();
-    context.rect(left, depth * TALL, width - 4, TALL);
-    context.clip();
-    context.fillText(node.name, left + 4, depth * TALL + TALL / 2);
-    context.restore();
+    context.fillText(measureTexts([node.name], width - 8).cut[0], left + 4, depth * TALL + TALL / 2);
   }
 
   crumbs() {
