@@ -20,6 +20,7 @@ EXCHANGES = 1_000
 DRAWS = 1_000
 KEPT = 0.8  # of the repeats: one disturbed run in five changes nothing
 FEWEST_PACED = 4  # fewer tell no pace of a run
+SMALLEST = 1e-3  # of a metric's median: what is less counts as this
 TINY = 1e-9
 
 
@@ -60,6 +61,7 @@ def chances(first: Array, second: Array, paced: Array | None = None) -> Array:
     if len(rows) >= FEWEST_PACED:
         pace = np.median(pooled[rows], axis=0)
         pooled = np.concatenate([pooled, pooled[rows] / np.where(pace > 0, pace, 1.0)])
+    pooled = np.log(np.maximum(pooled, SMALLEST))  # so that times that vary manifold do not outshine all others
     told = _chances(pooled, split)
     made = told[:count]
     if len(told) > count:
