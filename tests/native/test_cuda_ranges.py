@@ -250,6 +250,15 @@ def test_launches_before_the_first_range_need_none(plain: Path, tmp_path: Path) 
     assert int(cuda_row(tmp_path)["unattributed"]) == 0
 
 
+def test_a_kernel_of_the_first_range_may_be_told_before_it(plain: Path, tmp_path: Path) -> None:
+    """CUPTI may complete the buffer with the kernel before those with its call and with the start of the range."""
+    script = [f"r 5 501 {LAUNCH} 50 60", "k 5 500 510 before", "k 6 510 520 inside", "F"]
+    play(plain, tmp_path, [*script, "s 1 501 100 - A", f"r 6 501 {LAUNCH} 150 160", "e 1 501 200"])
+    found = attributed(only(tmp_path))
+    assert {key[2]: row for key, row in found.items() if key[0] == "gpu"} == {"inside": (1, 10, 0)}
+    assert int(cuda_row(tmp_path)["unattributed"]) == 0
+
+
 def test_kernels_whose_call_nobody_saw_are_counted(plain: Path, tmp_path: Path) -> None:
     play(plain, tmp_path, ["s 1 501 100 - A", "e 1 501 200", "k 77 500 510 lost", "k 78 500 510 lost"])
     assert [int(cuda_row(tmp_path)[name]) for name in ("unattributed", "unplaced_calls")] == [2, 0]

@@ -4,6 +4,7 @@
 
 #define KNOWN (1u << 18)            /* calls of which the range is remembered, by correlation id */
 #define WAITING (1u << 15)          /* activities that wait; a power of two */
+#define EARLY 1024u                 /* activities kept while there is no range: the news of the first may come after them */
 #define MOST_ROWS 16384u            /* 1 MiB of the file */
 #define PATIENCE 2u                 /* flushes after which nobody asks for the call of an activity any more */
 
@@ -13,7 +14,8 @@ struct activity { uint64_t ns, bytes; uint32_t correlation, flush; uint16_t name
 
 static struct known *known;
 static struct activity *waiting;
-static uint64_t first, end;         /* of the ring: they count on */
+static struct activity early[EARLY];
+static uint64_t first, end, early_seen;     /* of the rings: they count on */
 static uint32_t flushes, rows_used;
 static uint32_t last_before;        /* the newest call seen before there were ranges */
 static int has_ranges;
@@ -24,7 +26,7 @@ void rs_attribution_forget(void)
     rs_memory_free(waiting, WAITING * sizeof *waiting);
     known = NULL;
     waiting = NULL;
-    first = end = 0;
+    first = end = early_seen = 0;
     flushes = rows_used = last_before = 0;
     has_ranges = 0;
 }
@@ -39,6 +41,11 @@ int rs_attribution_begin(void)
     if (!waiting)
         waiting = rs_memory(WAITING * sizeof *waiting);
     has_ranges = known && waiting;
+    uint64_t kept = early_seen < EARLY ? early_seen : EARLY;
+    for (uint64_t at = early_seen - kept; has_ranges && at < early_seen; at++) {
+        const struct activity *one = &early[at % EARLY];
+        rs_attribution_activity(one->correlation, one->name, one->size, one->ns, one->bytes);
+    }
     return has_ranges;
 }
 
@@ -127,9 +134,14 @@ static void make_room(void)
 
 void rs_attribution_activity(uint32_t correlation, uint16_t name, uint8_t size, uint64_t ns, uint64_t bytes)
 {
-    if (RS_LIKELY(!has_ranges) || !correlation)
-        return;
     struct activity one = {ns, bytes, correlation, flushes, name, size};
+    if (!correlation)
+        return;
+    if (RS_LIKELY(!has_ranges)) {
+        if (correlation > last_before)      /* the call of others is gone already */
+            early[early_seen++ % EARLY] = one;
+        return;
+    }
     enum state state = state_of(&one);
     if (state == PLACED)
         give(&one);
