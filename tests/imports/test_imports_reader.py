@@ -130,7 +130,7 @@ def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
     path = tmp_path / "7.rank"
     for _ in range(100):
         damaged = bytearray(raw)
-        for _ in range(chance.randrange(1, 6)):
+        for _ in range(chance.randrange(1, 60)):
             damaged[chance.randrange(rankfile.PAGE, len(damaged))] = chance.randrange(256)
         path.write_bytes(damaged)
         try:

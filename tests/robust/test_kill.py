@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -93,6 +95,8 @@ def end_launcher(job: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
     job.wait()
+    # Open MPI's, which it cannot remove: a later mpirun of that process id would refuse to start
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{job.pid}", ignore_errors=True)
 
 
 def end_survivors(folder: Path) -> None:
