@@ -259,6 +259,15 @@ def test_a_kernel_of_the_first_range_may_be_told_before_it(plain: Path, tmp_path
     assert int(cuda_row(tmp_path)["unattributed"]) == 0
 
 
+def test_calls_of_another_thread_may_be_told_first(plain: Path, tmp_path: Path) -> None:
+    """A later call (9) of another thread is there before the first range; the kernel of call 6 is not older than it."""
+    script = [f"r 9 502 {LAUNCH} 300 310", "k 5 500 510 before", "F", "s 1 501 100 - A", "k 6 510 520 inside"]
+    play(plain, tmp_path, [*script, f"r 6 501 {LAUNCH} 150 160", "e 1 501 200", "F", "F", "F"])
+    found = attributed(only(tmp_path))
+    assert {key[2]: row for key, row in found.items() if key[0] == "gpu"} == {"inside": (1, 10, 0)}
+    assert int(cuda_row(tmp_path)["unattributed"]) == 0
+
+
 def test_kernels_whose_call_nobody_saw_are_counted(plain: Path, tmp_path: Path) -> None:
     play(plain, tmp_path, ["s 1 501 100 - A", "e 1 501 200", "k 77 500 510 lost", "k 78 500 510 lost"])
     assert [int(cuda_row(tmp_path)[name]) for name in ("unattributed", "unplaced_calls")] == [2, 0]

@@ -105,6 +105,14 @@ static void give(const struct activity *one)
                        one->bytes, 0);
 }
 
+/* Nothing is missing where the call came before there were ranges. Whether it did is known only after a while: calls of
+ * one thread may be told after later ones of another. */
+static void give_up(const struct activity *one)
+{
+    if (one->correlation > last_before)
+        rs_cuda.row->unattributed++;
+}
+
 /* Those at the head whose call is placed, or was waited for in vain. */
 static void drain(int is_last)
 {
@@ -114,7 +122,7 @@ static void drain(int is_last)
         if (state == PLACED)
             give(one);
         else if (is_last || (state == UNKNOWN && flushes - one->flush >= PATIENCE))
-            rs_cuda.row->unattributed++;
+            give_up(one);
         else
             return;
     }
@@ -127,7 +135,7 @@ static void make_room(void)
         rs_lane_hurry(known[oldest->correlation % KNOWN].lane);
     drain(0);
     if (end - first == WAITING) {
-        rs_cuda.row->unattributed++;
+        give_up(&waiting[first % WAITING]);
         first++;
     }
 }
@@ -138,14 +146,13 @@ void rs_attribution_activity(uint32_t correlation, uint16_t name, uint8_t size, 
     if (!correlation)
         return;
     if (RS_LIKELY(!has_ranges)) {
-        if (correlation > last_before)      /* the call of others is gone already */
-            early[early_seen++ % EARLY] = one;
+        early[early_seen++ % EARLY] = one;
         return;
     }
     enum state state = state_of(&one);
     if (state == PLACED)
         give(&one);
-    if (state == PLACED || (state == UNKNOWN && correlation <= last_before))
+    if (state == PLACED)
         return;
     if (end - first == WAITING)
         make_room();
