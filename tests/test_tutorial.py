@@ -20,7 +20,7 @@ NUMBER = re.compile(r"[<+-]?\d[\d,.–]*( ?(ns|µs|ms|s|%|[KMGT]?i?B|MB)\b| %)?|
 
 # what a comparison says of which metric depends on the machine
 FINDING = {"Finding", "Evidence", "Rule", "Rank", "late", "forward", "straggler"}
-VERDICTS = "metrics?|slower|faster|[Cc]annot|tell|is|than|from|but"
+VERDICTS = "[Oo]nly|metrics?|slower|faster|[Cc]annot|tell|is|than|from|but"
 VARIES = re.compile(rf"(step|part|phase|layer|operation|range|total|elapsed)[_.\w]*|{VERDICTS}")
 BUSY = re.compile(r"^warning: \w+: ranks had no CPU.*?program's$", re.MULTILINE | re.DOTALL)
 
