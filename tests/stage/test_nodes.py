@@ -200,8 +200,10 @@ def test_a_first_node_that_has_a_copy_reads_the_bundle_for_others(
     reports = node_reports(tmp_path, 4)
     assert [report["reused"] for report in reports].count(True) == 1
     assert all(report["first"] == report["reused"] for report in reports)
-    assert sum(report.get("shared_bytes", 0) for report in reports) == 0  # read for others, not for the copy
-    assert sum(report.get("peer_bytes", 0) for report in reports) == sum(report["sent_bytes"] for report in reports)
+    served = [report for report in reports if not report["reused"] and not report["gave_up"]]
+    assert served  # a node that lost its peer on a machine that stands still reads for itself, and says so
+    assert sum(report["shared_bytes"] for report in served) == 0  # the first node reads the bundle, for the others
+    assert sum(report["sent_bytes"] for report in reports) >= sum(report["peer_bytes"] for report in served) > 0
 
 
 def test_an_mpi_of_the_environment_is_staged_too(mpi: Mpi, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_a_peer_that_is_not_there(environment: Environment, tmp_path: Path) -> N
     listening.close()
     outcome = bring(working(environment.bundle, tmp_path), header_of(environment.bundle), lambda: contact.text, TOKEN)
     assert outcome.copy and outcome.report["source"] == "shared"
+    assert "does not answer" in str(outcome.report["gave_up"])
 
 
 def test_a_peer_with_another_bundle(environment: Environment, large: Environment, tmp_path: Path) -> None:  # noqa: F811

@@ -45,6 +45,7 @@ class Bringing:
         self.intake: Intake | None = None
         self.make_intake: Callable[[], Intake] | None = None  # where none was needed for the copy
         self.arrived = threading.Event()  # of the intake, or of certainty that none comes by itself
+        self.gave_up: list[str] = []  # why a peer was not asked for the bundle after all
         self.report: Report = {"source": "", "reused": False}
 
     def since_ns(self) -> int:
@@ -119,7 +120,7 @@ def first_source(work: Bringing, header: Header, parent: str, token: str) -> tup
         try:
             return Peer(contact_from(parent), token, header.identity), parent
         except Gone as reason:
-            work.report["gave_up"] = [str(reason)]
+            work.gave_up.append(str(reason))
     return SharedFile(work.task.bundle, header.identity), "shared"
 
 
@@ -145,7 +146,7 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
         raise
     receiving.join()
     ready_ns = work.since_ns()
-    work.report.update(describe(intake, name))
+    work.report.update(describe(intake, name), gave_up=work.gave_up + intake.changes)
     unpack_ns = ready_ns - waited_ns - intake.transfer_ns
     work.report.update(waited_ns=waited_ns, unpack_ns=unpack_ns, ready_ns=ready_ns)
     size = f"{intake.header.length / 1024**2:.1f} MiB from {'the shared file' if name == 'shared' else 'a peer'}"
@@ -211,7 +212,6 @@ def describe(intake: Intake, name: str) -> Report:
     """What is reported of the transfer."""
     return {
         "source": name,
-        "gave_up": intake.changes,
         "transfer_ns": intake.transfer_ns,
         "shared_bytes": intake.received_bytes.get("shared", 0),
         "peer_bytes": sum(size for source, size in intake.received_bytes.items() if source != "shared"),
