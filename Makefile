@@ -106,6 +106,8 @@ lint: $(VENV_READY) native
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo 'rankscope: run make format' >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
+	@cd src/rankscope/studies/workloads && MYPYPATH=. $(CURDIR)/$(BIN)/mypy --strict --no-error-summary --explicit-package-bases \
+		--ignore-missing-imports --config-file= --cache-dir=$(CURDIR)/.mypy_cache/workloads .
 	@log=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$log"; exit 1; }
 
 format: $(VENV_READY)

@@ -37,15 +37,17 @@ def of_runs(runs: Sequence[Tables], axis: str = "ranks") -> list[Series]:
     """Of recorded runs: elapsed, its phases, the step and its parts; medians over the ranks and steps of each."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for tables in runs:
-        ranks, hosts, elapsed_ns = tables.query(SIZES)[0]
-        if not ranks or not elapsed_ns:
-            continue
-        scale = float(ranks if axis == "ranks" else hosts)
-        found["elapsed"].append((scale, float(elapsed_ns)))
-        for what, value_ns in _parts(tables):
-            found[what].append((scale, value_ns))
+        ranks, hosts, _ = tables.query(SIZES)[0]
+        for what, value_ns in of_run(tables):
+            found[what].append((float(ranks if axis == "ranks" else hosts), value_ns))
     made = [Series(RUNS, what, "ns", axis, tuple(points)) for what, points in found.items()]
     return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+
+
+def of_run(tables: Tables) -> list[tuple[str, float]]:
+    """Of one run: elapsed, its phases, the step and its parts."""
+    ranks, _, elapsed_ns = tables.query(SIZES)[0]
+    return [("elapsed", float(elapsed_ns)), *_parts(tables)] if ranks and elapsed_ns else []
 
 
 def _parts(tables: Tables) -> list[tuple[str, float]]:

@@ -1,0 +1,148 @@
+"""`rankscope study`: runs a matrix of jobs, survives what goes wrong, and writes the document."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from rankscope.api.forms import printable, to_text
+from rankscope.cli.report import colour_wanted, width
+from rankscope.cli.study_options import add_launch_options, add_parameters, asked, named, numbers, values
+from rankscope.studies.builtin import STUDIES
+from rankscope.studies.document import document, write
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.launchers import Start, launched
+from rankscope.studies.ledger import STUDY, Ledger
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Missing
+from rankscope.studies.running import rankscope
+from rankscope.studies.whole import Asked, run_study
+
+HELP = "run a matrix of jobs and write what it shows as a document"
+ABOUT = """\
+Run a study: one recorded job for every cell of a matrix (what is compared × number of ranks × repeats). Each cell is
+kept as soon as it has ended; one that fails, hangs or is incomplete is shown as such with its reason and does not stop
+the others. A stopped study goes on with --resume. At the end there is a document in Markdown and HTML in its folder."""
+BUILT_IN = "built-in studies (rankscope study NAME --help shows their options):\n"
+EXIT_CODES = "exit code: 0 all cells are done; 1 some are not; 2 the study cannot be run as asked for; 130 stopped"
+DONE, SOME_MISSING, BAD_INPUT, STOPPED = 0, 1, 2, 130
+PARENT = "rankscope-studies"
+
+
+def run(argv: list[str]) -> int:
+    if argv and argv[0] == "--list":
+        print("\n".join(f"{name:10} {study.title}" for name, study in STUDIES.items()))
+        return DONE
+    try:
+        return follow(argv)
+    except BadStudy as problem:
+        print(f"rankscope study: {printable(str(problem))}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("\nrankscope study: stopped; go on with --resume", file=sys.stderr)
+        return STOPPED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def follow(argv: list[str]) -> int:
+    word = next((one for one in argv if one in STUDIES or one.endswith(".toml")), "")
+    study, launch = named(word) if word else (None, {})
+    made = parser()
+    if study:
+        add_parameters(made, study)
+    options = made.parse_args(argv)
+    if study is None:
+        study, launch = named(options.study)
+    wanted = asked(study, launch, options, options.scale or study.scales, options.repeat or study.repeats)
+    wanted.retry = options.retry
+    if options.dry_run:
+        return show_plan(wanted)
+    folder = options.out or (latest(study.name) if options.resume or options.retry else fresh(study.name))
+    if (folder / STUDY).exists() and not (options.resume or options.retry):
+        raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
+    ledger = Ledger(folder)
+    outcomes = run_study(wanted, ledger, told)
+    tables = document(study, outcomes, wanted.settings, ledger.description()["environment"])
+    paths = write(folder, study, tables)
+    print(to_text(tables, width(None), colour_wanted()))
+    print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
+    return DONE if all(one.done for one in outcomes) else SOME_MISSING
+
+
+def told(outcome: Outcome, place: int, count: int, left_s: float | None) -> None:
+    """One line for each cell that has ended."""
+    took = f" in {outcome.seconds:.1f} s" if outcome.seconds is not None else ""
+    because = f": {outcome.reason}" if outcome.reason else ""
+    left = f" [about {duration(left_s)} left]" if left_s is not None and place < count else ""
+    print(
+        f"[{place}/{count}] {printable(f'{outcome.cell.label}: {outcome.state}{took}{because}')}{left}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def show_plan(wanted: Asked) -> int:
+    """What would be run, and what cannot be run here."""
+    for cell in wanted.cells():
+        job = wanted.study.job(cell, wanted.settings, wanted.pythons, "CELL")
+        if isinstance(job, Missing):
+            print(printable(f"{cell.label}: not here: {job.reason}"))
+            continue
+        rank = (*rankscope(), "run", "--out", "CELL/run", *job.record, "--", *job.command)
+        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, os.devnull))
+        set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
+        print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
+    return DONE
+
+
+def fresh(name: str) -> Path:
+    return Path(PARENT) / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def latest(name: str) -> Path:
+    found = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise BadStudy(
+            f"there is no study {name} in {PARENT} to go on with: start one without --resume, or name it with --out"
+        )
+    return found[-1].parent
+
+
+def parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:10} {study.title}" for name, study in STUDIES.items())
+    made = argparse.ArgumentParser(
+        "rankscope study",
+        description=ABOUT,
+        epilog=f"{BUILT_IN}{listed}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "study", metavar="NAME|FILE.toml", help="a built-in study (--list shows them) or a file of your own"
+    )
+    made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
+    made.add_argument(
+        "--repeat", type=int, metavar="N", help="how often each cell is run, in turns (default: the study's own)"
+    )
+    made.add_argument(
+        "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these of an axis"
+    )
+    made.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"folder of the study (default: a dated one in {PARENT}/)"
+    )
+    made.add_argument("--resume", action="store_true", help="go on with the study in --out, or the latest of that name")
+    made.add_argument("--retry", action="store_true", help="the same, and run again the cells that were not done")
+    made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
+    add_launch_options(made)
+    return made

@@ -1,0 +1,193 @@
+"""How the ranks of a cell are started: one function for each launcher, from a rank's command to the whole command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.plan import Job
+
+MPI_KINDS = ("openmpi", "mpich", "impi")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user said about launching."""
+
+    launcher: str = "auto"
+    per_node: int | None = None  # ranks on each node
+    more: tuple[str, ...] = ()  # further words for the launcher
+    template: str = ""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One job to be started."""
+
+    command: tuple[str, ...]  # of one rank
+    ranks: int
+    wanted: Wanted
+    job: Job
+    folder: str  # for what the launcher itself needs to leave
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.ranks // (self.wanted.per_node or self.ranks))
+
+
+def launched(start: Start) -> tuple[list[str], dict[str, str]]:
+    """The command, and the variables it needs."""
+    kind = chosen(start)
+    return LAUNCHERS[kind](start)
+
+
+def chosen(start: Start) -> str:
+    """The user's launcher; else that of the allocation we are in; else what the job needs on one machine."""
+    kind = start.wanted.launcher
+    if kind == "auto":
+        kind = allocation() or start.job.launcher
+    if kind == "mpirun":
+        kind = mpi_kind(mpirun_of(start))
+    if kind not in LAUNCHERS:
+        raise BadStudy(f"--launcher {kind}: choose one of auto, {', '.join(LAUNCHERS)}")
+    return kind
+
+
+def allocation() -> str:
+    """The launcher of the batch system in whose job we run."""
+    if os.environ.get("SLURM_JOB_ID") and "SLURM_STEP_ID" not in os.environ:
+        return "srun"
+    if os.environ.get("PBS_NODEFILE") and os.environ.get("PALS_ROOT", os.environ.get("PBS_JOBID")):
+        return "pals" if on_path("mpiexec") and "PALS" in version_of("mpiexec") else ""
+    return ""
+
+
+def local(start: Start) -> tuple[list[str], dict[str, str]]:
+    words = [sys.executable, "-m", "rankscope.studies.local", str(start.ranks), *start.wanted.more, "--"]
+    return [*words, *start.command], {}
+
+
+def openmpi(start: Start) -> tuple[list[str], dict[str, str]]:
+    words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
+    if start.wanted.per_node:
+        words += ["--map-by", f"ppr:{start.wanted.per_node}:node"]
+    if start.ranks > len(os.sched_getaffinity(0)) and not start.wanted.per_node:
+        words += ["--oversubscribe", "--bind-to", "none"]
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+    return [*words, *start.command], as_root
+
+
+def hydra(start: Start) -> tuple[list[str], dict[str, str]]:
+    """MPICH and Intel MPI."""
+    words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
+    if start.wanted.per_node:
+        words += ["-ppn", str(start.wanted.per_node)]
+    return [*words, *start.command], {}
+
+
+def torchrun(start: Start) -> tuple[list[str], dict[str, str]]:
+    """On one machine; over several it is started by the batch system, as in a template."""
+    words = [start.job.python or sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node"]
+    more = start.wanted.more or ("--standalone",)
+    return [*words, str(start.ranks), *more, *start.command], {}
+
+
+def srun(start: Start) -> tuple[list[str], dict[str, str]]:
+    return [*srun_words(start), *start.command], {}
+
+
+def srun_words(start: Start) -> list[str]:
+    per_node = [f"--ntasks-per-node={start.wanted.per_node}"] if start.wanted.per_node else []
+    mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node]
+    return ["srun", "--kill-on-bad-exit=1", "--export=ALL", *mine, *start.wanted.more]
+
+
+def sbatch(start: Start) -> tuple[list[str], dict[str, str]]:
+    """Hands in a job of its own for the cell and waits for its end; the script stays in the cell's folder."""
+    script = os.path.join(start.folder, "job.sh")
+    inner = shlex.join(["srun", "--kill-on-bad-exit=1", *start.command])
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\nexec {inner}\n")
+    per_node = [f"--ntasks-per-node={start.wanted.per_node}"] if start.wanted.per_node else []
+    output = os.path.join(start.folder, "job.txt")
+    mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node, f"--output={output}"]
+    return ["sbatch", "--wait", "--parsable", "--export=ALL", *mine, *start.wanted.more, script], {}
+
+
+def pals(start: Start) -> tuple[list[str], dict[str, str]]:
+    per_node = ["--ppn", str(start.wanted.per_node)] if start.wanted.per_node else []
+    return ["mpiexec", "-n", str(start.ranks), *per_node, *start.wanted.more, *start.command], {}
+
+
+def template(start: Start) -> tuple[list[str], dict[str, str]]:
+    """The user's own words, with {ranks}, {nodes}, {ppn} and {command} filled in."""
+    if "{command}" not in start.wanted.template:
+        raise BadStudy("--template needs {command}, as in 'aprun -n {ranks} -N {ppn} {command}'")
+    found: list[str] = []
+    for word in shlex.split(start.wanted.template):
+        if word == "{command}":
+            found += start.command
+            continue
+        per_node = start.wanted.per_node or start.ranks
+        for name, value in {"ranks": start.ranks, "nodes": start.nodes, "ppn": per_node}.items():
+            word = word.replace(f"{{{name}}}", str(value))
+        found.append(word.replace("{command}", shlex.join(start.command)))
+    return found, {}
+
+
+LAUNCHERS: dict[str, Callable[[Start], tuple[list[str], dict[str, str]]]] = {
+    "local": local,
+    "openmpi": openmpi,
+    "mpich": hydra,
+    "impi": hydra,
+    "torchrun": torchrun,
+    "srun": srun,
+    "sbatch": sbatch,
+    "pals": pals,
+    "template": template,
+}
+
+
+def mpirun_of(start: Start) -> str:
+    """The one in the environment of the job's Python, or on the PATH."""
+    own = os.path.join(os.path.dirname(start.job.python), "mpirun") if start.job.python else ""
+    if own and os.access(own, os.X_OK):
+        return own
+    if on_path("mpirun"):
+        return "mpirun"
+    raise BadStudy(
+        f"no mpirun beside {start.job.python or sys.executable} nor on the PATH: install an MPI, or choose --launcher"
+    )
+
+
+def on_path(program: str) -> bool:
+    return any(
+        os.access(os.path.join(place, program), os.X_OK) for place in os.environ.get("PATH", "").split(os.pathsep)
+    )
+
+
+@cache
+def version_of(program: str) -> str:
+    try:
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return told.stdout + told.stderr
+
+
+def mpi_kind(mpirun: str) -> str:
+    """Whose launcher it is, by what it says of itself."""
+    told = version_of(mpirun)
+    if "Open MPI" in told or "OpenRTE" in told or "prrte" in told.lower():
+        return "openmpi"
+    return "impi" if "Intel" in told else "mpich"
+
+
+def kinds() -> Sequence[str]:
+    return ("auto", "mpirun", *LAUNCHERS)
