@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,7 @@ def read_study(path: Path) -> tuple[Study, Mapping[str, Any]]:
         scales=scales,
         repeats=int(told.get("repeat", 1)),
         timeout_s=float(told.get("timeout_s", 600)),
+        definition=json.dumps({"workload": workload, "launch": told.get("launch", {})}, sort_keys=True, default=str),
     )
     return study, told.get("launch", {})
 

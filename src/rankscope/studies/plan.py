@@ -80,6 +80,7 @@ class Study:
     scales: tuple[int, ...] = (1, 2, 4)
     repeats: int = 1
     timeout_s: float = 600.0
+    definition: str = ""  # of one read from a file: what its cells run, whatever the cells
 
 
 def cells(
