@@ -19,7 +19,8 @@ from rankscope.studies.pythons import Python, Pythons
 VARIABLES = re.compile(
     r"(NCCL|RCCL|CCL|FI|UCX|UCC|OMPI|PMIX|PRTE|MPICH|I_MPI|MPIR|HYDRA|GLOO|TORCH|HOROVOD|OMP|MKL|OPENBLAS|CUDA|HIP|ZE|SLURM|PBS|PALS|KMP|GOMP)_"
 )
-SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
+SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|JWT|CREDENTIAL|AUTH", re.IGNORECASE)
+ACCOUNT = re.compile(r"//[^/@\s]+@")  # name and password in an address
 
 
 def environment(pythons: Pythons) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def environment(pythons: Pythons) -> dict[str, Any]:
         "pythons": [described(one) for one in pythons.all],
         "launchers": launchers(pythons),
         "variables": {
-            name: "…" if SECRET.search(name) else value
+            name: "…" if SECRET.search(name) else ACCOUNT.sub("//…@", value)
             for name, value in sorted(os.environ.items())
             if VARIABLES.match(name)
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from rankscope.studies.errors import BadStudy
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.pythons import Pythons
 
+LONGEST_NAME = 200  # of a cell's folder: file systems take 255
 Settings = Mapping[str, str]  # parameter to what the user chose
 
 
@@ -38,7 +40,9 @@ class Cell:
     def name(self) -> str:
         """The same for the same cell of every start of the study, and the name of its folder."""
         words = [*(f"{axis}={value}" for axis, value in self.values), f"ranks={self.ranks}", f"repeat={self.repeat}"]
-        return re.sub(r"[^A-Za-z0-9_.=,+-]", "_", ",".join(words))
+        whole = ",".join(words)
+        plain = re.sub(r"[^A-Za-z0-9_.=,+-]", "_", whole)[:LONGEST_NAME]
+        return plain if plain == whole else f"{plain}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
     @property
     def label(self) -> str:
