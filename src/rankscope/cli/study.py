@@ -10,17 +10,18 @@ import time
 from pathlib import Path
 
 from rankscope.api.forms import printable, to_text
-from rankscope.cli.report import colour_wanted, width
+from rankscope.cli.report import colour_wanted, deliver, width
 from rankscope.cli.study_options import add_launch_options, add_parameters, asked, count, named, numbers, values
+from rankscope.cli.study_progress import teller
 from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, write
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.files import write_text
+from rankscope.studies.files import read_json, write_text
 from rankscope.studies.launchers import Start, launched
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Missing
+from rankscope.studies.plan import Missing
 from rankscope.studies.running import rankscope, recorded
 from rankscope.studies.script import script_of
 from rankscope.studies.whole import all_done, collect_study, run_study
@@ -81,7 +82,10 @@ def follow(argv: list[str]) -> int:
         raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
     if (folder / STUDY).exists() and not goes_on:
         raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
-    outcomes = collect_study(wanted, ledger) if options.collect else run_study(wanted, ledger, Lines())
+    if options.collect:
+        return show(wanted, ledger, folder, collect_study(wanted, ledger))
+    with teller() as told:
+        outcomes = run_study(wanted, ledger, told)
     return show(wanted, ledger, folder, outcomes)
 
 
@@ -98,31 +102,9 @@ def write_script(wanted: Asked, options: argparse.Namespace) -> int:
 def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome]) -> int:
     tables = document(wanted.study, outcomes, wanted.settings, ledger.description().get("environment", {}))
     paths = write(folder, wanted.study, tables)
-    print(to_text(tables, width(None), colour_wanted()))
+    deliver([to_text(tables, width(None), colour_wanted())], None)
     print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
     return DONE if all_done(outcomes) else SOME_MISSING
-
-
-class Lines:
-    """One line for each cell that has ended."""
-
-    def begins(self, cell: Cell, place: int, count: int, left_s: float | None) -> None: ...
-
-    def ended(self, outcome: Outcome, place: int, count: int, left_s: float | None) -> None:
-        print(line_of(outcome, place, count, left_s), file=sys.stderr, flush=True)
-
-
-def line_of(outcome: Outcome, place: int, count: int, left_s: float | None) -> str:
-    took = f" in {outcome.seconds:.1f} s" if outcome.seconds is not None else ""
-    because = f": {outcome.reason}" if outcome.reason else ""
-    left = f" [about {duration(left_s)} left]" if left_s is not None and place < count else ""
-    return f"[{place}/{count}] {printable(f'{outcome.cell.label}: {outcome.state}{took}{because}')}{left}"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def show_plan(wanted: Asked) -> int:
@@ -144,7 +126,8 @@ def fresh(name: str) -> Path:
 
 
 def latest(name: str) -> Path:
-    found = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
+    written = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
+    found = [path for path in written if (read_json(path) or {}).get("identity", {}).get("study") == name]
     if not found:
         raise BadStudy(
             f"there is no study {name} in {PARENT} to go on with: start one without --resume, or name it with --out"

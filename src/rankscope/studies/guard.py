@@ -210,12 +210,16 @@ def bind_to(parent: int) -> None:
 
 def write_down(folder: str, what: dict[str, object]) -> None:
     beside, path = os.path.join(folder, ".ended.json"), os.path.join(folder, "ended.json")
-    with open(beside, "w", encoding="utf-8") as file:
-        json.dump(what, file)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(json.dumps(what) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
 
 
 def parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
