@@ -33,6 +33,10 @@ OUT=${{OUT:-{out}}}
 PYTHON=${{PYTHON:-{python}}}
 SOURCE=${{SOURCE:-{source}}}
 RETRY=${{RETRY:-}}
+if [ ! -f "$SOURCE/rankscope/studies/guard.py" ]; then
+    echo "rankscope study: $SOURCE: no sources of rankscope there; name their folder, as in SOURCE=/path/src sh $0" >&2
+    exit 2
+fi
 SOURCE=$(cd "$SOURCE" && pwd) && mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || exit 2
 export PYTHONPATH="$SOURCE${{PYTHONPATH:+:$PYTHONPATH}}"
 if command -v flock >/dev/null; then
