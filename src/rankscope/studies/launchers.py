@@ -101,11 +101,20 @@ def openmpi(start: Start) -> tuple[list[str], dict[str, str]]:
 
 
 def hydra(start: Start) -> tuple[list[str], dict[str, str]]:
-    """MPICH and Intel MPI."""
+    """MPICH, and the words of Intel MPI."""
     words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
     if start.wanted.per_node:
         words += ["-ppn", str(start.wanted.per_node)]
     return [*words, *start.command], {}
+
+
+def impi(start: Start) -> tuple[list[str], dict[str, str]]:
+    """Its mpirun finds its own parts by the PATH only."""
+    command, variables = hydra(start)
+    folder = os.path.dirname(command[0])
+    if folder and not start.wanted.elsewhere:
+        variables = {**variables, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    return command, variables
 
 
 def torchrun(start: Start) -> tuple[list[str], dict[str, str]]:
@@ -159,7 +168,7 @@ LAUNCHERS: dict[str, Callable[[Start], tuple[list[str], dict[str, str]]]] = {
     "local": local,
     "openmpi": openmpi,
     "mpich": hydra,
-    "impi": hydra,
+    "impi": impi,
     "torchrun": torchrun,
     "srun": srun,
     "sbatch": sbatch,
