@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo test test-all test-gpu bench lint format envs native clean distclean python
+.PHONY: help demo test test-all test-gpu bench studies lint format envs native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -32,6 +32,7 @@ help:
 	@echo 'make test-all  lint and all tests'
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
 	@echo 'make bench     the benchmarks'
+	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
 	@echo 'make clean     remove what was built (distclean: the environments too)'
@@ -127,6 +128,12 @@ bench: envs native
 	@set -e; for script in benchmarks/*.py; do \
 		test -f "$$script" || { echo 'rankscope: there are no benchmarks yet' >&2; exit 1; }; \
 		echo "[bench] $$script"; $(BIN)/python "$$script"; done
+
+# ---------------------------------------------------------------- studies
+STUDY_SCALE ?= 1,2,4,8
+
+studies: envs native
+	@$(BIN)/python tools/run_studies.py --scale $(STUDY_SCALE) $(STUDIES)
 
 # ---------------------------------------------------------------- demo
 DEMO_RUN ?= rankscope-runs/demo-$(shell date +%Y%m%d-%H%M%S)

@@ -49,7 +49,7 @@ def test_sbatch() -> None:
     ]
     assert words[11] == "--time=5"
     inner = words[12].removeprefix("--wrap=exec ")
-    assert shlex.split(inner) == ["srun", "--kill-on-bad-exit=1", *RANK]
+    assert shlex.split(inner) == ["timeout", "-k", "10", "600", "srun", "--kill-on-bad-exit=1", *RANK]
 
 
 def test_pals() -> None:

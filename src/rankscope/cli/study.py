@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankscope.api.forms import printable, to_text
 from rankscope.cli.report import colour_wanted, deliver, width
-from rankscope.cli.study_options import add_launch_options, add_parameters, asked, count, named, numbers, values
+from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
 from rankscope.cli.study_progress import teller
 from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
@@ -38,7 +38,7 @@ PARENT = "rankscope-studies"
 
 
 def run(argv: list[str]) -> int:
-    if argv and argv[0] == "--list":
+    if "--list" in argv:
         print("\n".join(f"{name:10} {study.title}" for name, study in STUDIES.items()))
         return DONE
     try:
@@ -59,14 +59,7 @@ def run(argv: list[str]) -> int:
 
 
 def follow(argv: list[str]) -> int:
-    word = next((one for one in argv if one in STUDIES or one.endswith(".toml")), "")
-    study, launch = named(word) if word else (None, {})
-    made = parser()
-    if study:
-        add_parameters(made, study)
-    options = made.parse_args(argv)
-    if study is None:
-        study, launch = named(options.study)
+    options, study, launch = parsed(argv, parser())
     goes_on = options.resume or options.retry or options.collect
     folder = options.out or (latest(study.name) if goes_on else fresh(study.name))
     ledger = Ledger(folder)
@@ -115,7 +108,7 @@ def show_plan(wanted: Asked) -> int:
             print(printable(f"{cell.label}: not here: {job.reason}"))
             continue
         rank = recorded(rankscope(), job, "CELL")
-        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL"))
+        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL", wanted.timeout_s))
         set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
         print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
     return DONE
@@ -146,6 +139,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "study", metavar="NAME|FILE.toml", help="a built-in study (--list shows them) or a file of your own"
     )
+    made.add_argument("--list", action="store_true", help="name the built-in studies, and do nothing else")
     made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
     made.add_argument(
         "--repeat", type=count, metavar="N", help="how often each cell is run, in turns (default: the study's own)"

@@ -13,6 +13,7 @@ from rankscope.studies.plan import Job
 from rankscope.studies.programs import beside, version_of
 
 MPI_KINDS = ("openmpi", "mpich", "impi")
+LONGEST_QUEUE_S = 30 * 86400.0
 BATCH = """\
 name=rankscope-$$-$(date +%s)
 trap 'scancel --name="$name"; exit 143' TERM INT HUP
@@ -47,6 +48,7 @@ class Start:
     wanted: Wanted
     job: Job
     folder: str  # for what the launcher itself needs to leave
+    timeout_s: float = 600.0
 
     @property
     def nodes(self) -> int:
@@ -57,6 +59,11 @@ def launched(start: Start) -> tuple[list[str], dict[str, str]]:
     """The command, and the variables it needs."""
     kind = chosen(start)
     return LAUNCHERS[kind](start)
+
+
+def allowed_s(start: Start) -> float:
+    """After which time the launcher itself is stopped."""
+    return LONGEST_QUEUE_S if chosen(start) == "sbatch" else start.timeout_s
 
 
 def chosen(start: Start) -> str:
@@ -135,8 +142,12 @@ def srun_words(start: Start) -> list[str]:
 
 
 def sbatch(start: Start) -> tuple[list[str], dict[str, str]]:
-    """A job of its own for the cell: waits for its end, and takes it out of the queue where we are stopped."""
-    inner = shlex.join(["srun", "--kill-on-bad-exit=1", *start.command])
+    """A job of its own for the cell: waits for its end, and takes it out of the queue where we are stopped.
+
+    Its time is counted from its start: how long it stands in the queue is not its own doing.
+    """
+    limit = ["timeout", "-k", "10", f"{start.timeout_s:g}"]
+    inner = shlex.join([*limit, "srun", "--kill-on-bad-exit=1", *start.command])
     per_node = [f"--ntasks-per-node={start.wanted.per_node}"] if start.wanted.per_node else []
     mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node, f"--output={start.folder}/job.txt"]
     words = ["sbatch", "--wait", "--export=ALL", *mine, *start.wanted.more, f"--wrap=exec {inner}"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
 from rankscope.studies.judging import ENDED, outcome_of
-from rankscope.studies.launchers import Start, Wanted, launched
+from rankscope.studies.launchers import Start, Wanted, allowed_s, launched
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing
@@ -37,9 +37,16 @@ def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: Wanted, timeout_
 
 
 def run_job(attempt: Path, cell: Cell, job: Job, wanted: Wanted, timeout_s: float) -> Outcome:
-    start = Start(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt))
+    start = Start(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt), timeout_s)
     command, variables = launched(start)
-    guard = [sys.executable, *guarded(job, str(attempt), timeout_s), "--parent", str(os.getpid()), "--", *command]
+    guard = [
+        sys.executable,
+        *guarded(job, str(attempt), allowed_s(start)),
+        "--parent",
+        str(os.getpid()),
+        "--",
+        *command,
+    ]
     said = finished(guard, {**os.environ, **job.environment, **variables})
     ended = read_json(attempt / ENDED)
     if ended is None:

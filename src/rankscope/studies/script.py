@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rankscope.studies.asked import Asked
-from rankscope.studies.launchers import Start, launched
-from rankscope.studies.plan import Cell, Job, Missing
+from rankscope.studies.launchers import Start, allowed_s, launched
+from rankscope.studies.plan import Cell, Missing
 from rankscope.studies.programs import HERE
 from rankscope.studies.running import guarded, recorded
 
@@ -89,8 +89,9 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
             missing[cell.name] = job.reason
             parts.append(f"# {one_line(cell.label)}: not there: {one_line(job.reason)}\n")
         else:
-            start = Start(recorded((PYTHON, "-m", "rankscope"), job, ATTEMPT), cell.ranks, there, job, ATTEMPT)
-            parts.append(cell_lines(place, cell, job, start, asked.timeout_s))
+            rank = recorded((PYTHON, "-m", "rankscope"), job, ATTEMPT)
+            start = Start(rank, cell.ranks, there, job, ATTEMPT, asked.timeout_s)
+            parts.append(cell_lines(place, cell, start))
     plan = json.dumps({**asked.described(), "missing": missing}, indent=1)
     head = HEAD.format(
         count=len(planned),
@@ -105,10 +106,10 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
     return "\n".join([head, *parts, TAIL])
 
 
-def cell_lines(place: int, cell: Cell, job: Job, start: Start, timeout_s: float) -> str:
+def cell_lines(place: int, cell: Cell, start: Start) -> str:
     command, variables = launched(start)
-    set_to = [f"{name}={word(value)}" for name, value in {**job.environment, **variables}.items()]
-    guard = [PYTHON, *guarded(job, ATTEMPT, timeout_s)]
+    set_to = [f"{name}={word(value)}" for name, value in {**start.job.environment, **variables}.items()]
+    guard = [PYTHON, *guarded(start.job, ATTEMPT, allowed_s(start))]
     words = [*set_to, *map(word, guard), "--parent", "$$", "--", *map(word, command)]
     return f"if begin {place} {shlex.quote(cell.name)}; then\n    {' '.join(words)}\n    ended\nfi\n"
 
