@@ -15,6 +15,7 @@ from rankscope.cli.study_options import add_launch_options, add_parameters, aske
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, write
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.growing import growing, growth_graphs
 from rankscope.studies.launchers import Start, launched
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
@@ -68,8 +69,9 @@ def follow(argv: list[str]) -> int:
         raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
     ledger = Ledger(folder)
     outcomes = run_study(wanted, ledger, told)
-    tables = document(study, outcomes, wanted.settings, ledger.description()["environment"])
-    paths = write(folder, study, tables)
+    grown = growing(study, outcomes, wanted.settings)
+    tables = document(study, outcomes, wanted.settings, ledger.description()["environment"], grown, options.to)
+    paths = write(folder, study, tables, growth_graphs(grown, options.to))
     print(to_text(tables, width(None), colour_wanted()))
     print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
     return DONE if all(one.done for one in outcomes) else SOME_MISSING
@@ -100,7 +102,7 @@ def show_plan(wanted: Asked) -> int:
         if isinstance(job, Missing):
             print(printable(f"{cell.label}: not here: {job.reason}"))
             continue
-        rank = (*rankscope(), "run", "--out", "CELL/run", *job.record, "--", *job.command)
+        rank = (*job.around, *rankscope(), "run", "--out", "CELL/run", *job.record, "--", *job.command)
         command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, os.devnull))
         set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
         print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
@@ -143,6 +145,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--resume", action="store_true", help="go on with the study in --out, or the latest of that name")
     made.add_argument("--retry", action="store_true", help="the same, and run again the cells that were not done")
+    made.add_argument(
+        "--to", type=numbers, default=[], metavar="N,…", help="ranks for which to foretell, where the data support it"
+    )
     made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
     add_launch_options(made)
     return made

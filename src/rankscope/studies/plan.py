@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rankscope.analyse.growth import Series
 from rankscope.model import Table
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.outcome import Outcome
@@ -57,6 +58,9 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
     record: tuple[str, ...] = ()  # options of `rankscope run`
     results: bool = True  # every rank leaves a result (workloads/result.py); without one the cell is incomplete
+    around: tuple[str, ...] = ()  # words before the recorder, in every rank: what the rank is to run inside
+    before: tuple[str, ...] = ()  # run once before the job, here and unrecorded …
+    makes: str = ""  # … unless this is there already
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class Study:
     scales: tuple[int, ...] = (1, 2, 4)
     repeats: int = 1
     timeout_s: float = 600.0
+    series: Callable[[Sequence[Outcome], Settings], list[Series]] | None = None  # for growth; None: those of its tables
+    has: Callable[[Cell, Sequence[int]], bool] = lambda cell, scales: True  # where the matrix is not full
 
 
 def cells(
@@ -100,6 +106,7 @@ def cells(
         axes[axis] = [value for value in axes[axis] if value in wanted]
     places = [tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     made = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
+    made = [cell for cell in made if study.has(cell, scales)]
     if not made:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
     return made

@@ -38,13 +38,27 @@ def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: Wanted, timeout_
 
 
 def run_job(attempt: Path, cell: Cell, job: Job, wanted: Wanted, timeout_s: float) -> Outcome:
-    recorded = (*rankscope(), "run", "--quiet", "--out", f"{attempt}/run", *job.record, "--", *job.command)
+    if problem := prepared(job, attempt, timeout_s):
+        return Outcome(cell, "failed", problem, None, str(attempt))
+    recorded = (*job.around, *rankscope(), "run", "--quiet", "--out", f"{attempt}/run", *job.record, "--", *job.command)
     command, variables = launched(Start(recorded, cell.ranks, wanted, job, str(attempt)))
     began = time.monotonic()
     code = finished(command, {**os.environ, **job.environment, **variables}, attempt / "output.txt", timeout_s)
     seconds = time.monotonic() - began
     state, reason = judged(attempt, cell, job, code, timeout_s)
     return Outcome(cell, state, reason, seconds, str(attempt), tuple(command), results_in(attempt))
+
+
+def prepared(job: Job, attempt: Path, timeout_s: float) -> str:
+    """Does what the job needs done before; why it could not be done, or nothing."""
+    if not job.before or os.path.exists(job.makes):
+        return ""
+    os.makedirs(os.path.dirname(job.makes), exist_ok=True)
+    environment = {**os.environ, **job.environment}
+    code = finished(list(job.before), environment, attempt / "output.txt", timeout_s)
+    if code is None:
+        return f"what comes before the job was stopped after {timeout_s:g} s"
+    return f"before the job: exit code {code}{last_words(attempt)}" if code else ""
 
 
 def rankscope() -> tuple[str, ...]:
