@@ -1,0 +1,89 @@
+"""Growth of a study's figures: which series its tables hold, and what is told of them."""
+
+from __future__ import annotations
+
+from rankscope.analyse.growth import growth
+from rankscope.model import Column, Table, Unit
+from rankscope.studies.growing import growing, growth_tables, series_of_tables
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Cell, Study
+
+LONG = (
+    Column("backend", Unit.NAME, "Backend"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("bytes", Unit.BYTES, "Size"),
+    Column("latency_ns", Unit.NS, "Latency"),
+    Column("bus", Unit.RATE, "Bus bandwidth"),
+    Column("calls", Unit.COUNT, "Calls"),
+)
+
+
+def table(rows: list[tuple[str, int, int, float, float, int]]) -> Table:
+    return Table("allreduce", "All-reduce", LONG, list(rows))
+
+
+def test_series_are_told_apart_by_what_stands_left_of_the_values() -> None:
+    rows = [(backend, ranks, size, 1e3 * ranks, 1e9, 7) for backend in "ab" for ranks in (1, 2) for size in (4, 4096)]
+    found = series_of_tables([table(rows)])
+    assert {(one.name, one.what, one.unit) for one in found} == {
+        (f"{backend}, {size}", what, unit)
+        for backend in "ab"
+        for size in ("4 B", "4 KiB")
+        for what, unit in (("Latency", "ns"), ("Bus bandwidth", "bytes/s"))
+    }
+    assert found[0].points == ((1, 1e3), (2, 2e3)) and found[0].axis == "ranks"
+
+
+def test_columns_side_by_side_are_series_of_the_table() -> None:
+    wide = (
+        Column("ranks", Unit.COUNT, "Ranks"),
+        Column("a_ns", Unit.NS, "disk-a"),
+        Column("b_ns", Unit.NS, "b"),
+    )
+    found = series_of_tables([Table("times", "Import time", wide, [(1, 5.0, None), (2, 6.0, 7.0)])])
+    assert [(one.name, one.what, one.points) for one in found] == [
+        ("disk-a", "Import time", ((1, 5.0), (2, 6.0))),
+        ("b", "Import time", ((2, 7.0),)),
+    ]
+
+
+def test_rows_that_are_no_series_are_left_alone() -> None:
+    twice = [("a", 1, 4, 1.0, 1.0, 1), ("a", 1, 4, 2.0, 1.0, 1)]
+    assert series_of_tables([table(twice)]) == []
+    assert series_of_tables([Table("t", "T", LONG[2:], [(4, 1.0, 1.0, 1)])]) == []
+
+
+def study_of(values: dict[tuple[int, int], float]) -> tuple[Study, list[Outcome]]:
+    """A study whose only figure is given by ranks and repeat."""
+    columns = (Column("ranks", Unit.COUNT, "Ranks"), Column("images_per_s", Unit.NUMBER, "Images/s"))
+
+    def tables(outcomes: object, _: object) -> list[Table]:
+        assert isinstance(outcomes, list)
+        cells = [one.cell for one in outcomes]
+        return [Table("t", "Throughput", columns, [(cell.ranks, values[cell.ranks, cell.repeat]) for cell in cells])]
+
+    made = Study("s", "S", "", lambda _: {}, lambda *_: None, tables)  # type: ignore[arg-type,return-value]
+    return made, [Outcome(Cell((), ranks, repeat), "done") for ranks, repeat in values]
+
+
+def test_repeats_are_points_of_their_own_and_throughputs_have_a_speed_up() -> None:
+    study, outcomes = study_of({(n, repeat): 100 * n**0.5 + repeat for n in (1, 2, 4, 8) for repeat in (1, 2)})
+    (grown,) = growing(study, outcomes, {})
+    assert len(grown.series.points) == 8 and grown.series.unit == "/s"
+    made = {one.name: one for one in growth_tables([grown], [16, 1000])}
+    last = made["scale_speed_up"].rows[-1]
+    assert last[2] == 8 and 2.7 < float(str(last[4])) < 2.9 and 0.33 < float(str(last[5])) < 0.37
+    near, far = made["scale_projection"].rows
+    assert near[-1] is None and "8 times" in str(far[-1])
+
+
+def test_a_study_of_one_scale_has_no_growth() -> None:
+    study, outcomes = study_of({(2, 1): 5.0})
+    assert growing(study, outcomes, {}) == [] and growth_tables([]) == []
+
+
+def test_a_long_section_shows_the_steepest() -> None:
+    rows = [(f"b{n}", ranks, 4, 1e3 * ranks ** (n / 100), 1e9, 7) for n in range(60) for ranks in (1, 2, 4, 8)]
+    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.what == "Latency"]
+    laws = growth_tables(grown)[0]
+    assert len(laws.rows) == 40 and laws.rows[-1][0] == "b59, 4 B" and "rankscope scale" in laws.notes[-1]
