@@ -10,13 +10,13 @@ from pathlib import Path
 
 from rankscope.api.forms import printable
 from rankscope.cli.delivering import add_form_options, deliver
-from rankscope.cli.study_options import add_launch_options, add_parameters, asked, named, values
+from rankscope.cli.study_options import add_launch_options, add_parameters, asked, count, named, values
 from rankscope.model import Table
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.whole import run_study
+from rankscope.studies.whole import Silent, run_study
 
 HELP = "run one cell of a study now"
 ABOUT = """\
@@ -52,7 +52,7 @@ def follow(argv: list[str]) -> int:
     axes = study.axes(wanted.settings)
     wanted.only = {axis: dict(options.only).get(axis, list(found)[:1])[:1] for axis, found in axes.items()}
     with tempfile.TemporaryDirectory(prefix="rankscope-bench-") as folder:
-        outcomes = run_study(wanted, Ledger(options.keep or Path(folder)), lambda *told: None)
+        outcomes = run_study(wanted, Ledger(options.keep or Path(folder)), Silent())
         return shown(outcomes[0], study.tables(outcomes, wanted.settings) if outcomes[0].done else [], options)
 
 
@@ -69,7 +69,7 @@ def shown(outcome: Outcome, tables: list[Table], options: argparse.Namespace) ->
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("rankscope bench", description=ABOUT, epilog=EXIT_CODES)
     made.add_argument("study", metavar="NAME|FILE.toml", help=f"one of {', '.join(STUDIES)}, or a file of your own")
-    made.add_argument("--ranks", type=int, default=2, metavar="N", help="how many (default: 2)")
+    made.add_argument("--ranks", type=count, default=2, metavar="N", help="how many (default: 2)")
     made.add_argument(
         "--only", type=values, action="append", default=[], metavar="AXIS=X", help="which value of an axis"
     )

@@ -10,18 +10,22 @@ import time
 from pathlib import Path
 
 from rankscope.api.forms import printable, to_text
-from rankscope.cli.report import colour_wanted, width
-from rankscope.cli.study_options import add_launch_options, add_parameters, asked, named, numbers, values
+from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.cli.study_options import add_launch_options, add_parameters, asked, count, named, numbers, values
+from rankscope.cli.study_progress import teller
+from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, write
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.files import read_json, write_text
 from rankscope.studies.growing import growing, growth_graphs
 from rankscope.studies.launchers import Start, launched
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Missing
-from rankscope.studies.running import rankscope
-from rankscope.studies.whole import Asked, run_study
+from rankscope.studies.running import rankscope, recorded
+from rankscope.studies.script import script_of
+from rankscope.studies.whole import all_done, collect_study, run_study
 
 HELP = "run a matrix of jobs and write what it shows as a document"
 ABOUT = """\
@@ -49,6 +53,10 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as problem:  # as where the disk is full: what has ended is kept
+        where = printable(str(problem.filename or "the study's folder"))
+        print(f"rankscope study: {where}: {problem.strerror}; mend it and go on with --resume", file=sys.stderr)
+        return BAD_INPUT
 
 
 def follow(argv: list[str]) -> int:
@@ -60,39 +68,47 @@ def follow(argv: list[str]) -> int:
     options = made.parse_args(argv)
     if study is None:
         study, launch = named(options.study)
-    wanted = asked(study, launch, options, options.scale or study.scales, options.repeat or study.repeats)
+    goes_on = options.resume or options.retry or options.collect
+    folder = options.out or (latest(study.name) if goes_on else fresh(study.name))
+    ledger = Ledger(folder)
+    before = ledger.description() if goes_on else {}
+    scales = options.scale or before.get("scales") or study.scales
+    wanted = asked(study, launch, options, scales, options.repeat or before.get("repeats") or study.repeats, before)
     wanted.retry = options.retry
     if options.dry_run:
         return show_plan(wanted)
-    folder = options.out or (latest(study.name) if options.resume or options.retry else fresh(study.name))
-    if (folder / STUDY).exists() and not (options.resume or options.retry):
+    if options.script:
+        return write_script(wanted, options)
+    if options.collect and not before:
+        raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
+    if (folder / STUDY).exists() and not goes_on:
         raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
-    ledger = Ledger(folder)
-    outcomes = run_study(wanted, ledger, told)
-    grown = growing(study, outcomes, wanted.settings)
-    tables = document(study, outcomes, wanted.settings, ledger.description()["environment"], grown, options.to)
-    paths = write(folder, study, tables, growth_graphs(grown, options.to))
-    print(to_text(tables, width(None), colour_wanted()))
+    if options.collect:
+        return show(wanted, ledger, folder, collect_study(wanted, ledger), options.to)
+    with teller() as told:
+        outcomes = run_study(wanted, ledger, told)
+    return show(wanted, ledger, folder, outcomes, options.to)
+
+
+def write_script(wanted: Asked, options: argparse.Namespace) -> int:
+    """The cells as a script; nothing is run."""
+    if not options.out:
+        raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
+    write_text(options.script, script_of(wanted, str(options.out), str(options.script)))
+    again = shlex.join(["rankscope", "study", options.study, "--out", str(options.out), "--collect"])
+    print(f"{options.script}: run it with sh where the cells are to run, then here: {again}", file=sys.stderr)
+    return DONE
+
+
+def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome], to: list[int]) -> int:
+    """The document, and where it is."""
+    environment = ledger.description().get("environment", {})
+    grown = growing(wanted.study, outcomes, wanted.settings)
+    tables = document(wanted.study, outcomes, wanted.settings, environment, grown, to)
+    paths = write(folder, wanted.study, tables, growth_graphs(grown, to))
+    deliver([to_text(tables, width(None), colour_wanted())], None)
     print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
-    return DONE if all(one.done for one in outcomes) else SOME_MISSING
-
-
-def told(outcome: Outcome, place: int, count: int, left_s: float | None) -> None:
-    """One line for each cell that has ended."""
-    took = f" in {outcome.seconds:.1f} s" if outcome.seconds is not None else ""
-    because = f": {outcome.reason}" if outcome.reason else ""
-    left = f" [about {duration(left_s)} left]" if left_s is not None and place < count else ""
-    print(
-        f"[{place}/{count}] {printable(f'{outcome.cell.label}: {outcome.state}{took}{because}')}{left}",
-        file=sys.stderr,
-        flush=True,
-    )
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return DONE if all_done(outcomes) else SOME_MISSING
 
 
 def show_plan(wanted: Asked) -> int:
@@ -102,8 +118,8 @@ def show_plan(wanted: Asked) -> int:
         if isinstance(job, Missing):
             print(printable(f"{cell.label}: not here: {job.reason}"))
             continue
-        rank = (*job.around, *rankscope(), "run", "--out", "CELL/run", *job.record, "--", *job.command)
-        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, os.devnull))
+        rank = recorded(rankscope(), job, "CELL")
+        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL"))
         set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
         print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
     return DONE
@@ -114,7 +130,8 @@ def fresh(name: str) -> Path:
 
 
 def latest(name: str) -> Path:
-    found = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
+    written = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
+    found = [path for path in written if (read_json(path) or {}).get("identity", {}).get("study") == name]
     if not found:
         raise BadStudy(
             f"there is no study {name} in {PARENT} to go on with: start one without --resume, or name it with --out"
@@ -135,7 +152,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
     made.add_argument(
-        "--repeat", type=int, metavar="N", help="how often each cell is run, in turns (default: the study's own)"
+        "--repeat", type=count, metavar="N", help="how often each cell is run, in turns (default: the study's own)"
     )
     made.add_argument(
         "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these of an axis"
@@ -150,4 +167,16 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
     add_launch_options(made)
+    group = made.add_argument_group("for a machine where only the cells run")
+    group.add_argument("--script", type=Path, metavar="FILE", help="write the cells as a shell script, and run nothing")
+    group.add_argument(
+        "--assume",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="MODULE,…",
+        help="take it that the Pythons there (--python; default: python3) have these modules",
+    )
+    group.add_argument(
+        "--collect", action="store_true", help="judge what the script has left in --out and write the document"
+    )
     return made

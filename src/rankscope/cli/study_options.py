@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.launchers import Wanted, kinds
 from rankscope.studies.own import read_study
 from rankscope.studies.plan import Study
 from rankscope.studies.pythons import Pythons
-from rankscope.studies.whole import Asked
 
 
 def named(word: str) -> tuple[Study, dict[str, Any]]:
@@ -30,9 +32,28 @@ def named(word: str) -> tuple[Study, dict[str, Any]]:
 
 
 def numbers(text: str) -> list[int]:
-    found = [int(word) for word in text.split(",") if word]
+    try:
+        found = [int(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        found = []
     if not found or min(found) < 1:
         raise argparse.ArgumentTypeError(f"{text}: give whole numbers above 0, parted by commas")
+    return found
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give seconds, more than 0")
     return found
 
 
@@ -48,13 +69,12 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--launcher",
         choices=kinds(),
-        default="auto",
         help="auto (the default): that of the allocation, else what the workload needs on one machine",
     )
     group.add_argument(
         "--template", default="", metavar="WORDS", help="with {command}, {ranks}, {nodes} and {ppn} in it"
     )
-    group.add_argument("--ppn", type=int, metavar="N", help="ranks on each node")
+    group.add_argument("--ppn", type=count, metavar="N", help="ranks on each node")
     group.add_argument("--launcher-args", default="", metavar="WORDS", help="further words for the launcher, in quotes")
     group.add_argument(
         "--python",
@@ -63,7 +83,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         metavar="PYTHON",
         help="where the workload's packages are; may be given several times, the first that has them is used",
     )
-    group.add_argument("--timeout", type=float, metavar="S", help="of one cell")
+    group.add_argument("--timeout", type=seconds, metavar="S", help="of one cell (default: the study's own)")
 
 
 def add_parameters(parser: argparse.ArgumentParser, study: Study) -> None:
@@ -72,23 +92,37 @@ def add_parameters(parser: argparse.ArgumentParser, study: Study) -> None:
         for name, one in study.parameters.items():
             shown = f"{one.help} (default: {one.default})" if one.default else one.help
             option = f"--{name.replace('_', '-')}"
-            group.add_argument(
-                option, dest=f"set_{name}", default=one.default, metavar="X", help=shown.replace("%", "%%")
-            )
+            group.add_argument(option, dest=f"set_{name}", metavar="X", help=shown.replace("%", "%%"))
 
 
 def asked(
-    study: Study, launch: dict[str, Any], options: argparse.Namespace, scales: Sequence[int], repeats: int
+    study: Study,
+    launch: Mapping[str, Any],
+    options: argparse.Namespace,
+    scales: Sequence[int],
+    repeats: int,
+    before: Mapping[str, Any] = MappingProxyType({}),
 ) -> Asked:
-    """What was asked for, with what the study's file says where the command line says nothing."""
-    template = options.template or launch.get("template", "")
-    launcher = options.launcher if options.launcher != "auto" else launch.get("launcher", "auto")
+    """What was asked for: on the command line, else when the study was begun, else in its file."""
+    earlier = before.get("asked", {})
+    identity = before.get("identity", {})
+    template = options.template or earlier.get("template") or launch.get("template", "")
+    launcher = options.launcher or identity.get("launcher") or launch.get("launcher", "auto")
+    more = shlex.split(options.launcher_args) or earlier.get("more") or launch.get("arguments", ())
     wanted = Wanted(
         "template" if template and launcher == "auto" else launcher,
-        options.ppn or launch.get("per_node"),
-        tuple(shlex.split(options.launcher_args)) or tuple(map(str, launch.get("arguments", ()))),
+        options.ppn or earlier.get("per_node") or launch.get("per_node"),
+        tuple(map(str, more)),
         template,
     )
-    settings = {name: getattr(options, f"set_{name}") for name in study.parameters}
-    limit_s = options.timeout or study.timeout_s
-    return Asked(study, settings, Pythons(options.python), scales, repeats, wanted, dict(options.only), limit_s)
+    settings = {name: chosen(options, identity, name, one.default) for name, one in study.parameters.items()}
+    pythons = Pythons(options.python or earlier.get("pythons", []), getattr(options, "assume", ()))
+    limit_s = options.timeout or earlier.get("timeout_s") or study.timeout_s
+    return Asked(
+        study, settings, pythons, scales, repeats, wanted, dict(options.only) or earlier.get("only", {}), limit_s
+    )
+
+
+def chosen(options: argparse.Namespace, identity: Mapping[str, Any], name: str, default: str) -> str:
+    given = getattr(options, f"set_{name}", None)
+    return str(given if given is not None else identity.get("settings", {}).get(name, default))

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from rankscope import __version__
-from rankscope.studies.launchers import version_of
-from rankscope.studies.pythons import Pythons
+from rankscope.studies.programs import version_of
+from rankscope.studies.pythons import Python, Pythons
 
 VARIABLES = re.compile(
     r"(NCCL|RCCL|CCL|FI|UCX|UCC|OMPI|PMIX|PRTE|MPICH|I_MPI|MPIR|HYDRA|GLOO|TORCH|HOROVOD|OMP|MKL|OPENBLAS|CUDA|HIP|ZE|SLURM|PBS|PALS|KMP|GOMP)_"
 )
-SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
+SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|JWT|CREDENTIAL|AUTH", re.IGNORECASE)
+ACCOUNT = re.compile(r"//[^/@\s]+@")  # name and password in an address
 
 
 def environment(pythons: Pythons) -> dict[str, Any]:
@@ -37,15 +38,36 @@ def environment(pythons: Pythons) -> dict[str, Any]:
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "networks": networks(),
         "devices": devices(),
-        "pythons": [{"path": one.path, "version": one.version, **one.modules} for one in pythons.all],
+        "pythons": [described(one) for one in pythons.all],
         "launchers": launchers(pythons),
         "variables": {
-            name: "…" if SECRET.search(name) else value
+            name: "…" if SECRET.search(name) else ACCOUNT.sub("//…@", value)
             for name, value in sorted(os.environ.items())
             if VARIABLES.match(name)
         },
         "load": os.getloadavg()[0],
     }
+
+
+def described(python: Python) -> dict[str, str]:
+    packages = ", ".join(f"{name} {version}".strip() for name, version in python.modules.items())
+    return {"path": python.path, "version": python.version, "packages": packages}
+
+
+def joined(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
+    """Of a study that was started several times: what is now, with what was otherwise before beside it."""
+    if not before:
+        return now
+    made = dict(now)
+    for name in ("host", "cpu", "rankscope"):
+        if before.get(name) not in (None, now[name]):
+            made[name] = f"{before[name]}; later {now[name]}"
+    made["date"] = f"{str(before.get('date')).partition(' ')[0]} to {now['date']}"
+    made["pythons"] = [
+        *before.get("pythons", []),
+        *(one for one in now["pythons"] if one not in before.get("pythons", [])),
+    ]
+    return made
 
 
 def cpu_model() -> str:

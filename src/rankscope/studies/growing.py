@@ -14,7 +14,8 @@ from rankscope.model import Cell as Value
 from rankscope.model import Column, Graph, Table, Unit
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.ledger import STUDY, Ledger, read_json
+from rankscope.studies.files import read_json
+from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.own import figures
 from rankscope.studies.plan import Cell, Settings, Study

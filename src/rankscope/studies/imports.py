@@ -96,6 +96,8 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
         return Job((*command, python.prefix), launcher, python.path, variables, ("--imports", "paths"))
     if own or cell["place"] == "local":
         return Job((*command, python.prefix), launcher, python.path, variables)
+    if python.elsewhere:
+        return Missing(f"{cell['place']} needs rankscope itself: run the study where it is installed")
     reason = reason_against_running()
     if reason:
         return Missing(f"no slow file system can be mounted here: {reason}")

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.plan import Job
+from rankscope.studies.programs import beside, version_of
 
 MPI_KINDS = ("openmpi", "mpich", "impi")
+BATCH = """\
+name=rankscope-$$-$(date +%s)
+trap 'scancel --name="$name"; exit 143' TERM INT HUP
+sbatch=$1; shift
+"$sbatch" --job-name="$name" "$@" &
+wait "$!"
+"""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,12 @@ class Wanted:
     per_node: int | None = None  # ranks on each node
     more: tuple[str, ...] = ()  # further words for the launcher
     template: str = ""
+    elsewhere: str = ""  # Python of another machine, for which commands are written that nobody can try here
+
+    @property
+    def python(self) -> str:
+        """The one that runs our own parts."""
+        return self.elsewhere or sys.executable
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,9 @@ def chosen(start: Start) -> str:
     """The user's launcher; else that of the allocation we are in; else what the job needs on one machine."""
     kind = start.wanted.launcher
     if kind == "auto":
-        kind = allocation() or start.job.launcher
+        kind = (not start.wanted.elsewhere and allocation()) or start.job.launcher
+    if kind == "mpirun" and start.wanted.elsewhere:
+        raise BadStudy(f"which MPI is on the other machine? say it by --launcher {', '.join(MPI_KINDS)}, srun or pals")
     if kind == "mpirun":
         kind = mpi_kind(mpirun_of(start))
     if kind not in LAUNCHERS:
@@ -69,17 +83,20 @@ def allocation() -> str:
 
 
 def local(start: Start) -> tuple[list[str], dict[str, str]]:
-    words = [sys.executable, "-m", "rankscope.studies.local", str(start.ranks), *start.wanted.more, "--"]
-    return [*words, *start.command], {}
+    if start.wanted.more or start.nodes > 1:
+        raise BadStudy("--launcher local starts processes of this machine: it has no --ppn and no further words")
+    return [start.wanted.python, beside("local"), str(start.ranks), "--", *start.command], {}
 
 
 def openmpi(start: Start) -> tuple[list[str], dict[str, str]]:
     words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
     if start.wanted.per_node:
         words += ["--map-by", f"ppr:{start.wanted.per_node}:node"]
-    if start.ranks > len(os.sched_getaffinity(0)) and not start.wanted.per_node:
+    elsewhere = bool(start.wanted.elsewhere)
+    if not start.wanted.per_node and (elsewhere or start.ranks > len(os.sched_getaffinity(0))):
         words += ["--oversubscribe", "--bind-to", "none"]
-    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+    root = elsewhere or os.geteuid() == 0
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if root else {}
     return [*words, *start.command], as_root
 
 
@@ -93,7 +110,7 @@ def hydra(start: Start) -> tuple[list[str], dict[str, str]]:
 
 def torchrun(start: Start) -> tuple[list[str], dict[str, str]]:
     """On one machine; over several it is started by the batch system, as in a template."""
-    words = [start.job.python or sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node"]
+    words = [start.job.python or start.wanted.python, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node"]
     more = start.wanted.more or ("--standalone",)
     return [*words, str(start.ranks), *more, *start.command], {}
 
@@ -109,15 +126,12 @@ def srun_words(start: Start) -> list[str]:
 
 
 def sbatch(start: Start) -> tuple[list[str], dict[str, str]]:
-    """Hands in a job of its own for the cell and waits for its end; the script stays in the cell's folder."""
-    script = os.path.join(start.folder, "job.sh")
+    """A job of its own for the cell: waits for its end, and takes it out of the queue where we are stopped."""
     inner = shlex.join(["srun", "--kill-on-bad-exit=1", *start.command])
-    with open(script, "w", encoding="utf-8") as file:
-        file.write(f"#!/bin/sh\nexec {inner}\n")
     per_node = [f"--ntasks-per-node={start.wanted.per_node}"] if start.wanted.per_node else []
-    output = os.path.join(start.folder, "job.txt")
-    mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node, f"--output={output}"]
-    return ["sbatch", "--wait", "--parsable", "--export=ALL", *mine, *start.wanted.more, script], {}
+    mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node, f"--output={start.folder}/job.txt"]
+    words = ["sbatch", "--wait", "--export=ALL", *mine, *start.wanted.more, f"--wrap=exec {inner}"]
+    return ["sh", "-c", BATCH, "rankscope", *words], {}
 
 
 def pals(start: Start) -> tuple[list[str], dict[str, str]]:
@@ -156,7 +170,10 @@ LAUNCHERS: dict[str, Callable[[Start], tuple[list[str], dict[str, str]]]] = {
 
 def mpirun_of(start: Start) -> str:
     """The one in the environment of the job's Python, or on the PATH."""
-    own = os.path.join(os.path.dirname(start.job.python), "mpirun") if start.job.python else ""
+    folder = os.path.dirname(start.job.python)
+    own = os.path.join(folder, "mpirun") if folder else ""
+    if start.wanted.elsewhere:
+        return own or "mpirun"
     if own and os.access(own, os.X_OK):
         return own
     if on_path("mpirun"):
@@ -170,15 +187,6 @@ def on_path(program: str) -> bool:
     return any(
         os.access(os.path.join(place, program), os.X_OK) for place in os.environ.get("PATH", "").split(os.pathsep)
     )
-
-
-@cache
-def version_of(program: str) -> str:
-    try:
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return told.stdout + told.stderr
 
 
 def mpi_kind(mpirun: str) -> str:

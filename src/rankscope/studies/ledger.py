@@ -4,30 +4,33 @@ study.json                         what was asked for, and where it ran
 cells/<cell>/cell.json             how the cell ended, and which attempt counts: written last, in one step
 cells/<cell>/attempt-<n>/run/      the recorded run
 cells/<cell>/attempt-<n>/results/  what each rank left
-cells/<cell>/attempt-<n>/output.txt
+cells/<cell>/attempt-<n>/output.txt   what the launcher and the ranks printed
+cells/<cell>/attempt-<n>/ended.json   how the command ended (guard.py); absent where it was stopped half-way
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.files import read_json, write_json
 from rankscope.studies.outcome import FINAL, Outcome
 from rankscope.studies.plan import Cell
 
 STUDY = "study.json"
 CELL = "cell.json"
+ATTEMPT = re.compile(r"attempt-(\d+)")
 
 
 class Ledger:
     """The folder of one study, held by one process at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = Path(os.path.abspath(folder))  # ranks may go elsewhere
 
     def hold(self) -> None:
         """Nobody else may run cells of this study; the system lets go when we end, however that is."""
@@ -54,6 +57,12 @@ class Ledger:
         results = results_in(Path(attempt)) if attempt else []
         command = tuple(told.get("command", ()))
         return Outcome(cell, told["state"], told.get("reason", ""), told.get("seconds"), attempt, command, results)
+
+    def attempts(self, cell: Cell) -> list[Path]:
+        """In the order in which they were made."""
+        place = self.folder / "cells" / cell.name
+        found = [(int(name[1]), path) for path in place.glob("attempt-*") if (name := ATTEMPT.fullmatch(path.name))]
+        return [path for _, path in sorted(found)]
 
     def new_attempt(self, cell: Cell) -> Path:
         """A folder that no earlier attempt has: one that was killed may have left processes that still write."""
@@ -87,22 +96,3 @@ def results_in(attempt: Path) -> list[dict[str, Any]]:
     """What the ranks left there, in their order."""
     found = [read_json(path) for path in (attempt / "results").glob("*.json")]
     return sorted((one for one in found if one is not None), key=lambda one: int(one.get("rank", 0)))
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def write_json(path: Path, what: dict[str, Any]) -> None:
-    """Beside it, then in its place, on the disk before it counts."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(what, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.analyse.scale_series import of_run
+from rankscope.api.questions import ALIASES, QUESTIONS
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.launchers import kinds
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Settings, Study
 from rankscope.studies.pythons import Pythons
@@ -22,6 +27,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+TAKEN = ("cell", "repeat")
 KNOWN: dict[str, dict[str, type | tuple[type, ...]]] = {
     "": {"name": str, "title": str, "about": str, "repeat": int, "timeout_s": (int, float), "show": list},
     "workload": {"command": list, "record": list, "environment": dict},
@@ -48,12 +55,22 @@ def read_study(path: Path) -> tuple[Study, Mapping[str, Any]]:
         words = {**dict(cell.values), "ranks": str(cell.ranks), "repeat": str(cell.repeat), "cell": folder}
         command = tuple(filled(path, str(word), words) for word in workload["command"])
         variables = {key: filled(path, str(value), words) for key, value in workload.get("environment", {}).items()}
-        launcher = told.get("launch", {}).get("launcher", "local")
-        return Job(command, launcher, command[0], variables, tuple(map(str, workload.get("record", ()))), results=False)
+        launcher = told.get("launch", {}).get("launcher", "auto")
+        return Job(
+            command,
+            "local" if launcher == "auto" else launcher,
+            command[0],
+            variables,
+            tuple(map(str, workload.get("record", ()))),
+            results=False,
+        )
 
     def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
         return [figures(outcomes, list(named)), *(joined(outcomes, list(named), name) for name in show)]
 
+    job(
+        Cell(tuple((axis, values[0]) for axis, values in named.items()), 1, 1), {}, Pythons([]), ""
+    )  # its words can be filled
     name = str(told.get("name", path.stem))
     study = Study(
         name,
@@ -65,8 +82,14 @@ def read_study(path: Path) -> tuple[Study, Mapping[str, Any]]:
         scales=scales,
         repeats=int(told.get("repeat", 1)),
         timeout_s=float(told.get("timeout_s", 600)),
+        definition=fingerprint({"workload": workload, "launch": told.get("launch", {})}),
     )
     return study, told.get("launch", {})
+
+
+def fingerprint(what: Mapping[str, Any]) -> str:
+    """Tells a changed file without repeating it: a variable in it may be secret."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def check(path: Path, told: Mapping[str, Any]) -> None:
@@ -78,17 +101,37 @@ def check(path: Path, told: Mapping[str, Any]) -> None:
         for key, value in part.items():
             where = f"{section}.{key}" if section else key
             if section == "axes":
-                if not isinstance(value, list) or not value:
-                    raise BadStudy(f"{path}: {where} must be a list of at least one value")
+                check_axis(path, where, key, value)
             elif key not in known:
                 raise BadStudy(f"{path}: {where} is not known; known are {', '.join(known)}")
-            elif not isinstance(value, known[key]):
+            elif not isinstance(value, known[key]) or isinstance(value, bool):
                 raise BadStudy(f"{path}: {where} is a {type(value).__name__} where another kind is expected")
+            elif isinstance(value, (int, float)) and value <= 0:
+                raise BadStudy(f"{path}: {where} must be more than 0")
     if not told.get("workload", {}).get("command"):
         raise BadStudy(
             f'{path}: no workload; as in [workload] command = ["python", "train.py", "--batch", "{{batch}}"]'
         )
-    if any(not isinstance(ranks, int) or ranks < 1 for ranks in told.get("axes", {}).get("ranks", ())):
+    if not NAME.fullmatch(str(told.get("name", path.stem))):
+        raise BadStudy(f"{path}: name may have letters, digits and any of . _ - in it: it becomes a file's name")
+    launcher = told.get("launch", {}).get("launcher", "auto")
+    if launcher not in kinds():
+        raise BadStudy(f"{path}: launch.launcher {launcher}: choose one of {', '.join(kinds())}")
+    unknown = [name for name in told.get("show", ()) if name not in (*QUESTIONS, *ALIASES)]
+    if unknown:
+        raise BadStudy(f"{path}: show: there is no table {unknown[0]}; rankscope report --help names them")
+
+
+def check_axis(path: Path, where: str, name: str, found: Any) -> None:
+    if name in TAKEN:
+        raise BadStudy(f"{path}: {where}: an axis cannot be called {name}, which stands for something else in commands")
+    if not isinstance(found, list) or not found:
+        raise BadStudy(f"{path}: {where} must be a list of at least one value")
+    if any(isinstance(value, (dict, list)) for value in found):
+        raise BadStudy(f"{path}: {where}: its values must be words or numbers")
+    if len({str(value) for value in found}) < len(found):
+        raise BadStudy(f"{path}: {where} has a value twice")
+    if name == "ranks" and any(not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1 for ranks in found):
         raise BadStudy(f"{path}: axes.ranks must be whole numbers above 0")
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rankscope.analyse.growth import Series
 from rankscope.model import Table
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.pythons import Pythons
 
+LONGEST_NAME = 200  # of a cell's folder: file systems take 255
 Settings = Mapping[str, str]  # parameter to what the user chose
 
 
@@ -39,7 +40,9 @@ class Cell:
     def name(self) -> str:
         """The same for the same cell of every start of the study, and the name of its folder."""
         words = [*(f"{axis}={value}" for axis, value in self.values), f"ranks={self.ranks}", f"repeat={self.repeat}"]
-        return re.sub(r"[^A-Za-z0-9_.=,+-]", "_", ",".join(words))
+        whole = ",".join(words)
+        plain = re.sub(r"[^A-Za-z0-9_.=,+-]", "_", whole)[:LONGEST_NAME]
+        return plain if plain == whole else f"{plain}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
     @property
     def label(self) -> str:
@@ -84,6 +87,7 @@ class Study:
     scales: tuple[int, ...] = (1, 2, 4)
     repeats: int = 1
     timeout_s: float = 600.0
+    definition: str = ""  # of one read from a file: what its cells run, whatever the cells
     series: Callable[[Sequence[Outcome], Settings], list[Series]] | None = None  # for growth; None: those of its tables
     has: Callable[[Cell, Sequence[int]], bool] = lambda cell, scales: True  # where the matrix is not full
 

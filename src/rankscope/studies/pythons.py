@@ -39,22 +39,29 @@ class Python:
     version: str
     prefix: str
     modules: dict[str, str]
+    elsewhere: bool = False  # on another machine: taken at its user's word
 
     @property
     def mpirun(self) -> str:
         """The launcher of the MPI in the same environment, or the one on the PATH; "" where there is none."""
         own = os.path.join(os.path.dirname(self.path), "mpirun")
+        if self.elsewhere:
+            return own
         return own if os.access(own, os.X_OK) else shutil.which("mpirun") or ""
 
 
 class Pythons:
     """Those that the user named, in order, or the ones at hand."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], assumed: Sequence[str] = ()) -> None:
         self.paths = list(paths)
+        self.assumed = list(assumed)  # modules that they have on another machine, where they cannot be asked
 
     @cached_property
     def all(self) -> list[Python]:
+        if self.assumed:
+            has = dict.fromkeys(self.assumed, "")
+            return [Python(path, "", "", has, elsewhere=True) for path in self.paths or ["python3"]]
         named = [probe(path) for path in self.paths]
         if named:
             return named
@@ -75,7 +82,9 @@ class Pythons:
 
 def has(python: Python, module: str) -> bool:
     """Whether it can import this; what is asked for rarely is asked of the interpreter when it is."""
-    return module in python.modules if module in ASKED else importable(python.path, module)
+    if module in ASKED or python.elsewhere:
+        return module in python.modules
+    return importable(python.path, module)
 
 
 @cache

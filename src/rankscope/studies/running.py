@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rankscope.api.run import NoRun, Wrong
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.files import read_json
+from rankscope.studies.judging import ENDED, last_words, outcome_of
 from rankscope.studies.launchers import Start, Wanted, launched
-from rankscope.studies.ledger import Ledger, results_in
-from rankscope.studies.outcome import Outcome, State
+from rankscope.studies.ledger import Ledger
+from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing
+from rankscope.studies.programs import beside
 
-GRACE_S = 10.0
-TAIL_BYTES = 4000
-PR_SET_PDEATHSIG = 1
+PATIENCE_S = 40.0  # the guard itself gives up after less
 JobOf = Callable[[str], Job | Missing]  # by the folder of the attempt
 
 
@@ -40,121 +39,72 @@ def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: Wanted, timeout_
 def run_job(attempt: Path, cell: Cell, job: Job, wanted: Wanted, timeout_s: float) -> Outcome:
     if problem := prepared(job, attempt, timeout_s):
         return Outcome(cell, "failed", problem, None, str(attempt))
-    recorded = (*job.around, *rankscope(), "run", "--quiet", "--out", f"{attempt}/run", *job.record, "--", *job.command)
-    command, variables = launched(Start(recorded, cell.ranks, wanted, job, str(attempt)))
-    began = time.monotonic()
-    code = finished(command, {**os.environ, **job.environment, **variables}, attempt / "output.txt", timeout_s)
-    seconds = time.monotonic() - began
-    state, reason = judged(attempt, cell, job, code, timeout_s)
-    return Outcome(cell, state, reason, seconds, str(attempt), tuple(command), results_in(attempt))
+    start = Start(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt))
+    command, variables = launched(start)
+    guard = [sys.executable, *guarded(job, str(attempt), timeout_s), "--parent", str(os.getpid()), "--", *command]
+    said = finished(guard, {**os.environ, **job.environment, **variables})
+    ended = read_json(attempt / ENDED)
+    if ended is None:
+        raise BadStudy(f"{said or f'{attempt}: the cell was stopped from outside'}; go on with --resume")
+    return outcome_of(attempt, cell, ended)
+
+
+def recorded(rankscope: Sequence[str], job: Job, attempt: str) -> tuple[str, ...]:
+    """The command of one rank."""
+    return (*job.around, *rankscope, "run", "--quiet", "--out", f"{attempt}/run", *job.record, "--", *job.command)
+
+
+def guarded(job: Job, attempt: str, timeout_s: float) -> list[str]:
+    """The guard and its options."""
+    results = [] if job.results else ["--no-results"]
+    return [beside("guard"), "--into", attempt, "--timeout", f"{timeout_s:g}", *results]
 
 
 def prepared(job: Job, attempt: Path, timeout_s: float) -> str:
     """Does what the job needs done before; why it could not be done, or nothing."""
     if not job.before or os.path.exists(job.makes):
         return ""
+    place = attempt / "before"
+    place.mkdir()
     os.makedirs(os.path.dirname(job.makes), exist_ok=True)
-    environment = {**os.environ, **job.environment}
-    code = finished(list(job.before), environment, attempt / "output.txt", timeout_s)
-    if code is None:
-        return f"what comes before the job was stopped after {timeout_s:g} s"
-    return f"before the job: exit code {code}{last_words(attempt)}" if code else ""
+    guard = [sys.executable, beside("guard"), "--into", str(place), "--timeout", f"{timeout_s:g}", "--no-results"]
+    said = finished([*guard, "--parent", str(os.getpid()), "--", *job.before], {**os.environ, **job.environment})
+    ended = read_json(place / ENDED)
+    if ended is None:
+        raise BadStudy(f"{said or f'{attempt}: the cell was stopped from outside'}; go on with --resume")
+    if ended["exit_code"] == 0 and os.path.exists(job.makes):
+        return ""
+    return f"what comes before the job: exit code {ended['exit_code']}{last_words(place)}"
 
 
 def rankscope() -> tuple[str, ...]:
     """This rankscope, as a command that ranks can run."""
-    beside = os.path.join(os.path.dirname(sys.executable), "rankscope")
-    return (beside,) if os.access(beside, os.X_OK) else (sys.executable, "-m", "rankscope")
+    own = os.path.join(os.path.dirname(sys.executable), "rankscope")
+    return (own,) if os.access(own, os.X_OK) else (sys.executable, "-m", "rankscope")
 
 
-def finished(command: list[str], environment: dict[str, str], output: Path, timeout_s: float) -> int | None:
-    """Its exit code; None where it had to be stopped. It ends with us, however we end."""
-    libc, parent = ctypes.CDLL(None), os.getpid()
-
-    def follow() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    with output.open("wb") as file:
-        try:
-            job = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=follow,
-            )
-        except OSError as problem:
-            file.write(f"{command[0]}: {problem.strerror}\n".encode())
-            return 127
+def finished(guard: list[str], environment: dict[str, str]) -> str:
+    """What the guard itself had to say, when all has ended; it ends with us, however we end."""
+    started = subprocess.Popen(
+        guard,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C is for us: we stop it in our own time
+        text=True,
+    )
     try:
-        return job.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return None
+        return started.communicate()[1].strip()
     finally:
-        if job.poll() is None:
-            stop(job)
+        stop(started)
 
 
-def stop(job: subprocess.Popen[bytes]) -> None:
-    """The whole session: politely first, so that launchers can end ranks elsewhere."""
-    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+def stop(guard: subprocess.Popen[str]) -> None:
+    if guard.poll() is None:
+        guard.send_signal(signal.SIGTERM)
         try:
-            os.killpg(job.pid, number)
-            job.wait(patience_s)
-        except ProcessLookupError:
-            pass
+            guard.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            continue
-    try:
-        os.killpg(job.pid, signal.SIGKILL)  # those that outlived their launcher
-    except ProcessLookupError:
-        pass
-
-
-def judged(attempt: Path, cell: Cell, job: Job, code: int | None, timeout_s: float) -> tuple[State, str]:
-    """How the cell ended: done only where every rank was seen and has left its result."""
-    if code is None:
-        return "timed out", f"stopped after {timeout_s:g} s{last_words(attempt)}"
-    if code:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return "failed", f"{how}{last_words(attempt)}"
-    seen = ranks_seen(attempt)
-    if seen < cell.ranks:
-        return "incomplete", f"{seen} of {cell.ranks} ranks were seen{last_words(attempt)}"
-    if job.results:
-        results = results_in(attempt)
-        if len(results) < cell.ranks:
-            return "incomplete", f"{len(results)} of {cell.ranks} ranks left a result{last_words(attempt)}"
-        wrong = [one["wrong"] for one in results if one.get("wrong")]
-        if wrong:
-            return "failed", f"wrong result: {wrong[0]}"
-    return "done", ""
-
-
-def ranks_seen(attempt: Path) -> int:
-    """Ranks in the recorded run."""
-    from rankscope.api.run import Run
-
-    try:
-        found = Run(attempt / "run").query("SELECT count(DISTINCT rank) FROM ranks WHERE role = 'rank'")
-    except (NoRun, Wrong, OSError):
-        return 0
-    return int(str(found.rows[0][0]))
-
-
-def last_words(attempt: Path) -> str:
-    """The last line that the job printed and that says something."""
-    texts = [path for path in (attempt / "output.txt", attempt / "job.txt") if path.is_file()]
-    for path in texts:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-        told = [line for line in lines if any(letter.isalnum() for letter in line)]
-        errors = [line for line in told if "rror" in line or "rankscope" in line]
-        if told:
-            return f": {(errors or told)[-1][:300]}"
-    return ""
+            guard.kill()
+            guard.wait()

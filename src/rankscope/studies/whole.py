@@ -1,104 +1,94 @@
-"""Runs a whole study: every cell that has not ended yet, one after the other, and the document at the end."""
+"""Runs a whole study: every cell that has not ended yet, one after the other."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
+from typing import Any, Protocol
 
-from rankscope.studies.environment import environment
+from rankscope.studies.asked import Asked, differing
+from rankscope.studies.environment import environment, joined
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.launchers import Wanted
+from rankscope.studies.judging import adopted
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Settings, Study, cells
-from rankscope.studies.pythons import Pythons
+from rankscope.studies.pace import Pace
+from rankscope.studies.plan import Cell
 from rankscope.studies.running import run_cell
 
-
-@dataclass
-class Asked:
-    """What the user asked for."""
-
-    study: Study
-    settings: Settings
-    pythons: Pythons
-    scales: Sequence[int]
-    repeats: int
-    wanted: Wanted = field(default_factory=Wanted)
-    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    timeout_s: float = 600.0
-    retry: bool = False
-
-    def cells(self) -> list[Cell]:
-        return cells(self.study, self.settings, self.scales, self.repeats, self.only)
-
-    def identity(self) -> dict[str, object]:
-        """What must be the same for cells of two starts to belong together."""
-        return {"study": self.study.name, "settings": dict(self.settings), "launcher": self.wanted.launcher}
+NOT_RUN = "it has not been run yet"
 
 
-Told = Callable[[Outcome, int, int, float | None], None]  # outcome, its place, of how many, seconds left
+class Teller(Protocol):
+    """Who is told how the study goes on; places are from 1."""
+
+    def begins(self, cell: Cell, place: int, count: int, left_s: float | None) -> None: ...
+
+    def ended(self, outcome: Outcome, place: int, count: int, left_s: float | None) -> None: ...
 
 
-def run_study(asked: Asked, ledger: Ledger, told: Told) -> list[Outcome]:
+class Silent:
+    def begins(self, cell: Cell, place: int, count: int, left_s: float | None) -> None: ...
+
+    def ended(self, outcome: Outcome, place: int, count: int, left_s: float | None) -> None: ...
+
+
+def run_study(asked: Asked, ledger: Ledger, teller: Teller) -> list[Outcome]:
     """Every cell's outcome, those of earlier starts included; each is kept before the next begins."""
-    ledger.hold()
-    before = ledger.description()
-    if before and before.get("identity") != asked.identity():
-        raise BadStudy(
-            f"{ledger.folder}: it holds a study with other settings ({before.get('identity')}); give another --out"
-        )
     planned = asked.cells()
-    ledger.describe(
-        {
-            "identity": asked.identity(),
-            "title": asked.study.title,
-            "scales": list(asked.scales),
-            "repeats": asked.repeats,
-            "cells": [cell.name for cell in planned],
-            "environment": before.get("environment") or environment(asked.pythons),
-        }
-    )
-    outcomes = [ledger.outcome(cell) for cell in planned]
-    pace = Pace()
-    for place, outcome in enumerate(outcomes):
-        if outcome.done or (outcome.state != "waiting" and not asked.retry):
-            continue
-        job_of = partial(asked.study.job, outcome.cell, asked.settings, asked.pythons)
-        outcomes[place] = run_cell(ledger, outcome.cell, job_of, asked.wanted, asked.timeout_s)
+    ledger.hold()
+    before = same_study(asked, ledger)
+    where = joined(before.get("environment"), environment(asked.pythons))
+    ledger.describe({**asked.described(), "environment": where})
+    outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in planned]
+    pace = Pace(outcomes)
+    to_run = [place for place, one in enumerate(outcomes) if waits(one, asked.retry)]
+    for done, place in enumerate(to_run):
+        cell = outcomes[place].cell
+        waiting = [outcomes[later].cell for later in to_run[done + 1 :]]
+        teller.begins(cell, place + 1, len(planned), pace.left_s([cell, *waiting]))
+        job_of = partial(asked.study.job, cell, asked.settings, asked.pythons)
+        outcomes[place] = run_cell(ledger, cell, job_of, asked.wanted, asked.timeout_s)
         pace.took(outcomes[place])
-        waiting = [
-            one.cell for one in outcomes[place + 1 :] if one.state == "waiting" or (asked.retry and not one.done)
-        ]
-        told(outcomes[place], place + 1, len(planned), pace.left_s(waiting))
+        teller.ended(outcomes[place], place + 1, len(planned), pace.left_s(waiting))
     return outcomes
 
 
-class Pace:
-    """How long cells take, by what they have in common with those that are done."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.seconds: dict[tuple[object, ...], list[float]] = {}
-
-    def took(self, outcome: Outcome) -> None:
-        if outcome.seconds is not None:
-            for key in keys(outcome.cell):
-                self.seconds.setdefault(key, []).append(outcome.seconds)
-
-    def left_s(self, waiting: Sequence[Cell]) -> float | None:
-        """None while nothing is known yet."""
-        if not self.seconds:
-            return None
-        return sum(self.expected_s(cell) for cell in waiting)
-
-    def expected_s(self, cell: Cell) -> float:
-        known = next((self.seconds[key] for key in keys(cell) if key in self.seconds), [])
-        return sum(known) / len(known) if known else 0.0
+def waits(outcome: Outcome, retry: bool) -> bool:
+    return not outcome.done and (retry or outcome.state == "waiting")
 
 
-def keys(cell: Cell) -> list[tuple[object, ...]]:
-    """From what is most alike to what all have in common."""
-    return [(cell.values, cell.ranks), cell.values[:1], (cell.ranks,), ()]
+def same_study(asked: Asked, ledger: Ledger) -> dict[str, Any]:
+    """What the folder holds already, which must be of the same kind."""
+    before = ledger.description()
+    if before and before.get("identity") != asked.identity():
+        other = differing(before.get("identity", {}), asked.identity())
+        raise BadStudy(
+            f"{ledger.folder}: the study there differs in {', '.join(other) or 'what it is'}: its cells do not belong "
+            "together with these; give another --out"
+        )
+    return before
+
+
+def collect_study(asked: Asked, ledger: Ledger) -> list[Outcome]:
+    """The outcome of every cell by what is in the folder, which a script may have left; nothing is run."""
+    ledger.hold()
+    before = same_study(asked, ledger)
+    outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in asked.cells()]
+    return [named(one, before.get("missing", {}), ledger) for one in outcomes]
+
+
+def named(outcome: Outcome, absent: dict[str, str], ledger: Ledger) -> Outcome:
+    """With the reason why there is none yet."""
+    if outcome.state != "waiting":
+        return outcome
+    name = outcome.cell.name
+    if name in absent:
+        outcome = Outcome(outcome.cell, "not here", absent[name])
+        ledger.keep(outcome)
+        return outcome
+    return Outcome(outcome.cell, reason=NOT_RUN)
+
+
+def all_done(outcomes: Sequence[Outcome]) -> bool:
+    return all(one.done for one in outcomes)
