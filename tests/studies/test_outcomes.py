@@ -22,8 +22,8 @@ from studies.studying import (
     squares,
     states,
     study,
-    wrong_values,
     write_toml,
+    wrong_values,
 )
 
 ONE = {"number": [2], "ranks": [2]}
