@@ -53,6 +53,19 @@ def test_rows_that_are_no_series_are_left_alone() -> None:
     assert series_of_tables([Table("t", "T", LONG[2:], [(4, 1.0, 1.0, 1)])]) == []
 
 
+def test_counts_tell_series_apart_only_where_names_do_not() -> None:
+    columns = (
+        Column("model", Unit.NAME, "Model"),
+        Column("ranks", Unit.COUNT, "Ranks"),
+        Column("parameters", Unit.COUNT, "Parameters"),
+        Column("step_ns", Unit.NS, "Step"),
+    )
+    rows = [("a", 1, 9, 1.0), ("a", 2, 9, 2.0), ("b", 1, 7, 3.0)]
+    assert [one.name for one in series_of_tables([Table("t", "T", columns, list(rows))])] == ["a", "b"]
+    found = series_of_tables([Table("t", "T", columns, [*rows, ("a", 1, 8, 5.0)])])
+    assert [one.name for one in found] == ["a, 9", "b, 7", "a, 8"]
+
+
 def study_of(values: dict[tuple[int, int], float]) -> tuple[Study, list[Outcome]]:
     """A study whose only figure is given by ranks and repeat."""
     columns = (Column("ranks", Unit.COUNT, "Ranks"), Column("images_per_s", Unit.NUMBER, "Images/s"))

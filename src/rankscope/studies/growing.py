@@ -77,9 +77,9 @@ def _of_table(table: Table, titles: Sequence[str]) -> Iterator[Series]:
     values = [at for at, column in enumerate(table.columns) if _is_value(column)]
     if scale is None or not values:
         return
-    keys = [at for at in range(values[0]) if at != scale and names[at] not in NO_KEY]
-    if len({(row[scale], *(row[at] for at in keys)) for row in table.rows}) < len(table.rows):
-        return  # several rows at one place: no series over the scale
+    keys = _keys(table, scale, values[0])
+    if keys is None:
+        return
     axis = "ranks" if names[scale] == "job_ranks" else names[scale]
     for at in values:
         column = table.columns[at]
@@ -92,6 +92,17 @@ def _of_table(table: Table, titles: Sequence[str]) -> Iterator[Series]:
         what = table.title if not keys else _title(column) if alone else f"{table.title}: {_title(column)}"
         for key, found in points.items():
             yield Series(key or _title(column), what, _unit(column), axis, tuple(found))
+
+
+def _keys(table: Table, scale: int, end: int) -> list[int] | None:
+    """The columns left of the values by which rows of one scale differ; None where they do not: no series then."""
+    left = [at for at in range(end) if at != scale and table.columns[at].name not in NO_KEY]
+    names = [at for at in left if table.columns[at].unit in (Unit.NAME, Unit.BYTES)]
+    counts = [at for at in left if at in names or table.columns[at].unit is Unit.COUNT]  # a count may belong to a name
+    for keys in (names, counts):
+        if len({(row[scale], *(row[at] for at in keys)) for row in table.rows}) == len(table.rows):
+            return keys
+    return None
 
 
 def _is_value(column: Column) -> bool:
