@@ -26,7 +26,7 @@ def test_series_are_told_apart_by_what_stands_left_of_the_values() -> None:
     rows = [(backend, ranks, size, 1e3 * ranks, 1e9, 7) for backend in "ab" for ranks in (1, 2) for size in (4, 4096)]
     found = series_of_tables([table(rows)])
     assert {(one.name, one.what, one.unit) for one in found} == {
-        (f"{backend}, {size}", what, unit)
+        (backend, f"{what}, {size}", unit)
         for backend in "ab"
         for size in ("4 B", "4 KiB")
         for what, unit in (("Latency", "ns"), ("Bus bandwidth", "bytes/s"))
@@ -63,7 +63,32 @@ def test_counts_tell_series_apart_only_where_names_do_not() -> None:
     rows = [("a", 1, 9, 1.0), ("a", 2, 9, 2.0), ("b", 1, 7, 3.0)]
     assert [one.name for one in series_of_tables([Table("t", "T", columns, list(rows))])] == ["a", "b"]
     found = series_of_tables([Table("t", "T", columns, [*rows, ("a", 1, 8, 5.0)])])
-    assert [one.name for one in found] == ["a, 9", "b, 7", "a, 8"]
+    assert [(one.name, one.what) for one in found] == [("a", "Step, 9"), ("b", "Step, 7"), ("a", "Step, 8")]
+
+
+def test_tables_side_by_side_name_themselves() -> None:
+    columns = [Column("ranks", Unit.COUNT, "Ranks")]
+    for library in "ab":
+        columns += [Column(library, Unit.NAME, " "), Column(f"{library}_ns", Unit.NS, "Total"), Column("n", Unit.COUNT)]
+    found = series_of_tables(
+        [Table("t", "T", columns, [(1, "CCL", 5.0, 9, "HVD", 6.0, 9), (2, "CCL", 7.0, 9, "HVD", 8.0, 9)])]
+    )
+    assert [(one.name, one.what, one.points) for one in found] == [
+        ("CCL", "T: Total", ((1, 5.0), (2, 7.0))),
+        ("HVD", "T: Total", ((1, 6.0), (2, 8.0))),
+    ]
+
+
+def test_of_many_pairs_those_that_meet_are_shown_and_the_others_counted() -> None:
+    rows = [
+        (name, n, size, 1e3 * (n if name == "a" else 3), 1e9, 7) for name in "ab" for n in (1, 4) for size in range(40)
+    ]
+    rows += [("c", n, size, 1e6, 1e9, 7) for n in (1, 4) for size in range(40)]
+    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns"]
+    made = {one.name: one for one in growth_tables(grown)}["scale_break_even"]
+    assert len(made.rows) == 30 and {row[5] for row in made.rows} == {3.0}
+    assert "Never in range, of 40 quantities: a is faster than c at every size" in made.notes
+    assert "The first 30 of 40 that meet; `rankscope scale` shows all." in made.notes
 
 
 def study_of(values: dict[tuple[int, int], float]) -> tuple[Study, list[Outcome]]:
@@ -97,6 +122,6 @@ def test_a_study_of_one_scale_has_no_growth() -> None:
 
 def test_a_long_section_shows_the_steepest() -> None:
     rows = [(f"b{n}", ranks, 4, 1e3 * ranks ** (n / 100), 1e9, 7) for n in range(60) for ranks in (1, 2, 4, 8)]
-    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.what == "Latency"]
+    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns"]
     laws = growth_tables(grown)[0]
-    assert len(laws.rows) == 40 and laws.rows[-1][0] == "b59, 4 B" and "rankscope scale" in laws.notes[-1]
+    assert len(laws.rows) == 40 and laws.rows[-1][0] == "b59" and "rankscope scale" in laws.notes[-1]

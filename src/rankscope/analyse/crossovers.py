@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -32,6 +33,10 @@ class Crossover:
     smallest: float
     largest: float
     verdict: str
+    never: str = ""  # where they do not meet: which is better than which
+
+
+Pair = tuple[Growth, Growth, Crossover]
 
 
 def crossover(first: Growth, second: Growth) -> Crossover | None:
@@ -43,7 +48,7 @@ def crossover(first: Growth, second: Growth) -> Crossover | None:
     ours, theirs = (np.interp(scales, one.scales, one.medians) for one in (first, second))
     ahead = [0 if abs(a - b) <= TIE * min(a, b) else 1 if a > b else -1 for a, b in zip(ours, theirs, strict=True)]
     at = _meetings(scales, ahead, [float(a - b) for a, b in zip(ours, theirs, strict=True)])
-    return Crossover(at, low, high, _verdict(first, second, scales, ahead, at))
+    return Crossover(at, low, high, _verdict(first, second, scales, ahead, at), _never(first, second, ahead, at))
 
 
 def _meetings(scales: Sequence[float], ahead: Sequence[int], apart: Sequence[float]) -> tuple[float, ...]:
@@ -62,7 +67,7 @@ def _meetings(scales: Sequence[float], ahead: Sequence[int], apart: Sequence[flo
 
 def _verdict(first: Growth, second: Growth, scales: Sequence[float], ahead: Sequence[int], at: Sequence[float]) -> str:
     names, unit = (first.series.name, second.series.name), first.series.unit
-    word = "faster" if unit == "ns" or is_rate(unit) else "lower"
+    word = _word(unit)
     told = [sign for sign in ahead if sign]
     reach = f"{scales[0]:g} to {scales[-1]:g} {first.series.axis}"
     if not told:
@@ -78,6 +83,19 @@ def _verdict(first: Growth, second: Growth, scales: Sequence[float], ahead: Sequ
     return f"{leads} is {word} up to about {where} {first.series.axis}, {ends} from there on"
 
 
+def _never(first: Growth, second: Growth, ahead: Sequence[int], at: Sequence[float]) -> str:
+    told = [sign for sign in ahead if sign]
+    if at or not told:
+        return ""
+    leads = _leader(told[0], first.series.unit)
+    names = (first.series.name, second.series.name)
+    return f"{names[leads]} is {_word(first.series.unit)} than {names[1 - leads]}"
+
+
+def _word(unit: str) -> str:
+    return "faster" if unit == "ns" or is_rate(unit) else "lower"
+
+
 def _leader(sign: int, unit: str) -> int:
     """Of a positive sign the first is larger: worse for times, better for rates."""
     return int((sign > 0) != is_rate(unit))
@@ -87,22 +105,35 @@ def is_rate(unit: str) -> bool:
     return unit.endswith("/s")
 
 
-def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = ()) -> Table:
-    """All pairs of a quantity, or each series with those it is to be held against."""
+def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: int | None = None) -> Table:
+    """All pairs of a quantity, or each series with those it is to be held against; of too many those that meet."""
     table = Table("scale_break_even", "Break-evens", COLUMNS, [])
+    found = []
     for group in alike([*grown, *(one for one in against if one not in grown)]):
-        if against:
-            pairs = [(one, other) for one in group if one not in against for other in group if other in against]
-        elif len(group) <= MOST_SERIES:
-            pairs = list(combinations(group, 2))
-        else:
+        if not against and len(group) > MOST_SERIES:
             text = f"{group[0].series.what}: {len(group)} series are too many to hold all against all"
             table.notes.append(f"{text}: name those to compare with by --against")
             continue
-        table.rows += [row for one, other in pairs if (row := _row(one, other))]
+        pairs = [
+            (one, other) for one in group if one not in against for other in group if other in against
+        ] or combinations([one for one in group if not against], 2)
+        found += [(one, other, met) for one, other in pairs if (met := crossover(one, other))]
+    if most is not None and len(found) > most:
+        found = _fewer(found, most, table.notes)
+    table.rows += [_row(*one) for one in found]
     if table.rows:
         table.notes.append("Between two measured sizes by straight lines; of several meetings the last is shown.")
     return table
+
+
+def _fewer(found: list[Pair], most: int, notes: list[str]) -> list[Pair]:
+    """Those that meet; of the others how many there are."""
+    told = Counter(met.never for _, _, met in found if met.never)
+    notes += [f"Never in range, of {count} quantities: {text} at every size" for text, count in told.items()]
+    meeting = [pair for pair in found if pair[2].at]
+    if len(meeting) > most:
+        notes.append(f"The first {most} of {len(meeting)} that meet; `rankscope scale` shows all.")
+    return meeting[:most]
 
 
 def alike(grown: Sequence[Growth]) -> list[list[Growth]]:
@@ -114,10 +145,7 @@ def alike(grown: Sequence[Growth]) -> list[list[Growth]]:
     return list(found.values())
 
 
-def _row(one: Growth, other: Growth) -> tuple[Cell, ...] | None:
-    found = crossover(one, other)
-    if found is None:
-        return None
+def _row(one: Growth, other: Growth, found: Crossover) -> tuple[Cell, ...]:
     at = found.at[-1] if found.at else None
     names = (one.series.what, one.series.name, other.series.name)
     return (*names, found.smallest, found.largest, at, found.verdict)

@@ -26,7 +26,7 @@ def graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Graph]:
         ours = group[0].series
         laid = [one for one in over if (one.series.unit, one.series.axis) == (ours.unit, ours.axis)]
         made.append(graph([*group, *(one for one in laid if one not in group)], to))
-    return made[:MOST_GRAPHS]
+    return made[:: -(-len(made) // MOST_GRAPHS) or 1]  # of very many quantities some, from the first to the last
 
 
 def graph(group: Sequence[Growth], to: Sequence[float]) -> Graph:

@@ -23,7 +23,7 @@ from rankscope.studies.plan import Cell, Settings, Study
 SCALES = ("ranks", "job_ranks", "nodes", "trainers", "devices")  # columns that are the scale, the first of them
 PER_SECOND = "_per_s"  # columns of a throughput: of the whole job, so that a speed-up can be told
 NO_KEY = ("repeat",)
-MOST_LAWS = 40  # rows of the section: the document is to be read
+MOST_LAWS, MOST_PAIRS = 40, 30  # rows of the section: the document is to be read
 
 
 def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Growth]:
@@ -41,7 +41,7 @@ def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Tab
     if not grown:
         return []
     most = sorted(grown, key=lambda one: abs(one.exponent or 0), reverse=True)[:MOST_LAWS]
-    made = [laws([one for one in grown if one in most]), speed_up(grown), crossovers(grown)]
+    made = [laws([one for one in grown if one in most]), speed_up(grown), crossovers(grown, most=MOST_PAIRS)]
     if len(grown) > MOST_LAWS:
         made[0].notes.append(f"The {MOST_LAWS} steepest of {len(grown)} series; `rankscope scale` shows all.")
     if to:
@@ -82,16 +82,25 @@ def _of_table(table: Table, titles: Sequence[str]) -> Iterator[Series]:
         return
     axis = "ranks" if names[scale] == "job_ranks" else names[scale]
     for at in values:
-        column = table.columns[at]
-        points: dict[str, list[tuple[float, float]]] = {}
+        title = _title(table.columns[at])
+        what = table.title if not keys else title if titles.count(title) == 1 else f"{table.title}: {title}"
+        points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+        own = _own_keys(table, keys, at)
         for row in table.rows:
-            key = ", ".join(_word(row[place], table.columns[place]) for place in keys)
+            key = tuple(_word(row[place], table.columns[place]) for place in own)
             if isinstance(row[at], int | float) and isinstance(row[scale], int | float):
                 points.setdefault(key, []).append((float(row[scale] or 0), float(row[at] or 0)))
-        alone = titles.count(_title(column)) == 1
-        what = table.title if not keys else _title(column) if alone else f"{table.title}: {_title(column)}"
         for key, found in points.items():
-            yield Series(key or _title(column), what, _unit(column), axis, tuple(found))
+            name, *rest = key or (title,)
+            yield Series(name, ", ".join([what, *rest]), _unit(table.columns[at]), axis, tuple(found))
+
+
+def _own_keys(table: Table, keys: list[int], at: int) -> list[int]:
+    """Where tables stand side by side, each with a column of the same title that names it, the nearest such column."""
+    first = [key for key in keys if table.columns[key].unit is Unit.NAME][:1]
+    again = [place for place in range(at) if first and table.columns[place].title == table.columns[first[0]].title]
+    nearest = [place for place in again if table.columns[place].unit is Unit.NAME][-1:]
+    return [*nearest, *(key for key in keys if key not in first)]
 
 
 def _keys(table: Table, scale: int, end: int) -> list[int] | None:
