@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rankscope.analyse.growth import growth
 from rankscope.model import Column, Table, Unit
-from rankscope.studies.growing import growing, growth_tables, series_of_tables
+from rankscope.studies.growing import growing, growth_tables
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Study
+from rankscope.studies.table_series import series_of_tables
 
 LONG = (
     Column("backend", Unit.NAME, "Backend"),
@@ -24,7 +25,7 @@ def table(rows: list[tuple[str, int, int, float, float, int]]) -> Table:
 
 def test_series_are_told_apart_by_what_stands_left_of_the_values() -> None:
     rows = [(backend, ranks, size, 1e3 * ranks, 1e9, 7) for backend in "ab" for ranks in (1, 2) for size in (4, 4096)]
-    found = series_of_tables([table(rows)])
+    found = [one for one in series_of_tables([table(rows)]) if one.axis == "ranks"]
     assert {(one.name, one.what, one.unit) for one in found} == {
         (backend, f"{what}, {size}", unit)
         for backend in "ab"
@@ -45,6 +46,31 @@ def test_columns_side_by_side_are_series_of_the_table() -> None:
         ("disk-a", "Import time", ((1, 5.0), (2, 6.0))),
         ("b", "Import time", ((2, 7.0),)),
     ]
+
+
+def test_times_of_messages_are_series_over_their_sizes_too() -> None:
+    """A latency of 20 µs and 1 ns for every byte; the other backend has 5 µs and 2 ns: they meet at 15,000 bytes."""
+    sizes = [4, 1024, 65536, 1 << 20, 1 << 24]
+    rows = [("a", 2, size, 20e3 + size, 1e9, 7) for size in sizes]
+    rows += [("b", 2, size, 5e3 + 2 * size, 1e9, 7) for size in sizes]
+    found = series_of_tables([table(rows)])
+    assert [(one.name, one.what) for one in found if one.axis == "bytes"] == [
+        ("a", "Latency, 2 ranks"),
+        ("b", "Latency, 2 ranks"),
+    ]
+    made = {one.name: one for one in growth_tables([growth(one) for one in found if len(one.points) > 1])}
+    assert [row[8] for row in made["size_laws"].rows] == ["alpha-beta", "alpha-beta"]
+    (meeting,) = made["size_break_even"].rows
+    assert meeting[5] is not None and abs(float(meeting[5]) - 15_000) < 1
+
+
+def test_a_column_for_each_backend_and_what_is_shown_twice() -> None:
+    columns = (*LONG[1:3], Column("a_ns", Unit.NS, "a"), Column("b_ns", Unit.NS, "b"))
+    rows = [(ranks, 4, 1.0 * ranks, 2.0 * ranks) for ranks in (1, 2)]
+    long = table([("a", ranks, 4, 1.0 * ranks, 1e9, 7) for ranks in (1, 2)])
+    found = series_of_tables([long, Table("w", "Latency by backend", columns, list(rows))])
+    named = [(one.name, one.what) for one in found if one.axis == "ranks" and one.unit == "ns"]
+    assert named == [("a", "Latency, 4 B"), ("b", "Latency by backend, 4 B")]
 
 
 def test_rows_that_are_no_series_are_left_alone() -> None:
@@ -84,7 +110,7 @@ def test_of_many_pairs_those_that_meet_are_shown_and_the_others_counted() -> Non
         (name, n, size, 1e3 * (n if name == "a" else 3), 1e9, 7) for name in "ab" for n in (1, 4) for size in range(40)
     ]
     rows += [("c", n, size, 1e6, 1e9, 7) for n in (1, 4) for size in range(40)]
-    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns"]
+    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns" and one.axis == "ranks"]
     made = {one.name: one for one in growth_tables(grown)}["scale_break_even"]
     assert len(made.rows) == 30 and {row[5] for row in made.rows} == {3.0}
     assert "Never in range, of 40 quantities: a is faster than c at every size" in made.notes
@@ -122,6 +148,6 @@ def test_a_study_of_one_scale_has_no_growth() -> None:
 
 def test_a_long_section_shows_the_steepest() -> None:
     rows = [(f"b{n}", ranks, 4, 1e3 * ranks ** (n / 100), 1e9, 7) for n in range(60) for ranks in (1, 2, 4, 8)]
-    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns"]
+    grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns" and one.axis == "ranks"]
     laws = growth_tables(grown)[0]
     assert len(laws.rows) == 40 and laws.rows[-1][0] == "b59" and "rankscope scale" in laws.notes[-1]

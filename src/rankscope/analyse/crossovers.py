@@ -75,7 +75,7 @@ def _verdict(first: Growth, second: Growth, scales: Sequence[float], ahead: Sequ
     leads, ends = names[_leader(told[0], unit)], names[_leader(told[-1], unit)]
     if not at:
         return f"never in range: {leads} is {word} at every size from {reach}"
-    where = ", ".join(f"{scale:.3g}" for scale in at)
+    where = ", ".join(f"{scale:.3g}" if scale < 1000 else f"{scale:,.0f}" for scale in at)
     if len(at) > 1:
         return f"they meet at {where} {first.series.axis}; after the last one {ends} is {word}"
     if leads == ends:

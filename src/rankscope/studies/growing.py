@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rankscope.analyse.crossovers import crossovers
 from rankscope.analyse.growth import Growth, Series, growth
 from rankscope.analyse.scale_graphs import graphs
-from rankscope.analyse.scaling import laws, projection, shown, speed_up
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Graph, Table, Unit
+from rankscope.analyse.scaling import laws, projection, speed_up
+from rankscope.model import Graph, Table
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
@@ -19,10 +18,8 @@ from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.own import figures
 from rankscope.studies.plan import Cell, Settings, Study
+from rankscope.studies.table_series import BY_BYTES, series_of_tables
 
-SCALES = ("ranks", "job_ranks", "nodes", "trainers", "devices")  # columns that are the scale, the first of them
-PER_SECOND = "_per_s"  # columns of a throughput: of the whole job, so that a speed-up can be told
-NO_KEY = ("repeat",)
 MOST_LAWS, MOST_PAIRS = 40, 30  # rows of the section: the document is to be read
 
 
@@ -38,20 +35,32 @@ def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> li
 
 def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Table]:
     """Laws, speed-up of throughputs, break-evens, and what is foretold; none where there is one scale only."""
-    if not grown:
-        return []
-    most = sorted(grown, key=lambda one: abs(one.exponent or 0), reverse=True)[:MOST_LAWS]
-    made = [laws([one for one in grown if one in most]), speed_up(grown), crossovers(grown, most=MOST_PAIRS)]
-    if len(grown) > MOST_LAWS:
-        made[0].notes.append(f"The {MOST_LAWS} steepest of {len(grown)} series; `rankscope scale` shows all.")
+    by_size = [one for one in grown if one.series.axis == BY_BYTES]
+    by_scale = [one for one in grown if one.series.axis != BY_BYTES]
+    made = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
     if to:
-        made.append(projection(grown, to))
-    return [table for table in made if table.rows or (table.notes and table.name == "scale_break_even")]
+        made.append(projection(by_scale, to))
+    sizes = replace(steepest(by_size), name="size_laws", title="How it grows with the size of the message")
+    meeting = crossovers(by_size, most=MOST_PAIRS)
+    made += [sizes, replace(meeting, name="size_break_even", title="Break-evens by the size of the message")]
+    return [table for table in made if table.rows or (table.notes and table.name.endswith("break_even"))]
+
+
+def steepest(grown: Sequence[Growth]) -> Table:
+    """The laws of those that grow most."""
+    most = sorted(grown, key=lambda one: abs(one.exponent or 0), reverse=True)[:MOST_LAWS]
+    made = laws([one for one in grown if one in most])
+    if len(grown) > MOST_LAWS:
+        made.notes.append(f"The {MOST_LAWS} steepest of {len(grown)} series; `rankscope scale` shows all.")
+    return made
 
 
 def growth_graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> dict[str, list[Graph]]:
     """By the name of the table under which they belong."""
-    return {"scale_laws": graphs(grown, to)}
+    return {
+        "scale_laws": graphs([one for one in grown if one.series.axis != BY_BYTES], to),
+        "size_laws": graphs([one for one in grown if one.series.axis == BY_BYTES]),
+    }
 
 
 def _of_repeats(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
@@ -63,73 +72,6 @@ def _of_repeats(study: Study, outcomes: Sequence[Outcome], settings: Settings) -
             before = whole[key].points if key in whole else ()
             whole[key] = replace(series, points=(*before, *series.points))
     return list(whole.values())
-
-
-def series_of_tables(tables: Sequence[Table]) -> list[Series]:
-    """Times, rates and throughputs by ranks, told apart by what stands left of the first of them."""
-    titles = [_title(column) for table in tables for column in table.columns if _is_value(column)]
-    return [series for table in tables for series in _of_table(table, titles)]
-
-
-def _of_table(table: Table, titles: Sequence[str]) -> Iterator[Series]:
-    names = [column.name for column in table.columns]
-    scale = next((names.index(name) for name in SCALES if name in names), None)
-    values = [at for at, column in enumerate(table.columns) if _is_value(column)]
-    if scale is None or not values:
-        return
-    keys = _keys(table, scale, values[0])
-    if keys is None:
-        return
-    axis = "ranks" if names[scale] == "job_ranks" else names[scale]
-    for at in values:
-        title = _title(table.columns[at])
-        what = table.title if not keys else title if titles.count(title) == 1 else f"{table.title}: {title}"
-        points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-        own = _own_keys(table, keys, at)
-        for row in table.rows:
-            key = tuple(_word(row[place], table.columns[place]) for place in own)
-            if isinstance(row[at], int | float) and isinstance(row[scale], int | float):
-                points.setdefault(key, []).append((float(row[scale] or 0), float(row[at] or 0)))
-        for key, found in points.items():
-            name, *rest = key or (title,)
-            yield Series(name, ", ".join([what, *rest]), _unit(table.columns[at]), axis, tuple(found))
-
-
-def _own_keys(table: Table, keys: list[int], at: int) -> list[int]:
-    """Where tables stand side by side, each with a column of the same title that names it, the nearest such column."""
-    first = [key for key in keys if table.columns[key].unit is Unit.NAME][:1]
-    again = [place for place in range(at) if first and table.columns[place].title == table.columns[first[0]].title]
-    nearest = [place for place in again if table.columns[place].unit is Unit.NAME][-1:]
-    return [*nearest, *(key for key in keys if key not in first)]
-
-
-def _keys(table: Table, scale: int, end: int) -> list[int] | None:
-    """The columns left of the values by which rows of one scale differ; None where they do not: no series then."""
-    left = [at for at in range(end) if at != scale and table.columns[at].name not in NO_KEY]
-    names = [at for at in left if table.columns[at].unit in (Unit.NAME, Unit.BYTES)]
-    counts = [at for at in left if at in names or table.columns[at].unit is Unit.COUNT]  # a count may belong to a name
-    for keys in (names, counts):
-        if len({(row[scale], *(row[at] for at in keys)) for row in table.rows}) == len(table.rows):
-            return keys
-    return None
-
-
-def _is_value(column: Column) -> bool:
-    return column.unit in (Unit.NS, Unit.RATE) or column.name.endswith(PER_SECOND)
-
-
-def _unit(column: Column) -> str:
-    return "/s" if column.name.endswith(PER_SECOND) else column.unit.value
-
-
-def _title(column: Column) -> str:
-    return column.title or column.name
-
-
-def _word(value: Value, column: Column) -> str:
-    if isinstance(value, int | float) and column.unit is Unit.BYTES:
-        return shown(float(value), "bytes") if value >= 1024 else f"{value:g} B"
-    return "" if value is None else str(value)
 
 
 def is_study(folder: Path) -> bool:
