@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rankscope.slowfs.program import reason_against_running
@@ -21,6 +22,8 @@ COUNTED = "counted"  # one rank where the framework is, with every system call r
 SLOW = {"slow": "none", "cached": "negative"}  # what the clients of the slow file system remember
 PLACES = ("local", *SLOW, "staged")
 SYSTEM = ("/", "/usr", "/usr/local")
+STARTS_MPI = ("mpi4py", "horovod")  # packages that want a launcher of MPI
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 PARAMETERS = {
     "frameworks": Parameter("torch,mpi4py,numpy", "what is imported: a module, or NAME=MODULE"),
     "places": Parameter(
@@ -83,36 +86,48 @@ def has(cell: Cell, scales: Sequence[int]) -> bool:
 
 
 def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
-    module, own = frameworks(settings)[cell["framework"]], places(settings).get(cell["place"], "")
+    place, module = cell["place"], frameworks(settings)[cell["framework"]]
+    own = places(settings).get(place, "")
     python = found_python(module, own, pythons)
     if isinstance(python, Missing):
         return python
-    if module.startswith(("mpi4py", "horovod")) and not python.mpirun:
+    by_mpi = module.partition(".")[0] in STARTS_MPI
+    if by_mpi and not python.mpirun:
         return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI")
-    launcher = "mpirun" if module.startswith(("mpi4py", "horovod")) else "local"
-    variables = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     command = (python.path, path_of("imports"), module, folder)
-    if cell["place"] == COUNTED:
-        return Job((*command, python.prefix), launcher, python.path, variables, ("--imports", "paths"))
-    if own or cell["place"] == "local":
-        return Job((*command, python.prefix), launcher, python.path, variables)
+    made = Job((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
+    if place == COUNTED:
+        return replace(made, record=("--imports", "paths"))
+    if own or place == "local":
+        return made
+    if reason := against_slowness(python):
+        return Missing(reason)
+    slow = slowed(python, SLOW.get(place, "none"), settings, folder)
+    if place in SLOW:
+        return replace(made, around=slow)
+    copied = replace(made, command=(*command, "not", python.prefix))
+    return staged(copied, slow, python, module, settings["node_storage"] or node_storage(), folder)
+
+
+def against_slowness(python: Python) -> str:
+    """Why this Python's environment cannot be put behind a slow file system, if it cannot."""
     if python.elsewhere:
-        return Missing(f"{cell['place']} needs rankscope itself: run the study where it is installed")
-    reason = reason_against_running()
-    if reason:
-        return Missing(f"no slow file system can be mounted here: {reason}")
+        return "it needs rankscope itself: run the study where that is installed"
+    if reason := reason_against_running():
+        return f"no slow file system can be mounted here: {reason}"
     if os.path.realpath(python.prefix) in SYSTEM:
-        return Missing(f"{python.path} is the system's own Python: name one of an environment of its own with --python")
-    slow = slowed(python, SLOW.get(cell["place"], "none"), settings, folder)
-    if cell["place"] in SLOW:
-        return Job((*command, python.prefix), launcher, python.path, variables, around=slow)
-    bundle = os.path.normpath(os.path.join(folder, *[os.pardir] * 3, "bundles", f"{cell['framework']}.bundle"))
+        return f"{python.path} is the system's own Python: name one of an environment of its own with --python"
+    return ""
+
+
+def staged(made: Job, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> Job:
+    """What the import touches is packed once for the whole study; each job brings it to its nodes, from slow."""
+    bundle = os.path.normpath(os.path.join(folder, *[os.pardir] * 3, "bundles", f"{module}.bundle"))
     stage = (*rankscope(), "stage", os.path.realpath(python.prefix), "--bundle", bundle)
     rehearsal = (*stage, "--no-base", "--record", "--", "python", "-c", f"import {module}")
-    to = settings["node_storage"] or node_storage()
-    staged = (*stage, "--to", to, "--meet", folder, "--strict", "--times", os.path.join(folder, "times"), "--")
-    words = (*command, "not", python.prefix)
-    return Job(words, launcher, python.path, variables, around=(*slow, *staged), before=rehearsal, makes=bundle)
+    times = os.path.join(folder, "times")
+    inside = (*stage, "--to", to, "--meet", folder, "--strict", "--times", times, "--")
+    return replace(made, around=(*slow, *inside), before=rehearsal, makes=bundle)
 
 
 def found_python(module: str, own: str, pythons: Pythons) -> Python | Missing:
