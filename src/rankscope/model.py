@@ -387,6 +387,27 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One series of a graph: what was measured, and the law through it with its interval, where there is one."""
+
+    name: str
+    points: Sequence[tuple[float, float]]  # all of them, repeats too
+    fitted: Sequence[tuple[float, float, float, float]] = ()  # scale, value, low, high
+    published: bool = False  # by somebody else
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A quantity over a scale, both in logarithms."""
+
+    title: str  # a sentence with the number in it
+    scale_axis: str
+    value_axis: str
+    unit: Unit
+    curves: Sequence[Curve]
+
+
 @dataclass(slots=True)
 class Page:
     """All that a page about one run shows: the top, then the questions."""

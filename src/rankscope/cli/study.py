@@ -18,6 +18,7 @@ from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, write
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_text
+from rankscope.studies.growing import growing, growth_graphs
 from rankscope.studies.launchers import Start, launched
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
@@ -76,10 +77,10 @@ def follow(argv: list[str]) -> int:
     if (folder / STUDY).exists() and not goes_on:
         raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
     if options.collect:
-        return show(wanted, ledger, folder, collect_study(wanted, ledger))
+        return show(wanted, ledger, folder, collect_study(wanted, ledger), options.to)
     with teller() as told:
         outcomes = run_study(wanted, ledger, told)
-    return show(wanted, ledger, folder, outcomes)
+    return show(wanted, ledger, folder, outcomes, options.to)
 
 
 def write_script(wanted: Asked, options: argparse.Namespace) -> int:
@@ -92,9 +93,12 @@ def write_script(wanted: Asked, options: argparse.Namespace) -> int:
     return DONE
 
 
-def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome]) -> int:
-    tables = document(wanted.study, outcomes, wanted.settings, ledger.description().get("environment", {}))
-    paths = write(folder, wanted.study, tables)
+def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome], to: list[int]) -> int:
+    """The document, and where it is."""
+    environment = ledger.description().get("environment", {})
+    grown = growing(wanted.study, outcomes, wanted.settings)
+    tables = document(wanted.study, outcomes, wanted.settings, environment, grown, to)
+    paths = write(folder, wanted.study, tables, growth_graphs(grown, to))
     deliver([to_text(tables, width(None), colour_wanted())], None)
     print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
     return DONE if all_done(outcomes) else SOME_MISSING
@@ -152,6 +156,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--resume", action="store_true", help="go on with the study in --out, or the latest of that name")
     made.add_argument("--retry", action="store_true", help="the same, and run again the cells that were not done")
+    made.add_argument(
+        "--to", type=numbers, default=[], metavar="N,…", help="ranks for which to foretell, where the data support it"
+    )
     made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
     add_launch_options(made)
     group = made.add_argument_group("for a machine where only the cells run")

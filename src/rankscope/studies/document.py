@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankscope.api.forms import PAGES
+from rankscope.analyse.growth import Growth
+from rankscope.api.forms import PAGES, page
 from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Graph, Table, Unit
+from rankscope.studies.growing import growing, growth_tables
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Settings, Study
 
@@ -17,11 +19,17 @@ WHERE = (Column("what", Unit.NAME, "What"), Column("value", Unit.NAME, "Value"))
 
 
 def document(
-    study: Study, outcomes: Sequence[Outcome], settings: Settings, environment: Mapping[str, Any]
+    study: Study,
+    outcomes: Sequence[Outcome],
+    settings: Settings,
+    environment: Mapping[str, Any],
+    grown: Sequence[Growth] | None = None,
+    to: Sequence[float] = (),
 ) -> list[Table]:
     """All tables, in the order in which they are read."""
     made = study.tables(outcomes, settings) if any(one.done for one in outcomes) else []
-    return [*made, cells_table(study, outcomes), where_table(environment)]
+    grown = growing(study, outcomes, settings) if grown is None else grown
+    return [*made, *growth_tables(grown, to), cells_table(study, outcomes), where_table(environment)]
 
 
 def cells_table(study: Study, outcomes: Sequence[Outcome]) -> Table:
@@ -62,12 +70,14 @@ def where_table(environment: Mapping[str, Any]) -> Table:
     return Table("environment", "Where it ran", WHERE, rows)
 
 
-def write(folder: Path, study: Study, tables: Sequence[Table]) -> list[Path]:
-    """The document in each form, whole or not at all."""
+def write(
+    folder: Path, study: Study, tables: Sequence[Table], graphs: Mapping[str, Sequence[Graph]] | None = None
+) -> list[Path]:
+    """The document in each form, whole or not at all; only a page has graphs."""
     made = []
     for form, suffix in FORMS.items():
         path = folder / f"{study.name}.{suffix}"
-        text = PAGES[form](tables)
+        text = page(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
         beside = path.with_name(f".{path.name}.new")
         beside.write_text(f"# {study.title}\n\n{text}" if form == "markdown" else text, encoding="utf-8")
         beside.replace(path)

@@ -7,11 +7,15 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rankscope.model import Table
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.pythons import Pythons
+
+if TYPE_CHECKING:
+    from rankscope.analyse.growth import Series
 
 LONGEST_NAME = 200  # of a cell's folder: file systems take 255
 Settings = Mapping[str, str]  # parameter to what the user chose
@@ -61,6 +65,9 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
     record: tuple[str, ...] = ()  # options of `rankscope run`
     results: bool = True  # every rank leaves a result (workloads/result.py); without one the cell is incomplete
+    around: tuple[str, ...] = ()  # words before the recorder, in every rank: what the rank is to run inside
+    before: tuple[str, ...] = ()  # run once before the job, here and unrecorded …
+    makes: str = ""  # … unless this is there already
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,8 @@ class Study:
     repeats: int = 1
     timeout_s: float = 600.0
     definition: str = ""  # of one read from a file: what its cells run, whatever the cells
+    series: Callable[[Sequence[Outcome], Settings], list[Series]] | None = None  # for growth; None: those of its tables
+    has: Callable[[Cell, Sequence[int]], bool] = lambda cell, scales: True  # where the matrix is not full
 
 
 def cells(
@@ -105,6 +114,7 @@ def cells(
         axes[axis] = [value for value in axes[axis] if value in wanted]
     places = [tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     made = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
+    made = [cell for cell in made if study.has(cell, scales)]
     if not made:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
     return made

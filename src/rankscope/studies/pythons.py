@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from rankscope.studies.errors import BadStudy
 
@@ -72,7 +72,7 @@ class Pythons:
 
     def having(self, *modules: str) -> Python | None:
         """The first that has them all."""
-        return next((one for one in self.all if all(name in one.modules for name in modules)), None)
+        return next((one for one in self.all if all(has(one, name) for name in modules)), None)
 
     def without(self, *modules: str) -> str:
         """What is said where none has them."""
@@ -80,7 +80,19 @@ class Pythons:
         return f"no {' and '.join(modules)} in {looked}: install it, or name the Python that has it with --python"
 
 
-def probe(path: str) -> Python:
+def has(python: Python, module: str) -> bool:
+    """Whether it can import this; what is asked for rarely is asked of the interpreter when it is."""
+    if module in ASKED or python.elsewhere:
+        return module in python.modules
+    return importable(python.path, module)
+
+
+@cache
+def importable(path: str, module: str) -> bool:
+    return module in probe(path, module).modules
+
+
+def probe(path: str, *more: str) -> Python:
     """Ask it; the interpreter is not followed through links, which would leave its environment."""
     where = shutil.which(path)
     if where is None:
@@ -88,7 +100,7 @@ def probe(path: str) -> Python:
     where = os.path.abspath(where)
     try:
         told = subprocess.run(
-            [where, "-c", PROBE, *ASKED],
+            [where, "-c", PROBE, *(more or ASKED)],
             capture_output=True,
             text=True,
             timeout=PROBE_S,

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,10 +109,26 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
 
 def cell_lines(place: int, cell: Cell, start: Start) -> str:
     command, variables = launched(start)
-    set_to = [f"{name}={word(value)}" for name, value in {**start.job.environment, **variables}.items()]
-    guard = [PYTHON, *guarded(start.job, ATTEMPT, allowed_s(start))]
-    words = [*set_to, *map(word, guard), "--parent", "$$", "--", *map(word, command)]
-    return f"if begin {place} {shlex.quote(cell.name)}; then\n    {' '.join(words)}\n    ended\nfi\n"
+    job = start.job
+    guard = guarded(ATTEMPT, allowed_s(start), job.results)
+    line = under_guard(guard, command, {**job.environment, **variables})
+    return f"if begin {place} {shlex.quote(cell.name)}; then\n{before(start)}    {line}\n    ended\nfi\n"
+
+
+def before(start: Start) -> str:
+    """What is to be done once before the job, unless it is done already."""
+    job = start.job
+    if not job.before:
+        return ""
+    made = word(job.makes)
+    line = under_guard(guarded(f"{ATTEMPT}/before", start.timeout_s, False), job.before, job.environment)
+    folders = f'mkdir -p "$attempt"/before "$(dirname {made})"'
+    return f"    if [ ! -e {made} ]; then\n        {folders}\n        {line}\n    fi\n"
+
+
+def under_guard(guard: Sequence[str], command: Sequence[str], variables: Mapping[str, str]) -> str:
+    set_to = [f"{name}={word(value)}" for name, value in variables.items()]
+    return " ".join([*set_to, *map(word, [PYTHON, *guard]), "--parent", "$$", "--", *map(word, command)])
 
 
 def word(text: str) -> str:
