@@ -80,6 +80,7 @@ class Study:
     scales: tuple[int, ...] = (1, 2, 4)
     repeats: int = 1
     timeout_s: float = 600.0
+    sensible: Callable[[Cell, Settings], bool] = lambda cell, settings: True  # others of the matrix are not run
 
 
 def cells(
@@ -100,6 +101,7 @@ def cells(
         axes[axis] = [value for value in axes[axis] if value in wanted]
     places = [tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     made = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
+    made = [cell for cell in made if study.sensible(cell, settings)]
     if not made:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
     return made
