@@ -28,14 +28,16 @@ STEPS = "steps JOIN ranks USING (process) WHERE role = 'rank' AND number > ? AND
 EVENTS = """
     SELECT name, count(*)::BIGINT, sum(end_ns - start_ns), min(end_ns - start_ns), max(end_ns - start_ns)
     FROM events JOIN ranks USING (process)
-    JOIN (SELECT process, min(begin_ns) AS first_ns FROM steps WHERE number > ? GROUP BY process) USING (process)
-    WHERE layer = 'gloo' AND role = 'rank' AND end_ns IS NOT NULL AND start_ns >= first_ns AND {condition}
+    JOIN (SELECT process, min(begin_ns) AS first_ns, max(steps.end_ns) AS last_ns FROM steps WHERE number > ?
+          GROUP BY process) USING (process)
+    WHERE layer = 'gloo' AND role = 'rank' AND end_ns IS NOT NULL AND {condition}
+    AND start_ns >= first_ns AND start_ns < last_ns
     GROUP BY name ORDER BY 3 DESC"""
 IN_OPTIMIZER = """
-    SELECT sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
+    SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
     WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' AND {condition}
-    AND list_any_value([part FOR part IN string_split(coalesce(within, ''), chr(31)) IF ends_with(part, '/optimizer')])
-        IS NOT NULL"""
+    AND len([one FOR one IN string_split(coalesce(within, ''), chr(31)) IF ends_with(one, '/optimizer')]) > 0
+    GROUP BY name"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +64,29 @@ def gpu_activities(run: Run, rank: int | None = None) -> list[Activity]:
     frame = run.table("gpu", ranks=None if rank is None else [rank], names="short")
     at = {column.name: place for place, column in enumerate(frame.table.columns)}
     wanted = [at[name] for name in ("name", "calls", "total_ns", "min_ns", "max_ns")]
-    rows = [Activity(GPU, *(row[place] for place in wanted)) for row in frame.rows]  # type: ignore[arg-type]
-    kinds = []
-    for kind, title in KIND_NAMES.items():
-        own = [one for one in rows if kind_of(one.name) == kind]
-        if own:
-            lengths = [one.min_ns or 0 for one in own], [one.max_ns or 0 for one in own]
-            calls, total_ns = sum(one.calls for one in own), sum(one.total_ns for one in own)
-            kinds.append(Activity(KINDS, title, calls, total_ns, min(lengths[0]), max(lengths[1])))
-    calls, total_ns, min_ns, max_ns = run.query(IN_OPTIMIZER.format(condition=of_rank(rank))).rows[0]
-    if calls:
-        title = "of computing: optimizer"
-        kinds.append(Activity(KINDS, title, int(str(calls)), *(float(str(one)) for one in (total_ns, min_ns, max_ns))))
+    by_name: dict[str, list[Activity]] = {}
+    for row in frame.rows:
+        one = Activity(GPU, *(row[place] for place in wanted))  # type: ignore[arg-type]
+        by_name.setdefault(one.name, []).append(one)
+    rows = [together(GPU, name, same) for name, same in by_name.items()]  # kernels whose short names are the same
+    by_kind = {kind: [one for one in rows if kind_of(one.name) == kind] for kind in KIND_NAMES}
+    kinds = [together(KINDS, KIND_NAMES[kind], own) for kind, own in by_kind.items() if own]
+    inside = [
+        Activity(GPU, str(row[0]), *map(_number, row[1:]))  # type: ignore[arg-type]
+        for row in run.query(IN_OPTIMIZER.format(condition=of_rank(rank))).rows
+        if kind_of(str(row[0])) == COMPUTE
+    ]
+    if inside:
+        kinds.append(together(KINDS, "of computing: optimizer", inside))
     return [*kinds, *rows]
+
+
+def together(kind: str, name: str, found: Sequence[Activity]) -> Activity:
+    """Their sum."""
+    calls, total_ns = sum(one.calls for one in found), sum(one.total_ns for one in found)
+    shortest = min((one.min_ns for one in found if one.min_ns is not None), default=None)
+    longest = max((one.max_ns for one in found if one.max_ns is not None), default=None)
+    return Activity(kind, name, calls, total_ns, shortest, longest)
 
 
 def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:

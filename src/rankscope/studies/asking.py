@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from functools import cache
 
+from rankscope.studies.pythons import Python
+
 ASK_S = 120
 
 
@@ -18,6 +20,11 @@ def said(*command: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return told.stdout
+
+
+def is_elsewhere(python: Python) -> bool:
+    """On another machine: it cannot be asked, and is taken at its user's word."""
+    return bool(getattr(python, "elsewhere", False))
 
 
 def is_true(python: str, module: str, expression: str) -> bool:

@@ -11,7 +11,7 @@ from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.studies.activities import COLUMNS as PROFILE_COLUMNS
 from rankscope.studies.activities import activities, rows
-from rankscope.studies.asking import is_true
+from rankscope.studies.asking import is_elsewhere, is_true
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
@@ -77,7 +77,8 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
     python = pythons.having("torch")
     if python is None:
         return Missing(pythons.without("torch"))
-    if cell["hook"] != "allreduce" and not is_true(python.path, "torch.distributed.rpc", RPC_IS_THERE):
+    asked = cell["hook"] != "allreduce" and not is_elsewhere(python)
+    if asked and not is_true(python.path, "torch.distributed.rpc", RPC_IS_THERE):
         return Missing(f"the torch of {python.path} is built without TensorPipe (torch.distributed.rpc): use another")
     told = {"into": folder, "hook": cell["hook"], "servers": cell["servers"], "device": DEVICES[cell["backend"]]}
     told |= {name: settings[name] for name in ("batch", "batches", "width", "slow_rank", "slow_ms")}
@@ -140,8 +141,8 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
     made.notes += [
         "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass stands apart.",
         "Servers wait for the last trainer: from the arrival of the first trainer's gradient to that of the last "
-        "one's, for each bucket that a server averages: mean, longest, and the sum of one server ÷ the measured pass (waits "
-        "for several buckets overlap).",
+        "one's, for each bucket that a server averages: mean, longest, and the sum of one server ÷ the measured pass "
+        "(waits for several buckets overlap).",
         "allreduce: every bucket of gradients. rpc: every bucket goes to a server and comes back averaged. hybrid: the "
         "embedding's sparse gradients go to a server, the dense ones are all-reduced. Servers take turns.",
     ]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from rankscope.model import Table
-from rankscope.studies.asking import is_true, said
+from rankscope.studies.asking import is_elsewhere, is_true, said
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.launchers import MPI_KINDS, mpi_kind
 from rankscope.studies.mpi_tables import balance, layout, negotiation, routines, sizes
@@ -41,7 +41,7 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
     python = next((one for one in having if fits(one, cell["mpi"])), None)
     if python is None:
         return Missing(f"no {cell['mpi']} beside {', '.join(one.path for one in having)}: name one with --python")
-    why = lacking(python, library, device)
+    why = "" if is_elsewhere(python) else lacking(python, library, device)
     if why:
         return Missing(why)
     told = {"into": folder, "library": library, "device": device}

@@ -20,14 +20,15 @@ class Timings:
     """Appended to by several threads; read when a pass is over."""
 
     def __init__(self, device: str) -> None:
-        self.on_gpu = device != "cpu"
+        self.device, self.on_gpu = device, device != "cpu"
         self.taken: list[tuple[str, Any, Any]] = []
 
     def now(self) -> Any:
         if not self.on_gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        with torch.cuda.device(self.device):  # answers of servers come in threads that know of none
+            event.record()
         return event
 
     def end(self, name: str, begin: Any) -> None:
