@@ -13,7 +13,7 @@ from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import cells
 from studies.small_studies import named, python_of, ran, settings_of
 
-BATCHES, SLOW_MS = 4, 60.0
+BATCHES, BUCKETS, SLOW_MS = 4, 3, 60.0
 SIZES = {"batches": str(BATCHES), "batch": "8", "width": "64"}
 SETTINGS = settings_of(STUDY, **SIZES, servers="0,1", slow_rank="1", slow_ms=str(SLOW_MS))
 TRAINER = {"batch_level_metric,batch_all", "foward_metric,forward_pass", "backward_metric,backward"}
@@ -76,6 +76,8 @@ def test_names_and_numbers_of_the_metrics(outcomes: list[Outcome]) -> None:
                 assert {name.split(",")[1] for name in hooks} == HOOKS[outcome.cell["hook"]]
                 assert set(times) - hooks == TRAINER
                 assert all(len(times[name]) == BATCHES for name in TRAINER)
+            measured = one["times_ms"]["measured"]
+            assert sum(len(times) for name, times in measured.items() if "hook" in name) == BUCKETS * BATCHES
 
 
 def test_every_hook_learns_the_same(outcomes: list[Outcome]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -81,7 +82,9 @@ def speeds(places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[Acti
     columns += [Column("images_per_s", Unit.NUMBER, "Images/s"), Column("speed_up", Unit.NUMBER, "Speed-up")]
     columns += [Column("efficiency", Unit.SHARE, "Efficiency"), Column("step_ns", Unit.NS, "Step")]
     columns += [Column("first_step_ns", Unit.NS, "First step")]
-    columns += [Column(f"{name.replace(' ', '_')}_share", Unit.SHARE, name.capitalize()) for name in names]
+    columns += [
+        Column(f"{re.sub('[^a-z]+', '_', name.lower())}_share", Unit.SHARE, name.capitalize()) for name in names
+    ]
     rows: list[tuple[Value, ...]] = []
     for place, repeats in places.items():
         one, speed = repeats[0], statistics.median(map(images_per_s, repeats))

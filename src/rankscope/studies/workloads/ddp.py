@@ -41,8 +41,9 @@ class Trainer:
         self.state = hooks.State(self.timing, trainers, options.servers, device, backend)
         self.slow_s = options.slow_ms / 1e3 if options.slow_rank == number else 0.0
         model = model_of(options.width, options.hook != "allreduce").to(device)
-        size = sum(one.numel() * one.element_size() for one in model.parameters())
-        self.model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=size / MIB / 3)  # some three buckets
+        # three buckets: half of the dense layers, the other half, the embedding
+        dense = sum(one.nbytes for layer in model[1:] for one in layer.parameters())
+        self.model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.49 * dense / MIB)
         self.model.register_comm_hook(self.state, hooks.hook_of(options.hook))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-2, foreach=False)
         random = torch.Generator().manual_seed(number)
