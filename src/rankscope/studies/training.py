@@ -76,23 +76,24 @@ def images_per_s(outcome: Outcome) -> float:
 
 
 def speeds(places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[Activity]], settings: Settings) -> Table:
-    names = list(dict.fromkeys(one.name for found in seen.values() for one in found if one.kind in (PARTS, KINDS)))
+    whole = (one for found in seen.values() for one in found if one.kind in (PARTS, KINDS))
+    keys = list(dict.fromkeys((one.kind, one.name) for one in whole))
     columns = [Column(axis, Unit.NAME, axis.capitalize()) for axis in AXES]
     columns += [Column("ranks", Unit.COUNT, "Ranks"), Column("parameters", Unit.COUNT, "Parameters")]
     columns += [Column("images_per_s", Unit.NUMBER, "Images/s"), Column("speed_up", Unit.NUMBER, "Speed-up")]
     columns += [Column("efficiency", Unit.SHARE, "Efficiency"), Column("step_ns", Unit.NS, "Step")]
     columns += [Column("first_step_ns", Unit.NS, "First step")]
     columns += [
-        Column(f"{re.sub('[^a-z]+', '_', name.lower())}_share", Unit.SHARE, name.capitalize()) for name in names
+        Column(f"{re.sub('[^a-z]+', '_', name.lower())}_share", Unit.SHARE, name.capitalize()) for _, name in keys
     ]
     rows: list[tuple[Value, ...]] = []
     for place, repeats in places.items():
         one, speed = repeats[0], statistics.median(map(images_per_s, repeats))
         first_s = statistics.median(max(rank["warmup_seconds"][0] for rank in repeat.results) for repeat in repeats)
-        told = {row.name: share for row, share in zip(seen[place], shares(seen[place]), strict=True)}
+        told = {(row.kind, row.name): share for row, share in zip(seen[place], shares(seen[place]), strict=True)}
         speed_up, of_ranks = against_least(place, places, speed)
         figures = (one.results[0]["parameters"], speed, speed_up, of_ranks, 1e9 * one.results[0]["samples"] / speed)
-        rows.append((*place, *figures, 1e9 * first_s, *(told.get(name) for name in names)))
+        rows.append((*place, *figures, 1e9 * first_s, *(told.get(key) for key in keys)))
     made = Table("training", "Training speed, and shares of the step", columns, rows, list(NOTES))
     if settings["device"] == "cpu":
         made.notes.append(SMALL)
