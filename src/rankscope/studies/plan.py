@@ -94,6 +94,7 @@ class Study:
     definition: str = ""  # of one read from a file: what its cells run, whatever the cells
     series: Callable[[Sequence[Outcome], Settings], list[Series]] | None = None  # for growth; None: those of its tables
     has: Callable[[Cell, Sequence[int]], bool] = lambda cell, scales: True  # where the matrix is not full
+    sensible: Callable[[Cell, Settings], bool] = lambda cell, settings: True  # others of the matrix are not run
 
 
 def cells(
@@ -115,6 +116,7 @@ def cells(
     places = [tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     made = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
     made = [cell for cell in made if study.has(cell, scales)]
+    made = [cell for cell in made if study.sensible(cell, settings)]
     if not made:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
     return made
