@@ -91,4 +91,5 @@ def asked(
     )
     settings = {name: getattr(options, f"set_{name}") for name in study.parameters}
     limit_s = options.timeout or study.timeout_s
-    return Asked(study, settings, Pythons(options.python), scales, repeats, wanted, dict(options.only), limit_s)
+    pythons = Pythons(options.python)
+    return Asked(study, study.settled(settings, pythons), pythons, scales, repeats, wanted, dict(options.only), limit_s)

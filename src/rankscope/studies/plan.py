@@ -80,6 +80,7 @@ class Study:
     scales: tuple[int, ...] = (1, 2, 4)
     repeats: int = 1
     timeout_s: float = 600.0
+    settled: Callable[[Settings, Pythons], Settings] = lambda settings, pythons: settings  # by what is here
 
 
 def cells(

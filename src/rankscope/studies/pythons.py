@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from rankscope.studies.errors import BadStudy
 
@@ -19,16 +19,34 @@ import importlib.metadata, importlib.util, json, sys
 found = {}
 for name in sys.argv[1:]:
     try:
+        found[name] = importlib.metadata.version(name)  # some packages hold libraries and no module
+        continue
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    try:
         if importlib.util.find_spec(name):
-            try:
-                found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                found[name] = ""
+            found[name] = ""
     except (ImportError, ValueError):
         pass
 print(json.dumps({"version": sys.version.split()[0], "prefix": sys.prefix, "modules": found}))
 """
-ASKED = ("torch", "mpi4py", "horovod", "numpy", "pandas", "oneccl", "oneccl_bindings_for_pytorch", "tensorflow", "jax")
+ASKED = (
+    "torch",
+    "mpi4py",
+    "horovod",
+    "numpy",
+    "pandas",
+    "oneccl",
+    "oneccl-devel",
+    "oneccl_bindings_for_pytorch",
+    "tensorflow",
+    "jax",
+)
+TRUE = """
+import sys, torch
+import torch.distributed as distributed
+sys.exit(not eval(sys.argv[1]))
+"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,10 @@ class Python:
         """The launcher of the MPI in the same environment, or the one on the PATH; "" where there is none."""
         own = os.path.join(os.path.dirname(self.path), "mpirun")
         return own if os.access(own, os.X_OK) else shutil.which("mpirun") or ""
+
+    def answers(self, question: str) -> bool:
+        """Whether this is true of its torch, which has to be imported for it."""
+        return is_true(self.path, question)
 
 
 class Pythons:
@@ -71,6 +93,17 @@ class Pythons:
         """What is said where none has them."""
         looked = ", ".join(one.path for one in self.all)
         return f"no {' and '.join(modules)} in {looked}: install it, or name the Python that has it with --python"
+
+
+@cache
+def is_true(python: str, question: str) -> bool:
+    try:
+        told = subprocess.run(
+            [python, "-c", TRUE, question], capture_output=True, timeout=PROBE_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return told.returncode == 0
 
 
 def probe(path: str) -> Python:
