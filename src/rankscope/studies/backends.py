@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.plan import Job, Missing, Settings
@@ -12,6 +12,7 @@ from rankscope.studies.pythons import Python, Pythons
 
 HERE = "here"  # as a list of backends: all that can be run with the Pythons at hand
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ONECCL = ("oneccl", "oneccl-devel", "numpy")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Needs:
     launcher: str = "local"  # on one machine
     asks: str = ""  # what must be true of torch and its module `distributed`
     install: str = ""  # how to get it, where that is not plain
+    environment: Mapping[str, str] = field(default_factory=dict)
+    record: tuple[str, ...] = ()  # options of `rankscope run` without which its calls are not seen
 
 
 NEEDS: dict[str, Needs] = {
@@ -29,7 +32,14 @@ NEEDS: dict[str, Needs] = {
     "gloo": Needs(("torch",), asks="distributed.is_gloo_available()"),
     "nccl": Needs(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
     "horovod": Needs(("horovod", "torch"), "mpirun", install="make env-horovod (docs/backends.md)"),
-    "oneccl": Needs(("oneccl", "oneccl-devel", "numpy"), install="make env-oneccl (docs/backends.md)"),
+    "oneccl": Needs(ONECCL, install="make env-oneccl (docs/backends.md)"),
+    "oneccl_mpi": Needs(
+        ONECCL,
+        "mpirun",
+        install="make env-oneccl (docs/backends.md)",
+        environment={"CCL_ATL_TRANSPORT": "mpi"},
+        record=("--lookups",),
+    ),
     "torch_mpi": Needs(("torch",), "mpirun", asks="distributed.is_mpi_available()"),
     "ucc": Needs(("torch",), asks="distributed.is_ucc_available()"),
     "xccl": Needs(("torch",), asks="distributed.is_xccl_available() and torch.xpu.device_count()"),
@@ -85,6 +95,7 @@ def job_of(
     python = python_for(backend, pythons)
     if isinstance(python, Missing):
         return python
+    needs = NEEDS[backend]
     command = (python.path, path_of(workload), "--backend", backend, "--into", folder, *options)
-    variables = {**ONE_THREAD, **(environment or {})}
-    return Job(command, NEEDS[backend].launcher, python.path, variables, tuple(record))
+    variables = {**ONE_THREAD, **needs.environment, **(environment or {})}
+    return Job(command, needs.launcher, python.path, variables, (*needs.record, *record))

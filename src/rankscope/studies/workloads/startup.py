@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def prepared(backend: str) -> None:
-    if backend == "oneccl":
+    if backend.startswith("oneccl"):
         import oneccl_building
 
         oneccl_building.built()
@@ -70,7 +70,7 @@ def imported(backend: str) -> None:
         mpi4py.rc.initialize = False
         import mpi4py.MPI
         import numpy  # noqa: F401
-    elif backend == "oneccl":
+    elif backend.startswith("oneccl"):
         import talking_oneccl
 
         talking_oneccl.loaded()

@@ -51,7 +51,7 @@ def connected(name: str, folder: str) -> Backend:
         from talking_horovod import Horovod
 
         return Horovod()
-    if name == "oneccl":
+    if name in ("oneccl", "oneccl_mpi"):
         from talking_oneccl import OneCcl
 
         return OneCcl(folder)
