@@ -43,15 +43,15 @@ def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
     for (backend, ranks), repeats in by_place(outcomes, "backend").items():
         if ranks == 1:
             continue
-        by_size = recorded_sizes(repeats[0], operation, int(ranks))
+        by_size = recorded(repeats[0], operation, int(ranks))
         if not by_size:
             unseen.setdefault(str(backend), []).append(str(ranks))
             continue
-        sizes.rows += [(backend, ranks, *row) for row in by_size]
-        shares.rows.append((backend, ranks, *sums(repeats[0])))
+        sizes.rows += [(backend, ranks, *(told[column.name] for column in SIZES[2:])) for told in by_size]
+        shares.rows.append((backend, ranks, *sums(by_size), awaited(repeats[0])))
     shares.notes.append(
-        "From the recorded run: all its collectives, first calls and warm-up included, summed over the ranks; what "
-        "each column means: docs/metrics.md, collectives and waiting."
+        "From the recorded run: first calls and warm-up included, summed over the ranks; what each column means: "
+        "docs/metrics.md, collectives."
     )
     for backend, scales in unseen.items():
         told = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
@@ -59,26 +59,24 @@ def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
     return [shares, sizes]
 
 
-def recorded_sizes(outcome: Outcome, operation: str, ranks: int) -> list[tuple[Value, ...]]:
+def recorded(outcome: Outcome, operation: str, ranks: int) -> list[dict[str, Value]]:
     """Of the studied operation only, in the order of sizes."""
     answer = outcome.run.table("collectives")
     wanted = operation_of("", operation)
-    found = []
-    for row in answer.rows:
-        told = dict(zip(answer.columns, row, strict=True))
-        if told["members"] == ranks and operation_of("", str(told["name"])) == wanted:
-            found.append(tuple(told[column.name] for column in SIZES[2:]))
-    return sorted(found, key=lambda row: (str(row[0]), row[1] or 0))
-
-
-def sums(outcome: Outcome) -> tuple[Value, ...]:
-    answer = outcome.run.table("waiting")
     told = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
-    wait, moving, leaving = (sum(float(str(row[part] or 0)) for row in told) for part in PARTS)
-    progress = sum(float(str(row["progress_wait_ns"] or 0)) for row in told)
+    ours = [one for one in told if one["members"] == ranks and operation_of("", str(one["name"])) == wanted]
+    return sorted(ours, key=lambda one: (str(one["name"]), int(str(one["up_to_bytes"] or 0))))
+
+
+def sums(told: Sequence[dict[str, Value]]) -> tuple[Value, ...]:
+    count = sum(int(str(one["collectives"])) for one in told)
+    wait, moving, leaving = (sum(float(str(one[part] or 0)) for one in told) for part in PARTS)
     total = wait + moving + leaving
-    named = next((f"rank {row['rank']}" for row in told if row["verdict"] == "waited for"), "")
-    count = max((int(str(row["collectives"])) for row in told), default=0)
-    if not total and progress:  # all of them nonblocking: what they wait is no cost by itself
-        return count, progress, None, None, None, named
-    return count, wait, moving, leaving, wait / total if total else None, named
+    return count, wait, moving, leaving, wait / total if total else None
+
+
+def awaited(outcome: Outcome) -> str:
+    """The rank that the others wait for, if one stands out."""
+    answer = outcome.run.table("waiting")
+    rank, verdict = answer.columns.index("rank"), answer.columns.index("verdict")
+    return next((f"rank {row[rank]}" for row in answer.rows if row[verdict] == "waited for"), "")
