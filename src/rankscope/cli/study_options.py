@@ -142,9 +142,8 @@ def asked(
     settings = {name: chosen(options, identity, name, one.default) for name, one in study.parameters.items()}
     pythons = Pythons(options.python or earlier.get("pythons", []), getattr(options, "assume", ()))
     limit_s = options.timeout or earlier.get("timeout_s") or study.timeout_s
-    return Asked(
-        study, settings, pythons, scales, repeats, wanted, dict(options.only) or earlier.get("only", {}), limit_s
-    )
+    only = dict(options.only) or earlier.get("only", {})
+    return Asked(study, study.settled(settings, pythons), pythons, scales, repeats, wanted, only, limit_s)
 
 
 def chosen(options: argparse.Namespace, identity: Mapping[str, Any], name: str, default: str) -> str:

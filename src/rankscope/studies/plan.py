@@ -95,6 +95,7 @@ class Study:
     series: Callable[[Sequence[Outcome], Settings], list[Series]] | None = None  # for growth; None: those of its tables
     has: Callable[[Cell, Sequence[int]], bool] = lambda cell, scales: True  # where the matrix is not full
     sensible: Callable[[Cell, Settings], bool] = lambda cell, settings: True  # others of the matrix are not run
+    settled: Callable[[Settings, Pythons], Settings] = lambda settings, pythons: settings  # by what is here
 
 
 def cells(
