@@ -13,7 +13,7 @@ from rankscope.studies.errors import BadStudy
 from rankscope.studies.own import read_study
 from rankscope.studies.plan import Cell, Job
 from rankscope.studies.pythons import Pythons
-from studies.studying import squares, states, study, wrong_values
+from studies.studying import cells, squares, states, study, wrong_values
 
 GOOD = '[workload]\ncommand = ["python", "x.py", "{size}"]\n[axes]\nsize = [1, "big"]\nranks = [1, 2]\n'
 
@@ -67,6 +67,7 @@ SIZE = "{{size}}"
         (GOOD.replace("size = ", "repeat = "), "axes.repeat: an axis cannot be called repeat"),
         (GOOD.replace("{size}", "{sise}"), "'{sise}': in braces there may be size, ranks, repeat, cell"),
         (GOOD.replace("{size}", "{"), "a brace itself is doubled"),
+        (GOOD.replace("[axes]", "results = 1\n[axes]"), "workload.results is a int"),
         ("workload = 3", "[workload] must be a table"),
     ],
 )
@@ -118,6 +119,24 @@ for step in range(4):
     time.sleep(int(sys.argv[sys.argv.index("--batch") + 1]) / 4000)
     rankscope.step()
 """
+
+
+def test_results_of_one_s_own(tmp_path: Path) -> None:
+    toml = squares(tmp_path / "t.toml", axes={"number": [2], "ranks": [1, 3]})
+    toml.write_text(toml.read_text().replace("[workload]", "[workload]\nresults = true"))
+    done = study(toml, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out" / "t.md").read_text().splitlines()
+    assert lines[lines.index("## What the ranks have left") + 2 :][:4] == [
+        "| number | Ranks | value |",
+        "| --- | ---: | ---: |",
+        "| 2 | 1 | 4 |",
+        "| 2 | 3 | 8 |",  # of 4, 8 and 12
+    ]
+    toml.write_text(toml.read_text().replace("[2]", "[3]").replace('"{cell}"]', '"{cell}", "missing", "1"]'))
+    assert study(toml, "--out", tmp_path / "less", "--scale", "3").returncode == 1
+    (cell,) = cells(tmp_path / "less").values()
+    assert (cell["state"], cell["reason"]) == ("incomplete", "2 of 3 ranks left a result")
 
 
 def test_only_and_repeat(tmp_path: Path) -> None:
