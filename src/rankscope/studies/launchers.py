@@ -15,7 +15,7 @@ from rankscope.studies.programs import beside, version_of
 MPI_KINDS = ("openmpi", "mpich", "impi")
 LONGEST_QUEUE_S = 30 * 86400.0
 BATCH = """\
-name=rankscope-$$-$(date +%s)
+name=rankscope-$(uname -n)-$$-$(date +%s)
 trap 'scancel --name="$name"; exit 143' TERM INT HUP
 sbatch=$1; shift
 "$sbatch" --job-name="$name" "$@" &
