@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT, Mpi
-from studies.studying import ENVIRONMENT, cells, squares, states, study, write_toml, wrong_values
+from studies.studying import ENVIRONMENT, WORKLOAD, cells, squares, states, study, write_toml, wrong_values
 from studies.test_outcomes import gone, wait_for
 
 BARE = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"}
@@ -114,6 +114,29 @@ def test_script_continues_after_failures_and_retries(tmp_path: Path) -> None:
     assert shell(script, tmp_path, RETRY="1").returncode == 0
     assert study(toml, "--out", folder, "--collect").returncode == 0
     assert {name: cell["attempt"] for name, cell in cells(folder).items()} == {failed: "attempt-2", fine: "attempt-1"}
+
+
+def test_script_retries_what_was_judged_incomplete(tmp_path: Path) -> None:
+    """A rank leaves no result and all exit codes are fine: only the judge can tell."""
+    toml = squares(tmp_path / "t.toml", axes={"number": [2, 3], "ranks": [1]})
+    toml.write_text(
+        toml.read_text().replace("[workload]", "[workload]\nresults = true").replace("squares.py", "once.py")
+    )
+    once = tmp_path / "once.py"
+    once.write_text(
+        f"import os, sys\nmark = {str(tmp_path / 'mark')!r}\n"
+        f"if sys.argv[1] == '2' and not os.path.exists(mark): open(mark, 'w'); sys.exit(0)\n"
+        f"exec(open({str(WORKLOAD)!r}).read())\n"
+    )
+    toml.write_text(toml.read_text().replace(str(WORKLOAD.with_name("once.py")), str(once)))
+    script, folder = tmp_path / "t.sh", tmp_path / "out"
+    study(toml, "--script", script, "--out", folder, cwd=tmp_path)
+    assert shell(script, tmp_path).returncode == 0
+    assert study(toml, "--out", folder, "--collect").returncode == 1
+    assert set(states(folder).values()) == {"incomplete", "done"}
+    assert shell(script, tmp_path, RETRY="1").returncode == 0
+    assert study(toml, "--out", folder, "--collect").returncode == 0
+    assert sorted(cell["attempt"] for cell in cells(folder).values()) == ["attempt-1", "attempt-2"]
 
 
 def test_script_of_another_study_is_refused(tmp_path: Path) -> None:

@@ -65,6 +65,10 @@ def follow(argv: list[str]) -> int:
     folder = options.out or (latest(study.name) if goes_on else fresh(study.name))
     ledger = Ledger(folder)
     before = ledger.description() if goes_on else {}
+    if options.collect and not before:
+        raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
+    if options.script and not options.out:
+        raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
     scales = options.scale or before.get("scales") or study.scales
     wanted = asked(study, launch, options, scales, options.repeat or before.get("repeats") or study.repeats, before)
     wanted.retry = options.retry
@@ -72,8 +76,6 @@ def follow(argv: list[str]) -> int:
         return show_plan(wanted)
     if options.script:
         return write_script(wanted, options)
-    if options.collect and not before:
-        raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
     if (folder / STUDY).exists() and not goes_on:
         raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
     if options.collect:
@@ -85,8 +87,6 @@ def follow(argv: list[str]) -> int:
 
 def write_script(wanted: Asked, options: argparse.Namespace) -> int:
     """The cells as a script; nothing is run."""
-    if not options.out:
-        raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
     write_text(options.script, script_of(wanted, str(options.out), str(options.script)))
     again = shlex.join(["rankscope", "study", options.study, "--out", str(options.out), "--collect"])
     print(f"{options.script}: run it with sh where the cells are to run, then here: {again}", file=sys.stderr)

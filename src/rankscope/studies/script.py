@@ -26,8 +26,8 @@ VARIABLES = {ATTEMPT: '"$attempt"', PYTHON: '"$PYTHON"', SOURCE: '"$SOURCE"'}
 HEAD = """\
 #!/bin/sh
 # The {count} cells of the study {name}: {title}
-# Run it where the cells are to run; run it again to go on: cells that have ended are skipped (RETRY=1: those that
-# ended well). Then, where rankscope is installed: rankscope study {name} --out {out} --collect
+# Run it where the cells are to run; run it again to go on: cells that have ended are skipped (RETRY=1: only
+# those that ended well). Then, where rankscope is installed: rankscope study {name} --out {out} --collect
 # It needs a Python >= 3.10 and the folder of rankscope's sources: PYTHON=… SOURCE=… OUT=… sh {script}
 set -u
 OUT=${{OUT:-{out}}}
@@ -49,14 +49,14 @@ fi
 END
 failed=0
 
-# Makes the folder of a new attempt, unless the cell has ended.
+# Makes the folder of a new attempt, unless the cell has ended (well, or with cell.json: as it was judged).
 begin() {{
     place=$1 cell=$2 number=1
     attempts=$OUT/cells/$cell/attempt-
     if grep -qs '"state": "done"' "$OUT/cells/$cell/cell.json"; then return 1; fi
     while [ -e "$attempts$number" ]; do
         code=$(sed -n 's/.*"exit_code": \\([-0-9a-z]*\\).*/\\1/p' "$attempts$number/ended.json" 2>/dev/null)
-        if [ "$code" = 0 ]; then return 1; fi
+        if [ "$code" = 0 ] && {{ [ -z "$RETRY" ] || [ ! -e "$OUT/cells/$cell/cell.json" ]; }}; then return 1; fi
         if [ -n "$code" ] && [ -z "$RETRY" ]; then failed=1; return 1; fi
         number=$((number + 1))
     done
