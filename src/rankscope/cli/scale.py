@@ -64,7 +64,7 @@ def rendered(found: Scaled, tables: list[Table], options: argparse.Namespace) ->
     if options.format == "text":
         return to_text(tables, width(options.out), colour_wanted() and not options.out)
     if options.format == "html":
-        return page(tables, found.graphs(options.to), "How it grows")
+        return page(tables, found.graphs(options.to), f"Growth: {', '.join(Path(one).name for one in options.sources)}")
     return PAGES[options.format](tables)
 
 
