@@ -12,6 +12,7 @@ from rankscope.analyse.laws import Array, Fit, Law, fit
 
 ERRORS = 1.7  # by how many standard errors a simpler law must miss more to be given up
 SURE = 0.995  # of Student's distribution: how sure a trend must be that few scales show
+SLIGHT = 1.05  # a factor over all scales that is as good as none
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] |
     for name in sorted(misses, key=lambda name: len(fits[name].law.terms)):
         if len(fits[name].law.terms) >= len(fits[best].law.terms) or _is_worse(misses[name], misses[best]):
             continue
-        if len(fits[name].law.terms) == 1 and _is_trend(fits[name], fits, misses):
+        if len(fits[name].law.terms) == 1 and _is_trend(fits[name], fits, misses, x):
             continue
         chosen = name
         break
@@ -47,7 +48,7 @@ def _is_worse(misses: Array, best: Array) -> bool:
     return bool(difference.mean() > ERRORS * difference.std(ddof=1) / np.sqrt(len(difference)))
 
 
-def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array]) -> bool:
+def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array], x: Array) -> bool:
     """Whether a law with one coefficient more leaves so much less that chance does not explain it.
 
     With few scales a left-out one at an end is missed so much more than the others that their mean tells nothing.
@@ -56,6 +57,9 @@ def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array]) -> 
     if not sloped:
         return False
     found = fits[min(sloped, key=lambda name: float(misses[name].mean()))]
+    ends = found.at(np.array([x.min(), x.max()]))
+    if max(ends) / min(ends) < SLIGHT:
+        return False
     left, before = found.relative_error**2 * found.freedom, constant.relative_error**2 * constant.freedom
     if left <= 0:
         return before > 0

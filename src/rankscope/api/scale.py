@@ -90,7 +90,9 @@ def with_sums(found: Sequence[Series], sums: Sequence[str]) -> list[Series]:
     return made
 
 
-def published(path: Path, mapping: Path | None = None, per_node: int | None = None) -> tuple[list[Series], list[str]]:
+def published(
+    path: Path, mapping: Path | None = None, per_node: int | None = None, only: str = "", tag: str = "published"
+) -> tuple[list[Series], list[str]]:
     """The series of a document by hand, to be laid over measured ones; its nodes as ranks where `per_node` is given."""
     try:
         (reading,) = read(Source(path, Hints(mapping=mapping)))
@@ -101,7 +103,8 @@ def published(path: Path, mapping: Path | None = None, per_node: int | None = No
         for one in reading.figures
         if one.scale is not None
     ]
-    made = [replace(one, name=f"{one.name} ({path.stem})", published=True) for one in of_figures(rows)]
+    made = [replace(one, name=f"{one.name} ({tag})", published=True) for one in of_figures(rows)]
+    made = [one for one in made if re.search(only, f"{one.name} {one.what}")]
     if per_node:
         made = [_as_ranks(one, per_node) for one in made]
     return made, [f"{path.name}: {note.text}" for note in reading.notes if is_warning(note)]

@@ -29,12 +29,12 @@ SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
-        for pattern in (options.series, options.against):
+        for pattern in (options.series, options.against, options.overlay_series):
             re.compile(pattern)
         found = asked(options)
         deliver([rendered(found, found.tables(options.to), options)], options.out)
     except re.error as problem:
-        return told(f"--series or --against: {problem}")
+        return told(f"--series, --against or --overlay-series: {problem}")
     except (NoRun, Wrong, BadStudy) as problem:
         return told(str(problem))
     except BrokenPipeError:
@@ -50,8 +50,9 @@ def asked(options: argparse.Namespace) -> Scaled:
     found, warnings = series_of(runs, options.by) if runs else ([], [])
     found += [series for source in studies for series in series_in(Path(source))]
     found = chosen(with_sums(found, options.sum), options.series)
-    for path in options.overlay:
-        more, doubts = published(path, options.map, options.ppn)
+    for number, path in enumerate(options.overlay, 1):
+        tag = "published" if len(options.overlay) == 1 else f"published {number}"
+        more, doubts = published(path, options.map, options.ppn, options.overlay_series, tag)
         found += more
         warnings += doubts
         if not {(one.unit, one.axis) for one in more} & {(one.unit, one.axis) for one in found if not one.published}:
@@ -64,7 +65,7 @@ def rendered(found: Scaled, tables: list[Table], options: argparse.Namespace) ->
     if options.format == "text":
         return to_text(tables, width(options.out), colour_wanted() and not options.out)
     if options.format == "html":
-        return page(tables, found.graphs(options.to), "How it grows")
+        return page(tables, found.graphs(options.to), f"Growth: {', '.join(Path(one).name for one in options.sources)}")
     return PAGES[options.format](tables)
 
 
@@ -105,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--overlay", type=Path, action="append", default=[], metavar="FILE", help="tables by hand to lay over it"
     )
+    made.add_argument("--overlay-series", default="", metavar="PATTERN", help="only these of --overlay")
     made.add_argument("--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/load.md)")
     made.add_argument("--ppn", type=int, metavar="N", help="ranks on each node of --overlay, whose nodes become ranks")
     made.add_argument("--format", choices=["text", *PAGES], default="text", help="form of the tables (default: text)")

@@ -14,7 +14,7 @@ LEFT, RIGHT, TOP, BOTTOM = 84, 200, 14, 52  # the right margin holds the names
 COLOURS = ("#1f77d0", "#e07b00", "#0a9a6c", "#c2549d", "#d0402b", "#7a6fd0", "#8a7a00", "#2aa7b8")  # on white and black
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))  # within a power of ten
 FEWEST_TICKS, MOST_TICKS, MOST_SCALES = 3, 9, 12
-LETTERS = 27  # of a name beside the graph
+LETTERS = 23  # of a name beside the graph
 Place = Callable[[float], float]
 
 

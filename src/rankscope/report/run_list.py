@@ -16,10 +16,10 @@ STYLE = """
 body { margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #8884; vertical-align: top; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; min-width: 4.5em; }
 figure { margin: 1.2rem 0; }
 svg { max-width: 100%; height: auto; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
+td.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 """
 DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-{DIGEST}'"

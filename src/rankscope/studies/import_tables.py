@@ -38,8 +38,9 @@ BOUND = (
     Column("asked_operations", Unit.COUNT, "Operations asked"),
     Column("at_least_ns", Unit.NS, "Bound: the larger"),
     Column("at_most_ns", Unit.NS, "Bound: the sum"),
+    Column("local_ns", Unit.NS, "Local"),
     Column("measured_ns", Unit.NS, "Measured"),
-    Column("of_bound", Unit.NUMBER, "Measured ÷ sum"),
+    Column("of_bound", Unit.NUMBER, "Measured ÷ (local + sum)"),
 )
 PROJECTION = (
     Column("framework", Unit.NAME, "Framework"),
@@ -171,6 +172,7 @@ def bound_table(
     """On the slow file system what is asked and how long that takes are known beforehand: does it hold?"""
     server = Server(float(settings["rate"]), duration_ns(settings["latency"]))
     made = Table("import_bound", "The slow file system: expected and measured", BOUND, [])
+    local = {(one.framework, one.nodes): one.wall_ns for one in times.imports if one.place == "local"}
     for one in times.imports:
         cache = CACHE_OF.get(one.place, "")
         found = (
@@ -179,11 +181,13 @@ def bound_table(
         if found is None or one.wall_ns is None:
             continue
         asked = asked_operations(outcomes, one)
-        bounds = (found.time_ns, found.at_most_ns, one.wall_ns, one.wall_ns / found.at_most_ns)
+        local_ns = local.get((one.framework, one.nodes))
+        share = one.wall_ns / (local_ns + found.at_most_ns) if local_ns else None
+        bounds = (found.time_ns, found.at_most_ns, local_ns, one.wall_ns, share)
         made.rows.append((one.framework, one.place, one.nodes, found.server_operations, asked, *bounds))
     made.notes.append(
         "Expected: operations of one rank × ranks; asked: what the file system counted. The larger and the sum of "
-        "latency and queue bound the time that the file system takes; computing, on shared cores, comes on top."
+        "latency and queue bound the time that the file system takes; local: what computing takes, on shared cores."
     )
     return made
 
@@ -215,7 +219,7 @@ def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts
                 row += [found.server_operations, found.server_bound_ns] if found else [None, None]
             law = grown[f"import {framework}"].at(ranks) if f"import {framework}" in grown else None
             if isinstance(law, str):
-                refused[f"{framework} at {ranks}: {law}"] = None
+                refused[f"{framework}: {law}"] = None
             made.rows.append((*row, law.value if isinstance(law, Estimate) else None))
     rate = f"{int(settings['server']):,} operations a second"
     made.notes.append(

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.slowfs.program import reason_against_running
-from rankscope.slowfs.slowness import bytes_per_second, duration_ns
+from rankscope.slowfs.program import program, reason_against_running
+from rankscope.slowfs.slowness import Slowness, bytes_per_second, duration_ns
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.import_tables import import_series, import_tables
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
@@ -25,7 +25,8 @@ SYSTEM = ("/", "/usr", "/usr/local")
 STARTS_MPI = ("mpi4py", "horovod")  # packages that want a launcher of MPI
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 PARAMETERS = {
-    "frameworks": Parameter("torch,mpi4py,numpy", "what is imported: a module, or NAME=MODULE"),
+    "frameworks": Parameter("mpi4py,numpy", "what is imported: a module, or NAME=MODULE"),
+    "calls_of": Parameter("torch", "further ones of which only the system calls are counted"),
     "places": Parameter(
         ",".join(PLACES),
         "local (where it is), slow and cached (the same through a slow file system whose clients remember nothing, or "
@@ -61,9 +62,13 @@ def check(settings: Settings) -> None:
 
 
 def frameworks(settings: Settings) -> dict[str, str]:
-    """Name to module."""
+    """Name to module, of those that are timed and those whose calls alone are counted."""
+    return {**modules(settings["calls_of"]), **modules(settings["frameworks"])}
+
+
+def modules(text: str) -> dict[str, str]:
     found = {}
-    for word in filter(None, settings["frameworks"].split(",")):
+    for word in filter(None, text.split(",")):
         name, equals, module = word.partition("=")
         found[name.strip()] = module.strip() if equals else MODULES.get(name.strip(), name.strip())
     return found
@@ -80,9 +85,11 @@ def places(settings: Settings) -> dict[str, str]:
     return found
 
 
-def has(cell: Cell, scales: Sequence[int]) -> bool:
-    """System calls are a constant of a rank: they are counted once."""
-    return cell["place"] != COUNTED or cell.ranks == min(scales)
+def has(cell: Cell, scales: Sequence[int], settings: Settings) -> bool:
+    """System calls are a constant of a rank: they are counted once, and of some frameworks nothing else is asked."""
+    if cell["place"] == COUNTED:
+        return cell.ranks == min(scales)
+    return cell["framework"] in modules(settings["frameworks"])
 
 
 def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
@@ -94,6 +101,7 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
     by_mpi = module.partition(".")[0] in STARTS_MPI
     if by_mpi and not python.mpirun:
         return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI")
+    python = without_links(python)
     command = (python.path, path_of("imports"), module, folder)
     made = Job((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
     if place == COUNTED:
@@ -109,13 +117,20 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
     return staged(copied, slow, python, module, settings["node_storage"] or node_storage(), folder)
 
 
+def without_links(python: Python) -> Python:
+    """Started by its real name, so that every path it asks for begins alike: some ask for the real one anyway."""
+    prefix = os.path.realpath(python.prefix)
+    path = os.path.join(prefix, "bin", os.path.basename(python.path))
+    return replace(python, path=path, prefix=prefix) if os.access(path, os.X_OK) else python
+
+
 def against_slowness(python: Python) -> str:
     """Why this Python's environment cannot be put behind a slow file system, if it cannot."""
     if python.elsewhere:
         return "it needs rankscope itself: run the study where that is installed"
     if reason := reason_against_running():
         return f"no slow file system can be mounted here: {reason}"
-    if os.path.realpath(python.prefix) in SYSTEM:
+    if python.prefix in SYSTEM:
         return f"{python.path} is the system's own Python: name one of an environment of its own with --python"
     return ""
 
@@ -123,7 +138,7 @@ def against_slowness(python: Python) -> str:
 def staged(made: Job, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> Job:
     """What the import touches is packed once for the whole study; each job brings it to its nodes, from slow."""
     bundle = os.path.normpath(os.path.join(folder, *[os.pardir] * 3, "bundles", f"{module}.bundle"))
-    stage = (*rankscope(), "stage", os.path.realpath(python.prefix), "--bundle", bundle)
+    stage = (*rankscope(), "stage", python.prefix, "--bundle", bundle)
     rehearsal = (*stage, "--no-base", "--record", "--", "python", "-c", f"import {module}")
     times = os.path.join(folder, "times")
     inside = (*stage, "--to", to, "--meet", folder, "--strict", "--times", times, "--")
@@ -145,10 +160,14 @@ def found_python(module: str, own: str, pythons: Pythons) -> Python | Missing:
 
 def slowed(python: Python, cache: str, settings: Settings, folder: str) -> tuple[str, ...]:
     """Every rank is a client with a mount of its own, as if alone on a node; all share the server."""
-    words = [*rankscope(), "slowfs", "run", os.path.realpath(python.prefix), "--method", "fuse", "--cache", cache]
-    words += ["--latency", settings["latency"], "--ops-per-second", settings["rate"]]
-    words += ["--bandwidth", settings["bandwidth"]] if settings["bandwidth"] else []
-    return (*words, "--server", os.path.join(folder, "server"), "--")
+    slowness = Slowness(
+        latency_ns=duration_ns(settings["latency"]),
+        operations_per_second=int(settings["rate"]),
+        bytes_per_second=bytes_per_second(settings["bandwidth"]) if settings["bandwidth"] else 0,
+        cache=cache,
+        server=Path(folder, "server"),
+    )
+    return (program(), "run", *slowness.flags(), python.prefix, python.prefix, "--")  # as `rankscope slowfs run` does
 
 
 def node_storage() -> str:
