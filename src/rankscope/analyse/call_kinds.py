@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rankscope.model import Column, Unit
+
 OPENS = ("open", "openat", "openat2", "creat")
 STATS = ("stat", "lstat", "fstat", "newfstatat", "fstatat64", "statx", "stat64", "lstat64", "fstat64")
 READS = ("read", "pread64", "readv", "preadv", "preadv2")
@@ -37,3 +39,11 @@ def by_cause() -> str:
 
 
 COUNTED = ("calls", "opens", "stats", "reads", "mmaps", "failed", "missing", "read_bytes", "call_ns")
+CALL_COLUMNS = (
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("opens", Unit.COUNT, "Opens"),
+    Column("stats", Unit.COUNT, "Stats"),
+    Column("reads", Unit.COUNT, "Reads"),
+    Column("mmaps", Unit.COUNT, "Mmaps"),
+    Column("failed", Unit.COUNT, "Failed"),
+)
