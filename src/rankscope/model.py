@@ -356,6 +356,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     vertical: bool = False  # few rows, each better read as a list of its columns
+    verbatim: bool = False  # one column of lines that are shown as they are: another tool's layout
 
 
 ChartKind = Literal["bars", "heat", "sizes", "top", "icicle"]
@@ -385,6 +386,27 @@ class Section:
     tables: list[Table]
     charts: list[Chart] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One series of a graph: what was measured, and the law through it with its interval, where there is one."""
+
+    name: str
+    points: Sequence[tuple[float, float]]  # all of them, repeats too
+    fitted: Sequence[tuple[float, float, float, float]] = ()  # scale, value, low, high
+    published: bool = False  # by somebody else
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A quantity over a scale, both in logarithms."""
+
+    title: str  # a sentence with the number in it
+    scale_axis: str
+    value_axis: str
+    unit: Unit
+    curves: Sequence[Curve]
 
 
 @dataclass(slots=True)

@@ -66,6 +66,16 @@ def test_the_right_law_is_found_and_the_interval_holds_the_truth() -> None:
     assert 0.91 * total <= held <= 0.98 * total  # 95 % within what so few tries scatter
 
 
+def test_a_trend_over_four_scales_is_seen_and_noise_is_not_one() -> None:
+    few = SCALES[:4]
+    draw, laws = np.random.default_rng(3), Counter[str]()
+    for _ in range(200):
+        choice = choose(BY_SCALE, few, 5 * (1 + draw.normal(0, 0.05, 4)))
+        laws[choice.fit.law.name if choice else ""] += 1
+    steep = choose(BY_SCALE, few, (1 + 0.2 * few) * (1 + 0.01 * np.array([1, -1, 1, -1])))
+    assert steep and steep.fit.law is LINEAR and laws["constant"] > 0.9 * 200, laws
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_interval_holds_the_truth_in_93_to_97_percent() -> None:

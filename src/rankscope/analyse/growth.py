@@ -30,6 +30,8 @@ class Series:
     axis: str  # what the scale counts: ranks, nodes, bytes
     points: tuple[tuple[float, float], ...]
     laws: tuple[Law, ...] = BY_SCALE
+    published: bool = False  # by somebody else, laid over what was measured
+    objection: str = ""  # why its points are not what they seem to be: then nothing is foretold
 
     def arrays(self) -> tuple[Array, Array]:
         made = np.array(sorted(self.points), np.float64).reshape(-1, 2)
@@ -67,13 +69,20 @@ def growth(series: Series) -> Growth:
     scales = np.unique(x)
     medians = np.array([np.median(y[x == scale]) for scale in scales])
     choice = choose(series.laws, x, y) if len(scales) >= FEWEST_SCALES else None
-    doubts = list(_doubts(x, y, scales, medians, choice))
+    doubts = [series.objection] * bool(series.objection) + list(_doubts(x, y, scales, medians, choice))
     if choice and choice.fit.relative_error > LARGEST_ERROR:
-        doubts.append(
-            f"no law fits: values lie {choice.fit.relative_error:.0%} off the best one ({choice.fit.law.name})"
-        )
+        doubts.append(f"no law fits: values lie {_off(choice.fit.relative_error)} off the best one ({_name(choice)})")
         choice = None
     return Growth(series, tuple(scales), tuple(medians), _exponent(scales, medians), choice, doubts)
+
+
+def _off(error: float) -> str:
+    """Percent say nothing where values are off by factors."""
+    return f"{error:.0%}" if error < 1 else f"by a factor of {1 + error:.2g}"
+
+
+def _name(choice: Choice) -> str:
+    return choice.fit.law.name
 
 
 def _exponent(scales: Array, medians: Array) -> float | None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankscope.analyse.law_intervals import student_quantile
 from rankscope.analyse.laws import Array, Fit, Law, fit
 
 ERRORS = 1.7  # by how many standard errors a simpler law must miss more to be given up
+SURE = 0.995  # of Student's distribution: how sure a trend must be that few scales show
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,12 @@ def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] |
     best = min(misses, key=lambda name: float(misses[name].mean()))
     chosen = best
     for name in sorted(misses, key=lambda name: len(fits[name].law.terms)):
-        if len(fits[name].law.terms) < len(fits[best].law.terms) and not _is_worse(misses[name], misses[best]):
-            chosen = name
-            break
+        if len(fits[name].law.terms) >= len(fits[best].law.terms) or _is_worse(misses[name], misses[best]):
+            continue
+        if len(fits[name].law.terms) == 1 and _is_trend(fits[name], fits, misses):
+            continue
+        chosen = name
+        break
     return Choice(fits[chosen], {name: float(found.mean()) for name, found in misses.items()})
 
 
@@ -40,6 +45,22 @@ def _is_worse(misses: Array, best: Array) -> bool:
     """Whether the difference is larger than its mean's error explains."""
     difference = misses - best
     return bool(difference.mean() > ERRORS * difference.std(ddof=1) / np.sqrt(len(difference)))
+
+
+def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array]) -> bool:
+    """Whether a law with one coefficient more leaves so much less that chance does not explain it.
+
+    With few scales a left-out one at an end is missed so much more than the others that their mean tells nothing.
+    """
+    sloped = [name for name in misses if len(fits[name].law.terms) == 2]
+    if not sloped:
+        return False
+    found = fits[min(sloped, key=lambda name: float(misses[name].mean()))]
+    left, before = found.relative_error**2 * found.freedom, constant.relative_error**2 * constant.freedom
+    if left <= 0:
+        return before > 0
+    explained = (before - left) / (left / found.freedom)
+    return bool(explained > student_quantile(SURE, found.freedom) ** 2)
 
 
 def _misses(law: Law, x: Array, y: Array) -> Array | None:

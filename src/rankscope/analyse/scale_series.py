@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
 
 from rankscope.analyse.growth import Series
 from rankscope.analyse.laws import BY_SCALE, BY_SIZE
@@ -16,14 +19,23 @@ RUNS = "runs"  # the name of series of recorded runs
 FIGURES = """
     SELECT series, name, coalesce(statistic, ''), scale_name, unit, scale, value FROM figures
     WHERE scale IS NOT NULL AND value IS NOT NULL ORDER BY ALL"""
+HOSTS = "SELECT max(value) FROM figures WHERE scale IS NULL AND name = 'hostnames'"
+OF_HOSTS = ("nodes", "hosts", "scale")  # axes that one host cannot have more than one point on
 SIZES = """
     SELECT count(*), count(DISTINCT host), max(elapsed_ns) FROM ranks WHERE role = 'rank'"""
 
 
 def of_documents(tables: Tables) -> list[Series]:
     """What somebody has tabulated by scale."""
+    made = of_figures(tables.query(FIGURES))
+    ((hosts,),) = tables.query(HOSTS)
+    return [replace(one, objection=_of_one_host(one, float(hosts or 0))) for one in made]
+
+
+def of_figures(rows: Iterable[tuple[Any, ...]]) -> list[Series]:
+    """(series, name, statistic, axis, unit, scale, value), each a point of a series."""
     found: dict[tuple[str, str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
-    for series, name, statistic, axis, unit, scale, value in tables.query(FIGURES):
+    for series, name, statistic, axis, unit, scale, value in rows:
         found[(series, name, statistic, axis or "scale", unit)].append((float(scale), float(value)))
     made = []
     for (series, name, statistic, axis, unit), points in found.items():
@@ -33,19 +45,47 @@ def of_documents(tables: Tables) -> list[Series]:
     return [one for one in made if len({scale for scale, _ in one.points}) > 1]
 
 
+def summed(name: str, parts: Sequence[Series]) -> Series:
+    """Their sum over all scales of any of them: where one has no value, its value at the largest scale below."""
+    curves = [_medians(one) for one in parts]
+    scales = sorted({scale for curve in curves for scale in curve})
+    points = tuple((scale, sum(_held(curve, scale) for curve in curves)) for scale in scales)
+    return replace(parts[0], name=name, points=points)
+
+
+def _medians(series: Series) -> dict[float, float]:
+    scales = dict.fromkeys(scale for scale, _ in series.points)
+    return {scale: median(value for at, value in series.points if at == scale) for scale in scales}
+
+
+def _held(curve: dict[float, float], scale: float) -> float:
+    below = [known for known in curve if known <= scale]
+    return curve[max(below) if below else min(curve)]
+
+
+def _of_one_host(series: Series, hosts: float) -> str:
+    """A profile whose own header counts fewer hosts than its rows are said to be of."""
+    largest = max(scale for scale, _ in series.points)
+    if not hosts or series.axis not in OF_HOSTS or hosts >= largest:
+        return ""
+    return f"the document's header counts {hosts:g} host{'s' * (hosts != 1)}, its rows go to {largest:g}"
+
+
 def of_runs(runs: Sequence[Tables], axis: str = "ranks") -> list[Series]:
     """Of recorded runs: elapsed, its phases, the step and its parts; medians over the ranks and steps of each."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for tables in runs:
-        ranks, hosts, elapsed_ns = tables.query(SIZES)[0]
-        if not ranks or not elapsed_ns:
-            continue
-        scale = float(ranks if axis == "ranks" else hosts)
-        found["elapsed"].append((scale, float(elapsed_ns)))
-        for what, value_ns in _parts(tables):
-            found[what].append((scale, value_ns))
+        ranks, hosts, _ = tables.query(SIZES)[0]
+        for what, value_ns in of_run(tables):
+            found[what].append((float(ranks if axis == "ranks" else hosts), value_ns))
     made = [Series(RUNS, what, "ns", axis, tuple(points)) for what, points in found.items()]
     return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+
+
+def of_run(tables: Tables) -> list[tuple[str, float]]:
+    """Of one run: elapsed, its phases, the step and its parts."""
+    ranks, _, elapsed_ns = tables.query(SIZES)[0]
+    return [("elapsed", float(elapsed_ns)), *_parts(tables)] if ranks and elapsed_ns else []
 
 
 def _parts(tables: Tables) -> list[tuple[str, float]]:

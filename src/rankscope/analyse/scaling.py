@@ -97,15 +97,17 @@ def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
 
 
 def speed_up(grown: Sequence[Growth]) -> Table:
-    """Of times whose job is the same at every scale: T(first) / T(n), and that ÷ how much larger the scale is."""
+    """Of times whose job is the same at every scale T(first) / T(n), of throughputs the other way round."""
     table = Table("scale_speed_up", "Speed-up and efficiency", SPEED_UP, [])
     for one in grown:
-        if one.series.name != RUNS:
+        throughput = one.series.unit == "/s"
+        if one.series.name != RUNS and not throughput:
             continue  # of what somebody has tabulated nobody knows whether the job was the same
         first, base = one.scales[0], one.medians[0]
         for scale, value in zip(one.scales, one.medians, strict=True):
-            gained = base / value
-            row = (one.series.name, one.series.what, scale, shown(value, "ns"), gained, gained / (scale / first))
-            table.rows.append(row)
-    table.notes.append("As if the whole job were the same at every scale (strong scaling).")
+            gained = value / base if throughput else base / value
+            told = shown(value, one.series.unit)
+            table.rows.append((one.series.name, one.series.what, scale, told, gained, gained / (scale / first)))
+    if any(one.series.name == RUNS for one in grown):
+        table.notes.append("Of times: as if the whole job were the same at every scale (strong scaling).")
     return table

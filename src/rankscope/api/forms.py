@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
 from rankscope.analyse.events import events_sql
 from rankscope.api.run import Run, Selection
-from rankscope.model import Table
+from rankscope.model import Graph, Table
 from rankscope.report.cells import printable
 from rankscope.report.csv import csv_pieces, to_csv
 from rankscope.report.json import to_json
@@ -15,11 +15,16 @@ from rankscope.report.markdown import to_markdown
 from rankscope.report.plain_html import to_plain_html
 from rankscope.report.text import to_text
 
-__all__ = ["EVENT_COLUMNS", "FORMS", "PAGES", "events_csv", "printable", "to_text"]
+__all__ = ["EVENT_COLUMNS", "FORMS", "PAGES", "events_csv", "page", "printable", "to_text"]
 
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
 # where there is no page with pictures: of what is no run
 PAGES: dict[str, Callable[[Sequence[Table]], str]] = {**FORMS, "html": to_plain_html}
+
+
+def page(tables: Sequence[Table], graphs: Mapping[str, Sequence[Graph]], title: str) -> str:
+    """One page with graphs under the tables they belong to."""
+    return to_plain_html(tables, graphs, title)
 
 
 def events_csv(run: Run, selection: Selection) -> Iterator[str]:

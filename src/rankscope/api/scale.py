@@ -4,38 +4,114 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 
+from rankscope.analyse.crossovers import crossovers
 from rankscope.analyse.growth import Growth, Series, growth
-from rankscope.analyse.scale_series import AXES, of_documents, of_runs
+from rankscope.analyse.scale_graphs import graphs
+from rankscope.analyse.scale_series import AXES, of_documents, of_figures, of_runs, summed
 from rankscope.analyse.scaling import laws, projection, speed_up
 from rankscope.api.compare import side_of
 from rankscope.api.run import Run, Wrong
-from rankscope.model import Table
+from rankscope.model import BadFile, Graph, Note, Severity, Table
+from rankscope.readers.handmade import read
+from rankscope.readers.source import Hints, Source
 
-__all__ = ["AXES", "Scaled", "scaled"]
+__all__ = ["AXES", "Scaled", "Series", "chosen", "published", "scaled", "series_of", "with_sums"]
+
+WARNINGS = "SELECT text FROM notes WHERE severity = 'warning' AND tool = 'handmade'"
+MOST_WARNINGS = 12
 
 
 class Scaled:
     """How each series grows."""
 
-    def __init__(self, found: Sequence[Series]) -> None:
+    def __init__(self, found: Sequence[Series], against: str = "", warnings: Sequence[str] = ()) -> None:
         self.grown: list[Growth] = [growth(one) for one in found]
+        self.against = [one for one in self.grown if against and re.search(against, one.series.name)]
+        self.warnings = list(warnings)
+        if against and not self.against:
+            names = sorted({one.name for one in found})
+            raise Wrong(f"--against {against}: matches no series; there are {'; '.join(names[:12])}")
 
     def tables(self, to: Sequence[float] = ()) -> list[Table]:
-        """Laws, speed-up, and what is foretold for the scales `to`."""
-        made = [laws(self.grown), speed_up(self.grown)]
+        """Laws, speed-up, break-evens, and what is foretold for the scales `to`."""
+        made = [laws(self.grown), speed_up(self.grown), crossovers(self.grown, self.against)]
+        made[0].warnings += self.warnings[:MOST_WARNINGS]
         return [*made, projection(self.grown, to)] if to else made
+
+    def graphs(self, to: Sequence[float] = ()) -> dict[str, list[Graph]]:
+        """By the name of the table that they belong to."""
+        return {"scale_laws": graphs(self.grown, to)}
 
 
 def scaled(sources: Sequence[str | PathLike[str]], axis: str = "ranks", only: str = "") -> Scaled:
     """The series of all these runs whose name or quantity matches `only`; a source may be a folder of runs."""
+    found, warnings = series_of(sources, axis)
+    return Scaled(chosen(found, only), warnings=warnings)
+
+
+def series_of(sources: Sequence[str | PathLike[str]], axis: str = "ranks") -> tuple[list[Series], list[str]]:
+    """All series of these runs, and what the readers of documents warn of."""
     folders = dict.fromkeys(folder for source in sources for folder in side_of(str(source))[1])
     stores = [Run(folder).store(events=True) for folder in folders]
-    found = [series for store in stores for series in of_documents(store)] + of_runs(stores, axis)
-    chosen = [one for one in found if not only or re.search(only, f"{one.name} {one.what}")]
-    if not chosen:
+    warnings = [str(text) for store in stores for (text,) in store.query(WARNINGS)]
+    return [series for store in stores for series in of_documents(store)] + of_runs(stores, axis), warnings
+
+
+def chosen(found: Sequence[Series], only: str) -> list[Series]:
+    """Those whose name or quantity matches; none at all is an error."""
+    kept = [one for one in found if not only or re.search(only, f"{one.name} {one.what}")]
+    if not kept:
         known = sorted({f"{one.name}: {one.what}" for one in found})
         why = f"none matches {only!r}; there are {'; '.join(known[:8])}" if known else "runs of one size show no growth"
         raise Wrong(f"no series over a scale: {why}")
-    return Scaled(chosen)
+    return kept
+
+
+def with_sums(found: Sequence[Series], sums: Sequence[str]) -> list[Series]:
+    """And one more for each NAME=SERIES+SERIES, of every quantity that has all of them."""
+    made = list(found)
+    for text in sums:
+        name, equals, rest = text.partition("=")
+        parts = [part.strip("\t") for part in rest.split("+")]
+        if not equals or len(parts) < 2:
+            raise Wrong(f"--sum {text}: give a name and the series to add, as in staged=transfer+import")
+        groups = {(one.what, one.unit, one.axis) for one in found}
+        whole = [[one for one in found if (one.what, one.unit, one.axis) == group] for group in sorted(groups)]
+        picked = [[next((one for one in group if one.name == part), None) for part in parts] for group in whole]
+        added = [summed(name, [one for one in group if one]) for group in picked if all(group)]
+        if not added:
+            known = sorted({one.name for one in found})
+            raise Wrong(f"--sum {text}: no quantity has all these series; there are {'; '.join(known[:12])}")
+        made += added
+    return made
+
+
+def published(path: Path, mapping: Path | None = None, per_node: int | None = None) -> tuple[list[Series], list[str]]:
+    """The series of a document by hand, to be laid over measured ones; its nodes as ranks where `per_node` is given."""
+    try:
+        (reading,) = read(Source(path, Hints(mapping=mapping)))
+    except (BadFile, OSError) as problem:
+        raise Wrong(f"--overlay {path}: {problem}") from None
+    rows = [
+        (one.series, one.name, one.statistic, one.scale_name, one.unit, one.scale, one.value)
+        for one in reading.figures
+        if one.scale is not None
+    ]
+    made = [replace(one, name=f"{one.name} ({path.stem})", published=True) for one in of_figures(rows)]
+    if per_node:
+        made = [_as_ranks(one, per_node) for one in made]
+    return made, [f"{path.name}: {note.text}" for note in reading.notes if is_warning(note)]
+
+
+def is_warning(note: Note) -> bool:
+    return note.severity is Severity.WARNING
+
+
+def _as_ranks(series: Series, per_node: int) -> Series:
+    if series.axis not in ("nodes", "hosts"):
+        return series
+    return replace(series, axis="ranks", points=tuple((scale * per_node, value) for scale, value in series.points))

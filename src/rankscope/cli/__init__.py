@@ -13,6 +13,8 @@ COMMANDS = {
     "hang": "say whether a running job hangs, where and because of whom",
     "compare": "say what changed between runs, and how sure that is",
     "scale": "say how costs grow with the size of the job, and project them",
+    "study": "run a matrix of jobs and write what it shows as a document",
+    "bench": "run one cell of a study now",
     "export": "write a run for other tools: timeline, tables, metrics",
     "serve": "show the pages of all runs of a folder in a browser",
     "load": "read other tools' files into a run",

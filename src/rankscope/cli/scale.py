@@ -8,16 +8,20 @@ import re
 import sys
 from pathlib import Path
 
-from rankscope.api.forms import FORMS, printable, to_text
+from rankscope.api.forms import PAGES, page, printable, to_text
 from rankscope.api.run import NoRun, Wrong
-from rankscope.api.scale import AXES, scaled
+from rankscope.api.scale import AXES, Scaled, chosen, published, series_of, with_sums
 from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.model import Table
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.growing import is_study, series_in
 
 HELP = "say how costs grow with the size of the job, and project them"
 ABOUT = """\
-Say how each cost grows over runs of several sizes, or over a loaded document that tabulates it: the law that foretells
-best a size left out, the exponent at the end, speed-up and efficiency; with --to what it will be at another size, with
-its interval, or why the data do not support a word about it."""
+Say how each cost grows over runs of several sizes, over the cells of a study, or over a loaded document that tabulates
+it: the law that foretells best a size left out, the exponent at the end, speed-up and efficiency, and where one series
+becomes better than another; with --to what it will be at another size, with its interval, or why the data do not
+support a word about it. --format html draws it, on logarithmic axes."""
 EXIT_CODES = "exit code: 0 shown; 1 some series could not be projected to --to; 2 nothing could be read"
 SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 
@@ -25,20 +29,43 @@ SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
-        re.compile(options.series)
-        found = scaled(options.sources, options.by, options.series)
-        tables = found.tables(options.to)
-        form = FORMS.get(options.format)
-        text = form(tables) if form else to_text(tables, width(options.out), colour_wanted() and not options.out)
-        deliver([text], options.out)
+        for pattern in (options.series, options.against):
+            re.compile(pattern)
+        found = asked(options)
+        deliver([rendered(found, found.tables(options.to), options)], options.out)
     except re.error as problem:
-        return told(f"--series {options.series}: {problem}")
-    except (NoRun, Wrong) as problem:
+        return told(f"--series or --against: {problem}")
+    except (NoRun, Wrong, BadStudy) as problem:
         return told(str(problem))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     refused = any(isinstance(one.at(scale), str) for one in found.grown for scale in options.to)
     return REFUSED if refused else SHOWN
+
+
+def asked(options: argparse.Namespace) -> Scaled:
+    """The series that were asked for, and those laid over them."""
+    studies = [source for source in options.sources if is_study(Path(source))]
+    runs = [source for source in options.sources if source not in studies]
+    found, warnings = series_of(runs, options.by) if runs else ([], [])
+    found += [series for source in studies for series in series_in(Path(source))]
+    found = chosen(with_sums(found, options.sum), options.series)
+    for path in options.overlay:
+        more, doubts = published(path, options.map, options.ppn)
+        found += more
+        warnings += doubts
+        if not {(one.unit, one.axis) for one in more} & {(one.unit, one.axis) for one in found if not one.published}:
+            axes = ", ".join(sorted({f"{one.axis} in {one.unit}" for one in more})) or "no scale"
+            warnings.append(f"{path.name} is by {axes}, what was measured is not: --ppn makes ranks of nodes")
+    return Scaled(found, options.against, warnings)
+
+
+def rendered(found: Scaled, tables: list[Table], options: argparse.Namespace) -> str:
+    if options.format == "text":
+        return to_text(tables, width(options.out), colour_wanted() and not options.out)
+    if options.format == "html":
+        return page(tables, found.graphs(options.to), "How it grows")
+    return PAGES[options.format](tables)
 
 
 def told(text: str) -> int:
@@ -56,13 +83,30 @@ def scales(text: str) -> list[float]:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("rankscope scale", description=ABOUT, epilog=EXIT_CODES)
     made.add_argument(
-        "sources", nargs="+", metavar="RUN", help="a run, a folder of runs, a pattern in quotes, or a loaded document"
+        "sources",
+        nargs="+",
+        metavar="RUN|STUDY",
+        help="a run, a folder of runs, a pattern in quotes, a loaded document, or the folder of a study",
     )
     made.add_argument("--by", choices=AXES, default="ranks", help="what the size of recorded runs is (default: ranks)")
     made.add_argument(
         "--series", default="", metavar="PATTERN", help="only those whose name matches, as re.search does"
     )
     made.add_argument("--to", type=scales, default=[], metavar="N,…", help="sizes for which to foretell")
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
+    made.add_argument(
+        "--against",
+        default="",
+        metavar="PATTERN",
+        help="break-evens of all others with these series (default: of all pairs)",
+    )
+    made.add_argument(
+        "--sum", action="append", default=[], metavar="NAME=A+B", help="one more series: the sum of others, by name"
+    )
+    made.add_argument(
+        "--overlay", type=Path, action="append", default=[], metavar="FILE", help="tables by hand to lay over it"
+    )
+    made.add_argument("--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/load.md)")
+    made.add_argument("--ppn", type=int, metavar="N", help="ranks on each node of --overlay, whose nodes become ranks")
+    made.add_argument("--format", choices=["text", *PAGES], default="text", help="form of the tables (default: text)")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made

@@ -11,6 +11,7 @@ from rankscope.record.program import content
 Row = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 LAUNCHERS: tuple[Row, ...] = (
     ("torchrun", ("TORCHELASTIC_RUN_ID",), ("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",), ("TORCHELASTIC_RUN_ID",)),
+    ("local", ("RANKSCOPE_LOCAL_JOB",), ("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",), ("RANKSCOPE_LOCAL_JOB",)),
     (
         "openmpi",
         ("OMPI_COMM_WORLD_RANK",),

@@ -17,6 +17,8 @@ body { margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #8884; vertical-align: top; }
 td { overflow-wrap: anywhere; }
+figure { margin: 1.2rem 0; }
+svg { max-width: 100%; height: auto; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: normal; white-space: nowrap; }
 """
 DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

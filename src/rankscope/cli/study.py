@@ -1,0 +1,176 @@
+"""`rankscope study`: runs a matrix of jobs, survives what goes wrong, and writes the document."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from rankscope.api.forms import printable, to_text
+from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
+from rankscope.cli.study_progress import teller
+from rankscope.studies.asked import Asked
+from rankscope.studies.builtin import STUDIES
+from rankscope.studies.document import document, write
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.files import read_json, write_text
+from rankscope.studies.growing import growing, growth_graphs
+from rankscope.studies.launchers import Start, launched
+from rankscope.studies.ledger import STUDY, Ledger
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Missing
+from rankscope.studies.running import rankscope, recorded
+from rankscope.studies.script import script_of
+from rankscope.studies.whole import all_done, collect_study, run_study
+
+HELP = "run a matrix of jobs and write what it shows as a document"
+ABOUT = """\
+Run a study: one recorded job for every cell of a matrix (what is compared × number of ranks × repeats). Each cell is
+kept as soon as it has ended; one that fails, hangs or is incomplete is shown as such with its reason and does not stop
+the others. A stopped study goes on with --resume. At the end there is a document in Markdown and HTML in its folder."""
+BUILT_IN = "built-in studies (rankscope study NAME --help shows their options):\n"
+EXIT_CODES = "exit code: 0 all cells are done; 1 some are not; 2 the study cannot be run as asked for; 130 stopped"
+DONE, SOME_MISSING, BAD_INPUT, STOPPED = 0, 1, 2, 130
+PARENT = "rankscope-studies"
+
+
+def run(argv: list[str]) -> int:
+    if "--list" in argv:
+        print("\n".join(f"{name:10} {study.title}" for name, study in STUDIES.items()))
+        return DONE
+    try:
+        return follow(argv)
+    except BadStudy as problem:
+        print(f"rankscope study: {printable(str(problem))}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("\nrankscope study: stopped; go on with --resume", file=sys.stderr)
+        return STOPPED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as problem:  # as where the disk is full: what has ended is kept
+        where = printable(str(problem.filename or "the study's folder"))
+        print(f"rankscope study: {where}: {problem.strerror}; mend it and go on with --resume", file=sys.stderr)
+        return BAD_INPUT
+
+
+def follow(argv: list[str]) -> int:
+    options, study, launch = parsed(argv, parser())
+    goes_on = options.resume or options.retry or options.collect
+    folder = options.out or (latest(study.name) if goes_on else fresh(study.name))
+    ledger = Ledger(folder)
+    before = ledger.description() if goes_on else {}
+    if options.collect and not before:
+        raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
+    if options.script and not options.out:
+        raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
+    scales = options.scale or before.get("scales") or study.scales
+    wanted = asked(study, launch, options, scales, options.repeat or before.get("repeats") or study.repeats, before)
+    wanted.retry = options.retry
+    if options.dry_run:
+        return show_plan(wanted)
+    if options.script:
+        return write_script(wanted, options)
+    if (folder / STUDY).exists() and not goes_on:
+        raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
+    if options.collect:
+        return show(wanted, ledger, folder, collect_study(wanted, ledger), options.to)
+    with teller() as told:
+        outcomes = run_study(wanted, ledger, told)
+    return show(wanted, ledger, folder, outcomes, options.to)
+
+
+def write_script(wanted: Asked, options: argparse.Namespace) -> int:
+    """The cells as a script; nothing is run."""
+    write_text(options.script, script_of(wanted, str(options.out), str(options.script)))
+    again = shlex.join(["rankscope", "study", options.study, "--out", str(options.out), "--collect"])
+    print(f"{options.script}: run it with sh where the cells are to run, then here: {again}", file=sys.stderr)
+    return DONE
+
+
+def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome], to: list[int]) -> int:
+    """The document, and where it is."""
+    environment = ledger.description().get("environment", {})
+    grown = growing(wanted.study, outcomes, wanted.settings)
+    tables = document(wanted.study, outcomes, wanted.settings, environment, grown, to)
+    paths = write(folder, wanted.study, tables, growth_graphs(grown, to))
+    deliver([to_text(tables, width(None), colour_wanted())], None)
+    print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
+    return DONE if all_done(outcomes) else SOME_MISSING
+
+
+def show_plan(wanted: Asked) -> int:
+    """What would be run, and what cannot be run here."""
+    for cell in wanted.cells():
+        job = wanted.study.job(cell, wanted.settings, wanted.pythons, "CELL")
+        if isinstance(job, Missing):
+            print(printable(f"{cell.label}: not here: {job.reason}"))
+            continue
+        rank = recorded(rankscope(), job, "CELL")
+        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL", wanted.timeout_s))
+        set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
+        print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
+    return DONE
+
+
+def fresh(name: str) -> Path:
+    return Path(PARENT) / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def latest(name: str) -> Path:
+    written = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
+    found = [path for path in written if (read_json(path) or {}).get("identity", {}).get("study") == name]
+    if not found:
+        raise BadStudy(
+            f"there is no study {name} in {PARENT} to go on with: start one without --resume, or name it with --out"
+        )
+    return found[-1].parent
+
+
+def parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:10} {study.title}" for name, study in STUDIES.items())
+    made = argparse.ArgumentParser(
+        "rankscope study",
+        description=ABOUT,
+        epilog=f"{BUILT_IN}{listed}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "study", metavar="NAME|FILE.toml", help="a built-in study (--list shows them) or a file of your own"
+    )
+    made.add_argument("--list", action="store_true", help="name the built-in studies, and do nothing else")
+    made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
+    made.add_argument(
+        "--repeat", type=count, metavar="N", help="how often each cell is run, in turns (default: the study's own)"
+    )
+    made.add_argument(
+        "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these of an axis"
+    )
+    made.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"folder of the study (default: a dated one in {PARENT}/)"
+    )
+    made.add_argument("--resume", action="store_true", help="go on with the study in --out, or the latest of that name")
+    made.add_argument("--retry", action="store_true", help="the same, and run again the cells that were not done")
+    made.add_argument(
+        "--to", type=numbers, default=[], metavar="N,…", help="ranks for which to foretell, where the data support it"
+    )
+    made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
+    add_launch_options(made)
+    group = made.add_argument_group("for a machine where only the cells run")
+    group.add_argument("--script", type=Path, metavar="FILE", help="write the cells as a shell script, and run nothing")
+    group.add_argument(
+        "--assume",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="MODULE,…",
+        help="take it that the Pythons there (--python; default: python3) have these modules",
+    )
+    group.add_argument(
+        "--collect", action="store_true", help="judge what the script has left in --out and write the document"
+    )
+    return made

@@ -1,0 +1,151 @@
+"""Options that `study` and `bench` share."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rankscope.studies.asked import Asked
+from rankscope.studies.builtin import STUDIES
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.launchers import Wanted, kinds
+from rankscope.studies.own import read_study
+from rankscope.studies.plan import Study
+from rankscope.studies.pythons import Pythons
+
+
+def named(word: str) -> tuple[Study, dict[str, Any]]:
+    """The built-in study of that name, or the one in that file."""
+    if word in STUDIES:
+        return STUDIES[word], {}
+    if word.endswith(".toml"):
+        study, launch = read_study(Path(word))
+        return study, dict(launch)
+    raise BadStudy(
+        f"{word}: no such study; choose one of {', '.join(STUDIES)}, or give a file.toml (see docs/study.md)"
+    )
+
+
+def parsed(argv: Sequence[str], made: argparse.ArgumentParser) -> tuple[argparse.Namespace, Study, dict[str, Any]]:
+    """The options, those of the study among them, which must be known before they are read."""
+    flags = {word for action in made._actions if action.nargs == 0 for word in action.option_strings}
+    before = ["", *argv]
+    words = [
+        word
+        for word, previous in zip(argv, before, strict=False)
+        if (word in STUDIES or word.endswith(".toml"))
+        and (not previous.startswith("--") or "=" in previous or previous in flags)
+    ]
+    study, launch = named(words[0]) if words else (None, {})
+    if study:
+        add_parameters(made, study)
+    options = made.parse_args(argv)
+    if study is None or options.study != words[0]:
+        study, launch = named(options.study)
+    return options, study, launch
+
+
+def numbers(text: str) -> list[int]:
+    try:
+        found = [int(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        found = []
+    if not found or min(found) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give whole numbers above 0, parted by commas")
+    return found
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give seconds, more than 0")
+    return found
+
+
+def values(text: str) -> tuple[str, list[str]]:
+    axis, equals, rest = text.partition("=")
+    if not equals or not rest:
+        raise argparse.ArgumentTypeError(f"{text}: give an axis and its values, as in backend=gloo,mpi4py")
+    return axis, rest.split(",")
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("launching")
+    group.add_argument(
+        "--launcher",
+        choices=kinds(),
+        help="auto (the default): that of the allocation, else what the workload needs on one machine",
+    )
+    group.add_argument(
+        "--template", default="", metavar="WORDS", help="with {command}, {ranks}, {nodes} and {ppn} in it"
+    )
+    group.add_argument("--ppn", type=count, metavar="N", help="ranks on each node")
+    group.add_argument(
+        "--launcher-args",
+        default="",
+        metavar="WORDS",
+        help="further words for the launcher, as in --launcher-args='--time=10 --exclusive'",
+    )
+    group.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PYTHON",
+        help="where the workload's packages are; may be given several times, the first that has them is used",
+    )
+    group.add_argument("--timeout", type=seconds, metavar="S", help="of one cell (default: the study's own)")
+
+
+def add_parameters(parser: argparse.ArgumentParser, study: Study) -> None:
+    if study.parameters:
+        group = parser.add_argument_group(f"of the study {study.name}")
+        for name, one in study.parameters.items():
+            shown = f"{one.help} (default: {one.default})" if one.default else one.help
+            option = f"--{name.replace('_', '-')}"
+            group.add_argument(option, dest=f"set_{name}", metavar="X", help=shown.replace("%", "%%"))
+
+
+def asked(
+    study: Study,
+    launch: Mapping[str, Any],
+    options: argparse.Namespace,
+    scales: Sequence[int],
+    repeats: int,
+    before: Mapping[str, Any] = MappingProxyType({}),
+) -> Asked:
+    """What was asked for: on the command line, else when the study was begun, else in its file."""
+    earlier = before.get("asked", {})
+    identity = before.get("identity", {})
+    template = options.template or earlier.get("template") or launch.get("template", "")
+    launcher = options.launcher or identity.get("launcher") or launch.get("launcher", "auto")
+    more = shlex.split(options.launcher_args) or earlier.get("more") or launch.get("arguments", ())
+    wanted = Wanted(
+        "template" if template and launcher == "auto" else launcher,
+        options.ppn or earlier.get("per_node") or launch.get("per_node"),
+        tuple(map(str, more)),
+        template,
+    )
+    settings = {name: chosen(options, identity, name, one.default) for name, one in study.parameters.items()}
+    pythons = Pythons(options.python or earlier.get("pythons", []), getattr(options, "assume", ()))
+    limit_s = options.timeout or earlier.get("timeout_s") or study.timeout_s
+    only = dict(options.only) or earlier.get("only", {})
+    return Asked(study, study.settled(settings, pythons), pythons, scales, repeats, wanted, only, limit_s)
+
+
+def chosen(options: argparse.Namespace, identity: Mapping[str, Any], name: str, default: str) -> str:
+    given = getattr(options, f"set_{name}", None)
+    return str(given if given is not None else identity.get("settings", {}).get(name, default))

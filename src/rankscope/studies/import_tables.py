@@ -1,0 +1,227 @@
+"""The tables of the study of imports, in the layout of those that people make by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from rankscope.analyse.call_kinds import sums
+from rankscope.analyse.crossovers import crossovers
+from rankscope.analyse.growth import Series, growth
+from rankscope.analyse.import_counts import ImportCounts, recorded_counts
+from rankscope.analyse.import_tables import FRAMEWORK_COLUMNS, ImportTime, StagedImport, staged_times, time_per_place
+from rankscope.analyse.law_intervals import Estimate
+from rankscope.analyse.projection import Server, projected
+from rankscope.model import Cell as Value
+from rankscope.model import Column, Table, Unit
+from rankscope.slowfs.counters import of_server
+from rankscope.slowfs.program import Unavailable
+from rankscope.slowfs.slowness import duration_ns
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Settings
+
+COUNTED, STAGED, TOTAL = "counted", "staged", "staged, with transfer"
+CACHE_OF = {"slow": "walk", "cached": "negative"}  # which count is what the clients of that place ask for
+FAILED = (Column("failed_of", Unit.NAME, "failed"), Column("failed_calls", Unit.COUNT, "Calls"))
+RANKS = Column("ranks", Unit.COUNT, "Ranks")
+FIRST_RANK = "SELECT process FROM ranks WHERE role = 'rank' ORDER BY rank LIMIT 1"
+OF_RANK = f"SELECT {sums()} FROM system_calls WHERE process = ({FIRST_RANK})"
+CALLS = f"SELECT calls, opens, stats, failed FROM ({OF_RANK})"
+BOUND = (
+    Column("framework", Unit.NAME, "Framework"),
+    Column("place", Unit.NAME, "Place"),
+    RANKS,
+    Column("expected_operations", Unit.COUNT, "Operations expected"),
+    Column("asked_operations", Unit.COUNT, "Operations asked"),
+    Column("at_least_ns", Unit.NS, "Bound: the larger"),
+    Column("at_most_ns", Unit.NS, "Bound: the sum"),
+    Column("measured_ns", Unit.NS, "Measured"),
+    Column("of_bound", Unit.NUMBER, "Measured ÷ sum"),
+)
+PROJECTION = (
+    Column("framework", Unit.NAME, "Framework"),
+    RANKS,
+    Column("calls", Unit.COUNT, "Calls × ranks"),
+    Column("calls_ns", Unit.NS, "At most"),
+    Column("path_operations", Unit.COUNT, "Paths × ranks"),
+    Column("path_ns", Unit.NS, "At most"),
+    Column("cached_operations", Unit.COUNT, "Remembered by ranks"),
+    Column("cached_ns", Unit.NS, "At most"),
+    Column("grown_ns", Unit.NS, "As it grew"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What the cells say, in the units of the tables: the slowest rank of each, the median over the repeats."""
+
+    imports: list[ImportTime]
+    staged: list[StagedImport]
+
+
+def import_tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
+    """Calls, times by place, with staging, break-evens, bounds."""
+    times, counts = times_of(outcomes), counts_of(outcomes)
+    made = [calls_table(outcomes), place_table(times), staged_table(times), break_even_table(outcomes, settings)]
+    made += [bound_table(outcomes, times, counts, settings), projection_table(outcomes, counts, settings)]
+    return [table for table in made if table.rows]
+
+
+def import_series(outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
+    """The import of each framework by ranks, a series for each place; staged also with its transfer."""
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for one in outcomes:
+        if one.done and one.cell["place"] != COUNTED:
+            what, ranks = f"import {one.cell['framework']}", float(one.cell.ranks)
+            points.setdefault((what, one.cell["place"]), []).append((ranks, import_ns(one)))
+            if one.cell["place"] == STAGED:
+                points.setdefault((what, TOTAL), []).append((ranks, import_ns(one) + transfer_ns(one)))
+    return [Series(place, what, "ns", "ranks", tuple(found)) for (what, place), found in points.items()]
+
+
+def import_ns(outcome: Outcome) -> float:
+    """Of the slowest rank: all wait for it."""
+    return max(float(one["seconds"]["import"]) for one in outcome.results) * 1e9
+
+
+def transfer_ns(outcome: Outcome) -> float:
+    """What a rank waited for its copy, the start of the command that stages included; the longest."""
+    told = [json.loads(path.read_text(encoding="utf-8")) for path in Path(outcome.folder, "times").glob("rank-*.json")]
+    return max((float(one["waited_ns"]) for one in told), default=0.0)
+
+
+def times_of(outcomes: Sequence[Outcome]) -> Times:
+    grouped: dict[tuple[str, str, int], list[Outcome]] = {}
+    for one in outcomes:
+        if one.done:
+            grouped.setdefault((one.cell["framework"], one.cell["place"], one.cell.ranks), []).append(one)
+    found = Times([], [])
+    for (framework, place, ranks), repeats in grouped.items():
+        wall_ns = median(import_ns(one) for one in repeats)
+        if place == STAGED:
+            waited_ns = median(transfer_ns(one) for one in repeats)
+            found.staged.append(StagedImport(framework, ranks, waited_ns, wall_ns))
+        elif place != COUNTED:
+            found.imports.append(ImportTime(place, framework, ranks, wall_ns))
+    return found
+
+
+def counted(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+    return {one.cell["framework"]: one for one in outcomes if one.done and one.cell["place"] == COUNTED}
+
+
+def counts_of(outcomes: Sequence[Outcome]) -> dict[str, ImportCounts]:
+    """What one rank asks for, below the environment it imports from."""
+    found = {}
+    for framework, one in counted(outcomes).items():
+        store = one.run.store()
+        ((process,),) = store.query(FIRST_RANK)
+        found[framework] = recorded_counts(store, int(process), str(one.results[0]["prefix"]))
+    return found
+
+
+def calls_table(outcomes: Sequence[Outcome]) -> Table:
+    """Total, opens, stats and failed calls of one rank."""
+    made = Table("import_frameworks", "System calls to import, one rank", (*FRAMEWORK_COLUMNS, *FAILED), [])
+    for name, one in counted(outcomes).items():
+        counts = one.run.store().query(CALLS)[0]
+        labels = [f"{kind} {name}" for kind in ("Total", "openat", "stats", "failed")]
+        made.rows.append(tuple(cell for pair in zip(labels, counts, strict=True) for cell in pair))
+    made.notes.append(
+        "openat: all calls that open a file; stats: the whole family; failed: of all calls. Of a process that starts, "
+        "imports the framework and leaves its result; a constant of one rank, but for what its MPI does when it starts."
+    )
+    return made
+
+
+def place_table(times: Times) -> Table:
+    made = time_per_place(times.imports)
+    note = (
+        "The slowest rank, the median over the repeats. The ranks of a machine share its cores and its memory of files."
+    )
+    slow = "slow, cached: every rank has a mount of its own, cold, as if alone on a node; all share the server's rate."
+    return replace(made, columns=(RANKS, *made.columns[1:]), notes=[note, slow])
+
+
+def staged_table(times: Times) -> Table:
+    made = staged_times(times.staged)
+    note = (
+        "tmp transfer: from the start of a rank until its copy is there, the longest; ranks of a node share one copy."
+    )
+    return replace(made, columns=(RANKS, *made.columns[1:]), notes=[note])
+
+
+def break_even_table(outcomes: Sequence[Outcome], settings: Settings) -> Table:
+    """Each place against staging, transfer included."""
+    grown = [growth(one) for one in import_series(outcomes, settings) if one.name != STAGED]
+    against = [one for one in grown if one.series.name == TOTAL]
+    if not against:
+        return Table("import_break_even", "Break-even", (), [])
+    return replace(
+        crossovers(grown, against), name="import_break_even", title="From how many ranks on staging is faster"
+    )
+
+
+def bound_table(
+    outcomes: Sequence[Outcome], times: Times, counts: dict[str, ImportCounts], settings: Settings
+) -> Table:
+    """On the slow file system what is asked and how long that takes are known beforehand: does it hold?"""
+    server = Server(float(settings["rate"]), duration_ns(settings["latency"]))
+    made = Table("import_bound", "The slow file system: expected and measured", BOUND, [])
+    for one in times.imports:
+        cache = CACHE_OF.get(one.place, "")
+        found = (
+            projected(counts[one.framework], cache, one.nodes, 1, server) if one.framework in counts and cache else None
+        )
+        if found is None or one.wall_ns is None:
+            continue
+        asked = asked_operations(outcomes, one)
+        bounds = (found.time_ns, found.at_most_ns, one.wall_ns, one.wall_ns / found.at_most_ns)
+        made.rows.append((one.framework, one.place, one.nodes, found.server_operations, asked, *bounds))
+    made.notes.append(
+        "Expected: operations of one rank × ranks; asked: what the file system counted. The larger and the sum of "
+        "latency and queue bound the time that the file system takes; computing, on shared cores, comes on top."
+    )
+    return made
+
+
+def asked_operations(outcomes: Sequence[Outcome], one: ImportTime) -> int | None:
+    """Of all ranks together, the median over the repeats."""
+    place = (one.framework, one.place, one.nodes)
+    found = []
+    for outcome in outcomes:
+        if outcome.done and (outcome.cell["framework"], outcome.cell["place"], outcome.cell.ranks) == place:
+            try:
+                found.append(of_server(Path(outcome.folder, "server"))["metadata"])
+            except (Unavailable, KeyError):
+                continue
+    return int(median(found)) if found else None
+
+
+def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts], settings: Settings) -> Table:
+    """Ranks × calls against a server's operations a second: no more than an upper bound."""
+    server = Server(float(settings["server"]))
+    grown = {one.what: growth(one) for one in import_series(outcomes, settings) if one.name == "slow"}
+    made = Table("import_projection", "Projected to larger jobs, as an upper bound", PROJECTION, [])
+    refused: dict[str, None] = {}
+    for framework, one in counts.items():
+        for ranks in map(int, settings["jobs"].split(",")):
+            row: list[Value] = [framework, ranks]
+            for cache in ("calls", "none", "negative"):
+                found = projected(one, cache, ranks, 1, server)
+                row += [found.server_operations, found.server_bound_ns] if found else [None, None]
+            law = grown[f"import {framework}"].at(ranks) if f"import {framework}" in grown else None
+            if isinstance(law, str):
+                refused[f"{framework} at {ranks}: {law}"] = None
+            made.rows.append((*row, law.value if isinstance(law, Estimate) else None))
+    rate = f"{int(settings['server']):,} operations a second"
+    made.notes.append(
+        f"If all of it reached a server that does {rate}: every system call; every path that is named, as one "
+        "operation; each name once for each rank. No forecast: nodes that remember for all their ranks ask far less."
+    )
+    made.notes.append("As it grew: the law through the times measured at place slow, whose server is another one.")
+    made.notes += [f"Not foretold from what was measured: {text}" for text in refused]
+    return made

@@ -1,0 +1,171 @@
+"""What does importing a framework cost, by where it lies and how many import it at once, and when does staging pay?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rankscope.slowfs.program import reason_against_running
+from rankscope.slowfs.slowness import bytes_per_second, duration_ns
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.import_tables import import_series, import_tables
+from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.programs import path_of
+from rankscope.studies.pythons import Python, Pythons, importable, probe
+from rankscope.studies.running import rankscope
+
+MODULES = {"torch": "torch.distributed", "horovod": "horovod.torch", "mpi4py": "mpi4py.MPI"}  # as the jobs import them
+COUNTED = "counted"  # one rank where the framework is, with every system call recorded: no place to be timed at
+SLOW = {"slow": "none", "cached": "negative"}  # what the clients of the slow file system remember
+PLACES = ("local", *SLOW, "staged")
+SYSTEM = ("/", "/usr", "/usr/local")
+STARTS_MPI = ("mpi4py", "horovod")  # packages that want a launcher of MPI
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+PARAMETERS = {
+    "frameworks": Parameter("torch,mpi4py,numpy", "what is imported: a module, or NAME=MODULE"),
+    "places": Parameter(
+        ",".join(PLACES),
+        "local (where it is), slow and cached (the same through a slow file system whose clients remember nothing, or "
+        "what is there and what is not), staged (copied from slow to the node first), and NAME=FOLDER for an "
+        "environment elsewhere",
+    ),
+    "latency": Parameter("100us", "of a metadata operation of the slow file system"),
+    "rate": Parameter("50000", "metadata operations of all ranks that it does in a second"),
+    "bandwidth": Parameter("", "bytes a second that it gives to all ranks together, as in 1G"),
+    "node_storage": Parameter("", "where staged copies go (default: memory, or the folder for temporary files)"),
+    "server": Parameter("600000", "operations a second of the server that is projected to"),
+    "jobs": Parameter("512,6144,131072", "ranks of the jobs that are projected to"),
+}
+
+
+def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
+    check(settings)
+    return {"framework": list(frameworks(settings)), "place": [COUNTED, *places(settings)]}
+
+
+def check(settings: Settings) -> None:
+    """Numbers that are none are told before anything runs."""
+    try:
+        duration_ns(settings["latency"])
+        if settings["bandwidth"]:
+            bytes_per_second(settings["bandwidth"])
+    except ValueError as problem:
+        raise BadStudy(str(problem)) from None
+    for name in ("rate", "server", "jobs"):
+        words = settings[name].split(",") if name == "jobs" else [settings[name]]
+        if not all(word.isdecimal() and int(word) > 0 for word in words):
+            raise BadStudy(f"--{name} {settings[name]}: give whole numbers above 0")
+
+
+def frameworks(settings: Settings) -> dict[str, str]:
+    """Name to module."""
+    found = {}
+    for word in filter(None, settings["frameworks"].split(",")):
+        name, equals, module = word.partition("=")
+        found[name.strip()] = module.strip() if equals else MODULES.get(name.strip(), name.strip())
+    return found
+
+
+def places(settings: Settings) -> dict[str, str]:
+    """Name to folder, "" for those that are no folder of the user's."""
+    found = {}
+    for word in filter(None, settings["places"].split(",")):
+        name, equals, folder = word.partition("=")
+        if not equals and name not in PLACES:
+            raise BadStudy(f"--places {name}: choose of {', '.join(PLACES)}, or give NAME=FOLDER")
+        found[name] = os.path.abspath(folder) if equals else ""
+    return found
+
+
+def has(cell: Cell, scales: Sequence[int]) -> bool:
+    """System calls are a constant of a rank: they are counted once."""
+    return cell["place"] != COUNTED or cell.ranks == min(scales)
+
+
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+    place, module = cell["place"], frameworks(settings)[cell["framework"]]
+    own = places(settings).get(place, "")
+    python = found_python(module, own, pythons)
+    if isinstance(python, Missing):
+        return python
+    by_mpi = module.partition(".")[0] in STARTS_MPI
+    if by_mpi and not python.mpirun:
+        return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI")
+    command = (python.path, path_of("imports"), module, folder)
+    made = Job((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
+    if place == COUNTED:
+        return replace(made, record=("--imports", "paths"))
+    if own or place == "local":
+        return made
+    if reason := against_slowness(python):
+        return Missing(reason)
+    slow = slowed(python, SLOW.get(place, "none"), settings, folder)
+    if place in SLOW:
+        return replace(made, around=slow)
+    copied = replace(made, command=(*command, "not", python.prefix))
+    return staged(copied, slow, python, module, settings["node_storage"] or node_storage(), folder)
+
+
+def against_slowness(python: Python) -> str:
+    """Why this Python's environment cannot be put behind a slow file system, if it cannot."""
+    if python.elsewhere:
+        return "it needs rankscope itself: run the study where that is installed"
+    if reason := reason_against_running():
+        return f"no slow file system can be mounted here: {reason}"
+    if os.path.realpath(python.prefix) in SYSTEM:
+        return f"{python.path} is the system's own Python: name one of an environment of its own with --python"
+    return ""
+
+
+def staged(made: Job, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> Job:
+    """What the import touches is packed once for the whole study; each job brings it to its nodes, from slow."""
+    bundle = os.path.normpath(os.path.join(folder, *[os.pardir] * 3, "bundles", f"{module}.bundle"))
+    stage = (*rankscope(), "stage", os.path.realpath(python.prefix), "--bundle", bundle)
+    rehearsal = (*stage, "--no-base", "--record", "--", "python", "-c", f"import {module}")
+    times = os.path.join(folder, "times")
+    inside = (*stage, "--to", to, "--meet", folder, "--strict", "--times", times, "--")
+    return replace(made, around=(*slow, *inside), before=rehearsal, makes=bundle)
+
+
+def found_python(module: str, own: str, pythons: Pythons) -> Python | Missing:
+    """The one that has the framework: at the user's place, or the first of those at hand."""
+    package = module.partition(".")[0]
+    if not own:
+        return pythons.having(package) or Missing(pythons.without(package))
+    path = os.path.join(own, "bin", "python")
+    if not os.access(path, os.X_OK):
+        return Missing(f"{path}: there is no Python: put an environment there, or name another folder with --places")
+    if not importable(path, package):
+        return Missing(f"no {package} in {path}: install it there")
+    return probe(path)
+
+
+def slowed(python: Python, cache: str, settings: Settings, folder: str) -> tuple[str, ...]:
+    """Every rank is a client with a mount of its own, as if alone on a node; all share the server."""
+    words = [*rankscope(), "slowfs", "run", os.path.realpath(python.prefix), "--method", "fuse", "--cache", cache]
+    words += ["--latency", settings["latency"], "--ops-per-second", settings["rate"]]
+    words += ["--bandwidth", settings["bandwidth"]] if settings["bandwidth"] else []
+    return (*words, "--server", os.path.join(folder, "server"), "--")
+
+
+def node_storage() -> str:
+    memory = Path("/dev/shm")
+    return str(memory) if os.access(memory, os.W_OK) else tempfile.gettempdir()
+
+
+STUDY = Study(
+    "imports",
+    "Imports: system calls, time by place and scale, staging, break-even, projection",
+    __doc__,
+    axes,
+    job,
+    import_tables,
+    PARAMETERS,
+    scales=(1, 2, 4, 8),
+    timeout_s=300,
+    series=import_series,
+    has=has,
+)

@@ -1,0 +1,63 @@
+"""Backends as a workload uses them: the same few operations, whatever library does them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+
+class Backend(Protocol):
+    IN_PLACE: tuple[str, ...]  # operations whose result takes the place of what was given
+    rank: int
+    world: int
+    arrays: Any  # of arrays.py: how buffers are made and looked at
+
+    def buffer(self, elements: int, value: float) -> Any:
+        """Elements of four bytes (float32), where the backend wants them."""
+
+    def allreduce(self, buffer: Any) -> None:
+        """The sum, in place, done when it returns."""
+
+    def carry_out(self, operation: str, send: Any, receive: Any) -> Any:
+        """One of exchanges.OPERATIONS, done when it returns; gives the buffer that holds the result."""
+
+    def first(self, buffer: Any) -> float: ...
+
+    def barrier(self) -> None: ...
+
+    def wait(self) -> None:
+        """Until what was asked of a device is done."""
+
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that do the work."""
+
+    def close(self) -> None: ...
+
+
+TORCH = {"gloo": "gloo", "nccl": "nccl", "ucc": "ucc", "xccl": "xccl", "torch_mpi": "mpi"}  # to torch's own names
+
+
+def connected(name: str, folder: str) -> Backend:
+    """The backend, initialised; what it imports is imported here."""
+    if name == "mpi4py":
+        from talking_mpi4py import Mpi4py
+
+        return Mpi4py()
+    if name in TORCH:
+        from talking_torch import Torch
+
+        return Torch(folder, TORCH[name])
+    if name == "horovod":
+        from talking_horovod import Horovod
+
+        return Horovod()
+    if name in ("oneccl", "oneccl_mpi"):
+        from talking_oneccl import OneCcl
+
+        return OneCcl(folder)
+    sys.exit(f"{name}: no such backend")
+
+
+def lacks(backend: str, operation: str) -> None:
+    """Ends the job: a cell that cannot be measured is one that failed, with this as its reason."""
+    sys.exit(f"rankscope study: {backend} has no {operation}: choose another --op, or leave it out of --backends")

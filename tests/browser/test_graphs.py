@@ -1,0 +1,60 @@
+"""Graphs of growth in a real browser: nothing over anything else, readable in the dark, and nothing asked for."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from browser.chromium import Chromium
+from rankscope.analyse.growth import Series, growth
+from rankscope.analyse.scale_graphs import graphs
+from rankscope.analyse.scaling import laws
+from rankscope.report.plain_html import to_plain_html
+
+READY = "addEventListener('load', () => { document.documentElement.dataset.ready = 'yes'; })"
+BOXES = """[...document.querySelectorAll('svg')].map((svg) => {
+    const frame = svg.getBoundingClientRect();
+    return [...svg.querySelectorAll('text')].map((text) => {
+        const box = text.getBoundingClientRect();
+        return [text.textContent, box.left - frame.left, box.top - frame.top, box.right - frame.left,
+            box.bottom - frame.top, frame.width, frame.height];
+    });
+})"""
+COLOURS = """[getComputedStyle(document.querySelector('svg text')).fill,
+    matchMedia('(prefers-color-scheme: dark)').matches]"""
+
+
+@pytest.fixture
+def drawn(tmp_path: Path) -> Path:
+    """Six places from 1 to 512 nodes, one of them with a name that is far too long, and one quantity of rates."""
+    scales = [2.0**power for power in range(10)]
+    made = [
+        Series(
+            f"place {n} " + "x" * 60 * (n == 3), "import", "ns", "nodes", tuple((s, 1e7 * n * s**0.9) for s in scales)
+        )
+        for n in range(1, 7)
+    ]
+    made.append(Series("bus", "bandwidth", "bytes/s", "ranks", ((1, 1.1e9), (2, 1.2e9), (4, 1.3e9), (8, 1.4e9))))
+    grown = [growth(one) for one in made]
+    path = tmp_path / "growth.html"
+    path.write_text(to_plain_html([laws(grown)], {"scale_laws": graphs(grown, [1024])}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [1200, 600])
+def test_no_text_lies_over_another_or_outside(chromium: Chromium, drawn: Path, width: int) -> None:
+    pictures = chromium.ask(drawn, {"do": "evaluate", "code": BOXES}, before=READY, width=width).answers[0]
+    assert [len(texts) > 8 for texts in pictures] == [True, True]
+    for texts in pictures:
+        for text, left, top, right, bottom, wide, tall in texts:
+            assert left >= -1 and top >= -1 and right <= wide + 1 and bottom <= tall + 1, text
+        for one, other in combinations(texts, 2):
+            apart = one[3] <= other[1] + 1 or other[3] <= one[1] + 1 or one[4] <= other[2] + 1 or other[4] <= one[2] + 1
+            assert apart, (one[0], other[0])
+
+
+def test_text_is_light_in_the_dark(chromium: Chromium, drawn: Path) -> None:
+    fill, dark = chromium.ask(drawn, {"do": "evaluate", "code": COLOURS}, before=READY, dark=True).answers[0]
+    assert dark and fill == "rgb(255, 255, 255)"
