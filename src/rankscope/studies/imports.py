@@ -63,7 +63,8 @@ def check(settings: Settings) -> None:
 
 def frameworks(settings: Settings) -> dict[str, str]:
     """Name to module, of those that are timed and those whose calls alone are counted."""
-    return {**modules(settings["calls_of"]), **modules(settings["frameworks"])}
+    timed = modules(settings["frameworks"])
+    return timed | {name: module for name, module in modules(settings["calls_of"]).items() if name not in timed}
 
 
 def modules(text: str) -> dict[str, str]:
