@@ -38,7 +38,7 @@ PARAMETERS = {
     "bandwidth": Parameter("", "bytes a second that it gives to all ranks together, as in 1G"),
     "node_storage": Parameter("", "where staged copies go (default: memory, or the folder for temporary files)"),
     "server": Parameter("600000", "operations a second of the server that is projected to"),
-    "jobs": Parameter("512,6144,131072", "ranks of the jobs that are projected to"),
+    "jobs": Parameter("16,64,512,6144,131072", "ranks of the jobs that are projected to"),
 }
 
 
