@@ -224,7 +224,7 @@ def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts
     rate = f"{int(settings['server']):,} operations a second"
     made.notes.append(
         f"If all of it reached a server that does {rate}: every system call; every path below the environment, as one "
-        "operation; each such name once for each rank. No forecast: nodes that remember for all their ranks ask far less."
+        "operation; each such name once for each rank. No forecast: nodes that remember for all ranks ask far less."
     )
     if grown:
         made.notes.append("As it grew: the law through the times measured at place slow, whose server is another one.")
