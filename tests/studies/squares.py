@@ -1,6 +1,6 @@
 """A rank of a fast cell: leaves the square of a number times its place, in two steps with a pause between.
 
-python squares.py NUMBER FOLDER [fail|hang|missing|flood RANK]
+python squares.py NUMBER FOLDER [fail|hang|missing RANK]
 """
 
 import json
@@ -20,6 +20,8 @@ if sys.argv[3:] and int(sys.argv[4]) == rank:
         time.sleep(1000)
     if sys.argv[3] == "missing":
         sys.exit(0)
+if "SLURMD_NODENAME" in os.environ:
+    print(f"rank {rank} on {os.environ['SLURMD_NODENAME']}")
 with open(f"{path}.half", "w") as file:
     file.write("[")
 time.sleep(0.1)

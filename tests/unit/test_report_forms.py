@@ -13,6 +13,7 @@ from rankscope.report.cells import printable, shown, size_text, time_text
 from rankscope.report.csv import to_csv
 from rankscope.report.json import to_json
 from rankscope.report.markdown import to_markdown
+from rankscope.report.plain_html import to_plain_html
 from rankscope.report.text import to_text
 
 EVIL = "\x1b[31mred\x9b1m [bold]x[/bold] \u202e| <b>*_\n"
@@ -135,3 +136,11 @@ def test_markdown_shows_names_as_they_are() -> None:
     assert "| --- | ---: |" not in text.splitlines()[0]
     assert r"\[bold\]x\[/bold\] \\u202e\| \<b\>\*\_" in text
     assert "\x1b" not in text
+
+
+def test_lines_of_another_layout_are_shown_as_they_are() -> None:
+    lines = [("  a   |b|",), ("```",), ("\x1b[31m <b>",)]
+    verbatim = Table("layout", "Layout", [Column("line", Unit.NAME)], lines, verbatim=True)
+    assert "````text\n  a   |b|\n```\n\\x1b[31m <b>\n````\n" in to_markdown([verbatim])
+    assert "<pre>  a   |b|\n```\n\\x1b[31m &lt;b&gt;</pre>" in to_plain_html([verbatim])
+    assert "  a   |b|\n```\n\\x1b[31m <b>\n" in to_text([verbatim], 80)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rankscope.api.forms import printable
 from rankscope.cli.delivering import add_form_options, deliver
-from rankscope.cli.study_options import add_launch_options, add_parameters, asked, count, named, values
+from rankscope.cli.study_options import add_launch_options, asked, count, parsed, values
 from rankscope.model import Table
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
@@ -40,14 +40,7 @@ def run(argv: list[str]) -> int:
 
 
 def follow(argv: list[str]) -> int:
-    word = next((one for one in argv if one in STUDIES or one.endswith(".toml")), "")
-    made = parser()
-    study, launch = named(word) if word else (None, {})
-    if study:
-        add_parameters(made, study)
-    options = made.parse_args(argv)
-    if study is None:
-        study, launch = named(options.study)
+    options, study, launch = parsed(argv, parser())
     wanted = asked(study, launch, options, [options.ranks], 1)
     axes = study.axes(wanted.settings)
     wanted.only = {axis: dict(options.only).get(axis, list(found)[:1])[:1] for axis, found in axes.items()}

@@ -19,6 +19,7 @@ options:
   --local DIR    keep rank files in DIR on each node while the job runs; a process copies its own to the folder of the
                  run when it ends, rankscope gather collects the others
   --matrix       also count point-to-point bytes per destination rank
+  --lookups      also record MPI calls of libraries that look MPI's functions up by name, as oneCCL does
   --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
   --log N        how many collectives each rank remembers (default 16384, 0: none)
   --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankscope.api.forms import printable, to_text
 from rankscope.cli.report import colour_wanted, deliver, width
-from rankscope.cli.study_options import add_launch_options, add_parameters, asked, count, named, numbers, values
+from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
 from rankscope.cli.study_progress import teller
 from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
@@ -39,7 +39,7 @@ PARENT = "rankscope-studies"
 
 
 def run(argv: list[str]) -> int:
-    if argv and argv[0] == "--list":
+    if "--list" in argv:
         print("\n".join(f"{name:10} {study.title}" for name, study in STUDIES.items()))
         return DONE
     try:
@@ -60,18 +60,15 @@ def run(argv: list[str]) -> int:
 
 
 def follow(argv: list[str]) -> int:
-    word = next((one for one in argv if one in STUDIES or one.endswith(".toml")), "")
-    study, launch = named(word) if word else (None, {})
-    made = parser()
-    if study:
-        add_parameters(made, study)
-    options = made.parse_args(argv)
-    if study is None:
-        study, launch = named(options.study)
+    options, study, launch = parsed(argv, parser())
     goes_on = options.resume or options.retry or options.collect
     folder = options.out or (latest(study.name) if goes_on else fresh(study.name))
     ledger = Ledger(folder)
     before = ledger.description() if goes_on else {}
+    if options.collect and not before:
+        raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
+    if options.script and not options.out:
+        raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
     scales = options.scale or before.get("scales") or study.scales
     wanted = asked(study, launch, options, scales, options.repeat or before.get("repeats") or study.repeats, before)
     wanted.retry = options.retry
@@ -79,8 +76,6 @@ def follow(argv: list[str]) -> int:
         return show_plan(wanted)
     if options.script:
         return write_script(wanted, options)
-    if options.collect and not before:
-        raise BadStudy(f"{folder}: there is no study to collect: name the folder that its script has left with --out")
     if (folder / STUDY).exists() and not goes_on:
         raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
     if options.collect:
@@ -92,8 +87,6 @@ def follow(argv: list[str]) -> int:
 
 def write_script(wanted: Asked, options: argparse.Namespace) -> int:
     """The cells as a script; nothing is run."""
-    if not options.out:
-        raise BadStudy("--script needs --out DIR: the folder of the study on the machine where the script is run")
     write_text(options.script, script_of(wanted, str(options.out), str(options.script)))
     again = shlex.join(["rankscope", "study", options.study, "--out", str(options.out), "--collect"])
     print(f"{options.script}: run it with sh where the cells are to run, then here: {again}", file=sys.stderr)
@@ -119,7 +112,7 @@ def show_plan(wanted: Asked) -> int:
             print(printable(f"{cell.label}: not here: {job.reason}"))
             continue
         rank = recorded(rankscope(), job, "CELL")
-        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL"))
+        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL", wanted.timeout_s))
         set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
         print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
     return DONE
@@ -150,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "study", metavar="NAME|FILE.toml", help="a built-in study (--list shows them) or a file of your own"
     )
+    made.add_argument("--list", action="store_true", help="name the built-in studies, and do nothing else")
     made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
     made.add_argument(
         "--repeat", type=count, metavar="N", help="how often each cell is run, in turns (default: the study's own)"

@@ -31,6 +31,25 @@ def named(word: str) -> tuple[Study, dict[str, Any]]:
     )
 
 
+def parsed(argv: Sequence[str], made: argparse.ArgumentParser) -> tuple[argparse.Namespace, Study, dict[str, Any]]:
+    """The options, those of the study among them, which must be known before they are read."""
+    flags = {word for action in made._actions if action.nargs == 0 for word in action.option_strings}
+    before = ["", *argv]
+    words = [
+        word
+        for word, previous in zip(argv, before, strict=False)
+        if (word in STUDIES or word.endswith(".toml"))
+        and (not previous.startswith("--") or "=" in previous or previous in flags)
+    ]
+    study, launch = named(words[0]) if words else (None, {})
+    if study:
+        add_parameters(made, study)
+    options = made.parse_args(argv)
+    if study is None or options.study != words[0]:
+        study, launch = named(options.study)
+    return options, study, launch
+
+
 def numbers(text: str) -> list[int]:
     try:
         found = [int(word) for word in text.split(",") if word.strip()]
@@ -75,7 +94,12 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         "--template", default="", metavar="WORDS", help="with {command}, {ranks}, {nodes} and {ppn} in it"
     )
     group.add_argument("--ppn", type=count, metavar="N", help="ranks on each node")
-    group.add_argument("--launcher-args", default="", metavar="WORDS", help="further words for the launcher, in quotes")
+    group.add_argument(
+        "--launcher-args",
+        default="",
+        metavar="WORDS",
+        help="further words for the launcher, as in --launcher-args='--time=10 --exclusive'",
+    )
     group.add_argument(
         "--python",
         action="append",
@@ -118,9 +142,8 @@ def asked(
     settings = {name: chosen(options, identity, name, one.default) for name, one in study.parameters.items()}
     pythons = Pythons(options.python or earlier.get("pythons", []), getattr(options, "assume", ()))
     limit_s = options.timeout or earlier.get("timeout_s") or study.timeout_s
-    return Asked(
-        study, settings, pythons, scales, repeats, wanted, dict(options.only) or earlier.get("only", {}), limit_s
-    )
+    only = dict(options.only) or earlier.get("only", {})
+    return Asked(study, study.settled(settings, pythons), pythons, scales, repeats, wanted, only, limit_s)
 
 
 def chosen(options: argparse.Namespace, identity: Mapping[str, Any], name: str, default: str) -> str:

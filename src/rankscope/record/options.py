@@ -21,6 +21,7 @@ class Options:
         self.out = ""
         self.local = ""
         self.matrix = False
+        self.lookups = False
         self.file_bytes: int | None = None
         self.log_records: int | None = None
         self.cuda_api = ""
@@ -58,6 +59,8 @@ def take_flag(options: Options, word: str) -> bool:
         options.help = True
     elif word == "--matrix":
         options.matrix = True
+    elif word == "--lookups":
+        options.lookups = True
     elif word == "--quiet":
         options.quiet = True
     else:

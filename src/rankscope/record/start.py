@@ -104,6 +104,12 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         missing = missing_index(options.index, options.command, environment)
         if missing:
             say(missing)
+    if folder.created and options.lookups:
+        from rankscope.record.lookups import lookup_problem
+
+        problem = lookup_problem()
+        if problem:
+            say(problem)
     if folder.created:
         describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
         if not options.out:
@@ -142,6 +148,10 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
         from rankscope.record.indexing import index_variables
 
         added |= index_variables(options.index, options.command, environment)
+    if options.lookups:
+        from rankscope.record.lookups import lookup_variables
+
+        added |= lookup_variables(environment, added)
     theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
     if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:
         added["NCCL_PROFILER_PLUGIN"] = LIBRARY
@@ -215,6 +225,7 @@ def description(options: Options, folder: Folder, launcher: str, ranks: int | No
         "local": os.path.abspath(options.local) if options.local else None,
         "local_dir": local_folder(options, folder) if options.local else None,
         "matrix": options.matrix,
+        "lookups": options.lookups,
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
         "cuda_api": options.cuda_api or None,

@@ -19,12 +19,21 @@ def to_markdown(tables: Sequence[Table]) -> str:
 def _section(table: Table) -> str:
     lines = [f"## {_plain(table.title)}", ""]
     lines += [f"- **warning:** {_plain(text)}" for text in table.warnings] + [""] * bool(table.warnings)
-    if table.vertical:
+    if table.verbatim:
+        lines += _block([printable(str(row[0])) for row in table.rows])
+    elif table.vertical:
         lines += [line for row in table.rows for line in _list(table, row)]
     elif table.rows:
         lines += _grid(table)
     lines += [_plain(text) + "\n" for text in table.notes]
     return "\n".join(lines)
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    fence = "```"
+    while any(fence in line for line in lines):
+        fence += "`"
+    return [f"{fence}text", *lines, fence, ""]
 
 
 def _grid(table: Table) -> list[str]:

@@ -27,6 +27,8 @@ def section(table: Table, graphs: Sequence[Graph] = ()) -> str:
 
 
 def _grid(table: Table) -> str:
+    if table.verbatim:
+        return f"<pre>{chr(10).join(_text(str(row[0])) for row in table.rows)}</pre>"
     kept = filled(table.columns, table.rows)
     head = "".join(f"<th scope=col>{_text(heading(table.columns[at]))}</th>" for at in kept)
     body = "".join(f"<tr>{''.join(_cell(table.columns[at], row[at]) for at in kept)}</tr>" for row in table.rows)

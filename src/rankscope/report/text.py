@@ -33,7 +33,9 @@ def to_text(tables: Sequence[Table], width: int, colour: bool = False) -> str:
 def _block(table: Table, width: int) -> Group:
     parts: list[RenderableType] = [Text(printable(table.title), style="bold")]
     parts += [_line(f"warning: {text}", "yellow") for text in table.warnings]
-    if table.vertical:
+    if table.verbatim:
+        parts += [Text(printable(str(row[0])), no_wrap=True, overflow="ignore") for row in table.rows]
+    elif table.vertical:
         parts += _lists(table)
     elif table.rows:
         parts += _grids(table, width)

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.plan import Job, Missing
+from rankscope.studies.plan import Job, Missing, Settings
 from rankscope.studies.programs import path_of
-from rankscope.studies.pythons import Pythons
+from rankscope.studies.pythons import Python, Pythons
 
-NEEDS: dict[str, tuple[tuple[str, ...], str]] = {  # modules, launcher on one machine
-    "mpi4py": (("mpi4py", "numpy"), "mpirun"),
-    "gloo": (("torch",), "local"),
-    "nccl": (("torch",), "local"),
+HERE = "here"  # as a list of backends: all that can be run with the Pythons at hand
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+ONECCL = ("oneccl", "oneccl-devel", "numpy")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Of one backend."""
+
+    modules: tuple[str, ...]
+    launcher: str = "local"  # on one machine
+    asks: str = ""  # what must be true of torch and its module `distributed`
+    install: str = ""  # how to get it, where that is not plain
+    environment: Mapping[str, str] = field(default_factory=dict)
+    record: tuple[str, ...] = ()  # options of `rankscope run` without which its calls are not seen
+
+
+NEEDS: dict[str, Needs] = {
+    "mpi4py": Needs(("mpi4py", "numpy"), "mpirun"),
+    "gloo": Needs(("torch",), asks="distributed.is_gloo_available()"),
+    "nccl": Needs(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
+    "horovod": Needs(("horovod", "torch"), "mpirun", install="make env-horovod (docs/backends.md)"),
+    "oneccl": Needs(ONECCL, install="make env-oneccl (docs/backends.md)"),
+    "oneccl_mpi": Needs(
+        ONECCL,
+        "mpirun",
+        install="make env-oneccl (docs/backends.md)",
+        environment={"CCL_ATL_TRANSPORT": "mpi"},
+        record=("--lookups",),
+    ),
+    "torch_mpi": Needs(("torch",), "mpirun", asks="distributed.is_mpi_available()"),
+    "ucc": Needs(("torch",), asks="distributed.is_ucc_available()"),
+    "xccl": Needs(("torch",), asks="distributed.is_xccl_available() and torch.xpu.device_count()"),
 }
+ASSUMED = ("gloo",)  # every torch has it that people install: not worth importing torch for
 
 
 def backends(named: str) -> list[str]:
@@ -21,19 +52,50 @@ def backends(named: str) -> list[str]:
     found = [word.strip() for word in named.split(",") if word.strip()]
     unknown = [word for word in found if word not in NEEDS]
     if unknown or not found:
-        raise BadStudy(f"--backends {named}: choose of {', '.join(NEEDS)}")
+        raise BadStudy(f"--backends {named}: choose of {', '.join(NEEDS)}, or {HERE} for all that can be run here")
     return found
 
 
+def settled(settings: Settings, pythons: Pythons) -> Settings:
+    """The settings with the backends that are here, where all of them were asked for."""
+    if settings["backends"] != HERE:
+        return settings
+    found = [name for name in NEEDS if isinstance(python_for(name, pythons), Python)]
+    if not found:
+        known = ", ".join(one.path for one in pythons.all)
+        raise BadStudy(f"none of {', '.join(NEEDS)} is in {known}: name a Python that has one with --python")
+    return {**settings, "backends": ",".join(found)}
+
+
+def python_for(backend: str, pythons: Pythons) -> Python | Missing:
+    """The first Python that has the backend, and a launcher for it."""
+    needs = NEEDS[backend]
+    having = [one for one in pythons.all if all(name in one.modules for name in needs.modules)]
+    if not having:
+        told = pythons.without(*needs.modules)
+        return Missing(f"{told}; {needs.install}" if needs.install else told)
+    able = [one for one in having if not needs.asks or backend in ASSUMED or one.answers(needs.asks)]
+    if not able:
+        return Missing(f"torch in {having[0].path} has no {backend} that works here ({needs.asks} is not true)")
+    if needs.launcher == "mpirun" and not able[0].mpirun:
+        return Missing(f"no mpirun beside {able[0].path} nor on the PATH: install an MPI, or choose --launcher")
+    return able[0]
+
+
 def job_of(
-    backend: str, workload: str, options: Sequence[str], pythons: Pythons, folder: str, record: Sequence[str] = ()
+    backend: str,
+    workload: str,
+    options: Sequence[str],
+    pythons: Pythons,
+    folder: str,
+    record: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Job | Missing:
     """The workload by this backend, in the first Python that has it."""
-    modules, launcher = NEEDS[backend]
-    python = pythons.having(*modules)
-    if python is None:
-        return Missing(pythons.without(*modules))
-    if launcher == "mpirun" and not python.mpirun:
-        return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI, or choose --launcher")
+    python = python_for(backend, pythons)
+    if isinstance(python, Missing):
+        return python
+    needs = NEEDS[backend]
     command = (python.path, path_of(workload), "--backend", backend, "--into", folder, *options)
-    return Job(command, launcher, python.path, {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, tuple(record))
+    variables = {**ONE_THREAD, **needs.environment, **(environment or {})}
+    return Job(command, needs.launcher, python.path, variables, (*needs.record, *record))

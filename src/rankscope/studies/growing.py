@@ -16,7 +16,7 @@ from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.own import figures
+from rankscope.studies.own_tables import figures
 from rankscope.studies.plan import Cell, Settings, Study
 from rankscope.studies.table_series import BY_BYTES, series_of_tables
 

@@ -13,6 +13,7 @@ from rankscope.studies.plan import Cell
 
 ENDED = "ended.json"  # left by guard.py, last of all
 TAIL_BYTES = 4000
+TIME_UP = 124
 
 
 def adopted(ledger: Ledger, cell: Cell, known: Outcome) -> Outcome:
@@ -38,6 +39,8 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
     code = ended.get("exit_code")
     if ended.get("timed_out") or code is None:
         return "timed out", f"stopped after {ended.get('timeout_s', 0):g} s{last_words(attempt)}"
+    if code == TIME_UP:  # by the command `timeout`, which counts from when the batch system has begun the job
+        return "timed out", f"its time was up{last_words(attempt)}"
     if code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return "failed", f"{how}{last_words(attempt)}"

@@ -13,8 +13,9 @@ from rankscope.studies.plan import Job
 from rankscope.studies.programs import beside, version_of
 
 MPI_KINDS = ("openmpi", "mpich", "impi")
+LONGEST_QUEUE_S = 30 * 86400.0
 BATCH = """\
-name=rankscope-$$-$(date +%s)
+name=rankscope-$(uname -n)-$$-$(date +%s)
 trap 'scancel --name="$name"; exit 143' TERM INT HUP
 sbatch=$1; shift
 "$sbatch" --job-name="$name" "$@" &
@@ -47,6 +48,7 @@ class Start:
     wanted: Wanted
     job: Job
     folder: str  # for what the launcher itself needs to leave
+    timeout_s: float = 600.0
 
     @property
     def nodes(self) -> int:
@@ -57,6 +59,11 @@ def launched(start: Start) -> tuple[list[str], dict[str, str]]:
     """The command, and the variables it needs."""
     kind = chosen(start)
     return LAUNCHERS[kind](start)
+
+
+def allowed_s(start: Start) -> float:
+    """After which time the launcher itself is stopped."""
+    return LONGEST_QUEUE_S if chosen(start) == "sbatch" else start.timeout_s
 
 
 def chosen(start: Start) -> str:
@@ -101,11 +108,20 @@ def openmpi(start: Start) -> tuple[list[str], dict[str, str]]:
 
 
 def hydra(start: Start) -> tuple[list[str], dict[str, str]]:
-    """MPICH and Intel MPI."""
+    """MPICH, and the words of Intel MPI."""
     words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
     if start.wanted.per_node:
         words += ["-ppn", str(start.wanted.per_node)]
     return [*words, *start.command], {}
+
+
+def impi(start: Start) -> tuple[list[str], dict[str, str]]:
+    """Its mpirun finds its own parts by the PATH only."""
+    command, variables = hydra(start)
+    folder = os.path.dirname(command[0])
+    if folder and not start.wanted.elsewhere:
+        variables = {**variables, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    return command, variables
 
 
 def torchrun(start: Start) -> tuple[list[str], dict[str, str]]:
@@ -126,8 +142,12 @@ def srun_words(start: Start) -> list[str]:
 
 
 def sbatch(start: Start) -> tuple[list[str], dict[str, str]]:
-    """A job of its own for the cell: waits for its end, and takes it out of the queue where we are stopped."""
-    inner = shlex.join(["srun", "--kill-on-bad-exit=1", *start.command])
+    """A job of its own for the cell: waits for its end, and takes it out of the queue where we are stopped.
+
+    Its time is counted from its start: how long it stands in the queue is not its own doing.
+    """
+    limit = ["timeout", "-k", "10", f"{start.timeout_s:g}"]
+    inner = shlex.join([*limit, "srun", "--kill-on-bad-exit=1", *start.command])
     per_node = [f"--ntasks-per-node={start.wanted.per_node}"] if start.wanted.per_node else []
     mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node, f"--output={start.folder}/job.txt"]
     words = ["sbatch", "--wait", "--export=ALL", *mine, *start.wanted.more, f"--wrap=exec {inner}"]
@@ -159,7 +179,7 @@ LAUNCHERS: dict[str, Callable[[Start], tuple[list[str], dict[str, str]]]] = {
     "local": local,
     "openmpi": openmpi,
     "mpich": hydra,
-    "impi": hydra,
+    "impi": impi,
     "torchrun": torchrun,
     "srun": srun,
     "sbatch": sbatch,

@@ -93,9 +93,9 @@ class Study:
     timeout_s: float = 600.0
     definition: str = ""  # of one read from a file: what its cells run, whatever the cells
     series: Callable[[Sequence[Outcome], Settings], list[Series]] | None = None  # for growth; None: those of its tables
-    has: Callable[[Cell, Sequence[int], Settings], bool] = lambda *_: (
-        True
-    )  # cell, scales: where it is not a full matrix
+    has: Callable[[Cell, Sequence[int], Settings], bool] = lambda cell, scales, settings: True  # no full matrix: some
+    sensible: Callable[[Cell, Settings], bool] = lambda cell, settings: True  # others of the matrix are not run
+    settled: Callable[[Settings, Pythons], Settings] = lambda settings, pythons: settings  # by what is here
 
 
 def cells(
@@ -116,7 +116,7 @@ def cells(
         axes[axis] = [value for value in axes[axis] if value in wanted]
     places = [tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     made = [Cell(place, ranks, repeat + 1) for repeat in range(repeats) for place in places for ranks in scales]
-    made = [cell for cell in made if study.has(cell, scales, settings)]
+    made = [cell for cell in made if study.has(cell, scales, settings) and study.sensible(cell, settings)]
     if not made:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
     return made

@@ -19,16 +19,34 @@ import importlib.metadata, importlib.util, json, sys
 found = {}
 for name in sys.argv[1:]:
     try:
+        found[name] = importlib.metadata.version(name)  # some packages hold libraries and no module
+        continue
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    try:
         if importlib.util.find_spec(name):
-            try:
-                found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                found[name] = ""
+            found[name] = ""
     except (ImportError, ValueError):
         pass
 print(json.dumps({"version": sys.version.split()[0], "prefix": sys.prefix, "modules": found}))
 """
-ASKED = ("torch", "mpi4py", "horovod", "numpy", "pandas", "oneccl", "oneccl_bindings_for_pytorch", "tensorflow", "jax")
+ASKED = (
+    "torch",
+    "mpi4py",
+    "horovod",
+    "numpy",
+    "pandas",
+    "oneccl",
+    "oneccl-devel",
+    "oneccl_bindings_for_pytorch",
+    "tensorflow",
+    "jax",
+)
+TRUE = """
+import sys, torch
+import torch.distributed as distributed
+sys.exit(not eval(sys.argv[1]))
+"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,10 @@ class Python:
         if self.elsewhere:
             return own
         return own if os.access(own, os.X_OK) else shutil.which("mpirun") or ""
+
+    def answers(self, question: str) -> bool:
+        """Whether this is true of its torch, which has to be imported for it."""
+        return self.elsewhere or is_true(self.path, question)
 
 
 class Pythons:
@@ -90,6 +112,17 @@ def has(python: Python, module: str) -> bool:
 @cache
 def importable(path: str, module: str) -> bool:
     return module in probe(path, module).modules
+
+
+@cache
+def is_true(python: str, question: str) -> bool:
+    try:
+        told = subprocess.run(
+            [python, "-c", TRUE, question], capture_output=True, timeout=PROBE_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return told.returncode == 0
 
 
 def probe(path: str, *more: str) -> Python:

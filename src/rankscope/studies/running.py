@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
 from rankscope.studies.judging import ENDED, last_words, outcome_of
-from rankscope.studies.launchers import Start, Wanted, launched
+from rankscope.studies.launchers import Start, Wanted, allowed_s, launched
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing
@@ -39,14 +40,20 @@ def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: Wanted, timeout_
 def run_job(attempt: Path, cell: Cell, job: Job, wanted: Wanted, timeout_s: float) -> Outcome:
     if problem := prepared(job, attempt, timeout_s):
         return Outcome(cell, "failed", problem, None, str(attempt))
-    start = Start(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt))
+    start = Start(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt), timeout_s)
     command, variables = launched(start)
-    guard = [sys.executable, *guarded(job, str(attempt), timeout_s), "--parent", str(os.getpid()), "--", *command]
-    said = finished(guard, {**os.environ, **job.environment, **variables})
-    ended = read_json(attempt / ENDED)
-    if ended is None:
-        raise BadStudy(f"{said or f'{attempt}: the cell was stopped from outside'}; go on with --resume")
-    return outcome_of(attempt, cell, ended)
+    guard = guarded(str(attempt), allowed_s(start), job.results)
+    return outcome_of(attempt, cell, ended(guard, command, attempt, {**job.environment, **variables}))
+
+
+def ended(guard: Sequence[str], command: Sequence[str], place: Path, variables: Mapping[str, str]) -> dict[str, Any]:
+    """How the command ended under its guard."""
+    words = [sys.executable, *guard, "--parent", str(os.getpid()), "--", *command]
+    said = finished(words, {**os.environ, **variables})
+    told = read_json(place / ENDED)
+    if told is None:
+        raise BadStudy(f"{said or f'{place}: the cell was stopped from outside'}; go on with --resume")
+    return told
 
 
 def recorded(rankscope: Sequence[str], job: Job, attempt: str) -> tuple[str, ...]:
@@ -54,10 +61,9 @@ def recorded(rankscope: Sequence[str], job: Job, attempt: str) -> tuple[str, ...
     return (*job.around, *rankscope, "run", "--quiet", "--out", f"{attempt}/run", *job.record, "--", *job.command)
 
 
-def guarded(job: Job, attempt: str, timeout_s: float) -> list[str]:
+def guarded(place: str, timeout_s: float, results: bool) -> list[str]:
     """The guard and its options."""
-    results = [] if job.results else ["--no-results"]
-    return [beside("guard"), "--into", attempt, "--timeout", f"{timeout_s:g}", *results]
+    return [beside("guard"), "--into", place, "--timeout", f"{timeout_s:g}", *([] if results else ["--no-results"])]
 
 
 def prepared(job: Job, attempt: Path, timeout_s: float) -> str:
@@ -67,14 +73,10 @@ def prepared(job: Job, attempt: Path, timeout_s: float) -> str:
     place = attempt / "before"
     place.mkdir()
     os.makedirs(os.path.dirname(job.makes), exist_ok=True)
-    guard = [sys.executable, beside("guard"), "--into", str(place), "--timeout", f"{timeout_s:g}", "--no-results"]
-    said = finished([*guard, "--parent", str(os.getpid()), "--", *job.before], {**os.environ, **job.environment})
-    ended = read_json(place / ENDED)
-    if ended is None:
-        raise BadStudy(f"{said or f'{attempt}: the cell was stopped from outside'}; go on with --resume")
-    if ended["exit_code"] == 0 and os.path.exists(job.makes):
+    told = ended(guarded(str(place), timeout_s, False), job.before, place, job.environment)
+    if told["exit_code"] == 0 and os.path.exists(job.makes):
         return ""
-    return f"what comes before the job: exit code {ended['exit_code']}{last_words(place)}"
+    return f"what comes before the job: exit code {told['exit_code']}{last_words(place)}"
 
 
 def rankscope() -> tuple[str, ...]:

@@ -10,12 +10,13 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rankscope.studies.asked import Asked
-from rankscope.studies.launchers import Start, launched
-from rankscope.studies.plan import Cell, Job, Missing
+from rankscope.studies.launchers import Start, allowed_s, launched
+from rankscope.studies.plan import Cell, Missing
 from rankscope.studies.programs import HERE
 from rankscope.studies.running import guarded, recorded
 
@@ -25,14 +26,18 @@ VARIABLES = {ATTEMPT: '"$attempt"', PYTHON: '"$PYTHON"', SOURCE: '"$SOURCE"'}
 HEAD = """\
 #!/bin/sh
 # The {count} cells of the study {name}: {title}
-# Run it where the cells are to run; run it again to go on: cells that have ended are skipped (RETRY=1: those that
-# ended well). Then, where rankscope is installed: rankscope study {name} --out {out} --collect
+# Run it where the cells are to run; run it again to go on: cells that have ended are skipped (RETRY=1: only
+# those that ended well). Then, where rankscope is installed: rankscope study {name} --out {out} --collect
 # It needs a Python >= 3.10 and the folder of rankscope's sources: PYTHON=… SOURCE=… OUT=… sh {script}
 set -u
 OUT=${{OUT:-{out}}}
 PYTHON=${{PYTHON:-{python}}}
 SOURCE=${{SOURCE:-{source}}}
 RETRY=${{RETRY:-}}
+if [ ! -f "$SOURCE/rankscope/studies/guard.py" ]; then
+    echo "rankscope study: $SOURCE: no sources of rankscope there; name their folder, as in SOURCE=/path/src sh $0" >&2
+    exit 2
+fi
 SOURCE=$(cd "$SOURCE" && pwd) && mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || exit 2
 export PYTHONPATH="$SOURCE${{PYTHONPATH:+:$PYTHONPATH}}"
 if command -v flock >/dev/null; then
@@ -44,14 +49,14 @@ fi
 END
 failed=0
 
-# Makes the folder of a new attempt, unless the cell has ended.
+# Makes the folder of a new attempt, unless the cell has ended (well, or with cell.json: as it was judged).
 begin() {{
     place=$1 cell=$2 number=1
     attempts=$OUT/cells/$cell/attempt-
     if grep -qs '"state": "done"' "$OUT/cells/$cell/cell.json"; then return 1; fi
     while [ -e "$attempts$number" ]; do
         code=$(sed -n 's/.*"exit_code": \\([-0-9a-z]*\\).*/\\1/p' "$attempts$number/ended.json" 2>/dev/null)
-        if [ "$code" = 0 ]; then return 1; fi
+        if [ "$code" = 0 ] && {{ [ -z "$RETRY" ] || [ ! -e "$OUT/cells/$cell/cell.json" ]; }}; then return 1; fi
         if [ -n "$code" ] && [ -z "$RETRY" ]; then failed=1; return 1; fi
         number=$((number + 1))
     done
@@ -85,8 +90,9 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
             missing[cell.name] = job.reason
             parts.append(f"# {one_line(cell.label)}: not there: {one_line(job.reason)}\n")
         else:
-            start = Start(recorded((PYTHON, "-m", "rankscope"), job, ATTEMPT), cell.ranks, there, job, ATTEMPT)
-            parts.append(cell_lines(place, cell, job, start, asked.timeout_s))
+            rank = recorded((PYTHON, "-m", "rankscope"), job, ATTEMPT)
+            start = Start(rank, cell.ranks, there, job, ATTEMPT, asked.timeout_s)
+            parts.append(cell_lines(place, cell, start))
     plan = json.dumps({**asked.described(), "missing": missing}, indent=1)
     head = HEAD.format(
         count=len(planned),
@@ -101,12 +107,28 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
     return "\n".join([head, *parts, TAIL])
 
 
-def cell_lines(place: int, cell: Cell, job: Job, start: Start, timeout_s: float) -> str:
+def cell_lines(place: int, cell: Cell, start: Start) -> str:
     command, variables = launched(start)
-    set_to = [f"{name}={word(value)}" for name, value in {**job.environment, **variables}.items()]
-    guard = [PYTHON, *guarded(job, ATTEMPT, timeout_s)]
-    words = [*set_to, *map(word, guard), "--parent", "$$", "--", *map(word, command)]
-    return f"if begin {place} {shlex.quote(cell.name)}; then\n    {' '.join(words)}\n    ended\nfi\n"
+    job = start.job
+    guard = guarded(ATTEMPT, allowed_s(start), job.results)
+    line = under_guard(guard, command, {**job.environment, **variables})
+    return f"if begin {place} {shlex.quote(cell.name)}; then\n{before(start)}    {line}\n    ended\nfi\n"
+
+
+def before(start: Start) -> str:
+    """What is to be done once before the job, unless it is done already."""
+    job = start.job
+    if not job.before:
+        return ""
+    made = word(job.makes)
+    line = under_guard(guarded(f"{ATTEMPT}/before", start.timeout_s, False), job.before, job.environment)
+    folders = f'mkdir -p "$attempt"/before "$(dirname {made})"'
+    return f"    if [ ! -e {made} ]; then\n        {folders}\n        {line}\n    fi\n"
+
+
+def under_guard(guard: Sequence[str], command: Sequence[str], variables: Mapping[str, str]) -> str:
+    set_to = [f"{name}={word(value)}" for name, value in variables.items()]
+    return " ".join([*set_to, *map(word, [PYTHON, *guard]), "--parent", "$$", "--", *map(word, command)])
 
 
 def word(text: str) -> str:

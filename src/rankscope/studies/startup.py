@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
-from rankscope.studies.backends import backends, job_of
+from rankscope.studies.backends import HERE, backends, job_of, settled
+from rankscope.studies.errors import BadStudy
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
 from rankscope.studies.pythons import Pythons
@@ -16,15 +17,31 @@ from rankscope.studies.rows import by_place
 PARTS = {
     "import": "Import",
     "init": "Init",
-    "first_collective": "First all-reduce",
-    "second_collective": "Second all-reduce",
+    "first_collective": "First all_reduce",
+    "second_collective": "Second all_reduce",
+    "model": "Model",
     "first_step": "First step",
     "second_step": "Second step",
     "total": "Total",
 }
+ONE_BY_ONE = tuple(part for part in PARTS if part != "total")
+PHASES = ("phase", "what", "ranks", "min_ns", "median_ns", "max_ns", "longest_rank")  # of the table phases
+RECORDED = (
+    Column("backend", Unit.NAME, "Backend"),
+    Column("scale", Unit.COUNT, "Ranks"),
+    Column("phase", Unit.NAME, "Phase"),
+    Column("what", Unit.NAME, "What"),
+    Column("ranks", Unit.COUNT, "Ranks that have it"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("median_ns", Unit.NS, "Median"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("longest_rank", Unit.NAME, "Longest on"),
+)
 
 
 def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
+    if not settings["elements"].isdigit() or not int(settings["elements"]):
+        raise BadStudy(f"--elements {settings['elements']}: give a whole number above 0")
     return {"backend": backends(settings["backends"])}
 
 
@@ -33,18 +50,57 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
 
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
-    """The slowest rank of each part (all wait for it), the median over the repeats."""
+    """All parts together, each part with the backends side by side, and the phases as they were recorded."""
+    found = {place: seconds(repeats) for place, repeats in by_place(outcomes, "backend").items()}
+    return [together(found, steps(outcomes)), *(one_part(found, part) for part in ONE_BY_ONE), phases(outcomes)]
+
+
+def seconds(repeats: Sequence[Outcome]) -> dict[str, float]:
+    """Each part by its slowest rank (all wait for it), the median over the repeats."""
+    slowest = {part: [max(one["seconds"][part] for one in outcome.results) for outcome in repeats] for part in PARTS}
+    return {part: statistics.median(values) for part, values in slowest.items()}
+
+
+def steps(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """What a step is, by backend."""
+    return {one.cell["backend"]: str(one.results[0].get("step", "")) for one in outcomes if one.done}
+
+
+def together(found: Mapping[tuple[str | int, ...], Mapping[str, float]], step: Mapping[str, str]) -> Table:
     columns = [Column("backend", Unit.NAME, "Backend"), Column("ranks", Unit.COUNT, "Ranks")]
     columns += [Column(f"{part}_ns", Unit.NS, title) for part, title in PARTS.items()]
-    rows: list[tuple[Value, ...]] = []
-    for (backend, ranks), repeats in by_place(outcomes, "backend").items():
-        parts = [[max(one["seconds"][part] for one in outcome.results) for part in PARTS] for outcome in repeats]
-        rows.append((backend, ranks, *(statistics.median(values) * 1e9 for values in zip(*parts, strict=True))))
+    rows: list[tuple[Value, ...]] = [(*place, *(told[part] * 1e9 for part in PARTS)) for place, told in found.items()]
     made = Table("startup", "Start-up by backend and scale", columns, rows)
-    made.notes.append(
-        "Each part by its slowest rank, the median over the repeats. Total: from the first line of the program."
-    )
-    return [made]
+    made.notes += [
+        "By the program's own clock: each part by its slowest rank, the median over the repeats. "
+        "Total: from the first line of the program.",
+        "MPI is initialised in the part Init also by mpi4py, which by itself does so while it is imported.",
+        f"A step: {'; '.join(f'{backend}: {what}' for backend, what in step.items())}.",
+    ]
+    return made
+
+
+def one_part(found: Mapping[tuple[str | int, ...], Mapping[str, float]], part: str) -> Table:
+    """A row for each scale, a column for each backend."""
+    names = list(dict.fromkeys(str(backend) for backend, _ in found))
+    columns = [Column("ranks", Unit.COUNT, "Ranks")]
+    columns += [Column(f"{name}_{part}_ns", Unit.NS, f"{name} {PARTS[part].lower()}") for name in names]
+    made = Table(part, PARTS[part], columns, [])
+    for ranks in sorted({int(scale) for _, scale in found}):
+        told = [found.get((name, ranks)) for name in names]
+        made.rows.append((ranks, *(one[part] * 1e9 if one else None for one in told)))
+    return made
+
+
+def phases(outcomes: Sequence[Outcome]) -> Table:
+    """What the recorder saw of the same jobs, from the start of the processes to their end."""
+    made = Table("recorded_phases", "The same by the recorder: phases from process start to end", RECORDED, [])
+    for (backend, ranks), repeats in by_place(outcomes, "backend").items():
+        answer = repeats[0].run.table("phases")
+        places = [answer.columns.index(name) for name in PHASES]
+        made.rows += [(backend, ranks, *(row[place] for place in places)) for row in answer.rows]
+    made.notes.append("Of the first repeat; what each phase is: docs/metrics.md, phases.")
+    return made
 
 
 STUDY = Study(
@@ -55,9 +111,10 @@ STUDY = Study(
     job,
     tables,
     {
-        "backends": Parameter("mpi4py,gloo", "the libraries to compare"),
+        "backends": Parameter(HERE, "the libraries to compare; here: all that can be run with the Pythons at hand"),
         "elements": Parameter(str(1024 * 1024), "of the tensor that is reduced, four bytes each"),
     },
     scales=(1, 2, 4),
     timeout_s=300,
+    settled=settled,
 )

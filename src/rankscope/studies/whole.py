@@ -35,11 +35,10 @@ class Silent:
 
 def run_study(asked: Asked, ledger: Ledger, teller: Teller) -> list[Outcome]:
     """Every cell's outcome, those of earlier starts included; each is kept before the next begins."""
-    planned = asked.cells()
+    planned, now = asked.cells(), environment(asked.pythons)
     ledger.hold()
     before = same_study(asked, ledger)
-    where = joined(before.get("environment"), environment(asked.pythons))
-    ledger.describe({**asked.described(), "environment": where})
+    ledger.describe({**asked.described(), "environment": joined(before.get("environment"), now)})
     outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in planned]
     pace = Pace(outcomes)
     to_run = [place for place, one in enumerate(outcomes) if waits(one, asked.retry)]

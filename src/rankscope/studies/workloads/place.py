@@ -6,6 +6,7 @@ import os
 
 RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PALS_RANKID", "RANK", "SLURM_PROCID")
 WORLD = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PALS_SIZE", "WORLD_SIZE", "SLURM_NTASKS", "SLURM_NPROCS")
+LOCAL_WORLD = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 LOCAL = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "LOCAL_RANK", "SLURM_LOCALID")
 
 
@@ -23,3 +24,7 @@ def world() -> int:
 
 def local_rank() -> int:
     return first(LOCAL, rank())
+
+
+def local_world() -> int:
+    return first(LOCAL_WORLD, world())

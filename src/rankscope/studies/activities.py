@@ -1,0 +1,150 @@
+"""What a recorded run did, in nvprof's columns: activities of GPUs; without any, parts of steps and collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, COPY, SET, kind_of
+from rankscope.api.run import Run
+from rankscope.model import Cell as Value
+from rankscope.model import Column, Table, Unit
+
+GPU, KINDS, PARTS, COLLECTIVES = "GPU activities", "GPU time", "Step parts", "Collectives"
+BLOCKED = "blocked in collectives"
+KIND_NAMES = {COMPUTE: "computing", COMMUNICATION: "NCCL", COPY: "copies", SET: "sets"}
+COLUMNS = (
+    Column("type", Unit.NAME, "Type"),
+    Column("share", Unit.SHARE, "Time(%)"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("mean_ns", Unit.NS, "Avg"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("name", Unit.NAME, "Name"),
+)
+STEP_PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "communication", "checkpoint", "other")
+STEPS = "steps JOIN ranks USING (process) WHERE role = 'rank' AND number > ? AND {condition}"
+EVENTS = """
+    SELECT name, count(*)::BIGINT, sum(end_ns - start_ns), min(end_ns - start_ns), max(end_ns - start_ns)
+    FROM events JOIN ranks USING (process)
+    JOIN (SELECT process, min(begin_ns) AS first_ns, max(steps.end_ns) AS last_ns FROM steps WHERE number > ?
+          GROUP BY process) USING (process)
+    WHERE layer = 'gloo' AND role = 'rank' AND end_ns IS NOT NULL AND {condition}
+    AND start_ns >= first_ns AND start_ns < last_ns
+    GROUP BY name ORDER BY 3 DESC"""
+IN_OPTIMIZER = """
+    SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
+    WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' AND {condition}
+    AND len([one FOR one IN string_split(coalesce(within, ''), chr(31)) IF ends_with(one, '/optimizer')]) > 0
+    GROUP BY name"""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One row."""
+
+    kind: str
+    name: str
+    calls: int
+    total_ns: float
+    min_ns: float | None
+    max_ns: float | None
+
+
+def activities(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:
+    """Of one rank or all together. GPUs: the whole run. Else: steps after the first ones, and collectives in them."""
+    on_gpu = run.table("gpu", ranks=None if rank is None else [rank])
+    if len(on_gpu):
+        return gpu_activities(run, rank)
+    return [*step_parts(run, first_step, rank), *collectives(run, first_step, rank)]
+
+
+def gpu_activities(run: Run, rank: int | None = None) -> list[Activity]:
+    frame = run.table("gpu", ranks=None if rank is None else [rank], names="short")
+    at = {column.name: place for place, column in enumerate(frame.table.columns)}
+    wanted = [at[name] for name in ("name", "calls", "total_ns", "min_ns", "max_ns")]
+    by_name: dict[str, list[Activity]] = {}
+    for row in frame.rows:
+        one = Activity(GPU, *(row[place] for place in wanted))  # type: ignore[arg-type]
+        by_name.setdefault(one.name, []).append(one)
+    rows = [together(GPU, name, same) for name, same in by_name.items()]  # kernels whose short names are the same
+    by_kind = {kind: [one for one in rows if kind_of(one.name) == kind] for kind in KIND_NAMES}
+    kinds = [together(KINDS, KIND_NAMES[kind], own) for kind, own in by_kind.items() if own]
+    inside = [
+        Activity(GPU, str(row[0]), *map(_number, row[1:]))  # type: ignore[arg-type]
+        for row in run.query(IN_OPTIMIZER.format(condition=of_rank(rank))).rows
+        if kind_of(str(row[0])) == COMPUTE
+    ]
+    if inside:
+        kinds.append(together(KINDS, "of computing: optimizer", inside))
+    return [*kinds, *rows]
+
+
+def together(kind: str, name: str, found: Sequence[Activity]) -> Activity:
+    """Their sum."""
+    calls, total_ns = sum(one.calls for one in found), sum(one.total_ns for one in found)
+    shortest = min((one.min_ns for one in found if one.min_ns is not None), default=None)
+    longest = max((one.max_ns for one in found if one.max_ns is not None), default=None)
+    return Activity(kind, name, calls, total_ns, shortest, longest)
+
+
+def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:
+    """Each without what it was blocked in collectives, which is a row of its own; they add up to the steps."""
+    own = {part.replace("_", " "): f"{part}_ns - blocked_{part}_ns" for part in STEP_PARTS}
+    columns = {**own, BLOCKED: "exposed_ns"}
+    sums = ", ".join(f"count(*), sum({one}), min({one}), max({one})" for one in columns.values())
+    run.store(events=True)  # once, for the collectives as well
+    row = run.query(f"SELECT {sums} FROM {STEPS.format(condition=of_rank(rank))}", [first_step]).rows[0]
+    found = []
+    for place, name in enumerate(columns):
+        calls, *times = (float(str(value)) if value is not None else 0.0 for value in row[4 * place : 4 * place + 4])
+        if times[0]:
+            found.append(Activity(PARTS, name, int(calls), *times))
+    return sorted(found, key=lambda one: -one.total_ns)
+
+
+def collectives(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:
+    rows = run.query(EVENTS.format(condition=of_rank(rank)), [first_step]).rows
+    return [Activity(COLLECTIVES, str(row[0]), *map(_number, row[1:])) for row in rows]  # type: ignore[arg-type]
+
+
+def _number(value: object) -> float:
+    return int(str(value)) if str(value).isdigit() else float(str(value))
+
+
+def of_rank(rank: int | None) -> str:
+    return "true" if rank is None else f"rank = {rank}"
+
+
+def shares(found: Sequence[Activity]) -> list[float | None]:
+    """Of the time of all rows of the same kind, as nvprof has it."""
+    sums: dict[str, float] = {}
+    for one in found:
+        if not one.name.startswith("of "):
+            sums[one.kind] = sums.get(one.kind, 0.0) + one.total_ns
+    return [one.total_ns / sums[one.kind] if sums.get(one.kind) else None for one in found]
+
+
+def rows(found: Sequence[Activity], least: float = 0.0) -> tuple[list[tuple[Value, ...]], int]:
+    """In nvprof's columns, the kind told once; and how many rows below the least share were left out."""
+    made: list[tuple[Value, ...]] = []
+    before, left_out = "", 0
+    for one, share in zip(found, shares(found), strict=True):
+        if share is not None and share < least:
+            left_out += 1
+            continue
+        kind = f"{one.kind}:" if one.kind != before else ""
+        before = one.kind
+        mean_ns = one.total_ns / one.calls if one.calls else None
+        made.append((kind, share, one.total_ns, one.calls, mean_ns, one.min_ns, one.max_ns, one.name))
+    return made, left_out
+
+
+def profile(name: str, title: str, found: Sequence[Activity], least: float = 0.02) -> Table:
+    """A cell's profile; small rows are counted and not shown, as the old documents have it."""
+    made, left_out = rows(found, least)
+    table = Table(name, title, COLUMNS, made)
+    if left_out:
+        table.notes.append(f"{left_out} rows of less than {100 * least:g} % are not shown.")
+    return table

@@ -1,0 +1,211 @@
+"""What does each way of averaging gradients cost: all-reduce, parameter servers, or both?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rankscope.api.run import Layout, Selection
+from rankscope.model import Cell as Value
+from rankscope.model import Column, Table, Unit
+from rankscope.studies.activities import COLUMNS as PROFILE_COLUMNS
+from rankscope.studies.activities import activities, rows
+from rankscope.studies.asking import is_elsewhere, is_true
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.programs import path_of
+from rankscope.studies.pythons import Pythons
+from rankscope.studies.rows import by_place
+
+AXES = ("hook", "servers", "backend")
+HOOKS = ("allreduce", "hybrid", "rpc")
+DEVICES = {"gloo": "cpu", "nccl": "cuda"}
+BATCH = "batch_level_metric,batch_all"
+STRAGGLER = "server_metric,straggler"
+RPC_IS_THERE = "torch.distributed.rpc.is_available() and hasattr(torch.distributed.rpc, 'TensorPipeRpcBackendOptions')"
+Place = tuple[str | int, ...]
+PLACE_COLUMNS = (
+    Column("hook", Unit.NAME, "Hook"),
+    Column("backend", Unit.NAME, "Backend"),
+    Column("trainers", Unit.COUNT, "Trainers"),
+    Column("servers", Unit.COUNT, "Servers"),
+)
+# as the document has them: plain milliseconds in six digits, whatever their size
+METRIC_COLUMNS = (
+    *PLACE_COLUMNS,
+    Column("name", Unit.NAME, "name"),
+    *(Column(f"{one}_ms", Unit.NUMBER, one) for one in ("min", "max", "mean")),
+    Column("variance_ms2", Unit.NUMBER, "variance"),
+    Column("stdev_ms", Unit.NUMBER, "stdev"),
+    Column("times", Unit.COUNT, "times"),
+)
+SPEED_COLUMNS = (
+    *PLACE_COLUMNS,
+    Column("samples_per_s", Unit.NUMBER, "Samples/s"),
+    Column("batch_ns", Unit.NS, "Batch"),
+    Column("warmup_batch_ns", Unit.NS, "Batch, warm-up"),
+    Column("straggler_ns", Unit.NS, "Servers wait for the last trainer"),
+    Column("straggler_max_ns", Unit.NS, "At most"),
+    Column("straggler_share", Unit.SHARE, "Of the pass"),
+)
+
+
+def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
+    found = {"hook": words(settings, "hooks", HOOKS), "backend": words(settings, "backends", tuple(DEVICES))}
+    servers = words(settings, "servers", ())
+    if any(not word.isdigit() for word in servers):
+        raise BadStudy(f"--servers {settings['servers']}: give whole numbers, parted by commas")
+    return {"hook": found["hook"], "servers": servers, "backend": found["backend"]}
+
+
+def words(settings: Settings, option: str, known: Sequence[str]) -> list[str]:
+    found = [word.strip() for word in settings[option].split(",") if word.strip()]
+    if not found or any(word not in known for word in found if known):
+        raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, parted by commas")
+    return found
+
+
+def sensible(cell: Cell, settings: Settings) -> bool:
+    """All-reduce needs no server, the others need one; and somebody must train."""
+    servers = int(cell["servers"])
+    return cell.ranks > servers and (servers == 0) == (cell["hook"] == "allreduce")
+
+
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+    python = pythons.having("torch")
+    if python is None:
+        return Missing(pythons.without("torch"))
+    asked = cell["hook"] != "allreduce" and not is_elsewhere(python)
+    if asked and not is_true(python.path, "torch.distributed.rpc", RPC_IS_THERE):
+        return Missing(f"the torch of {python.path} is built without TensorPipe (torch.distributed.rpc): use another")
+    told = {"into": folder, "hook": cell["hook"], "servers": cell["servers"], "device": DEVICES[cell["backend"]]}
+    told |= {name: settings[name] for name in ("batch", "batches", "width", "slow_rank", "slow_ms")}
+    options = [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", value)]
+    return Job((python.path, path_of("ddp"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
+
+
+def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
+    places = by_place(outcomes, *AXES)
+    made = [speeds(places)]
+    for name, title, role, passed in (
+        ("trainer_metrics", "metrics for trainer_metrics", "trainer", "measured"),
+        ("server_metrics", "metrics for server_metrics", "server", "measured"),
+        ("trainer_metrics_warmup", "metrics for trainer_metrics, warm-up", "trainer", "warmup"),
+    ):
+        table = Table(name, title, METRIC_COLUMNS, list(metric_rows(places, role, passed)))
+        table.notes.append(
+            "In ms, ms² for the variance (of a sample: ÷ times − 1). All processes of the role together."
+        )
+        made += [table] if table.rows else []
+    return [*made, *profiles(places, int(settings["batches"]))]
+
+
+def told(place: Place) -> tuple[Value, ...]:
+    hook, servers, backend, ranks = place
+    return hook, backend, int(ranks) - int(servers), int(servers)
+
+
+def times_of(repeats: Sequence[Outcome], role: str, passed: str) -> dict[str, list[float]]:
+    """Milliseconds by metric, of all processes of a role and all repeats."""
+    found: dict[str, list[float]] = {}
+    for one in (rank for outcome in repeats for rank in outcome.results if rank["role"] == role):
+        for metric, times in one["times_ms"].get(passed, {}).items():
+            found.setdefault(metric, []).extend(times)
+    return found
+
+
+def metric_rows(places: Mapping[Place, list[Outcome]], role: str, passed: str) -> Iterator[tuple[Value, ...]]:
+    for place, repeats in places.items():
+        for metric, times in sorted(times_of(repeats, role, passed).items()):
+            variance = statistics.variance(times) if len(times) > 1 else 0.0
+            figures = (min(times), max(times), statistics.fmean(times), variance, variance**0.5)
+            yield (*told(place), metric, *(f"{one:.6g}" for one in figures), len(times))
+
+
+def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for place, repeats in places.items():
+        batches = times_of(repeats, "trainer", "measured")[BATCH]
+        mean_ms, trainers = statistics.fmean(batches), int(str(told(place)[2]))
+        waits = times_of(repeats, "server", "measured").get(STRAGGLER, [])
+        passes_ms = sum(batches) / trainers  # of one trainer, over all repeats
+        samples = trainers * repeats[0].results[0]["batch"]
+        wait = (1e6 * statistics.fmean(waits), 1e6 * max(waits)) if waits else (None, None)
+        servers = int(str(told(place)[3]))
+        share = sum(waits) / servers / passes_ms if waits else None
+        warm_ms = statistics.fmean(times_of(repeats, "trainer", "warmup")[BATCH])
+        rows.append((*told(place), 1e3 * samples / mean_ms, 1e6 * mean_ms, 1e6 * warm_ms, *wait, share))
+    made = Table("ddp", "Hooks by trainers and parameter servers", SPEED_COLUMNS, rows)
+    made.notes += [
+        "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass stands apart.",
+        "Servers wait for the last trainer: from the arrival of the first trainer's gradient to that of the last "
+        "one's, for each bucket that a server averages: mean, longest, and the sum of one server ÷ the measured pass "
+        "(waits for several buckets overlap).",
+        "allreduce: every bucket of gradients. rpc: every bucket goes to a server and comes back averaged. hybrid: the "
+        "embedding's sparse gradients go to a server, the dense ones are all-reduced. Servers take turns.",
+    ]
+    return made
+
+
+def profiles(places: Mapping[Place, list[Outcome]], batches: int) -> list[Table]:
+    """Of each kind of cell the largest: every process for itself."""
+    largest: dict[Place, Place] = {}
+    for place in places:
+        largest[place[:-1]] = max(largest.get(place[:-1], place), place, key=lambda one: int(one[-1]))
+    return [per_process(place, places[place][0], batches) for place in largest.values()]
+
+
+def per_process(place: Place, outcome: Outcome, batches: int) -> Table:
+    hook, backend, trainers, servers = told(place)
+    name = f"processes_{hook}_{servers}_{backend}"
+    title = f"Profile per process: {hook}, {backend}, {trainers} trainers, {servers} servers"
+    if DEVICES[str(backend)] == "cuda":
+        text = outcome.run.layout(Layout("nvprof"), Selection())
+        return Table(name, title, (Column("line", Unit.NAME),), [(line,) for line in text.splitlines()], verbatim=True)
+    columns = (Column("rank", Unit.NAME, "Rank"), Column("role", Unit.NAME, "Role"), *PROFILE_COLUMNS)
+    made = Table(name, title, columns, [])
+    for result in outcome.results:
+        made.rows += process_rows(outcome, result, batches)
+    made.notes.append(
+        "No GPU: parts of the measured pass's steps, each without what it was blocked, and its collectives, from their "
+        "take-up to their end: the smallest time is that of the trainer that the others wait for."
+    )
+    return made
+
+
+def process_rows(outcome: Outcome, result: Mapping[str, Any], batches: int) -> list[tuple[Value, ...]]:
+    rank, role = result["rank"], result["role"]
+    if role == "server":
+        times = result["times_ms"].get("measured", {})
+        sums = [(name, [1e6 * one for one in found]) for name, found in times.items()]
+        return [
+            (rank, role, "Server:", None, sum(one), len(one), statistics.fmean(one), min(one), max(one), name)
+            for name, one in sums
+            if one
+        ]
+    return [(rank, role, *row) for row in rows(activities(outcome.run, batches, rank))[0]]
+
+
+STUDY = Study(
+    "ddp",
+    "DDP hooks: all-reduce and parameter servers, warm-up and measured pass",
+    __doc__,
+    axes,
+    job,
+    tables,
+    {
+        "hooks": Parameter("allreduce,hybrid,rpc", "what is done with gradients, of those"),
+        "servers": Parameter("0,1,2", "parameter servers among the ranks; the others are trainers"),
+        "backends": Parameter("gloo", "gloo (CPU) and nccl (GPU; trainers may share one)"),
+        "batch": Parameter("32", "samples of each trainer"),
+        "batches": Parameter("16", "in a pass"),
+        "width": Parameter("256", "of the ten dense layers and the embedding"),
+        "slow_rank": Parameter("-1", "this trainer sleeps in every forward pass"),
+        "slow_ms": Parameter("20", "for so long"),
+    },
+    scales=(1, 2, 4),
+    timeout_s=300,
+    sensible=sensible,
+)

@@ -1,0 +1,175 @@
+"""How fast do models train by devices, batch and style, and where does the time of a step go?"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+
+from rankscope.model import Cell as Value
+from rankscope.model import Column, Table, Unit
+from rankscope.studies.activities import KINDS, PARTS, Activity, activities, profile, shares
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.programs import path_of
+from rankscope.studies.pythons import Pythons
+from rankscope.studies.rows import by_place
+
+AXES = {"model": "models", "style": "styles", "batch": "batches"}
+KNOWN = {"model": ("alexnet", "resnet50", "transformer"), "style": ("ddp", "data-parallel", "fsdp")}
+WARMUP = 2
+MOST = 16  # activities in the table of how they move
+Place = tuple[str | int, ...]
+NOTES = (
+    "Images/s (sequences/s for the transformer): measured steps × batch ÷ the seconds of the slowest rank for them. "
+    f"The first {WARMUP} steps are not in it. The batch is that of all ranks together.",
+    "data-parallel: what torch.nn.DataParallel does with the devices of one process, done with ranks: rank 0 sends the "
+    "parameters to all before each step and gets the sum of their gradients after it.",
+)
+SMALL = "Without a GPU models are an eighth as wide and images 64 pixels (--shrink, --image): the column Parameters."
+
+
+def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
+    return {axis: listed(axis, settings) for axis in AXES}
+
+
+def listed(axis: str, settings: Settings) -> list[str]:
+    option = AXES[axis]
+    found = [word.strip() for word in settings[option].split(",") if word.strip()]
+    unknown = [word for word in found if word not in KNOWN.get(axis, found)]
+    if axis == "batch":
+        unknown = [word for word in found if not word.isdigit() or not int(word)]
+    if unknown or not found:
+        choice = f"choose of {', '.join(KNOWN[axis])}" if axis in KNOWN else "give whole numbers above 0"
+        raise BadStudy(f"--{option} {settings[option]}: {choice}, parted by commas")
+    return found
+
+
+def sensible(cell: Cell, settings: Settings) -> bool:
+    """One axis at a time, from the first value of each on: the whole matrix takes long, and says little more."""
+    if settings["matrix"] == "whole":
+        return True
+    return sum(cell[axis] != listed(axis, settings)[0] for axis in AXES) < 2
+
+
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+    python = pythons.having("torch")
+    if python is None:
+        return Missing(pythons.without("torch"))
+    words = {"into": folder, **{axis: cell[axis] for axis in AXES}, "warmup": str(WARMUP)}
+    words |= {name: settings[name] for name in ("steps", "device", "shrink", "image")}
+    options = [word for name, value in words.items() for word in (f"--{name}", value)]
+    return Job((python.path, path_of("training"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
+
+
+def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
+    places = by_place(outcomes, *AXES)
+    seen = {place: activities(repeats[0].run, WARMUP) for place, repeats in places.items()}
+    return [speeds(places, seen, settings), *moves(seen), *profiles(seen, int(settings["steps"]))]
+
+
+def images_per_s(outcome: Outcome) -> float:
+    """Of the whole job, by the rank that took longest."""
+    steps = len(outcome.results[0]["seconds"])
+    return float(steps * outcome.results[0]["samples"] / max(sum(one["seconds"]) for one in outcome.results))
+
+
+def speeds(places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[Activity]], settings: Settings) -> Table:
+    whole = (one for found in seen.values() for one in found if one.kind in (PARTS, KINDS))
+    keys = list(dict.fromkeys((one.kind, one.name) for one in whole))
+    columns = [Column(axis, Unit.NAME, axis.capitalize()) for axis in AXES]
+    columns += [Column("ranks", Unit.COUNT, "Ranks"), Column("parameters", Unit.COUNT, "Parameters")]
+    columns += [Column("images_per_s", Unit.NUMBER, "Images/s"), Column("speed_up", Unit.NUMBER, "Speed-up")]
+    columns += [Column("efficiency", Unit.SHARE, "Efficiency"), Column("step_ns", Unit.NS, "Step")]
+    columns += [Column("first_step_ns", Unit.NS, "First step")]
+    columns += [
+        Column(f"{re.sub('[^a-z]+', '_', name.lower())}_share", Unit.SHARE, name.capitalize()) for _, name in keys
+    ]
+    rows: list[tuple[Value, ...]] = []
+    for place, repeats in places.items():
+        one, speed = repeats[0], statistics.median(map(images_per_s, repeats))
+        first_s = statistics.median(max(rank["warmup_seconds"][0] for rank in repeat.results) for repeat in repeats)
+        told = {(row.kind, row.name): share for row, share in zip(seen[place], shares(seen[place]), strict=True)}
+        speed_up, of_ranks = against_least(place, places, speed)
+        figures = (one.results[0]["parameters"], speed, speed_up, of_ranks, 1e9 * one.results[0]["samples"] / speed)
+        rows.append((*place, *figures, 1e9 * first_s, *(told.get(key) for key in keys)))
+    made = Table("training", "Training speed, and shares of the step", columns, rows, list(NOTES))
+    if settings["device"] == "cpu":
+        made.notes.append(SMALL)
+    made.notes.append(
+        "Shares: of the time of all steps after the first, all ranks."
+        if settings["device"] == "cpu"
+        else "Shares: of the time of all GPU activities of the run, added up; a kernel of NCCL runs while it waits."
+    )
+    return made
+
+
+def against_least(place: Place, places: Mapping[Place, list[Outcome]], speed: float) -> tuple[float, float]:
+    """Speed-up over the fewest ranks of the same kind, and its share of what so many more ranks could give."""
+    least = min(int(other[-1]) for other in places if other[:-1] == place[:-1])
+    speed_up = speed / statistics.median(map(images_per_s, places[(*place[:-1], least)]))
+    return speed_up, speed_up * least / int(place[-1])
+
+
+def moves(seen: Mapping[Place, list[Activity]]) -> list[Table]:
+    """Activity × cell, one table for each model and style: how shares move with devices and batch."""
+    made = []
+    for model, style in dict.fromkeys((str(place[0]), str(place[1])) for place in seen):
+        own = {place[2:]: found for place, found in seen.items() if place[:2] == (model, style)}
+        cells = sorted(own, key=lambda cell: (int(cell[0]), int(cell[1])))
+        told = {
+            cell: {(one.kind, one.name): share or 0.0 for one, share in zip(own[cell], shares(own[cell]), strict=True)}
+            for cell in cells
+        }
+        keys = list(dict.fromkeys(key for cell in cells for key in told[cell]))
+        heaviest = sorted(keys, key=lambda key: -max(told[cell].get(key, 0.0) for cell in cells))[:MOST]
+        columns = [Column("type", Unit.NAME, "Type"), Column("name", Unit.NAME, "Name")]
+        columns += [Column(f"batch_{b}_ranks_{n}", Unit.SHARE, f"batch {b}, ranks {n}") for b, n in cells]
+        rows: list[tuple[Value, ...]] = [
+            (*key, *(told[cell].get(key) for cell in cells)) for key in keys if key in heaviest
+        ]
+        table = Table(f"shares_{model}_{style}", f"{model}, {style}: shares by batch and ranks", columns, rows)
+        table.notes.append("Each share: of the time of its type in that cell.")
+        made.append(table)
+    return made
+
+
+def profiles(seen: Mapping[Place, list[Activity]], steps: int) -> list[Table]:
+    made = []
+    for (model, style, batch, ranks), found in seen.items():
+        title = f"Ranks = {ranks}, Batch size = {batch} ({model}, {style})"
+        made.append(profile(f"profile_{model}_{style}_{batch}_{ranks}", title, found))
+    if made:
+        on_gpu = any(one.kind == KINDS for found in seen.values() for one in found)
+        told = (
+            f"GPU activities of the whole run, {WARMUP} + {steps} steps and the set-up, all ranks added up."
+            if on_gpu
+            else f"No GPU: parts of the {steps} steps after the first {WARMUP}, each without what it was blocked, and "
+            "the collectives in them (from take-up to end, while the step may go on), all ranks added up."
+        )
+        made[0].notes.insert(0, told)
+    return made
+
+
+STUDY = Study(
+    "training",
+    "Training: speed and activities by model, devices, batch and style",
+    __doc__,
+    axes,
+    job,
+    tables,
+    {
+        "models": Parameter("alexnet,resnet50,transformer", "the models to train, of those"),
+        "styles": Parameter("ddp,data-parallel,fsdp", "how ranks share the model, of those"),
+        "batches": Parameter("8,32", "samples in a step, of all ranks together"),
+        "matrix": Parameter("cross", "cross: one axis at a time, from the first value of each; whole: all with all"),
+        "steps": Parameter("8", f"that are measured, after {WARMUP} that are not"),
+        "device": Parameter("cpu", "cpu or cuda; ranks may share a GPU"),
+        "shrink": Parameter("0", "divides the widths of the models; 0: 1 on a GPU, else 8"),
+        "image": Parameter("0", "edge of an image in pixels; 0: 224 on a GPU, else 64"),
+    },
+    scales=(1, 2, 4),
+    timeout_s=300,
+    sensible=sensible,
+)

@@ -1,0 +1,81 @@
+"""A parameter server: averages what all trainers send it, and knows how long it waited for the last of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import timings
+import torch
+from torch.distributed import rpc
+
+Key = tuple[str, int, int]  # pass, batch, bucket
+
+
+@dataclass
+class Gathering:
+    """One gradient, of the trainers that have sent theirs."""
+
+    first_s: float
+    parts: list[tuple[Any, ...]] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+
+class Server:
+    def __init__(self, trainers: int) -> None:
+        self.trainers = trainers
+        self.lock = threading.Lock()
+        self.open: dict[Key, Gathering] = {}
+        self.times: dict[str, dict[str, list[float]]] = {}  # by pass and metric, in ms
+
+    def take(self, key: Key, parts: tuple[Any, ...]) -> Any:
+        """One trainer's part; the answer comes when all are there."""
+        arrived_s = time.perf_counter()
+        answer = torch.futures.Future()
+        with self.lock:
+            gathering = self.open.setdefault(key, Gathering(arrived_s))
+            gathering.parts.append(parts)
+            gathering.answers.append(answer)
+            complete = len(gathering.parts) == self.trainers
+            if complete:
+                del self.open[key]
+        if complete:
+            mean = averaged(gathering.parts)
+            self.keep(key[0], arrived_s - gathering.first_s, time.perf_counter() - gathering.first_s)
+            for one in gathering.answers:
+                one.set_result(mean)
+        return answer
+
+    def keep(self, passed: str, straggler_s: float, average_s: float) -> None:
+        with self.lock:
+            times = self.times.setdefault(passed, {timings.STRAGGLER: [], timings.AVERAGE: []})
+            times[timings.STRAGGLER].append(1e3 * straggler_s)
+            times[timings.AVERAGE].append(1e3 * average_s)
+
+
+def averaged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Of dense gradients (one tensor each), or of sparse ones (indices, values, shape)."""
+    if len(parts[0]) == 1:
+        return (torch.stack([one[0] for one in parts]).sum(0) / len(parts),)
+    indices, values, shapes = zip(*parts, strict=True)
+    joined = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values) / len(parts), shapes[0]).coalesce()
+    return joined.indices(), joined.values(), shapes[0]
+
+
+SERVER: Server | None = None
+
+
+def serve(trainers: int) -> Server:
+    """This process is a server from now on."""
+    global SERVER
+    SERVER = Server(trainers)
+    return SERVER
+
+
+@rpc.functions.async_execution  # type: ignore[untyped-decorator]
+def average(key: Key, parts: tuple[Any, ...]) -> Any:
+    """Called by trainers, runs on the server."""
+    assert SERVER is not None
+    return SERVER.take(key, parts)

@@ -1,0 +1,47 @@
+"""Runs a few cells of a built-in study, for real, and gives what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from mpis import ROOT
+from rankscope.model import Cell, Table
+from rankscope.studies.ledger import Ledger
+from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Settings, Study
+from rankscope.studies.pythons import Pythons
+from rankscope.studies.whole import Asked, run_study
+
+
+def python_of(environment: str) -> str:
+    found = ROOT / ".envs" / environment / "bin" / "python"
+    if not found.exists():
+        pytest.skip(f".envs/{environment} is missing: run make envs")
+    return str(found)
+
+
+def settings_of(study: Study, **chosen: str) -> Settings:
+    return {**{name: one.default for name, one in study.parameters.items()}, **chosen}
+
+
+def ran(
+    folder: Path,
+    study: Study,
+    settings: Settings,
+    pythons: Sequence[str],
+    scales: Sequence[int],
+    only: Mapping[str, Sequence[str]] | None = None,
+) -> list[Outcome]:
+    asked = Asked(study, settings, Pythons(pythons), scales, 1, only=only or {}, timeout_s=100)
+    outcomes = run_study(asked, Ledger(folder), lambda *told: None)
+    assert [(one.cell.label, one.state, one.reason) for one in outcomes if not one.done] == []
+    return outcomes
+
+
+def named(tables: Sequence[Table], name: str) -> list[dict[str, Cell]]:
+    """The rows of the table of that name, by column."""
+    (found,) = [table for table in tables if table.name == name]
+    return [dict(zip((column.name for column in found.columns), row, strict=True)) for row in found.rows]

@@ -1,0 +1,218 @@
+"""The study of collectives: real jobs by every backend that is here, wrong sums, and the figures of nccl-tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mpis import ROOT, Mpi
+from rankscope.cli import main
+from rankscope.studies import backends
+from rankscope.studies.allreduce import OPERATIONS, STUDY
+from rankscope.studies.collective_points import Point, bus_factor
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.message_sizes import sizes
+from studies.real_cells import ENVIRONMENTS, python_of, rows, run_cells, tables_of
+
+WORKLOADS = ROOT / "src" / "rankscope" / "studies" / "workloads"
+BROKEN = ROOT / "tests" / "programs" / "broken_allreduce.py"
+SETTINGS = {"sizes": "4,4k,64k", "iterations": "4"}
+CALLS = 1 + 1 + 4  # first, warm-up, timed
+
+
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The workload's own module of what is given and expected."""
+    monkeypatch.syspath_prepend(str(WORKLOADS))
+    import exchanges as found
+
+    return found
+
+
+def test_sizes() -> None:
+    assert sizes("4..256M")[0::13] == [4, 256 << 20]
+    assert len(sizes("4..256M")) == 14
+    assert sizes("1k,4, 64KiB,4") == [4, 1024, 65536]
+    for wrong in ("", "0", "4M..4", "many", "4,,8"):
+        with pytest.raises(BadStudy):
+            sizes(wrong)
+
+
+# Printed by nccl-tests: operation, ranks, bytes, microseconds, algorithm and bus bandwidth in GB/s.
+@pytest.mark.parametrize(
+    ("operation", "ranks", "size_bytes", "time_us", "algorithm", "bus"),
+    [
+        ("allreduce", 8, 1_048_576, 27.76, 37.78, 66.11),
+        ("allreduce", 8, 4_194_304, 53.24, 78.78, 137.87),
+        ("allreduce", 256, 33_554_432, 1464.2, 22.92, 45.65),
+        ("allreduce", 256, 536_870_912, 16129, 33.29, 66.31),
+        ("reduce", 2, 262_144, 29.13, 9.00, 9.00),
+    ],
+)
+def test_figures_of_nccl_tests(
+    operation: str, ranks: int, size_bytes: int, time_us: float, algorithm: float, bus: float
+) -> None:
+    ns = time_us * 1e3
+    point = Point(operation, "nccl", ranks, size_bytes, size_bytes, 20, ns, ns, ns, ns, ns)
+    assert point.algorithm_rate == pytest.approx(algorithm * 1e9, rel=1e-3)
+    assert point.bus_rate == pytest.approx(bus * 1e9, rel=1e-3)
+
+
+def test_factors_of_nccl_tests() -> None:
+    told = {operation: bus_factor(operation, 8) for operation in OPERATIONS}
+    parted = dict.fromkeys(("allgather", "reduce_scatter", "alltoall", "gather", "scatter"), 7 / 8)
+    assert told == {"allreduce": 14 / 8, "broadcast": 1, "reduce": 1, "barrier": 1, **parted}
+
+
+def test_one_rank_has_no_bus() -> None:
+    point = Point("allreduce", "gloo", 1, 4, 4, 1, 5, 5, 5, 5, 5)
+    assert (point.algorithm_rate, point.bus_rate) == (0.8e9, None)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+@pytest.mark.parametrize("size_bytes", [4, 100, 4096])
+def test_what_is_expected_is_what_the_operation_means(exchanges: ModuleType, world: int, size_bytes: int) -> None:
+    """Held against each operation written out in plain Python."""
+
+    def values(pieces: list[object]) -> list[float]:
+        return [
+            float((piece.start + at) % 7 * piece.times + piece.plus)  # type: ignore[attr-defined]
+            for piece in pieces
+            for at in range(piece.count)  # type: ignore[attr-defined]
+        ]
+
+    for operation in OPERATIONS:
+        shapes = [exchanges.Shape(operation, rank, world, size_bytes) for rank in range(world)]
+        given = [values(shape.given()) for shape in shapes]
+        for rank, shape in enumerate(shapes):
+            expected = values(shape.expected())
+            assert expected == carried_out(operation, given, rank, shape.part), (operation, rank)
+            assert [value for piece in shape.expected() for value in piece.values()][:1] == expected[:1]
+
+
+def carried_out(operation: str, given: list[list[float]], rank: int, part: int) -> list[float]:
+    world = len(given)
+    mine = slice(rank * part, (rank + 1) * part)
+    summed = [sum(column) for column in zip(*given, strict=True)] if "reduce" in operation else []
+    if operation in ("reduce", "gather") and rank:
+        return []
+    return {
+        "allreduce": summed,
+        "reduce": summed,
+        "reduce_scatter": summed[mine],
+        "broadcast": given[0],
+        "allgather": [value for one in given for value in one],
+        "gather": [value for one in given for value in one],
+        "scatter": given[0][mine],
+        "alltoall": [value for other in range(world) for value in given[other][mine]],
+        "barrier": [],
+    }[operation]
+
+
+def test_the_workload_has_the_same_operations(exchanges: ModuleType) -> None:
+    assert exchanges.OPERATIONS == OPERATIONS
+
+
+@pytest.mark.parametrize("name", ["openmpi", "mpich"])
+def test_mpi4py(name: str, tmp_path: Path) -> None:
+    outcomes = run_cells("allreduce", tmp_path, [1, 2], [python_of(name)], backends="mpi4py", **SETTINGS)
+    assert [(one.state, one.reason) for one in outcomes] == [("done", "")] * 2
+    called = outcomes[1].run.query("SELECT sum(calls) FROM tallies WHERE name LIKE 'MPI_Allreduce%'").rows
+    assert called == [(2 * 3 * CALLS,)]
+    tables = tables_of("allreduce", outcomes, backends="mpi4py", **SETTINGS)
+    assert [row[:2] for row in tables["latency_ns"].rows] == [(n, size) for n in (1, 2) for size in (4, 4096, 65536)]
+    full = rows(tables["sizes"])
+    assert [row["calls"] for row in full] == [4] * 6
+    for row in full:
+        assert 0 < float(str(row["min_ns"])) <= float(str(row["median_ns"])) <= float(str(row["max_ns"]))
+    host = rows(tables["host"])
+    assert [row["ranks"] for row in host] == [1, 2]
+    assert all(int(str(row["mpi4py_host_calls"])) >= int(str(row["ranks"])) * 3 * CALLS for row in host)
+    assert rows(tables["sent"])[1]["mpi4py_sent_bytes"] == 2 * CALLS * (4 + 4096 + 65536)
+    assert tables["device"].rows == [] and tables["device"].notes[0].startswith("Absent")
+    assert tables["copied"].rows == [] and tables["copied"].notes[0].startswith("Absent")
+    counted = rows(tables["counts"])
+    assert [(one["part"], one["hostnames"], one["processes"]) for one in counted] == [
+        ("BACKEND_MPI", 1, 1),
+        ("BACKEND_MPI", 1, 2),
+    ]
+    split = rows(tables["waits_by_size"])
+    assert [(row["up_to_bytes"], row["collectives"]) for row in split] == [(n, CALLS) for n in (4, 4096, 65536)]
+    assert tables["waits"].warnings == []
+
+
+@pytest.mark.parametrize("backend", ["gloo", "horovod", "oneccl"])
+def test_other_backends(backend: str, tmp_path: Path) -> None:
+    pythons = [python_of(ENVIRONMENTS[backend])]
+    outcomes = run_cells("allreduce", tmp_path, [2], pythons, backends=backend, **SETTINGS)
+    assert [(one.state, one.reason) for one in outcomes] == [("done", "")]
+    tables = tables_of("allreduce", outcomes, backends=backend, **SETTINGS)
+    assert [row[:2] for row in tables["latency_ns"].rows] == [(2, size) for size in (4, 4096, 65536)]
+    if backend == "gloo":
+        split = rows(tables["waits_by_size"])
+        assert [(row["up_to_bytes"], row["collectives"]) for row in split] == [(n, CALLS) for n in (4, 4096, 65536)]
+        assert rows(tables["sent"])[0]["gloo_sent_bytes"] == 2 * CALLS * (4 + 4096 + 65536)
+
+
+def test_every_operation_by_mpi4py(openmpi: Mpi, tmp_path: Path) -> None:
+    """On three ranks, so that parts do not fit by luck."""
+    for operation in OPERATIONS:
+        every_size = ("--op", operation, "--sizes", "4,1000,65536", "--iterations", "3")
+        program = (WORKLOADS / "allreduce.py", "--backend", "mpi4py", "--into", tmp_path / operation)
+        told = openmpi.run(3, openmpi.python, *program, *every_size)
+        assert told.returncode == 0, (operation, told.stderr)
+        left = sorted((tmp_path / operation / "results").glob("*.json"))
+        assert len(left) == 3
+        assert all('"wrong": ""}' in path.read_text() for path in left), operation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["gloo", "horovod", "oneccl"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_by_the_others(backend: str, operation: str, tmp_path: Path) -> None:
+    lacking = {"horovod": ("reduce", "gather", "scatter"), "oneccl": ("gather", "scatter")}.get(backend, ())
+    chosen = {"backends": backend, "op": operation, **SETTINGS}
+    (outcome,) = run_cells("allreduce", tmp_path, [3], [python_of(ENVIRONMENTS[backend])], **chosen)
+    if operation in lacking:
+        assert outcome.state == "failed" and f"has no {operation}" in outcome.reason
+    else:
+        assert (outcome.state, outcome.reason) == ("done", "")
+
+
+@pytest.mark.parametrize("how", ["sum of one rank missing", "does nothing", "one value of one rank"])
+def test_a_wrong_sum_makes_the_cell_failed(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "path_of", lambda workload: str(BROKEN))
+    monkeypatch.setenv("BROKEN_HOW", how)
+    (outcome,) = run_cells("allreduce", tmp_path, [2], [python_of("openmpi")], backends="mpi4py", **SETTINGS)
+    assert outcome.state == "failed"
+    assert outcome.reason.startswith("wrong result: allreduce of ")
+    assert " is " in outcome.reason and ", not " in outcome.reason
+
+
+def test_what_cannot_be_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for wrong in (["--op", "fold"], ["--sizes", "4M..4"], ["--iterations", "0"], ["--backends", "telepathy"]):
+        assert main(["study", "allreduce", "--dry-run", "--backends", "mpi4py", *wrong]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"rankscope study: {wrong[0]}") and told.count("\n") == 1
+
+
+def test_backends_that_are_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "allreduce", "--dry-run", "--scale", "2", "--python", python_of("openmpi")]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["mpi4py, 2 ranks, repeat 1"]
+    assert main(["study", "allreduce", "--dry-run", "--backends", "horovod", "--python", python_of("openmpi")]) == 0
+    assert "make env-horovod" in capsys.readouterr().out
+
+
+def test_the_workload_needs_no_rankscope(tmp_path: Path) -> None:
+    """One rank by itself, in a Python that has numpy and no MPI: there it says so in one line."""
+    command = [sys.executable, "-S", str(WORKLOADS / "allreduce.py"), "--backend", "telepathy", "--into", str(tmp_path)]
+    told = subprocess.run([*command, "--sizes", "4"], capture_output=True, text=True, check=False)
+    assert told.returncode == 1 and told.stderr == "telepathy: no such backend\n"
+
+
+def test_the_study_says_what_it_is() -> None:
+    assert STUDY.name == "allreduce" and STUDY.scales == (1, 2, 4, 8)
