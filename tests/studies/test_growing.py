@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from rankscope.analyse.growth import growth
+from rankscope.cli.scale import run as scale
 from rankscope.model import Column, Table, Unit
 from rankscope.studies.growing import growing, growth_tables
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Study
 from rankscope.studies.table_series import series_of_tables
+from scale.asking import scaled
+from studies.studying import squares, study
 
 LONG = (
     Column("backend", Unit.NAME, "Backend"),
@@ -139,6 +146,23 @@ def test_repeats_are_points_of_their_own_and_throughputs_have_a_speed_up() -> No
     assert last[2] == 8 and 2.7 < float(str(last[4])) < 2.9 and 0.33 < float(str(last[5])) < 0.37
     near, far = made["scale_projection"].rows
     assert near[-1] is None and "8 times" in str(far[-1])
+
+
+def test_a_study_of_ones_own_is_read_from_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its file is not needed; --to is refused in the document, because there are two scales only."""
+    done = study(squares(tmp_path / "squares.toml"), "--out", tmp_path / "s", "--to", "4")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "only 2 scales: measure at least 4"
+        in (tmp_path / "s" / "squares.md").read_text().split("## What it will be")[1]
+    )
+    (tmp_path / "squares.toml").unlink()
+    _, tables = scaled(capsys, tmp_path / "s", "--series", "elapsed")
+    assert [(row["series"], row["largest"]) for row in tables["scale_laws"]] == [("2", 2), ("3", 2)]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "study.json").write_text("{}")
+    assert scale([str(tmp_path / "empty")]) == 2
+    assert "no cell of this study is done" in capsys.readouterr().err
 
 
 def test_a_study_of_one_scale_has_no_growth() -> None:

@@ -112,7 +112,7 @@ def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: in
     for group in alike([*grown, *(one for one in against if one not in grown)]):
         if not against and len(group) > MOST_SERIES:
             text = f"{group[0].series.what}: {len(group)} series are too many to hold all against all"
-            table.notes.append(f"{text}: name those to compare with by --against")
+            table.notes.append(f"{text}: name those to compare with by `rankscope scale --against`")
             continue
         pairs = [
             (one, other) for one in group if one not in against for other in group if other in against

@@ -223,9 +223,10 @@ def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts
             made.rows.append((*row, law.value if isinstance(law, Estimate) else None))
     rate = f"{int(settings['server']):,} operations a second"
     made.notes.append(
-        f"If all of it reached a server that does {rate}: every system call; every path that is named, as one "
-        "operation; each name once for each rank. No forecast: nodes that remember for all their ranks ask far less."
+        f"If all of it reached a server that does {rate}: every system call; every path below the environment, as one "
+        "operation; each such name once for each rank. No forecast: nodes that remember for all ranks ask far less."
     )
-    made.notes.append("As it grew: the law through the times measured at place slow, whose server is another one.")
+    if grown:
+        made.notes.append("As it grew: the law through the times measured at place slow, whose server is another one.")
     made.notes += [f"Not foretold from what was measured: {text}" for text in refused]
     return made

@@ -38,7 +38,7 @@ PARAMETERS = {
     "bandwidth": Parameter("", "bytes a second that it gives to all ranks together, as in 1G"),
     "node_storage": Parameter("", "where staged copies go (default: memory, or the folder for temporary files)"),
     "server": Parameter("600000", "operations a second of the server that is projected to"),
-    "jobs": Parameter("512,6144,131072", "ranks of the jobs that are projected to"),
+    "jobs": Parameter("16,64,512,6144,131072", "ranks of the jobs that are projected to"),
 }
 
 
@@ -63,7 +63,8 @@ def check(settings: Settings) -> None:
 
 def frameworks(settings: Settings) -> dict[str, str]:
     """Name to module, of those that are timed and those whose calls alone are counted."""
-    return {**modules(settings["calls_of"]), **modules(settings["frameworks"])}
+    timed = modules(settings["frameworks"])
+    return timed | {name: module for name, module in modules(settings["calls_of"]).items() if name not in timed}
 
 
 def modules(text: str) -> dict[str, str]:

@@ -109,5 +109,6 @@ def word(value: Value, column: Column) -> str:
     if isinstance(value, int | float) and column.unit is Unit.BYTES:
         return shown(float(value), "bytes") if value >= 1024 else f"{value:g} B"
     if column.name in SCALES:
-        return f"{value} {column.name.removeprefix('job_')}"
+        counted = column.name.removeprefix("job_")
+        return f"{value} {counted.removesuffix('s') if value == 1 else counted}"
     return "" if value is None else str(value)
