@@ -13,6 +13,7 @@ from rankscope.studies.plan import Missing, cells
 from rankscope.studies.pythons import Pythons
 from studies.small_studies import named, python_of, ran, settings_of
 
+pytestmark = pytest.mark.timeout(400)  # the cells run in the first test's name
 MPIS = ("openmpi", "mpich")
 STEPS, EPOCHS, LAYERS = 6, 2, 3
 SETTINGS = settings_of(STUDY, mpi="openmpi,mpich", steps=str(STEPS), hidden="64", slow_rank="1", slow_ms="30")
