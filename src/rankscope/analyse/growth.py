@@ -108,7 +108,7 @@ def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: Choice | 
     error = choice.fit.relative_error
     if choice.fit.law.name != "constant" and 2 * error > trend:
         doubts.append(f"values scatter by {error:.0%} around the law, as much as they grow")
-    if choice.fit.law.name == "constant" and error > max(UNSTEADY, 1.5 * _scatter(x, y)):
+    if choice.fit.law.name == "constant" and max(UNSTEADY, 1.5 * _scatter(x, y)) < error <= LARGEST_ERROR:
         doubts.append(f"values lie {_off(error)} off a constant, and no law of growth is sure: measure more scales")
     return doubts
 

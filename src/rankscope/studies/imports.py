@@ -89,7 +89,7 @@ def places(settings: Settings) -> dict[str, str]:
 def has(cell: Cell, scales: Sequence[int], settings: Settings) -> bool:
     """System calls are a constant of a rank: they are counted once, and of some frameworks nothing else is asked."""
     if cell["place"] == COUNTED:
-        return cell.ranks == min(scales)
+        return cell.ranks == min(scales) and cell.repeat == 1
     return cell["framework"] in modules(settings["frameworks"])
 
 
@@ -185,6 +185,7 @@ STUDY = Study(
     import_tables,
     PARAMETERS,
     scales=(1, 2, 4, 8),
+    repeats=2,
     timeout_s=300,
     series=import_series,
     has=has,
