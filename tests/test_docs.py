@@ -13,6 +13,7 @@ from mpis import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+NO_PAGE = {"What else is known?", "When does each rank wait?"}  # the latter: the same where there are no steps
 MAKE_TARGET = re.compile(r"\bmake ([a-z][a-z-]+)")
 
 
@@ -33,6 +34,22 @@ def test_index_lists_every_page() -> None:
     listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
     assert pages - listed == set()
+
+
+def test_every_question_of_the_page_has_a_page() -> None:
+    """With its words as the title, its picture, and numbers of a real run."""
+    sections = ROOT / "src" / "rankscope" / "analyse" / "sections"
+    sources = "".join(path.read_text(encoding="utf-8") for path in sections.glob("*.py"))
+    asked = set(re.findall(r'(?<!")"([A-Z][^"\n]*\?)"(?!")', sources)) - NO_PAGE
+    folder = ROOT / "docs" / "questions"
+    pages = {path: path.read_text(encoding="utf-8") for path in folder.glob("*.md") if path.name != "index.md"}
+    assert {text.partition("\n")[0].removeprefix("# ") for text in pages.values()} == asked and len(asked) == 11
+    listed = set(LINK.findall((folder / "index.md").read_text(encoding="utf-8")))
+    for path, text in pages.items():
+        assert path.name in listed
+        assert f"](../pictures/{path.stem}.png)" in text
+        answer = re.search(r"<!-- answer: .*? -->\n```text\n(.+?)```", text, re.DOTALL)
+        assert answer and len(answer[1].splitlines()) >= 3, path.name
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

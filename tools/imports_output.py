@@ -56,7 +56,7 @@ def main() -> int:
     for name, (words, line) in shown.items():
         if options.only not in (None, name):
             continue
-        text = output(options.python, *words)
+        text = output(os.path.abspath(options.python), *words)
         if name == "saving":
             text = text.partition("\n\nImports\n")[0]
         if name == "several":

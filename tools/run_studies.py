@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -69,6 +70,7 @@ def main() -> int:
     pythons = [ROOT / ".envs" / name / "bin" / "python" for name in ENVIRONMENTS]
     words = [word for path in pythons if path.exists() for word in ("--python", str(path))]
     parent = Path(options.out).absolute()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and so the study that runs
     done = [finished(name, options.scale, parent, words) for name in options.studies or STUDIES]
     print("\n".join(one.line for one in done))
     print(f"{'together':10} {sum(one.seconds for one in done) / 60:5.1f} min")

@@ -1,10 +1,11 @@
-"""Makes the pictures of docs/pictures: pages of a real demo run and of a recorded GPU run, opened in Chromium."""
+"""Makes the pictures of docs/pictures and the numbers of docs/questions: a real demo run, a recorded GPU run."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -18,17 +19,25 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 GPU_RUNS = ROOT / "tests" / "unit" / "h200_runs.tar.gz"
 ASK = ROOT / "tests" / "browser" / "ask.mjs"
-MOST_BYTES = 300_000  # of all pictures
+QUESTIONS = ROOT / "docs" / "questions"
+ANSWER = re.compile(r"(<!-- answer: (\w+) (\w+) -->\n```text\n).*?(```\n<!-- /answer -->)", re.DOTALL)
+MOST_LINES = 14  # of an answer
+MOST_BYTES = 500_000  # of all pictures
 WIDTH = 1000
 # picture: the page, the part of it (none: its top), dark or light
 SHOTS: dict[str, tuple[str, str, bool]] = {
     "page": ("demo", "", False),
+    "start": ("demo", "#start figure", False),
+    "imports": ("demo", "#imports figure", False),
     "steps": ("demo", "#steps figure", False),
     "wait_map": ("demo", "#wait_map figure", False),
     "waiting": ("demo", "#waiting figure", False),
     "communication": ("demo", "#communication figure", False),
     "gpu": ("gpu", "#gpu figure", True),
     "gpu_time": ("gpu", "#gpu_time figure", True),
+    "memory": ("demo", "#memory figure", False),
+    "balance": ("demo", "#balance figure", False),
+    "overhead": ("demo", "#overhead figure", False),
 }
 FILLED = "[...document.querySelectorAll('.rows, .picture')].every((one) => one.children.length)"
 
@@ -65,6 +74,22 @@ def take(questions: list[dict[str, Any]]) -> None:
             raise SystemExit(f"a page complained: {told['errors'] or told['console']}")
 
 
+def answer(runs: dict[str, Path], run: str, table: str) -> str:
+    """The table as the command prints it, its first lines."""
+    command = [sys.executable, "-m", "rankscope", "report", str(runs[run]), "--table", table]
+    wide = {**os.environ, "COLUMNS": "150"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=wide)
+    lines = done.stdout.rstrip().splitlines()
+    left = len(lines) - MOST_LINES
+    return "\n".join([*lines[:MOST_LINES], *([f"… {left} more lines"] if left > 0 else [])]) + "\n"
+
+
+def fill(page: Path, runs: dict[str, Path]) -> None:
+    text = page.read_text(encoding="utf-8")
+    made = ANSWER.sub(lambda found: f"{found[1]}{answer(runs, found[2], found[3])}{found[4]}", text)
+    page.write_text(made, encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, nargs="?", help="a recorded run of the demo (default: run make demo)")
@@ -75,6 +100,8 @@ def main() -> int:
         runs = {"demo": options.run or demo_run(folder), "gpu": gpu_run(folder)}
         pages = {name: page_of(run, folder, name) for name, run in runs.items()}
         take([question(pages, name) for name in SHOTS])
+        for page in sorted(QUESTIONS.glob("*.md")):
+            fill(page, runs)
     size = sum(path.stat().st_size for path in PICTURES.glob("*.png"))
     print(f"{len(SHOTS)} pictures in {PICTURES.relative_to(ROOT)}, {size / 1000:.0f} kB")
     return 0 if size <= MOST_BYTES else 1

@@ -359,68 +359,6 @@ class Table:
     verbatim: bool = False  # one column of lines that are shown as they are: another tool's layout
 
 
-ChartKind = Literal["bars", "heat", "sizes", "top", "icicle"]
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A picture of a table: which of its columns are drawn, and how. What the kinds look like: docs/html.md."""
-
-    kind: ChartKind
-    table: str  # name of a table of the same section
-    title: str  # a sentence with the number in it
-    label: str  # the column that names a row
-    parts: tuple[str, ...]  # the columns that are drawn: bars are stacked of them, in this order
-    value_axis: str = ""  # what the values are, without the unit
-    row_axis: str = ""  # what the rows are
-    orders: tuple[str, ...] = ()  # columns by which the rows can be ordered; the first is the order they come in
-    series: str = ""  # kind "sizes": the column that tells the colours apart
-
-
-@dataclass(slots=True)
-class Section:
-    """One question about a run: what answers it in words, in pictures and in tables."""
-
-    name: str
-    question: str
-    tables: list[Table]
-    charts: list[Chart] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One series of a graph: what was measured, and the law through it with its interval, where there is one."""
-
-    name: str
-    points: Sequence[tuple[float, float]]  # all of them, repeats too
-    fitted: Sequence[tuple[float, float, float, float]] = ()  # scale, value, low, high
-    published: bool = False  # by somebody else
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """A quantity over a scale, both in logarithms."""
-
-    title: str  # a sentence with the number in it
-    scale_axis: str
-    value_axis: str
-    unit: Unit
-    curves: Sequence[Curve]
-
-
-@dataclass(slots=True)
-class Page:
-    """All that a page about one run shows: the top, then the questions."""
-
-    title: str
-    overview: Table
-    coverage: Table
-    findings: Table
-    sections: list[Section]
-    notes: list[str] = field(default_factory=list)
-
-
 class Tables(Protocol):
     """What an analysis is given: the tables ranks, tallies, events, steps, marks, … of store/columns.py, behind SQL."""
 
@@ -434,38 +372,3 @@ class Tables(Protocol):
 def names_of(record: type) -> tuple[str, ...]:
     """The column names a record type has in the tables."""
     return tuple(f.name for f in fields(record))
-
-
-@dataclass(frozen=True, slots=True)
-class Track:
-    """One line of a timeline."""
-
-    number: int  # from 1, over all processes
-    process: int
-    kind: str  # "thread", "ranges", "stream", "communicator", "steps" or "phases"
-    name: str
-    lane: int = 0  # of those that overlap without lying within each other
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """One process of a timeline."""
-
-    process: int
-    name: str
-    host: str
-    pid: int
-
-
-@dataclass(slots=True)
-class Slices:
-    """Some slices of one process, as columns in the order in which a timeline opens them."""
-
-    process: int
-    track: Any  # numbers of tracks
-    name: Words
-    start_ns: Any  # Unix time on the run's common clock
-    end_ns: Any  # less than start_ns where it has not ended
-    flow: Any  # the same number for what belongs together on several processes, 0: none
-    bytes: Any  # 0: none, or not known
-    new_tracks: list[Track] = field(default_factory=list)  # that no slices before had

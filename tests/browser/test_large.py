@@ -14,7 +14,7 @@ from browser.chromium import Chromium
 from browser.large_run import PER_HOST, write_large_run
 from browser.pages import FILLED, TABLES
 from rankscope.analyse.sections import page_of
-from rankscope.model import Page
+from rankscope.model_pictures import Page
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.report.html import to_html
 from rankscope.store.columns import joined, reading_tables

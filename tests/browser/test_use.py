@@ -127,6 +127,16 @@ def test_on_paper(chromium: Chromium, page: Path) -> None:
     assert size > 50_000
 
 
+def test_nothing_is_cut_off_on_paper(chromium: Chromium, page: Path) -> None:
+    """A landscape A4 page has room for 1,032 CSS pixels between its margins."""
+    wide = """[...document.querySelectorAll('table, figure')].filter((one) =>
+        one.getBoundingClientRect().right > innerWidth + 1).map((one) =>
+        [one.getBoundingClientRect().right, one.innerText.slice(0, 300)])"""
+    unfolded = {"do": "wait", "code": "[...document.querySelectorAll('details')].every((one) => one.open)"}
+    steps = [FILLED, {"do": "media", "type": "print"}, unfolded, evaluate(wide)]
+    assert chromium.ask(page, *steps, width=1032, height=700).answers[3] == []
+
+
 def test_links_lead_to_evidence(chromium: Chromium, page: Path) -> None:
     """Every link within the page has a target; one to a folded table opens it."""
     links = evaluate("[...document.querySelectorAll('a')].map((one) => one.getAttribute('href'))")

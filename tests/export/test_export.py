@@ -12,8 +12,7 @@ import pytest
 
 import rankscope as rs
 from rankscope.cli.export import run
-from unit.small_run import SECOND, mpi_rank, write_run
-from unit.step_runs import log
+from unit.step_runs import two_ranks
 
 LINE = re.compile(r'^[a-z_]+(\{([a-z_]+="(\\.|[^"\\])*",?)*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)$')
 EVIL = 'MPI_"evil"\\\n'
@@ -21,12 +20,7 @@ EVIL = 'MPI_"evil"\\\n'
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    ranks = [mpi_rank(rank, 2) for rank in range(2)]
-    for rank, made in enumerate(ranks):
-        log(made, [("MPI_Allreduce", 8, 1000.0 + 10 * at + rank, 1005.0 + 10 * at) for at in range(20)])
-        made.tally("MPI_Allreduce", 10, (rank + 1) * SECOND, bytes=80, size_class=4, group=1)
-        made.tally(EVIL, 1, 5, group=1)
-    return write_run(tmp_path / "run", *ranks, expected_ranks=2)
+    return two_ranks(tmp_path / "run", EVIL)
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "json"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -220,3 +221,34 @@ def test_open_bundle_is_the_same_everywhere(environment: Environment) -> None:
     file, header = open_bundle(str(environment.bundle))
     os.close(file)
     assert header.identity == header_of(environment.bundle).identity
+
+
+def test_giving_on_while_receiving_harms_neither(
+    large: Environment,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Threads that send and the one that receives share the file, and with it its position, which none may use."""
+    shared = SharedFile(str(large.bundle))
+    region = shared.region()
+    intake = Intake(str(tmp_path / "part"), shared.head(), shared.header, region, read_manifest(shared.header, region))
+    listening, contact = listen()
+    service = Service(listening, contact, TOKEN, lambda: intake)
+    received: list[bytes] = []
+
+    def take() -> None:
+        source = Peer(contact, TOKEN, shared.header.identity)
+        sizes = [size for size, _ in intake.manifest.chunks]
+        received.append(b"".join(source.chunk(at, intake.starts[at], size) for at, size in enumerate(sizes)))
+
+    takers = [threading.Thread(target=take) for _ in range(4)]
+    for taker in takers:
+        taker.start()
+    intake.take_all(shared, "shared", None)
+    for taker in takers:
+        taker.join(30)
+    service.stop()
+    payload = large.bundle.read_bytes()[HEADER_BYTES : shared.header.manifest_at]
+    assert os.pread(intake.file, len(payload), HEADER_BYTES) == payload
+    assert received == [payload] * 4
+    assert os.lseek(intake.file, 0, os.SEEK_CUR) == 0
+    intake.discard()

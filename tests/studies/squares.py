@@ -21,7 +21,7 @@ if sys.argv[3:] and int(sys.argv[4]) == rank:
     if sys.argv[3] == "missing":
         sys.exit(0)
 if "SLURMD_NODENAME" in os.environ:
-    print(f"rank {rank} on {os.environ['SLURMD_NODENAME']}")
+    os.write(1, f"rank {rank} on {os.environ['SLURMD_NODENAME']}\n".encode())
 with open(f"{path}.half", "w") as file:
     file.write("[")
 time.sleep(0.1)

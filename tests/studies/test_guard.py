@@ -152,7 +152,7 @@ def test_it_does_not_start_for_a_parent_that_is_gone(tmp_path: Path) -> None:
 
 def test_local_tells_each_rank_its_place(tmp_path: Path) -> None:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "OMPI_COMM_WORLD_RANK")
-    code = f"import os; print(*(os.environ.get(name, '-') for name in {names!r}))"
+    code = f"import os; os.write(1, (' '.join(os.environ.get(name, '-') for name in {names!r}) + '\\n').encode())"
     words = [sys.executable, "-I", "-S", str(LOCAL), "3", "--", sys.executable, "-c", code]
     environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "5"}
     environment.pop("MASTER_ADDR", None)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rankscope.studies.asked import Asked, differing
+from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_json
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
@@ -49,10 +48,11 @@ def test_attempts_are_never_used_twice(tmp_path: Path) -> None:
 
 
 def test_held_by_one_process(tmp_path: Path) -> None:
-    Ledger(tmp_path / "s").hold()
-    code = "import sys, pathlib, rankscope.studies.ledger as it; it.Ledger(pathlib.Path(sys.argv[1])).hold()"
-    second = subprocess.run([sys.executable, "-c", code, tmp_path / "s"], capture_output=True, text=True, check=False)
-    assert second.returncode == 1 and "another process is running this study" in second.stderr
+    with Ledger(tmp_path / "s").held(), pytest.raises(BadStudy, match="another process is running this study"):
+        with Ledger(tmp_path / "s").held():
+            pass
+    with Ledger(tmp_path / "s").held():
+        pass
 
 
 def test_json_is_whole_or_not_there(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rankscope.studies.plan import Missing, cells
 from rankscope.studies.pythons import Pythons
 from studies.small_studies import named, python_of, ran, settings_of
 
+pytestmark = pytest.mark.timeout(400)  # the cells run in the first test's name
 MPIS = ("openmpi", "mpich")
 STEPS, EPOCHS, LAYERS = 6, 2, 3
 SETTINGS = settings_of(STUDY, mpi="openmpi,mpich", steps=str(STEPS), hidden="64", slow_rank="1", slow_ms="30")
@@ -77,6 +78,9 @@ def test_the_rank_that_the_others_wait_for_communicates_least(outcomes: list[Out
         (row,) = of(shown, "balance", outcome)
         if outcome.cell.ranks == 2:
             assert (row["least_rank"], row["most_rank"]) == (1, 0), "rank 1 sleeps in every step"
+            (row,) = of(shown, "negotiation", outcome)
+            small, large = float(str(row["small_wait_share"])), float(str(row["large_wait_share"]))
+            assert small > 0.5 and small > large, "and the others wait for it where they meet first"
 
 
 @pytest.mark.parametrize("mpi", MPIS)

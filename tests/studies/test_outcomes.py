@@ -90,6 +90,15 @@ def test_a_rank_without_result_makes_a_built_in_cell_incomplete(tmp_path: Path) 
     assert judged(attempt, cell, {"exit_code": -11}) == ("failed", "signal 11")
 
 
+def test_ranks_that_are_each_a_world_of_their_own_are_no_result(mpich: Mpi, tmp_path: Path) -> None:
+    """MPI whose ranks were started by something else: every one of them is rank 0 of 1, and all goes well."""
+    code = "from mpi4py import MPI; assert MPI.COMM_WORLD.size == 1"
+    toml = write_toml(tmp_path / "t.toml", [str(mpich.python), "-c", code], {"ranks": [2]}, {"launcher": "local"})
+    assert study(toml, "--out", tmp_path / "out").returncode == 1
+    (cell,) = cells(tmp_path / "out").values()
+    assert cell["state"] == "failed" and cell["reason"].startswith("MPI had 1 of 2 ranks: the launcher does not fit it")
+
+
 def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
     toml = write_toml(tmp_path / "t.toml", ["/no/such/program"], {"ranks": [2]})
     assert study(toml, "--out", tmp_path / "out").returncode == 1

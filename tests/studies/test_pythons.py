@@ -35,6 +35,12 @@ def test_the_first_that_has_all() -> None:
     assert pythons.without("jax") == "no jax in /a, /b: install it, or name the Python that has it with --python"
 
 
+def test_paths_are_kept_so_that_any_folder_finds_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Pythons(["env/bin/python", "python3"]).lasting_paths() == [f"{tmp_path}/env/bin/python", "python3"]
+    assert Pythons(["env/bin/python"], ["torch"]).lasting_paths() == ["env/bin/python"]
+
+
 def test_what_is_no_python_is_said(tmp_path: Path) -> None:
     with pytest.raises(BadStudy, match="there is no such program"):
         probe("/no/such/python")

@@ -132,7 +132,9 @@ def test_killed_it_leaves_no_job(here: dict[str, str], tmp_path: Path, launcher:
 
 def test_mpi_by_srun(here: dict[str, str], mpich: Mpi, tmp_path: Path) -> None:
     """Slurm's own PMI starts MPICH's ranks: one job of two, not two of one."""
-    code = "from mpi4py import MPI; print('rank', MPI.COMM_WORLD.rank, 'of', MPI.COMM_WORLD.size)"
+    code = (
+        "import os; from mpi4py.MPI import COMM_WORLD as c; os.write(1, f'rank {{c.rank}} of {{c.size}}\\n'.encode())"
+    )
     toml = write_toml(tmp_path / "t.toml", [str(mpich.python), "-c", code], {"ranks": [2]})
     folder = tmp_path / "out"
     done = study(toml, "--out", folder, "--launcher", "srun", "--launcher-args=--mpi=pmi2", **here)

@@ -55,3 +55,13 @@ def rank(number: int, size: int, **header: Any) -> RankFileWriter:
 
 def opened(folder: Path, *processes: RankFileWriter, **job: Any) -> Run:
     return open_run(write_run(folder / "run", *processes, **job), read_rank_file)
+
+
+def two_ranks(folder: Path, evil: str) -> Path:
+    """A run of two ranks with a log of 20 all-reduces; each has a tally of the given name too."""
+    ranks = [mpi_rank(rank, 2) for rank in range(2)]
+    for rank, made in enumerate(ranks):
+        log(made, [("MPI_Allreduce", 8, 1000.0 + 10 * at + rank, 1005.0 + 10 * at) for at in range(20)])
+        made.tally("MPI_Allreduce", 10, (rank + 1) * SECOND, bytes=80, size_class=4, group=1)
+        made.tally(evil, 1, 5, group=1)
+    return write_run(folder, *ranks, expected_ranks=2)

@@ -16,8 +16,8 @@ from mpis import ROOT
 from rankscope.api.questions import ALIASES, QUESTIONS, WIDE, needs_events
 from rankscope.api.schema import schema
 from rankscope.cli.report import run as report
-from unit.small_run import SECOND, mpi_rank, write_run
-from unit.step_runs import log
+from unit.small_run import SECOND
+from unit.step_runs import two_ranks
 
 HEAVY = "{'re', 'typing', 'json', 'numpy', 'pyarrow', 'duckdb', 'rich', 'rankscope.model', 'importlib.util'}"
 EVIL = "MPI_<script>alert('1')</script>\x1b[2J"
@@ -25,12 +25,7 @@ EVIL = "MPI_<script>alert('1')</script>\x1b[2J"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    ranks = [mpi_rank(rank, 2) for rank in range(2)]
-    for rank, made in enumerate(ranks):
-        log(made, [("MPI_Allreduce", 8, 1000.0 + 10 * at + rank, 1005.0 + 10 * at) for at in range(20)])
-        made.tally("MPI_Allreduce", 10, (rank + 1) * SECOND, bytes=80, size_class=4, group=1)
-        made.tally(EVIL, 1, 5, group=1)
-    return write_run(tmp_path / "run", *ranks, expected_ranks=2)
+    return two_ranks(tmp_path / "run", EVIL)
 
 
 def test_importing_it_loads_nothing_of_the_api() -> None:

@@ -12,7 +12,8 @@ from browser.pages import gpu_run
 from rankscope.analyse.hosts import hosts
 from rankscope.analyse.sections import Wanted, page_of
 from rankscope.analyse.sections.imports import import_boxes
-from rankscope.model import Page, Table
+from rankscope.model import Table
+from rankscope.model_pictures import Page
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import MILLI, SECOND

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from rankscope.model import Column, Unit
+
 OPENS = ("open", "openat", "openat2", "creat")
 STATS = ("stat", "lstat", "fstat", "newfstatat", "fstatat64", "statx", "stat64", "lstat64", "fstat64")
 READS = ("read", "pread64", "readv", "preadv", "preadv2")
 MMAPS = ("mmap", "mmap2")
+# In which a thread waits for another, for a time or for a process: not what files cost.
+WAITS = (
+    *("futex", "futex_wait", "futex_waitv", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"),
+    *("epoll_pwait2", "nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend", "rt_sigtimedwait", "wait4", "waitid"),
+)
 STARTS = ("fork", "vfork", "clone", "clone3")  # of threads and processes alike
 
 
@@ -25,7 +32,7 @@ def sums(prefix: str = "") -> str:
         "failed": "failed",
         "missing": "missing",
         "read_bytes": f"CASE WHEN {one_of(READS)} THEN bytes END",
-        "call_ns": "total_ns",
+        "call_ns": f"CASE WHEN NOT {one_of(WAITS)} THEN total_ns END",
     }
     return ", ".join(f"coalesce(sum({sql}), 0)::BIGINT AS {prefix}{name}" for name, sql in parts.items())
 
@@ -37,3 +44,11 @@ def by_cause() -> str:
 
 
 COUNTED = ("calls", "opens", "stats", "reads", "mmaps", "failed", "missing", "read_bytes", "call_ns")
+CALL_COLUMNS = (
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("opens", Unit.COUNT, "Opens"),
+    Column("stats", Unit.COUNT, "Stats"),
+    Column("reads", Unit.COUNT, "Reads"),
+    Column("mmaps", Unit.COUNT, "Mmaps"),
+    Column("failed", Unit.COUNT, "Failed"),
+)

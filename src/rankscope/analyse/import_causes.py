@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.call_kinds import COUNTED, sums
+from rankscope.analyse.call_kinds import CALL_COLUMNS, COUNTED, sums
 from rankscope.analyse.import_data import chosen
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
 
 COUNT_COLUMNS = (
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("opens", Unit.COUNT, "Opens"),
-    Column("stats", Unit.COUNT, "Stats"),
-    Column("reads", Unit.COUNT, "Reads"),
-    Column("mmaps", Unit.COUNT, "Mmaps"),
-    Column("failed", Unit.COUNT, "Failed"),
+    *CALL_COLUMNS,
     Column("missing", Unit.COUNT, "Missing"),
     Column("read_bytes", Unit.BYTES, "Read"),
     Column("call_ns", Unit.NS, "In calls"),

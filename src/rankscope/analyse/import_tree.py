@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rankscope.analyse.call_kinds import CALL_COLUMNS
 from rankscope.analyse.import_data import Node, has_calls, import_trees, merged
 from rankscope.analyse.import_names import node_name
 from rankscope.analyse.selection import ALL, Selection
@@ -15,12 +16,7 @@ COLUMNS = (
     Column("wall_ns", Unit.NS, "Wall"),
     Column("self_wall_ns", Unit.NS, "Self"),
     Column("cpu_ns", Unit.NS, "CPU"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("opens", Unit.COUNT, "Opens"),
-    Column("stats", Unit.COUNT, "Stats"),
-    Column("reads", Unit.COUNT, "Reads"),
-    Column("mmaps", Unit.COUNT, "Mmaps"),
-    Column("failed", Unit.COUNT, "Failed"),
+    *CALL_COLUMNS,
     Column("read_bytes", Unit.BYTES, "Read"),
     Column("shared_objects", Unit.COUNT, "Libs"),
     Column("depth", Unit.COUNT, "Depth"),

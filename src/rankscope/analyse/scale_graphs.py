@@ -10,7 +10,8 @@ from rankscope.analyse.crossovers import alike
 from rankscope.analyse.growth import Growth
 from rankscope.analyse.law_intervals import Estimate, estimate
 from rankscope.analyse.scaling import shown
-from rankscope.model import Curve, Graph, Unit
+from rankscope.model import Unit
+from rankscope.model_pictures import Curve, Graph
 
 FITTED_POINTS = 33
 MOST_CURVES = 8  # that an eye can tell apart

@@ -12,7 +12,8 @@ import numpy as np
 from rankscope.analyse.nesting import lanes
 from rankscope.analyse.splitting import collectives_of
 from rankscope.analyse.step_data import steps_of
-from rankscope.model import Actor, Slices, Tables, Track, Words
+from rankscope.model import Tables, Words
+from rankscope.model_timeline import Actor, Slices, Track
 
 Array = Any
 BLOCK_ROWS = 100_000

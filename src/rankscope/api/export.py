@@ -24,7 +24,7 @@ from rankscope.analyse.timeline import Timeline, timeline
 from rankscope.api.frame import Frame
 from rankscope.api.questions import QUESTIONS
 from rankscope.api.run import Run, Wrong
-from rankscope.model import Slices
+from rankscope.model_timeline import Slices
 from rankscope.report.chrome import chrome_pieces
 from rankscope.report.csv import to_csv
 from rankscope.report.json import to_json

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
 from rankscope.analyse.events import events_sql
 from rankscope.api.run import Run, Selection
-from rankscope.model import Graph, Table
+from rankscope.model import Table
+from rankscope.model_pictures import Graph
 from rankscope.report.cells import printable
 from rankscope.report.csv import csv_pieces, to_csv
 from rankscope.report.json import to_json

@@ -15,7 +15,8 @@ from rankscope.analyse.scale_series import AXES, of_documents, of_figures, of_ru
 from rankscope.analyse.scaling import laws, projection, speed_up
 from rankscope.api.compare import side_of
 from rankscope.api.run import Run, Wrong
-from rankscope.model import BadFile, Graph, Note, Severity, Table
+from rankscope.model import BadFile, Note, Severity, Table
+from rankscope.model_pictures import Graph
 from rankscope.readers.handmade import read
 from rankscope.readers.source import Hints, Source
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Actor, Slices, Track
+from rankscope.model_timeline import Actor, Slices, Track
 from rankscope.report.cells import printable
 
 Array = Any

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from rankscope.model import Curve, Graph
+from rankscope.model_pictures import Curve, Graph
 from rankscope.report.cells import printable, shown
 
 WIDTH, HEIGHT = 760, 400

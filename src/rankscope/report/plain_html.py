@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from rankscope.model import Cell, Column, Graph, Table, Unit
+from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model_pictures import Graph
 from rankscope.report.cells import filled, heading, printable, shown
 from rankscope.report.graph import to_figure
 from rankscope.report.run_list import page

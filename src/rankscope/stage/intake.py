@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, Manifest
-from rankscope.stage.unpack import opened, write_all
+from rankscope.stage.unpack import opened, write_all_at
 
 PART_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -81,8 +81,7 @@ class Intake:
             if name != "shared":
                 raise Gone(f"{name} sent a chunk that is not what was packed")
             raise BadBundle(f"its content was changed at byte {self.starts[number]}")
-        os.lseek(self.file, self.starts[number], os.SEEK_SET)
-        write_all(self.file, memoryview(stored))
+        write_all_at(self.file, memoryview(stored), self.starts[number])
         self.received_bytes[name] = self.received_bytes.get(name, 0) + size
         with self.news:
             self.verified += 1

@@ -70,6 +70,13 @@ def write_all(handle: int, block: memoryview) -> None:
         block = block[os.write(handle, block) :]
 
 
+def write_all_at(handle: int, block: memoryview, at: int) -> None:
+    """Without the position of the file, which threads that read from it share."""
+    while block:
+        written = os.pwrite(handle, block, at)
+        block, at = block[written:], at + written
+
+
 def opened(stored: bytes, compressed: bool) -> bytes:
     """A chunk as it was before it was compressed; never longer than a chunk may be."""
     if not compressed:

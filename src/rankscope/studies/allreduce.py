@@ -72,8 +72,8 @@ STUDY = Study(
     {
         "backends": Parameter(HERE, "the libraries to compare; here: all that can be run with the Pythons at hand"),
         "op": Parameter("allreduce", f"the collective: {', '.join(OPERATIONS)}"),
-        "sizes": Parameter("4..4M", "as 4,64k,4M, or a range of every fourth power of two as 4..256M"),
-        "iterations": Parameter("20", "timed calls of each size; fewer of sizes above 3 MiB"),
+        "sizes": Parameter("4,64,1k,16k,256k,4M", "as 4,64k,4M, or a range that grows by four as 4..256M"),
+        "iterations": Parameter("10", "timed calls of each size; fewer of sizes above 6 MiB"),
     },
     scales=(1, 2, 4, 8),
     timeout_s=600,

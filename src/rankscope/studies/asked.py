@@ -46,7 +46,7 @@ class Asked:
             "asked": {
                 "only": {axis: list(values) for axis, values in self.only.items()},
                 "timeout_s": self.timeout_s,
-                "pythons": self.pythons.paths,
+                "pythons": self.pythons.lasting_paths(),
                 "per_node": self.wanted.per_node,
                 "more": list(self.wanted.more),
                 "template": self.wanted.template,

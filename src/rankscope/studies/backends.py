@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -98,4 +99,6 @@ def job_of(
     needs = NEEDS[backend]
     command = (python.path, path_of(workload), "--backend", backend, "--into", folder, *options)
     variables = {**ONE_THREAD, **needs.environment, **(environment or {})}
+    if needs.launcher == "mpirun":  # Intel MPI's finds its own parts through PATH only
+        variables["PATH"] = os.pathsep.join([os.path.dirname(python.path), os.environ.get("PATH", os.defpath)])
     return Job(command, needs.launcher, python.path, variables, (*needs.record, *record))

@@ -9,7 +9,8 @@ from typing import Any
 from rankscope.analyse.growth import Growth
 from rankscope.api.forms import PAGES, page
 from rankscope.model import Cell as Value
-from rankscope.model import Column, Graph, Table, Unit
+from rankscope.model import Column, Table, Unit
+from rankscope.model_pictures import Graph
 from rankscope.studies.growing import growing, growth_tables
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Settings, Study

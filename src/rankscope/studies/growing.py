@@ -10,7 +10,8 @@ from rankscope.analyse.crossovers import crossovers
 from rankscope.analyse.growth import Growth, Series, growth
 from rankscope.analyse.scale_graphs import graphs
 from rankscope.analyse.scaling import laws, projection, speed_up
-from rankscope.model import Graph, Table
+from rankscope.model import Table
+from rankscope.model_pictures import Graph
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json

@@ -14,6 +14,11 @@ from rankscope.studies.plan import Cell
 ENDED = "ended.json"  # left by guard.py, last of all
 TAIL_BYTES = 4000
 TIME_UP = 124
+RANKS = "SELECT count(DISTINCT rank) FROM ranks WHERE role = 'rank'"
+WORLD = """
+    SELECT min(size) FROM groups JOIN ranks USING (process)
+    WHERE role = 'rank' AND kind = 'communicator' AND name = 'MPI_COMM_WORLD'"""
+MISFIT = "the launcher does not fit it; choose another --launcher, or tell srun which (--launcher-args=--mpi=pmi2)"
 
 
 def adopted(ledger: Ledger, cell: Cell, known: Outcome) -> Outcome:
@@ -44,9 +49,11 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
     if code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return "failed", f"{how}{last_words(attempt)}"
-    seen = ranks_seen(attempt)
+    seen, world = ranks_seen(attempt)
     if seen < cell.ranks:
         return "incomplete", f"{seen} of {cell.ranks} ranks were seen{last_words(attempt)}"
+    if world is not None and world < cell.ranks:
+        return "failed", f"MPI had {world} of {cell.ranks} ranks: {MISFIT}"
     if ended.get("results", True):
         results = results_in(attempt)
         if len(results) < cell.ranks:
@@ -57,13 +64,15 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
     return "done", ""
 
 
-def ranks_seen(attempt: Path) -> int:
-    """Ranks in the recorded run."""
+def ranks_seen(attempt: Path) -> tuple[int, int | None]:
+    """Ranks in the recorded run, and in MPI's smallest world: without its own launcher each rank of it is alone."""
     try:
-        found = Run(attempt / "run").query("SELECT count(DISTINCT rank) FROM ranks WHERE role = 'rank'")
+        run = Run(attempt / "run")
+        (found,) = run.query(RANKS).rows[0]
+        (world,) = run.query(WORLD).rows[0]
     except (NoRun, Wrong, OSError):
-        return 0
-    return int(str(found.rows[0][0]))
+        return 0, None
+    return int(str(found)), None if world is None else int(str(world))
 
 
 def last_words(attempt: Path) -> str:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +34,18 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.abspath(folder))  # ranks may go elsewhere
 
-    def hold(self) -> None:
+    @contextmanager
+    def held(self) -> Iterator[None]:
         """Nobody else may run cells of this study; the system lets go when we end, however that is."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
         except BlockingIOError:
             raise BadStudy(f"{self.folder}: another process is running this study; wait for it or stop it") from None
+        finally:
+            os.close(lock)
 
     def describe(self, what: dict[str, Any]) -> None:
         write_json(self.folder / STUDY, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from rankscope.studies.outcome import Outcome
 
 Place = tuple[str | int, ...]
 Places = Mapping[Place, Sequence[Outcome]]
-SMALL_CLASS = 4  # up to 8 bytes: docs/metrics.md
+SMALL_CLASS, SMALL_BYTES = 4, 8  # size classes: docs/metrics.md
 ALL_SHOWN = 8  # ranks whose flat profile is shown; of more only the first
 PLACE = (
     Column("library", Unit.NAME, "Library"),
@@ -64,6 +65,8 @@ def negotiation(places: Places) -> Table:
         Column("small_share", Unit.SHARE, "Of MPI time"),
         Column("reduce_calls_share", Unit.SHARE, "Of all-reduce calls"),
         Column("reduce_share", Unit.SHARE, "Of all-reduce time"),
+        Column("small_wait_share", Unit.SHARE, "Waiting, ≤ 8 bytes"),
+        Column("large_wait_share", Unit.SHARE, "Waiting, larger"),
     )
     made = Table("negotiation", "Negotiation: calls of at most 8 bytes", columns, [])
     for place, repeats in places.items():
@@ -83,14 +86,30 @@ def negotiation(places: Places) -> Table:
                 small_ns / all_ns if all_ns else None,
                 few / reduces if reduces else None,
                 few_ns / reduce_ns if reduce_ns else None,
+                *waiting(one.run),
             )
         )
     made.notes += [
         "Samples/s: steps × batch × ranks ÷ the seconds of the slowest rank, over the epochs after the first.",
         "Calls and times: mean of the ranks, from MPI_Init to MPI_Finalize. A call of at most 8 bytes carries no "
-        "gradient: ranks agree by it that a tensor is ready everywhere. Its time is mostly waiting for the last rank.",
+        "gradient: ranks agree by it that a tensor is ready everywhere.",
+        "Waiting: share of the time in collectives that passed until the last rank had come; the rest is moving data "
+        "and leaving. Ranks wait in the first collective after their work, which is the small one.",
     ]
     return made
+
+
+def waiting(run: Run) -> tuple[float | None, float | None]:
+    """Of the time in small and in larger collectives: what was waiting for the last rank."""
+    frame = run.table("collectives")
+    at = {column.name: place for place, column in enumerate(frame.table.columns)}
+    found: list[float | None] = []
+    for least, most in ((1, SMALL_BYTES), (SMALL_BYTES + 1, math.inf)):
+        rows = [row for row in frame.rows if least <= int(str(row[at["up_to_bytes"]] or 0)) <= most]
+        times = [[float(str(row[at[name]] or 0)) for row in rows] for name in ("wait_ns", "transfer_ns", "leaving_ns")]
+        all_ns = sum(map(sum, times))
+        found.append(sum(times[0]) / all_ns if all_ns else None)
+    return found[0], found[1]
 
 
 def samples_per_s(outcome: Outcome) -> float:

@@ -92,6 +92,10 @@ class Pythons:
         )
         return [probe(path) for path in at_hand]
 
+    def lasting_paths(self) -> list[str]:
+        """As they are found from any folder; those of another machine as they were given."""
+        return [os.path.abspath(path) if os.sep in path and not self.assumed else path for path in self.paths]
+
     def having(self, *modules: str) -> Python | None:
         """The first that has them all."""
         return next((one for one in self.all if all(has(one, name) for name in modules)), None)

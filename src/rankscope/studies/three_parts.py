@@ -79,7 +79,7 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     """The header's counts, then the parts; a part that no cell has is said to be absent."""
     found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
     host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, Profile.host)
-    host.notes.append("Intercepted calls of MPI, Gloo and CUDA's interface, summed over the ranks.")
+    host.notes.append("Intercepted calls of MPI (also its initialisation), Gloo and CUDA, summed over the ranks.")
     device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, Profile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
     copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)

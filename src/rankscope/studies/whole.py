@@ -34,23 +34,28 @@ class Silent:
 
 
 def run_study(asked: Asked, ledger: Ledger, teller: Teller) -> list[Outcome]:
-    """Every cell's outcome, those of earlier starts included; each is kept before the next begins."""
+    """Every cell's outcome, those of earlier starts included."""
     planned, now = asked.cells(), environment(asked.pythons)
-    ledger.hold()
-    before = same_study(asked, ledger)
-    ledger.describe({**asked.described(), "environment": joined(before.get("environment"), now)})
-    outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in planned]
+    with ledger.held():
+        before = same_study(asked, ledger)
+        ledger.describe({**asked.described(), "environment": joined(before.get("environment"), now)})
+        outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in planned]
+        run_waiting(asked, ledger, teller, outcomes)
+    return outcomes
+
+
+def run_waiting(asked: Asked, ledger: Ledger, teller: Teller, outcomes: list[Outcome]) -> None:
+    """Runs those that have not ended; each is kept before the next begins."""
     pace = Pace(outcomes)
     to_run = [place for place, one in enumerate(outcomes) if waits(one, asked.retry)]
     for done, place in enumerate(to_run):
         cell = outcomes[place].cell
         waiting = [outcomes[later].cell for later in to_run[done + 1 :]]
-        teller.begins(cell, place + 1, len(planned), pace.left_s([cell, *waiting]))
+        teller.begins(cell, place + 1, len(outcomes), pace.left_s([cell, *waiting]))
         job_of = partial(asked.study.job, cell, asked.settings, asked.pythons)
         outcomes[place] = run_cell(ledger, cell, job_of, asked.wanted, asked.timeout_s)
         pace.took(outcomes[place])
-        teller.ended(outcomes[place], place + 1, len(planned), pace.left_s(waiting))
-    return outcomes
+        teller.ended(outcomes[place], place + 1, len(outcomes), pace.left_s(waiting))
 
 
 def waits(outcome: Outcome, retry: bool) -> bool:
@@ -71,10 +76,10 @@ def same_study(asked: Asked, ledger: Ledger) -> dict[str, Any]:
 
 def collect_study(asked: Asked, ledger: Ledger) -> list[Outcome]:
     """The outcome of every cell by what is in the folder, which a script may have left; nothing is run."""
-    ledger.hold()
-    before = same_study(asked, ledger)
-    outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in asked.cells()]
-    return [named(one, before.get("missing", {}), ledger) for one in outcomes]
+    with ledger.held():
+        before = same_study(asked, ledger)
+        outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in asked.cells()]
+        return [named(one, before.get("missing", {}), ledger) for one in outcomes]
 
 
 def named(outcome: Outcome, absent: dict[str, str], ledger: Ledger) -> Outcome:

@@ -10,7 +10,8 @@ from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.model import Section, Table, Tables
+from rankscope.model import Table, Tables
+from rankscope.model_pictures import Section
 
 MPI_PARTS, CPU_PARTS = ("outside_ns", "comm_ns"), ("user_ns", "system_ns")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankscope.analyse.condensed import Condensed
 from rankscope.analyse.sections.sentences import column, in_words, number
-from rankscope.model import Chart
+from rankscope.model_pictures import Chart
 
 
 def bars(few: Condensed, title: str, parts: tuple[str, ...], axis: str, *orders: str) -> list[Chart]:

@@ -9,7 +9,8 @@ from rankscope.analyse.sections.sentences import column, number, percent, second
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.sizes import sizes
-from rankscope.model import Cell, Chart, Section, Table, Tables
+from rankscope.model import Cell, Table, Tables
+from rankscope.model_pictures import Chart, Section
 
 MOST_PAIRS = 1000
 

@@ -13,7 +13,8 @@ from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, percent, seconds
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model_pictures import Chart, Section
 
 ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM events WHERE layer = 'gpu'
     UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""

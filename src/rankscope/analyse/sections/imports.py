@@ -10,7 +10,8 @@ from typing import Any
 from rankscope.analyse.sections.sentences import column, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.words import counted
-from rankscope.model import Cell, Chart, Column, Section, Table, Tables, Unit
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model_pictures import Chart, Section
 
 COLUMNS = (
     Column("name", Unit.NAME, "Module"),

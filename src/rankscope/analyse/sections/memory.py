@@ -10,7 +10,8 @@ from rankscope.analyse.sections.bars import bars
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, number, size
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.model import Chart, Column, Section, Table, Tables, Unit
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model_pictures import Chart, Section
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

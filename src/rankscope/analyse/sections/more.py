@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.model import Section, Table
+from rankscope.model import Table
+from rankscope.model_pictures import Section
 
 MOST_ROWS = 500
 NAME = "tables"

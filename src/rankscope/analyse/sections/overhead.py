@@ -8,7 +8,8 @@ from rankscope.analyse.coverage import LOSSES, coverage
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.sections.sentences import column, number, percent, seconds
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.model import Chart, Section, Table, Tables
+from rankscope.model import Table, Tables
+from rankscope.model_pictures import Chart, Section
 
 
 def overhead_section(tables: Tables, wanted: Wanted) -> Section | None:

@@ -18,7 +18,8 @@ from rankscope.analyse.sections.start import start_section
 from rankscope.analyse.sections.step_parts import step_parts_section
 from rankscope.analyse.sections.waiting import wait_map_section, waiting_section
 from rankscope.analyse.sections.wanted import Wanted
-from rankscope.model import Page, Section, Tables
+from rankscope.model import Tables
+from rankscope.model_pictures import Page, Section
 
 SECTIONS: tuple[Callable[[Tables, Wanted], Section | None], ...] = (
     start_section,

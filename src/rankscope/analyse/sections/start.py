@@ -10,7 +10,8 @@ from rankscope.analyse.sections.sentences import column, hosts_of, mean, number,
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.waterfall import SEGMENTS
-from rankscope.model import Column, Section, Table, Tables, Unit
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model_pictures import Section
 
 UP_TO_STEP = SEGMENTS[: SEGMENTS.index("steps")]
 UP_TO_COLLECTIVE = SEGMENTS[: SEGMENTS.index("before steps")]

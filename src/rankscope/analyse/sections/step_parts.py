@@ -8,7 +8,8 @@ from rankscope.analyse.sections.sentences import column, hosts_of, largest_parts
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.step_parts import OWN, step_parts
 from rankscope.analyse.steps import steps
-from rankscope.model import Column, Section, Table, Tables, Unit
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model_pictures import Section
 
 WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
 BLOCKED = (Column(WAITING, Unit.NS, "Blocked waiting"), Column(MOVING, Unit.NS, "Blocked moving data"))

@@ -10,7 +10,8 @@ from rankscope.analyse.wait_map import wait_map
 from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
-from rankscope.model import Chart, Section, Table, Tables, Unit
+from rankscope.model import Table, Tables, Unit
+from rankscope.model_pictures import Chart, Section
 
 
 def wait_map_section(tables: Tables, wanted: Wanted) -> Section | None:

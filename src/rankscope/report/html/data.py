@@ -6,7 +6,8 @@ import json
 import math
 from typing import Any
 
-from rankscope.model import Cell, Chart, Section, Table
+from rankscope.model import Cell, Table
+from rankscope.model_pictures import Chart, Section
 from rankscope.report.cells import filled, heading, printable
 
 FORMAT = 1

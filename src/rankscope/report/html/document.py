@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from rankscope.model import Chart, Page, Section, Table
+from rankscope.model import Table
+from rankscope.model_pictures import Chart, Page, Section
 from rankscope.report.cells import printable
 from rankscope.report.html.assets import policy, scripts, style
 from rankscope.report.html.data import page_data

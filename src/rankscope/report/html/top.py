@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
-from rankscope.model import Cell, Column, Page, Table, Unit
+from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model_pictures import Page
 from rankscope.report.cells import filled, heading, printable, shown
 
 EVIDENCE = re.compile(r"(?:^|(?<=; ))([a-z_]+)(?=: )")

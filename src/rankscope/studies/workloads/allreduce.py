@@ -66,7 +66,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--into", required=True)
     parser.add_argument("--op", choices=OPERATIONS, default="allreduce")
     parser.add_argument("--sizes", required=True, type=lambda text: [int(word) for word in text.split(",")])
-    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--iterations", type=int, default=10)
     return parser.parse_args()
 
 

@@ -18,8 +18,10 @@ HEADER = os.path.join("oneapi", "ccl.hpp")
 def built() -> str:
     """The path of the library."""
     include, libraries = installed()
-    with open(SOURCE, "rb") as file:
-        made_of = file.read() + f"{include} {libraries}".encode()
+    made_of = f"{include} {libraries}".encode()
+    for part in (SOURCE, __file__):  # this file has the compiler's flags
+        with open(part, "rb") as file:
+            made_of += file.read()
     path = os.path.join(cache(), f"oneccl-{hashlib.sha256(made_of).hexdigest()[:16]}.so")
     if not os.path.exists(path):
         os.makedirs(cache(), exist_ok=True)
@@ -33,7 +35,8 @@ def built() -> str:
 def build(path: str, include: str, libraries: str) -> None:
     beside = f"{path}.{os.getpid()}"
     command = [compiler(), "-std=c++17", "-O2", "-shared", "-fPIC", SOURCE, "-o", beside, f"-I{include}"]
-    command += [f"-L{libraries}", f"-l:{LIBRARY}", f"-Wl,-rpath,{libraries}", "-Wl,--allow-shlib-undefined"]
+    command += [f"-L{libraries}", f"-l:{LIBRARY}", "-Wl,--allow-shlib-undefined"]
+    command += [f"-Wl,-rpath,{libraries}", "-Wl,--disable-new-dtags"]  # its own libraries are found by it too
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     if told.returncode:
         sys.exit(f"oneCCL error: its library for Python cannot be compiled: {told.stderr.strip()[-500:]}")

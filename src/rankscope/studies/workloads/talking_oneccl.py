@@ -98,14 +98,16 @@ def loaded() -> ctypes.CDLL:
 
 def settings() -> dict[str, str]:
     """libfabric's TCP, which works everywhere and needs no MPI; who wants another transport sets these himself."""
-    return {
+    found = {
         "CCL_ATL_TRANSPORT": "ofi",
         "FI_PROVIDER": "tcp",
         "CCL_PROCESS_LAUNCHER": "none",
         "CCL_LOCAL_RANK": str(place.local_rank()),
         "CCL_LOCAL_SIZE": str(place.local_world()),
-        "CCL_LOG_LEVEL": "error",
     }
+    if 2 * place.local_world() >= len(os.sched_getaffinity(0)):  # its threads spin: here they would hold up each other
+        found |= {"CCL_WORKER_OFFLOAD": "0", "CCL_YIELD": "sched_yield"}
+    return found
 
 
 def awaited(path: str) -> bytes:

@@ -1,6 +1,6 @@
 """How large the page of a run is, how long it takes to make, and how it does in a browser.
 
-python benchmarks/html.py [RANKS ...]
+python benchmarks/html_page.py [RANKS ...]
 """
 
 from __future__ import annotations
