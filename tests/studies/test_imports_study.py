@@ -20,7 +20,7 @@ from studies.studying import study
 
 PACKAGES = ROOT / ".envs" / "packages"
 DEFAULTS = {name: one.default for name, one in STUDY.parameters.items()}
-LIGHT = ("--frameworks", "click", "--calls-of", "", "--latency", "50us", "--scale", "1,2")
+LIGHT = ("--frameworks", "click", "--calls-of", "", "--latency", "50us", "--scale", "1,2", "--repeat", "1")
 
 
 @pytest.fixture
@@ -95,8 +95,9 @@ def test_an_environment_elsewhere_and_what_is_not_there(python: Path, tmp_path: 
 
 
 def test_calls_are_counted_once_at_the_smallest_scale() -> None:
-    made = cells(STUDY, {**DEFAULTS, "frameworks": "numpy"}, [2, 8], 1, {})
-    assert [(cell["framework"], cell["place"], cell.ranks) for cell in made] == [
+    made = cells(STUDY, {**DEFAULTS, "frameworks": "numpy"}, [2, 8], 2, {})
+    assert {cell["place"] for cell in made if cell.repeat == 2} == {"local", "slow", "cached", "staged"}
+    assert [(cell["framework"], cell["place"], cell.ranks) for cell in made if cell.repeat == 1] == [
         ("numpy", "counted", 2),
         *(("numpy", place, ranks) for place in ("local", "slow", "cached", "staged") for ranks in (2, 8)),
         ("torch", "counted", 2),

@@ -69,7 +69,8 @@ def _verdict(first: Growth, second: Growth, scales: Sequence[float], ahead: Sequ
     names, unit = (first.series.name, second.series.name), first.series.unit
     word = _word(unit)
     told = [sign for sign in ahead if sign]
-    reach = f"{scales[0]:g} to {scales[-1]:g} {first.series.axis}"
+    axis = first.series.axis
+    reach = f"{scales[0]:g} to {scales[-1]:g} {axis}"
     if not told:
         return f"the same within {TIE:.0%} at every size from {reach}"
     leads, ends = names[_leader(told[0], unit)], names[_leader(told[-1], unit)]
@@ -77,10 +78,11 @@ def _verdict(first: Growth, second: Growth, scales: Sequence[float], ahead: Sequ
         return f"never in range: {leads} is {word} at every size from {reach}"
     where = ", ".join(f"{scale:.3g}" if scale < 1000 else f"{scale:,.0f}" for scale in at)
     if len(at) > 1:
-        return f"they meet at {where} {first.series.axis}; after the last one {ends} is {word}"
+        return f"they meet at {where} {axis}; after the last one {ends} is {word}"
     if leads == ends:
-        return f"{leads} is {word}, but at {where} {first.series.axis} both are the same within {TIE:.0%}"
-    return f"{leads} is {word} up to about {where} {first.series.axis}, {ends} from there on"
+        alone = axis.removesuffix("s") if at[0] == 1 else axis
+        return f"{leads} is {word}, but at {where} {alone} both are the same within {TIE:.0%}"
+    return f"{leads} is {word} up to about {where} {axis}, {ends} from there on"
 
 
 def _never(first: Growth, second: Growth, ahead: Sequence[int], at: Sequence[float]) -> str:
@@ -123,7 +125,13 @@ def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: in
     table.rows += [_row(*one) for one in found]
     if table.rows:
         table.notes.append("Between two measured sizes by straight lines; of several meetings the last is shown.")
+    if any(row[5] for row in table.rows) and not any(_is_repeated(one) for one in grown):
+        table.notes.append("Every size was measured once: only repeats tell whether two that are close really meet.")
     return table
+
+
+def _is_repeated(one: Growth) -> bool:
+    return len(one.series.points) > len(one.scales)
 
 
 def _fewer(found: list[Pair], most: int, notes: list[str]) -> list[Pair]:

@@ -17,6 +17,7 @@ FARTHEST = 8  # times the largest measured scale: beyond it nothing is foretold
 WIDEST = 3.0  # high ÷ low of an interval that is still of use
 LAST_SCALES = 3  # over which the exponent at the end is taken
 LARGEST_ERROR = 0.4  # by which values may typically lie off a law that is said to fit
+UNSTEADY = 0.15  # by which values may lie off a constant where repeats do not tell how much they scatter
 TURN = 0.15  # by which a step back counts where repeats do not tell how much values scatter
 
 
@@ -57,7 +58,8 @@ class Growth:
             return f"more than {FARTHEST} times the largest measured scale ({self.scales[-1]:g})"
         found = estimate(self.choice.fit, scale)
         if found.low <= 0 or found.high / found.low > WIDEST:
-            return f"the 95 % interval is too wide to be of use: {found.low:.3g} to {found.high:.3g}"
+            ends = f"its ends differ by a factor of {found.high / found.low:.2g}" if found.low > 0 else "it begins at 0"
+            return f"the 95 % interval is too wide to be of use: {ends}"
         return found
 
 
@@ -106,6 +108,8 @@ def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: Choice | 
     error = choice.fit.relative_error
     if choice.fit.law.name != "constant" and 2 * error > trend:
         doubts.append(f"values scatter by {error:.0%} around the law, as much as they grow")
+    if choice.fit.law.name == "constant" and max(UNSTEADY, 1.5 * _scatter(x, y)) < error <= LARGEST_ERROR:
+        doubts.append(f"values lie {_off(error)} off a constant, and no law of growth is sure: measure more scales")
     return doubts
 
 

@@ -33,8 +33,8 @@ PARAMETERS = {
         "what is there and what is not), staged (copied from slow to the node first), and NAME=FOLDER for an "
         "environment elsewhere",
     ),
-    "latency": Parameter("100us", "of a metadata operation of the slow file system"),
-    "rate": Parameter("50000", "metadata operations of all ranks that it does in a second"),
+    "latency": Parameter("200us", "of a metadata operation of the slow file system"),
+    "rate": Parameter("20000", "metadata operations of all ranks that it does in a second"),
     "bandwidth": Parameter("", "bytes a second that it gives to all ranks together, as in 1G"),
     "node_storage": Parameter("", "where staged copies go (default: memory, or the folder for temporary files)"),
     "server": Parameter("600000", "operations a second of the server that is projected to"),
@@ -89,7 +89,7 @@ def places(settings: Settings) -> dict[str, str]:
 def has(cell: Cell, scales: Sequence[int], settings: Settings) -> bool:
     """System calls are a constant of a rank: they are counted once, and of some frameworks nothing else is asked."""
     if cell["place"] == COUNTED:
-        return cell.ranks == min(scales)
+        return cell.ranks == min(scales) and cell.repeat == 1
     return cell["framework"] in modules(settings["frameworks"])
 
 
@@ -185,6 +185,7 @@ STUDY = Study(
     import_tables,
     PARAMETERS,
     scales=(1, 2, 4, 8),
+    repeats=2,
     timeout_s=300,
     series=import_series,
     has=has,
