@@ -147,8 +147,8 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
     made.notes += [
         "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass stands apart.",
         "Servers wait for the last trainer: from the arrival of the first trainer's gradient to that of the last "
-        "one's, for each bucket that a server averages: mean and longest. Of the pass: the share of the measured pass in "
-        "which at least one bucket of a server waited so, mean of the servers.",
+        "one's, for each bucket that a server averages: mean and longest. Of the pass: the share of the measured "
+        "pass in which at least one bucket of a server waited so, mean of the servers.",
         "allreduce: every bucket of gradients. rpc: every bucket goes to a server and comes back averaged. hybrid: the "
         "embedding's sparse gradients go to a server, the dense ones are all-reduced. Servers take turns.",
     ]
@@ -176,7 +176,8 @@ def per_process(place: Place, outcome: Outcome, batches: int) -> Table:
         made.rows += process_rows(outcome, result, batches)
     made.notes.append(
         "No GPU: parts of the measured pass's steps, each without what it was blocked, and its collectives, from their "
-        "take-up to their end: the smallest time is that of the trainer that the others wait for."
+        "take-up to their end: the smallest time is that of the trainer that the others wait for. The barrier between the "
+        "passes is in the first step. Waiting for a server is no collective: it is in backward."
     )
     return made
 
