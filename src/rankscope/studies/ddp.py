@@ -176,8 +176,8 @@ def per_process(place: Place, outcome: Outcome, batches: int) -> Table:
         made.rows += process_rows(outcome, result, batches)
     made.notes.append(
         "No GPU: parts of the measured pass's steps, each without what it was blocked, and its collectives, from their "
-        "take-up to their end: the smallest time is that of the trainer that the others wait for. The barrier between the "
-        "passes is in the first step. Waiting for a server is no collective: it is in backward."
+        "take-up to their end: the smallest time is that of the trainer that the others wait for. The barrier between "
+        "the passes is in the first step. Waiting for a server is no collective: it is in backward."
     )
     return made
 
