@@ -99,6 +99,9 @@ def job_of(
     needs = NEEDS[backend]
     command = (python.path, path_of(workload), "--backend", backend, "--into", folder, *options)
     variables = {**ONE_THREAD, **needs.environment, **(environment or {})}
-    if needs.launcher == "mpirun":  # Intel MPI's finds its own parts through PATH only
-        variables["PATH"] = os.pathsep.join([os.path.dirname(python.path), os.environ.get("PATH", os.defpath)])
+    binaries = os.path.dirname(python.path)
+    if needs.launcher == "mpirun" and os.path.exists(os.path.join(binaries, "impi_info")):
+        variables["PATH"] = os.pathsep.join(
+            [binaries, os.environ.get("PATH", os.defpath)]
+        )  # its mpirun looks there only
     return Job(command, needs.launcher, python.path, variables, (*needs.record, *record))
