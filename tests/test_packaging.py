@@ -21,6 +21,7 @@ NAMES = [
     "librankscope.so",
     "librankscope_calls.so",
     "librankscope_libraries.so",
+    "librankscope_lookups.so",
     "librankscope_read.so",
     "librankscope_slow.so",
 ]

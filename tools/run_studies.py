@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ class Finished:
     @property
     def line(self) -> str:
         cells = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items())) or "no cell"
-        where = self.documents[0].relative_to(Path.cwd()) if self.documents else "no document"
+        where = os.path.relpath(self.documents[0]) if self.documents else "no document"
         return f"{self.name:10} {self.seconds / 60:5.1f} min  {cells}: {where}"
 
 

@@ -16,7 +16,7 @@ from rankscope.studies.pythons import Pythons
 from rankscope.studies.whole import Asked, run_study
 
 MAKES = {"torch": "make envs", "horovod": "make env-horovod", "oneccl": "make env-oneccl"}
-ENVIRONMENTS = {"gloo": "torch", "horovod": "horovod", "oneccl": "oneccl"}  # all others: an MPI's
+ENVIRONMENTS = {"gloo": "torch", "horovod": "horovod", "oneccl": "oneccl", "oneccl_mpi": "oneccl"}
 
 
 def python_of(environment: str) -> str:

@@ -16,10 +16,10 @@ from rankscope.studies.pythons import Pythons
 from rankscope.studies.whole import Asked, run_study
 
 
-def python_of(environment: str) -> str:
+def python_of(environment: str, how: str = "make envs") -> str:
     found = ROOT / ".envs" / environment / "bin" / "python"
     if not found.exists():
-        pytest.skip(f".envs/{environment} is missing: run make envs")
+        pytest.skip(f".envs/{environment} is missing: run {how}")
     return str(found)
 
 

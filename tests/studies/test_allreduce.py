@@ -152,10 +152,29 @@ def test_other_backends(backend: str, tmp_path: Path) -> None:
     assert [(one.state, one.reason) for one in outcomes] == [("done", "")]
     tables = tables_of("allreduce", outcomes, backends=backend, **SETTINGS)
     assert [row[:2] for row in tables["latency_ns"].rows] == [(2, size) for size in (4, 4096, 65536)]
+    split = {row["up_to_bytes"]: row["collectives"] for row in rows(tables["waits_by_size"])}
     if backend == "gloo":
-        split = rows(tables["waits_by_size"])
-        assert [(row["up_to_bytes"], row["collectives"]) for row in split] == [(n, CALLS) for n in (4, 4096, 65536)]
+        assert split == dict.fromkeys((4, 4096, 65536), CALLS)
         assert rows(tables["sent"])[0]["gloo_sent_bytes"] == 2 * CALLS * (4 + 4096 + 65536)
+    elif backend == "horovod":  # beside its data, what the ranks agree on beforehand
+        assert {n: split[n] for n in (4096, 65536)} == {4096: CALLS, 65536: CALLS}
+        (counted,) = rows(tables["counts"])
+        assert (counted["part"], counted["processes"]) == ("BACKEND_MPI", 2)
+    else:
+        assert split == {} and "oneccl: the recorder saw no" in tables["waits"].warnings[0]
+        assert "oneccl: the recorder saw no call" in tables["host"].warnings[0]
+
+
+def test_oneccl_by_mpi_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks MPI's functions up by name; told to leave its collectives to MPI, each of them is one call."""
+    monkeypatch.setenv("CCL_ALLREDUCE", "direct")
+    python = python_of("oneccl")
+    (outcome,) = run_cells("allreduce", tmp_path, [2], [python], backends="oneccl_mpi", **SETTINGS)
+    assert (outcome.state, outcome.reason) == ("done", "")
+    called = outcome.run.query("SELECT sum(calls) FROM tallies WHERE name = 'MPI_Iallreduce_c' AND kind = 'call'").rows
+    assert called == [(2 * 3 * CALLS,)]
+    split = rows(tables_of("allreduce", [outcome], **SETTINGS)["waits_by_size"])
+    assert [(row["up_to_bytes"], row["collectives"]) for row in split] == [(n, CALLS) for n in (4, 4096, 65536)]
 
 
 def test_every_operation_by_mpi4py(openmpi: Mpi, tmp_path: Path) -> None:

@@ -95,6 +95,11 @@ def test_servers_know_how_long_they_waited_for_the_last(outcomes: list[Outcome],
         (row,) = [row for row in named(shown, "ddp") if row["hook"] == outcome.cell["hook"]]
         assert row["straggler_ns"] == pytest.approx(1e6 * np.mean(waits))
         assert row["straggler_max_ns"] == pytest.approx(1e6 * max(waits))
+        (server,) = [one for one in outcome.results if one["role"] == "server"]
+        batches = [one["times_ms"]["measured"]["batch_level_metric,batch_all"] for one in outcome.results[:2]]
+        assert max(waits) <= server["waiting_ms"]["measured"] <= sum(waits), "waits for buckets of a batch overlap"
+        assert row["straggler_share"] == pytest.approx(server["waiting_ms"]["measured"] * 2 / np.sum(batches))
+        assert 0 < float(str(row["straggler_share"])) < 1
 
 
 def test_profiles_tell_each_process_for_itself(outcomes: list[Outcome], shown: list[Table]) -> None:

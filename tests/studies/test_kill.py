@@ -14,7 +14,7 @@ from mpis import Mpi
 from studies.studying import ENVIRONMENT, STUDY, cells, processes_with, squares, states, study, wrong_values
 
 LONGEST_S = 20.0
-FEW, MANY = 4, 20
+FEW, MANY = 3, 20
 AXES = {"number": [2, 3, 4], "ranks": [1, 2]}
 
 

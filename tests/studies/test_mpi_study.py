@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from studies.small_studies import named, python_of, ran, settings_of
 
 pytestmark = pytest.mark.timeout(400)  # the cells run in the first test's name
 MPIS = ("openmpi", "mpich")
+REDUCE = "MPI_Allreduce"
 STEPS, EPOCHS, LAYERS = 6, 2, 3
 SETTINGS = settings_of(STUDY, mpi="openmpi,mpich", steps=str(STEPS), hidden="64", slow_rank="1", slow_ms="30")
 
@@ -92,6 +94,18 @@ def test_the_largest_scale_in_the_layout_of_libmpitrace(outcomes: list[Outcome],
     calls = sum(calls for (name, _), calls in counted(outcome).items() if name == "MPI_Allreduce")
     rows = [line.split() for line in lines if line.startswith("MPI_Allreduce") and "#calls" not in line]
     assert [int(row[1]) for row in rows] == [calls, calls]
+
+
+def test_horovod_negotiates_by_itself(tmp_path: Path) -> None:
+    python = python_of("horovod", "make env-horovod")
+    settings = settings_of(STUDY, libraries="horovod", steps=str(STEPS), hidden="64")
+    (outcome,) = ran(tmp_path, STUDY, settings, [python], [2])
+    found = named(tables([outcome], settings), "sizes")
+    reduces = {float(str(row["mean_bytes"])): float(str(row["calls"])) for row in found if row["name"] == REDUCE}
+    for inputs, outputs in ((64, 64), (64, 10)):  # two layers have the one size, and one has the other
+        layers = 2 if outputs == 64 else 1
+        assert reduces[4.0 * (inputs + 1) * outputs] == EPOCHS * STEPS * layers
+    assert reduces[8.0] >= EPOCHS * STEPS, "it asks at least once in each step whether tensors are ready"
 
 
 def test_what_cannot_run_says_why() -> None:

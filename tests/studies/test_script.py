@@ -116,6 +116,7 @@ def test_script_continues_after_failures_and_retries(tmp_path: Path) -> None:
     assert {name: cell["attempt"] for name, cell in cells(folder).items()} == {failed: "attempt-2", fine: "attempt-1"}
 
 
+@pytest.mark.slow
 def test_script_retries_what_was_judged_incomplete(tmp_path: Path) -> None:
     """A rank leaves no result and all exit codes are fine: only the judge can tell."""
     toml = squares(tmp_path / "t.toml", axes={"number": [2, 3], "ranks": [1]})

@@ -13,6 +13,9 @@ from rankscope.studies.pythons import Python, Pythons
 
 HERE = "here"  # as a list of backends: all that can be run with the Pythons at hand
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# Horovod speaks to MPI from a thread of its own: bound to one CPU, it and the program would take turns. As two versions
+# of Open MPI call it.
+UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
 ONECCL = ("oneccl", "oneccl-devel", "numpy")
 
 
@@ -32,7 +35,9 @@ NEEDS: dict[str, Needs] = {
     "mpi4py": Needs(("mpi4py", "numpy"), "mpirun"),
     "gloo": Needs(("torch",), asks="distributed.is_gloo_available()"),
     "nccl": Needs(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
-    "horovod": Needs(("horovod", "torch"), "mpirun", install="make env-horovod (docs/backends.md)"),
+    "horovod": Needs(
+        ("horovod", "torch"), "mpirun", install="make env-horovod (docs/backends.md)", environment=UNBOUND
+    ),
     "oneccl": Needs(ONECCL, install="make env-oneccl (docs/backends.md)"),
     "oneccl_mpi": Needs(
         ONECCL,
@@ -99,6 +104,9 @@ def job_of(
     needs = NEEDS[backend]
     command = (python.path, path_of(workload), "--backend", backend, "--into", folder, *options)
     variables = {**ONE_THREAD, **needs.environment, **(environment or {})}
-    if needs.launcher == "mpirun":  # Intel MPI's finds its own parts through PATH only
-        variables["PATH"] = os.pathsep.join([os.path.dirname(python.path), os.environ.get("PATH", os.defpath)])
+    binaries = os.path.dirname(python.path)
+    if needs.launcher == "mpirun" and os.path.exists(os.path.join(binaries, "impi_info")):
+        variables["PATH"] = os.pathsep.join(
+            [binaries, os.environ.get("PATH", os.defpath)]
+        )  # its mpirun looks there only
     return Job(command, needs.launcher, python.path, variables, (*needs.record, *record))

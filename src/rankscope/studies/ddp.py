@@ -134,15 +134,21 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
         samples = trainers * repeats[0].results[0]["batch"]
         wait = (1e6 * statistics.fmean(waits), 1e6 * max(waits)) if waits else (None, None)
         servers = int(str(told(place)[3]))
-        share = sum(waits) / servers / passes_ms if waits else None
+        waiting_ms = sum(
+            one["waiting_ms"].get("measured", 0.0)
+            for outcome in repeats
+            for one in outcome.results
+            if one["role"] == "server"
+        )
+        share = waiting_ms / servers / passes_ms if servers else None
         warm_ms = statistics.fmean(times_of(repeats, "trainer", "warmup")[BATCH])
         rows.append((*told(place), 1e3 * samples / mean_ms, 1e6 * mean_ms, 1e6 * warm_ms, *wait, share))
     made = Table("ddp", "Hooks by trainers and parameter servers", SPEED_COLUMNS, rows)
     made.notes += [
         "Samples/s: trainers × batch ÷ the mean time of a batch of the measured pass; the warm-up pass stands apart.",
         "Servers wait for the last trainer: from the arrival of the first trainer's gradient to that of the last "
-        "one's, for each bucket that a server averages: mean, longest, and the sum of one server ÷ the measured pass "
-        "(waits for several buckets overlap).",
+        "one's, for each bucket that a server averages: mean and longest. Of the pass: the share of the measured "
+        "pass in which at least one bucket of a server waited so, mean of the servers.",
         "allreduce: every bucket of gradients. rpc: every bucket goes to a server and comes back averaged. hybrid: the "
         "embedding's sparse gradients go to a server, the dense ones are all-reduced. Servers take turns.",
     ]
@@ -170,7 +176,8 @@ def per_process(place: Place, outcome: Outcome, batches: int) -> Table:
         made.rows += process_rows(outcome, result, batches)
     made.notes.append(
         "No GPU: parts of the measured pass's steps, each without what it was blocked, and its collectives, from their "
-        "take-up to their end: the smallest time is that of the trainer that the others wait for."
+        "take-up to their end: the smallest time is that of the trainer that the others wait for. The barrier between "
+        "the passes is in the first step. Waiting for a server is no collective: it is in backward."
     )
     return made
 

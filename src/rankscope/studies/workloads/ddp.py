@@ -128,7 +128,7 @@ def main() -> None:
             server = parameter_server.serve(trainers)
             joined(f"server{rank - trainers}", options)
             rpc.shutdown()  # returns when all are done
-            told = {"role": "server", "times_ms": server.times, "wrong": ""}
+            told = {"role": "server", "times_ms": server.times, "waiting_ms": server.waiting_ms(), "wrong": ""}
     result.leave(options.into, rank, **told)
     if told["role"] == "trainer":
         distributed.destroy_process_group()

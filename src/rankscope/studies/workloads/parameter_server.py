@@ -29,6 +29,7 @@ class Server:
         self.lock = threading.Lock()
         self.open: dict[Key, Gathering] = {}
         self.times: dict[str, dict[str, list[float]]] = {}  # by pass and metric, in ms
+        self.waits: dict[str, list[tuple[float, float]]] = {}  # by pass: first and last arrival
 
     def take(self, key: Key, parts: tuple[Any, ...]) -> Any:
         """One trainer's part; the answer comes when all are there."""
@@ -43,16 +44,30 @@ class Server:
                 del self.open[key]
         if complete:
             mean = averaged(gathering.parts)
-            self.keep(key[0], arrived_s - gathering.first_s, time.perf_counter() - gathering.first_s)
+            self.keep(key[0], gathering.first_s, arrived_s, time.perf_counter())
             for one in gathering.answers:
                 one.set_result(mean)
         return answer
 
-    def keep(self, passed: str, straggler_s: float, average_s: float) -> None:
+    def keep(self, passed: str, first_s: float, last_s: float, averaged_s: float) -> None:
         with self.lock:
+            self.waits.setdefault(passed, []).append((first_s, last_s))
             times = self.times.setdefault(passed, {timings.STRAGGLER: [], timings.AVERAGE: []})
-            times[timings.STRAGGLER].append(1e3 * straggler_s)
-            times[timings.AVERAGE].append(1e3 * average_s)
+            times[timings.STRAGGLER].append(1e3 * (last_s - first_s))
+            times[timings.AVERAGE].append(1e3 * (averaged_s - first_s))
+
+    def waiting_ms(self) -> dict[str, float]:
+        """By pass: the time in which at least one gradient waited for its last trainer."""
+        return {passed: 1e3 * covered(found) for passed, found in self.waits.items()}
+
+
+def covered(spans: list[tuple[float, float]]) -> float:
+    """The time in any of them."""
+    total = end = 0.0
+    for begin, last in sorted(spans):
+        total += max(0.0, last - max(begin, end))
+        end = max(end, last)
+    return total
 
 
 def averaged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:

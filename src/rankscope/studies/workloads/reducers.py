@@ -65,7 +65,7 @@ class Mpi4py:
 
 
 class Horovod:
-    """Its background thread agrees on what is ready by itself."""
+    """Its background thread agrees on what is ready by itself; tensors keep their names, by which it knows them."""
 
     def __init__(self) -> None:
         import horovod.torch as horovod
@@ -77,16 +77,16 @@ class Horovod:
         self.counted: dict[str, dict[int, int]] = {}
 
     def broadcast(self, array: Any) -> None:
-        self.horovod.broadcast_(self.torch.from_numpy(array), root_rank=0)
+        self.horovod.broadcast_(self.torch.from_numpy(array), root_rank=0, name=f"start{array.size}")
 
     def add_up(self, array: Any) -> None:
-        self.horovod.allreduce_(self.torch.from_numpy(array), op=self.horovod.Sum)
+        self.horovod.allreduce_(self.torch.from_numpy(array), op=self.horovod.Sum, name=f"sum{array.size}")
 
     def agree(self, ready: int) -> int:
         return ready
 
     def gather(self, number: int) -> None:
-        self.horovod.allgather(self.torch.tensor([number], dtype=self.torch.int32))
+        self.horovod.allgather(self.torch.tensor([number], dtype=self.torch.int32), name="number")
 
 
 class TorchMpi:
