@@ -85,7 +85,6 @@ def train(options: argparse.Namespace, number: int, trainers: int) -> dict[str, 
     backend = devices.backend_of(options.device)
     if options.device == "cuda":
         torch.cuda.set_device(device)
-        os.environ.setdefault("NCCL_HOSTID", f"{os.uname().nodename}-{number}")  # ranks may share a device
         torch.autograd.set_multithreading_enabled(False)  # so that ranges hold the kernels of the backward pass
     meeting = f"file://{os.path.abspath(options.into)}/trainers"
     distributed.init_process_group(backend, init_method=meeting, rank=number, world_size=trainers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 
@@ -19,8 +18,7 @@ def backend_of(device: str) -> str:
         return "gloo"
     if not torch.cuda.is_available():
         sys.exit("error: torch sees no CUDA device here: use --device cpu")
-    if torch.cuda.device_count() < place.world():
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    place.share_devices(torch.cuda.device_count())
     return "nccl"
 
 

@@ -28,3 +28,13 @@ def local_rank() -> int:
 
 def local_world() -> int:
     return first(LOCAL_WORLD, world())
+
+
+def share_devices(devices: int) -> None:
+    """NCCL refuses two ranks of one host on a device: where there are too few, each says that it is a host of its own.
+    It then sends by sockets, which is slow; where every rank has a device it is left alone."""
+    if local_world() <= devices:
+        return
+    os.environ.setdefault("NCCL_HOSTID", f"{os.uname().nodename}-{rank()}")
+    if world() == local_world():
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")

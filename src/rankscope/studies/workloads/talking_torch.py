@@ -36,8 +36,7 @@ class Torch:
         at_hand = getattr(self.torch, kind)
         device = f"{kind}:{place.local_rank() % at_hand.device_count()}"
         at_hand.set_device(device)
-        if place.local_world() > at_hand.device_count():
-            share_devices(self.rank, self.world)
+        place.share_devices(at_hand.device_count())
         return device
 
     def buffer(self, elements: int, value: float) -> Any:
@@ -97,11 +96,3 @@ class Torch:
 
     def close(self) -> None:
         self.distributed.destroy_process_group()
-
-
-def share_devices(rank: int, world: int) -> None:
-    """NCCL refuses two ranks of one host on a device: so each says that it is a host of its own. It then sends by
-    sockets, which is slow; where every rank has a device it is left alone."""
-    os.environ.setdefault("NCCL_HOSTID", f"{os.uname().nodename}-{rank}")
-    if world == place.local_world():
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
