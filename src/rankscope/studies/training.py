@@ -100,9 +100,9 @@ def speeds(places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[Acti
         made.notes.append(SMALL)
         crowded = sorted({int(place[-1]) for place, repeats in places.items() if repeats[0].run.query(CROWDED).rows})
         if crowded:
-            told = ", ".join(map(str, crowded))
+            many = ", ".join(map(str, crowded))
             made.warnings.append(
-                f"more ranks than CPUs on a host at {told} ranks: their speed-up says nothing of scaling"
+                f"more ranks than CPUs on a host at {many} ranks: their speed-up says nothing of scaling"
             )
     made.notes.append(
         "Shares: of the time of all steps after the first, all ranks."
