@@ -27,6 +27,7 @@ NOTES = (
     "data-parallel: what torch.nn.DataParallel does with the devices of one process, done with ranks: rank 0 sends the "
     "parameters to all before each step and gets the sum of their gradients after it.",
 )
+CROWDED = "SELECT host FROM ranks WHERE role = 'rank' GROUP BY host HAVING count(*) > max(cpus_allowed)"
 SMALL = "Without a GPU models are an eighth as wide and images 64 pixels (--shrink, --image): the column Parameters."
 
 
@@ -97,6 +98,12 @@ def speeds(places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[Acti
     made = Table("training", "Training speed, and shares of the step", columns, rows, list(NOTES))
     if settings["device"] == "cpu":
         made.notes.append(SMALL)
+        crowded = sorted({int(place[-1]) for place, repeats in places.items() if repeats[0].run.query(CROWDED).rows})
+        if crowded:
+            many = ", ".join(map(str, crowded))
+            made.warnings.append(
+                f"more ranks than CPUs on a host at {many} ranks: their speed-up says nothing of scaling"
+            )
     made.notes.append(
         "Shares: of the time of all steps after the first, all ranks."
         if settings["device"] == "cpu"
