@@ -13,7 +13,7 @@ from rankscope.studies.builtin import STUDIES
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.pythons import Pythons
-from rankscope.studies.whole import Asked, run_study
+from rankscope.studies.whole import Asked, Silent, run_study
 
 MAKES = {"torch": "make envs", "horovod": "make env-horovod", "oneccl": "make env-oneccl"}
 ENVIRONMENTS = {"gloo": "torch", "horovod": "horovod", "oneccl": "oneccl", "oneccl_mpi": "oneccl"}
@@ -35,7 +35,7 @@ def run_cells(study: str, folder: Path, scales: list[int], pythons: list[str], *
     found = STUDIES[study]
     chosen = {name: one.default for name, one in found.parameters.items()} | settings
     asked = Asked(found, chosen, Pythons(pythons), scales, 1, timeout_s=100)
-    return run_study(asked, Ledger(folder), lambda *told: None)
+    return run_study(asked, Ledger(folder), Silent())
 
 
 def tables_of(study: str, outcomes: list[Outcome], **settings: str) -> dict[str, Table]:

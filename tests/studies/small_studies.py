@@ -13,7 +13,7 @@ from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Settings, Study
 from rankscope.studies.pythons import Pythons
-from rankscope.studies.whole import Asked, run_study
+from rankscope.studies.whole import Asked, Silent, run_study
 
 
 def python_of(environment: str, how: str = "make envs") -> str:
@@ -36,7 +36,7 @@ def ran(
     only: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Outcome]:
     asked = Asked(study, settings, Pythons(pythons), scales, 1, only=only or {}, timeout_s=100)
-    outcomes = run_study(asked, Ledger(folder), lambda *told: None)
+    outcomes = run_study(asked, Ledger(folder), Silent())
     assert [(one.cell.label, one.state, one.reason) for one in outcomes if not one.done] == []
     return outcomes
 
