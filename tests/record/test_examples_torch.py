@@ -24,6 +24,7 @@ def ran(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["ddp", "data-parallel"])
 def test_alexnet(tmp_path: Path, style: str) -> None:
     sizes = ["--batch", "2", "--iterations", "2", "--classes", "10", "--ranks", "2"]

@@ -177,6 +177,7 @@ def test_oneccl_by_mpi_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [(row["up_to_bytes"], row["collectives"]) for row in split] == [(n, CALLS) for n in (4, 4096, 65536)]
 
 
+@pytest.mark.slow
 def test_every_operation_by_mpi4py(openmpi: Mpi, tmp_path: Path) -> None:
     """On three ranks, so that parts do not fit by luck."""
     for operation in OPERATIONS:
