@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -399,6 +399,9 @@ class Page:
     notes: list[str] = field(default_factory=list)
 
 
+Summarise = Callable[[Iterable[Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
+
+
 class Tables(Protocol):
     """What an analysis is given: the tables ranks, tallies, events, steps, marks, … of store/columns.py, behind SQL."""
 
@@ -406,6 +409,10 @@ class Tables(Protocol):
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """The same for many rows: arrays, and Words where they are text."""
+        ...
+
+    def derive(self, summarise: Summarise) -> None:
+        """Make the tables of model_traces by giving the events of each process to a function; once for each run."""
         ...
 
 

@@ -14,9 +14,11 @@ from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock, CuptiClock
 from rankscope.readers.cuda import cuda_rows_of
 from rankscope.readers.rankfile import KINDS, LAYERS, group_of, log_rows
-from rankscope.readers.trace import Clocks, trace_blocks
+from rankscope.readers.trace import trace_blocks
+from rankscope.readers.trace_times import Clocks
 
 Columns = Mapping[str, Any]
+IN_LOGS = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL))
 
 
 def trace_events(path: Path) -> Iterator[Columns]:
@@ -28,7 +30,8 @@ def trace_events(path: Path) -> Iterator[Columns]:
     clocks = Clocks(clock, CuptiClock(clock, cuda_rows_of(file)[0]))
     log, names = Logged(log_rows(file)), Names(file)
     for rows in trace_blocks(file):
-        yield _columns(rows[~log.has(rows)], clocks, names)
+        known = log.has(rows)
+        yield _columns(rows[~known] if known.any() else rows, clocks, names)
 
 
 class Logged:
@@ -51,11 +54,17 @@ class Logged:
 
     def has(self, rows: Rows) -> Any:
         """Which of these events are in the log."""
+        found = np.zeros(len(rows), np.bool_)
+        may_be = np.flatnonzero(IN_LOGS[rows["layer"]])
+        if len(may_be) and len(self._keys):
+            found[may_be] = self._has(rows[may_be])
+        return found
+
+    def _has(self, rows: Rows) -> Any:
         kinds = np.where(rows["flags"] & EventFlag.PROGRESS, Kind.PROGRESS, Kind.CALL)
         keys = _keys(rows["start_ticks"], rows["name"], rows["group"], kinds)
         at = np.searchsorted(self._keys, keys)
-        known = np.append(self._keys, np.uint64(0))[at] == keys if len(self._keys) else np.zeros(len(rows), np.bool_)
-        return known & (at < len(self._keys)) & np.isin(rows["layer"], (Layer.MPI, Layer.NCCL))
+        return (np.append(self._keys, np.uint64(0))[at] == keys) & (at < len(self._keys))
 
 
 def _keys(start_ticks: Any, name: Any, group: Any, kind: Any) -> Any:

@@ -15,7 +15,7 @@ from rankscope.analyse.sections.sentences import column, hosts_of, mean, number,
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Chart, Column, Section, Table, Tables, Unit
 
-ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM events WHERE layer = 'gpu'
+ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
     UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000
