@@ -2,11 +2,11 @@
 
     python benchmarks/many_processes.py [--ranks N] [--rankscope PATH] [--save]
 
-Real processes (`true`, 50 at a time, told their rank as torchrun tells it) are started in four ways: bare, followed from
-outside (`rankscope run LAUNCHER`), with `rankscope run` in each rank, and the latter with `--local`. strace -f counts every
-call that names a file, lists a folder or changes one; what is shown is the difference to the bare processes. Calls whose
-path lies in the run's folder, or in the folder where runs agree on one, go to the shared file system wherever rankscope
-itself is installed: they are the load that a run puts on its server.
+Real processes (`true`, 50 at a time, told their rank as torchrun tells it) are started in four ways: bare, followed
+from outside (`rankscope run LAUNCHER`), with `rankscope run` in each rank, and the latter with `--local`. strace -f
+counts every call that names a file, lists a folder or changes one; what is shown is the difference to the bare
+processes. Calls whose path lies in the run's folder, or in the folder where runs agree on one, go to the shared file
+system wherever rankscope itself is installed: they are the load that a run puts on its server.
 """
 
 import argparse
@@ -113,8 +113,8 @@ def as_markdown(ranks: int, rows: list[str], kinds: dict[str, Counter[str]]) -> 
     told = [
         f"# Our own file calls at {ranks:,} processes",
         f"{time.strftime('%Y-%m-%d')}, {cpu_model()} ({os.cpu_count()} CPUs), Linux {platform.release()}, Python "
-        f"{platform.python_version()}. `python benchmarks/many_processes.py --ranks {ranks}`: {ranks:,} processes of `true`, "
-        "50 at a time.",
+        f"{platform.python_version()}. `python benchmarks/many_processes.py --ranks {ranks}`: {ranks:,} processes of "
+        "`true`, 50 at a time.",
         "",
         "| rankscope | rank files | file calls added | a rank | of them in the run's folder | a rank | folders listed "
         "| CPU time | wall time |",

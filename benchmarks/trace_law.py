@@ -9,14 +9,14 @@ The law. A rank's trace is cells of 400 µs, 16 of them a step; a step is 273 ev
 drawn by a hash of seed, rank, cell and purpose, so that any part can be made alone. In the cell that begins at T:
 
     host     `layer` T+1,000 to T+300,000; in it 4 operators of b = 4 to 9 µs, at T+5,000 + 10,000 j, each with a call
-             that launches a kernel, 1,000 after its begin, 2,000 long; then two calls at T+50,000 and T+60,000 (3,000 each)
-             that launch the communication and the copy. `step` lasts its 16 cells but the last 1,000 ns.
+             that launches a kernel, 1,000 after its begin, 2,000 long; then two calls at T+50,000 and T+60,000
+             (3,000 each) that launch the communication and the copy. `step` lasts its 16 cells but the last 1,000 ns.
     stream 7   4 kernels of a = 5 to 25 µs, the first at T+50,000, with gaps g = 1 to 20 µs between them
-    stream 20  a communication of m = 20 to 60 µs that begins o = 0 to 5 µs before the last kernel ends (o of it is hidden)
+    stream 20  a communication of m = 20 to 60 µs that begins o = 0 to 5 µs before the last kernel ends (o is hidden)
     stream 13  a copy of h = 5 to 20 µs, w = 1 to 5 µs after the communication has ended
 
-So of a cell busy = Σa + m − o + h, compute = Σa, communication = m, hidden = o, copies = h; gaps within a cell are shorter
-than 30 µs, those between cells longer, and the call that ends such a gap begins in it. Records come in the order of a
+So of a cell busy = Σa + m − o + h, compute = Σa, communication = m, hidden = o, copies = h; gaps within a cell are
+shorter than 30 µs, those between cells longer, and the call that ends such a gap begins in it. Records come in the order of a
 cell, ranges after what is in them, activities of a stream out of order (2nd kernel before the 1st, communication before
 the last kernel), as buffers of CUPTI may bring them.
 """
@@ -47,7 +47,10 @@ FIRST_NS = 2 * SECOND  # of the first cell, on CUPTI's clock
 BLOCK_STEPS = 1 << 13
 MOST_RANK_EVENTS = 4_000_000  # 128 MB of records
 
-KERNELS = [f"_ZN7cutlass7Kernel2I{len(word)}{word}EEvv" for word in (f"tile_{size}x{k}" for size in (64, 128) for k in range(12))]
+KERNELS = [
+    f"_ZN7cutlass7Kernel2I{len(word)}{word}EEvv"
+    for word in (f"tile_{size}x{k}" for size in (64, 128) for k in range(12))
+]
 COMMUNICATION = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 COPY = "[CUDA memcpy HtoD]"
 OPERATORS = [f"aten::{name}" for name in ("linear", "matmul", "add_", "mul", "batch_norm", "softmax", "mean", "copy_")]
@@ -171,7 +174,9 @@ class Law:
 
 
 def _columns(steps: int, cells: Cells, calls: int) -> dict[str, Array]:
-    made = {key: np.empty((steps, STEP_EVENTS), np.int64) for key in ("start", "length", "name", "group", "layer", "number")}
+    made = {
+        key: np.empty((steps, STEP_EVENTS), np.int64) for key in ("start", "length", "name", "group", "layer", "number")
+    }
     told, count = cells.told(), steps * STEP_CELLS
     numbers = calls + 6 * np.arange(count)
     for at, (layer, group, record) in enumerate(RECORDS):
@@ -238,19 +243,20 @@ def laws(events: int, ranks: int, seed: int = 1) -> list[Law]:
     return [Law(rank, steps // ranks + (rank < steps % ranks), seed) for rank in range(ranks)]
 
 
-def write_run(folder: Path, found: list[Law], form: str = "rank") -> int:
-    """A run of these ranks; the number of events."""
+def write_run(folder: Path, found: list[Law], form: str = "rank", ranks: int | None = None) -> int:
+    """A run of these ranks (of so many, where others are written by others); the number of events."""
     folder.mkdir(parents=True, exist_ok=True)
+    ranks = len(found) if ranks is None else ranks
     for law in found:
         if form == "rank":
-            rank_file(law, len(found)).write(folder / f"ranks/node{law.rank // 8}/{1000 + law.rank}.rank")
+            rank_file(law, ranks).write(folder / f"ranks/node{law.rank // 8}/{1000 + law.rank}.rank")
         else:
             loaded = LoadedFile(folder, f"rank{law.rank}.trace")
-            for reading in reading_blocks(law, len(found)):
+            for reading in reading_blocks(law, ranks):
                 loaded.add(reading)
             loaded.settle()
             loaded.finish(f"trace{law.rank:06}", {"loaded_ns": law.rank, "tool": "made up"})
-    told = {"format": 1, "command": ["python", "train.py"], "expected_ranks": len(found), "started_ns": START_NS}
+    told = {"format": 1, "command": ["python", "train.py"], "expected_ranks": ranks, "started_ns": START_NS}
     (folder / "run.json").write_text(json.dumps(told))
     return sum(law.events for law in found)
 

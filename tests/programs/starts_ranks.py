@@ -1,4 +1,4 @@
-"""starts_ranks.py RANKS COMMAND…: starts it as so many ranks, 50 at a time, as torchrun would tell them; prints failures."""
+"""starts_ranks.py RANKS COMMAND…: starts it as so many ranks, 50 at a time, told so as torchrun does."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ class Launches:
     def add(self, correlation: Array, start_ns: Array, thread: Array) -> None:
         """Calls of a block; those without a number (negative) launch nothing."""
         known = correlation >= 0
-        chosen = (correlation, start_ns, thread) if known.all() else (correlation[known], start_ns[known], thread[known])
+        chosen = (
+            (correlation, start_ns, thread) if known.all() else (correlation[known], start_ns[known], thread[known])
+        )
         if len(chosen[0]):
             self._parts.append(chosen)
             self._sorted = None

@@ -1,4 +1,4 @@
-"""The ranges of one process (NVTX, framework, profiler), block by block: how long, and how much of that is their own."""
+"""The ranges of one process (NVTX, framework, profiler), block by block: how long, and how much is their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class RangeWork:
 
     def add(self, columns: Mapping[str, Any], rows: Array) -> None:
         """Those rows of a block, which are ranges."""
-        layer, name, group = (Words(columns[key].codes[rows], columns[key].values) for key in ("layer", "name", "group"))
+        layer, name, group = (
+            Words(columns[key].codes[rows], columns[key].values) for key in ("layer", "name", "group")
+        )
         codes = self._codes(layer, group, name)
         start_ns, end_ns = (np.asarray(columns[key][rows], np.int64) for key in ("start_ns", "end_ns"))
         on_stream = np.array([value in ON_STREAMS for value in layer.values], np.bool_)[layer.codes]
@@ -51,7 +53,7 @@ class RangeWork:
             self._lanes.setdefault((kind, one), []).append(tuple(column[own] for column in columns))  # type: ignore[arg-type]
 
     def _codes(self, layer: Words, group: Words, name: Words) -> Array:
-        """One number for layer, domain and name; of a cell of all three where there are few, else of those that come."""
+        """One number for layer, domain and name: of cells of all three where these are few, else of those that come."""
         sizes = len(layer.values), len(group.values), len(name.values)
         cell = (layer.codes.astype(np.int64) * sizes[1] + group.codes) * sizes[2] + name.codes
         if sizes[0] * sizes[1] * sizes[2] <= MOST_CELLS:

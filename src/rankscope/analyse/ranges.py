@@ -43,5 +43,7 @@ def ranges(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("ranges", "Ranges of the traces", COLUMNS, list(found))
     say_what_is_lost(tables, selection, table)
     if table.rows and all(row[10] is None for row in table.rows):
-        table.notes.append("Which call launched what is not in these traces; the table nvtx_ranges has GPU time by range.")
+        table.notes.append(
+            "Which call launched what is not in these traces; the table nvtx_ranges has GPU time by range."
+        )
     return arranged(table, selection)

@@ -60,9 +60,7 @@ def walk_device(
     return gap_ns[:gaps].copy(), key[:gaps].copy()  # not the room for all
 
 
-def sweep_ranges(
-    times: tuple[Array, Array], codes: Array, calls: tuple[Array, Array, Array], sums: Array
-) -> None:
+def sweep_ranges(times: tuple[Array, Array], codes: Array, calls: tuple[Array, Array, Array], sums: Array) -> None:
     """Add the ranges of one thread, in order, and what its calls launched to the sums (trace_twins.RANGE_SUM)."""
     native = function("rankscope_sweep_ranges")
     if native is None:

@@ -94,9 +94,7 @@ def _gaps(
     return length_ns, code * len(CAUSES) + cause
 
 
-def sweep_ranges(
-    times: tuple[Array, Array], codes: Array, calls: tuple[Array, Array, Array], sums: Array
-) -> None:
+def sweep_ranges(times: tuple[Array, Array], codes: Array, calls: tuple[Array, Array, Array], sums: Array) -> None:
     """Each moment belongs to the range begun last of those that go on, each call to all that go on."""
     if len(codes) and (int(codes.min()) < 0 or int(codes.max()) >= len(sums)):
         raise ValueError("a number that stands for no name")

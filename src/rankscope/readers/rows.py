@@ -40,11 +40,17 @@ def native_copy() -> Any | None:
 
 @cache
 def native_function(name: str) -> Any | None:
-    """Another function of that library, whose arguments are addresses and 64-bit numbers; None where it was not built."""
+    """The function that times trace records (native/trace_times.c), or None where it was not built."""
     for path in (NATIVE / library for library in LIBRARIES):
         with contextlib.suppress(OSError, AttributeError):
             function = getattr(ctypes.CDLL(str(path)), name)
-            function.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, *[ctypes.c_void_p] * 4)
+            function.argtypes = (
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                *[ctypes.c_void_p] * 4,
+            )
             function.restype = None
             return function
     return None

@@ -1,4 +1,4 @@
-"""The times of trace records on the Unix clock, and what the trace has of each layer; the twin of native/trace_times.c."""
+"""Times of trace records on the Unix clock, and what there is of each layer; the twin of native/trace_times.c."""
 
 from __future__ import annotations
 

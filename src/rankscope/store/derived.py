@@ -72,7 +72,9 @@ def of_blocks(summarise: Summarise, process: int, blocks: Iterable[Columns]) -> 
     return made
 
 
-def trace_tasks(summarise: Summarise, read: Callable[[Path], Iterable[Columns]], files: Mapping[int, Path]) -> list[Task]:
+def trace_tasks(
+    summarise: Summarise, read: Callable[[Path], Iterable[Columns]], files: Mapping[int, Path]
+) -> list[Task]:
     """One task for each rank file with a trace."""
     return [partial(_of_file, summarise, read, process, path) for process, path in files.items()]
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from rankscope.model import Note, Severity, Summarise
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
+from rankscope.store.derived import derived, loaded_tasks, memory_tasks, trace_tasks
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.roles import assign_roles
-from rankscope.store.derived import derived, loaded_tasks, memory_tasks, trace_tasks
 from rankscope.store.traces import ReadTrace, Traces, new_folder, traces_of
 from rankscope.store.union import (
     RECORDED_LAYERS,
