@@ -16,9 +16,9 @@ drawn by a hash of seed, rank, cell and purpose, so that any part can be made al
     stream 13  a copy of h = 5 to 20 µs, w = 1 to 5 µs after the communication has ended
 
 So of a cell busy = Σa + m − o + h, compute = Σa, communication = m, hidden = o, copies = h; gaps within a cell are
-shorter than 30 µs, those between cells longer, and the call that ends such a gap begins in it. Records come in the order of a
-cell, ranges after what is in them, activities of a stream out of order (2nd kernel before the 1st, communication before
-the last kernel), as buffers of CUPTI may bring them.
+shorter than 30 µs, those between cells longer, and the call that ends such a gap begins in it. Records come in the
+order of a cell, ranges after what is in them, activities of a stream out of order (2nd kernel before the 1st,
+communication before the last kernel), as buffers of CUPTI may bring them.
 """
 
 from __future__ import annotations

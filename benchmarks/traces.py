@@ -3,9 +3,10 @@
     python benchmarks/traces.py [--sizes 1e6,1e7,1e8] [--rounds N] [--hta PYTHON] [--skip-hta] [--work FOLDER] [--save]
 
 Traces are made by trace_law.py; each turn is a new process that opens the run and asks for the tables gpu_time,
-gpu_idle, kernels and ranges. CPU time is user and system time of the whole process tree, start-up included. Three ways: from rank
-files as the recorder leaves them, from loaded files (Parquet, with correlations: which call launched what), and from
-columns that are in memory already (CPU time of the analysis alone). All of them must find what the law says.
+gpu_idle, kernels and ranges. CPU time is user and system time of the whole process tree, start-up included. Three
+ways: from rank files as the recorder leaves them, from loaded files (Parquet, with correlations: which call launched
+what), and from columns that are in memory already (CPU time of the analysis alone). All of them must find what the law
+says.
 
 HolisticTraceAnalysis reads Kineto's JSON only, so it is held against rankscope on the same made-up Kineto trace, in
 turns, with the four breakdowns of its own; both read the file.
@@ -196,15 +197,16 @@ def as_markdown(rows: list[dict[str, Any]], alone: tuple[int, float], hta: list[
         f"{platform.release()}, Python {platform.python_version()}, load {load:.2f} before. "
         f"`python benchmarks/traces.py`; medians of the rounds; {alike}.",
         "",
-        "Overlap, idle, kernel and range breakdown (tables gpu_time, gpu_idle, kernels, ranges) in one process, CPU time "
-        "of all its threads and its start-up included.",
+        "Overlap, idle, kernel and range breakdown (tables gpu_time, gpu_idle, kernels, ranges) in one process, CPU "
+        "time of all its threads and its start-up included.",
         "",
         "| events | ranks | from | bytes an event | CPU time | wall time | largest resident set "
         f"| events a CPU s (bar {BAR:,}) |",
         "|---:|---:|---|---:|---:|---:|---:|---:|",
         *(
             f"| {row['events']:,} | {row['ranks']} | {names[row['form']]} | {row['bytes_an_event']:.1f} "
-            f"| {row['cpu_s']:.2f} s | {row['wall_s']:.2f} s | {row['peak_mb']:.0f} MB | {row['rate'] / 1e6:.2f} million |"
+            f"| {row['cpu_s']:.2f} s | {row['wall_s']:.2f} s | {row['peak_mb']:.0f} MB "
+            f"| {row['rate'] / 1e6:.2f} million |"
             for row in rows
         ),
         "",
@@ -231,8 +233,8 @@ def growth(rows: list[dict[str, Any]]) -> list[str]:
 def hta_lines(hta: list[dict[str, Any]]) -> list[str]:
     return [
         "## HolisticTraceAnalysis",
-        "Both read the same Kineto JSON (`benchmarks/kineto_trace.py`) and break down time, overlap, kernels, idle time "
-        "and annotations, in turns.",
+        "Both read the same Kineto JSON (`benchmarks/kineto_trace.py`) and break down time, overlap, kernels, idle "
+        "time and annotations, in turns.",
         "",
         "| events | rankscope | events a CPU s | HolisticTraceAnalysis | events a CPU s | times less CPU | memory, MB "
         "| busy time |",
@@ -241,7 +243,8 @@ def hta_lines(hta: list[dict[str, Any]]) -> list[str]:
             f"| {row['events']:,} | {row['ours_cpu_s']:.2f} s | {row['events'] / row['ours_cpu_s']:,.0f} "
             f"| {row['theirs_cpu_s']:.1f} s | {row['events'] / row['theirs_cpu_s']:,.0f} "
             f"| {row['theirs_cpu_s'] / row['ours_cpu_s']:.0f} "
-            f"| {row['ours_peak_mb']:.0f} and {row['theirs_peak_mb']:.0f} | {'equal' if row['equal'] else 'NOT equal'} |"
+            f"| {row['ours_peak_mb']:.0f} and {row['theirs_peak_mb']:.0f} "
+            f"| {'equal' if row['equal'] else 'NOT equal'} |"
             for row in hta
         ),
         "",

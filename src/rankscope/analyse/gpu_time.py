@@ -47,10 +47,12 @@ def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuT
     for rank, gpu, what, value in tables.query(RECORDED.format(condition=selection.condition)):
         devices.setdefault((rank, gpu), {})[what] = value
     summed = {rank for (rank, _), sums in devices.items() if "first to last" in sums}
-    tables.derive(trace_tables)
-    for rank, device, *parts in tables.query(SUMMED.format(condition=selection.condition)):
-        if rank not in summed:
-            yield rank, device, GpuTime(*parts)
+    chosen = {row[0] for row in tables.query(f"SELECT rank FROM ranks WHERE {selection.condition}")}
+    if chosen - summed:
+        tables.derive(trace_tables)
+        for rank, device, *parts in tables.query(SUMMED.format(condition=selection.condition)):
+            if rank not in summed:
+                yield rank, device, GpuTime(*parts)
     for (rank, gpu), sums in devices.items():
         if "first to last" in sums:
             yield rank, gpu, recorded(sums)

@@ -50,7 +50,7 @@ class RangeWork:
         lanes = np.unique(lane) if len(lane) and (lane[0] != lane).any() else lane[:1]
         for one in lanes.tolist():
             own = slice(None) if len(lanes) == 1 else lane == one
-            self._lanes.setdefault((kind, one), []).append(tuple(column[own] for column in columns))  # type: ignore[arg-type]
+            self._lanes.setdefault((kind, one), []).append(tuple(column[own] for column in columns))
 
     def _codes(self, layer: Words, group: Words, name: Words) -> Array:
         """One number for layer, domain and name: of cells of all three where these are few, else of those that come."""
@@ -68,7 +68,7 @@ class RangeWork:
 
     def keys(self) -> list[Key]:
         """Layer, domain and name of each sum."""
-        return [tuple(word.split(APART, 2)) for word in self._names]  # type: ignore[misc]
+        return [tuple(word.split(APART, 2)) for word in self._names]
 
     def sums(self, calls: Mapping[int, tuple[Array, Array, Array]]) -> Array:
         """RANGE_SUM of each key; calls of each thread: start, activities launched and their time, by start."""
