@@ -10,6 +10,9 @@ import pytest
 
 import rankscope as api
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from many_processes import traced
+
 from .conftest import ROOT, Run, library_of
 
 PROGRAM = ROOT / "tests" / "programs" / "starts_ranks.py"
@@ -42,6 +45,18 @@ def test_ranks_that_start_themselves_agree_without_listing_folders(recorder: str
     done = run(sys.executable, str(PROGRAM), "40", recorder, "run", "--out", "prof", "true")
     assert done.returncode == 0
     assert api.open(work / "prof").query("SELECT count(DISTINCT rank) FROM ranks WHERE role = 'rank'").rows == [(40,)]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing: it counts the calls")
+@pytest.mark.parametrize(("local", "most"), [(False, 8), (True, 8)])
+def test_a_rank_asks_little_of_the_runs_folder(recorder: str, work: Path, local: bool, most: int) -> None:
+    """However many ranks there are: no folder is listed, and each rank makes its few calls."""
+    node = ["--local", str(work / "node")] if local else []
+    command = [sys.executable, str(PROGRAM), "60", recorder, "run", *node, "true"]
+    counted = traced(command, work, (f"{work}/rankscope-runs",))
+    assert len(list(work.glob("rankscope-runs/2*/ranks/*/*.rank"))) == 60
+    assert counted.in_run.total() <= most * 60, counted.in_run
+    assert counted.listings == 0
 
 
 def nodes(recorder: str, run: Run, work: Path) -> Path:

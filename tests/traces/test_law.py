@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from trace_answers import Answers, answers
-from trace_law import DOMAIN, Law, laws, write_run
+from trace_law import DOMAIN, STEP_EVENTS, Law, laws, write_run
 
 import rankscope
 from rankscope.analyse import trace_native
 from rankscope.analyse.gpu_activities import kind_of
 from rankscope.readers import trace_times
+from rankscope.store.traces import Traces
 
 STEPS = {"rank": 40, "parquet": 600}  # the second: more than one block of rows
 
@@ -85,3 +86,19 @@ def test_ranges(run: Any, made: tuple[str, Path, Answers]) -> None:
 def test_events_are_shared_out_in_whole_steps() -> None:
     found = laws(100_000, 7)
     assert len(found) == 7 and abs(sum(law.events for law in found) - 100_000) < 273
+
+
+def test_single_events_are_unpacked_only_where_they_are_asked_for(
+    made: tuple[str, Path, Answers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tables that a report shows unasked come without; SQL over the events has them all."""
+    opened = rankscope.open(made[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(Traces, "write", lambda traces, bad: pytest.fail("unpacked"))
+        shown = opened.default_tables()
+        assert {"gpu_time", "gpu_idle", "kernels", "ranges"} <= set(shown)
+        assert all(len(opened.table(name)) for name in ("gpu_time", "gpu_idle", "kernels", "ranges", "overview"))
+        for name in shown:
+            opened.table(name)
+    [(count,)] = opened.query("SELECT count(*) FROM events").rows
+    assert count == sum(STEPS[made[0]] // (rank + 1) for rank in range(3)) * STEP_EVENTS
