@@ -114,8 +114,8 @@ def as_markdown(ranks: int, rows: list[str], kinds: dict[str, Counter[str]]) -> 
         f"{platform.python_version()}. `python benchmarks/many_processes.py --ranks {ranks}`: {ranks:,} processes of "
         "`true`, 50 at a time.",
         "",
-        "| rankscope | rank files | file calls added | a rank | of them in the run's folder | a rank | of its folders listed "
-        "| CPU time | wall time |",
+        "| rankscope | rank files | file calls added | a rank | of them in the run's folder | a rank "
+        "| of its folders listed | CPU time | wall time |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         *rows,
         "",

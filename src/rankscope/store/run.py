@@ -30,7 +30,7 @@ from rankscope.store.union import (
 )
 
 STREAM_ROWS = 10_000
-EVENTS = re.compile(r"\bevents\b", re.IGNORECASE)
+TEXTS, EVENTS = re.compile(r"'[^']*'"), re.compile(r"\bevents\b", re.IGNORECASE)
 STREAM_MEMORY = "1GB"  # what does not fit while sorting goes to disk
 
 
@@ -71,7 +71,7 @@ class Run:
 
     def _prepare(self, sql: str) -> None:
         """Have the traces' events there for SQL that asks for single ones."""
-        if self._traces is not None and not self._traces.written and EVENTS.search(sql):
+        if self._traces is not None and not self._traces.written and EVENTS.search(TEXTS.sub("", sql)):
             add_traces(self._database, self._traces.write(self.bad_files))
 
     def derive(self, summarise: Summarise) -> None:
