@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,10 @@ from trace_law import DOMAIN, STEP_EVENTS, Law, laws, write_run
 import rankscope
 from rankscope.analyse import trace_native
 from rankscope.analyse.gpu_activities import kind_of
+from rankscope.analyse.trace_tables import trace_tables
 from rankscope.readers import trace_times
+from rankscope.readers.trace_events import trace_events
+from rankscope.store.derived import derived, loaded_tasks, trace_tasks
 from rankscope.store.traces import Traces
 
 STEPS = {"rank": 40, "parquet": 600}  # the second: more than one block of rows
@@ -102,3 +108,21 @@ def test_single_events_are_unpacked_only_where_they_are_asked_for(
             opened.table(name)
     [(count,)] = opened.query("SELECT count(*) FROM events").rows
     assert count == sum(STEPS[made[0]] // (rank + 1) for rank in range(3)) * STEP_EVENTS
+
+
+def test_anybody_may_do_the_work(made: tuple[str, Path, Answers]) -> None:
+    """Tasks and results survive being sent elsewhere, and the tables are the same to the last bit."""
+
+    def elsewhere(work: Any, tasks: Any) -> Iterator[Any]:
+        for task in tasks:
+            yield pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(partial(work, task)))()))
+
+    if made[0] == "rank":
+        files = dict(enumerate(sorted(made[1].glob("ranks/*/*.rank"))))
+        tasks = trace_tasks(trace_tables, trace_events, files)
+    else:
+        places = [(str(folder), 0, at) for at, folder in enumerate(sorted((made[1] / "loaded").iterdir()))]
+        tasks = loaded_tasks(trace_tables, places)
+    assert len(tasks) == 3
+    here, there = derived(tasks, []), derived(tasks, [], elsewhere)
+    assert all(here[name].equals(there[name]) and here[name].num_rows for name in here)

@@ -24,28 +24,32 @@ BATCH_ROWS = 1 << 17
 Columns = Mapping[str, Any]
 Made = dict[str, list[pa.Table]]
 Task = Callable[[], Made]
+InOrder = Callable[[Callable[[Task], "Made | BadFile"], Sequence[Task]], Iterator["Made | BadFile"]]
 
 
-def derived(tasks: Sequence[Task], bad: list[str]) -> dict[str, pa.Table]:
-    """The tables of all tasks, in their order; what a bad file would have told is missing, and it is named."""
+def in_threads(work: Callable[[Task], Made | BadFile], tasks: Sequence[Task]) -> Iterator[Made | BadFile]:
+    """What takes the time (native/trace_sums.c, decoding, sorting) lets the other threads go on."""
+    with ThreadPoolExecutor(max(1, min(len(tasks), len(os.sched_getaffinity(0))))) as pool:
+        yield from pool.map(work, tasks)
+
+
+def derived(tasks: Sequence[Task], bad: list[str], in_order: InOrder = in_threads) -> dict[str, pa.Table]:
+    """The tables of all tasks, in their order; what a bad file would have told is missing, and it is named.
+
+    Who does the work matters to nobody: tasks can be sent to other processes and machines that see the files.
+    """
     made: Made = {name: [] for name in TRACE_TABLES}
-    for found in _results(tasks, bad):
+    for found in in_order(told, tasks):
+        if isinstance(found, BadFile):
+            bad.append(str(found))
+            continue
         for name, tables in found.items():
             made[name] += tables
     return {name: pa.concat_tables([schema_of(name).empty_table(), *tables]) for name, tables in made.items()}
 
 
-def _results(tasks: Sequence[Task], bad: list[str]) -> Iterator[Made]:
-    """In threads: what takes the time (native/trace_sums.c, decoding, sorting) lets the others go on."""
-    with ThreadPoolExecutor(max(1, min(len(tasks), len(os.sched_getaffinity(0))))) as pool:
-        for result in pool.map(_told, tasks):
-            if isinstance(result, BadFile):
-                bad.append(str(result))
-            else:
-                yield result
-
-
-def _told(task: Task) -> Made | BadFile:
+def told(task: Task) -> Made | BadFile:
+    """The result of one task, or why there is none."""
     try:
         return task()
     except BadFile as problem:
@@ -56,8 +60,8 @@ def _told(task: Task) -> Made | BadFile:
 def schema_of(table: str) -> pa.Schema:
     """The columns of such a table: `process`, then the fields of its record."""
     hints = get_type_hints(TRACE_TABLES[table])
-    told = [(field.name, arrow_type(hints[field.name], pa.string())) for field in fields(TRACE_TABLES[table])]
-    return pa.schema([("process", pa.int32()), *told])
+    known = [(field.name, arrow_type(hints[field.name], pa.string())) for field in fields(TRACE_TABLES[table])]
+    return pa.schema([("process", pa.int32()), *known])
 
 
 def of_blocks(summarise: Summarise, process: int, blocks: Iterable[Columns]) -> Made:
