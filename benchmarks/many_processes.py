@@ -29,7 +29,7 @@ sys.path.insert(0, str(HERE))
 from startup import FILE_CALLS, cpu_model  # noqa: E402
 
 CALL = re.compile(r"^\d+ +(\w+)\((.*)$")
-PATHS = re.compile(r'"((?:[^"\\]|\\.)*)"')
+PATHS = re.compile(r'"((?:[^"\\]|\\.)*)"|\d<(/[^>]*)>')  # strace -y names the file of a descriptor
 FAILED = re.compile(r"= -1 (E\w+)")
 
 
@@ -46,7 +46,7 @@ class Counted:
                 continue
             name = found[1]
             self.all[name] += 1
-            if any(path.startswith(folders) for path in PATHS.findall(found[2])):
+            if any(path.startswith(folders) for paths in PATHS.findall(found[2]) for path in paths if path):
                 failed = FAILED.search(line)
                 self.listings += "O_DIRECTORY" in line
                 self.in_run[f"{name} {failed[1]}" if failed else name] += 1
@@ -55,7 +55,7 @@ class Counted:
 def traced(command: list[str], folder: Path, folders: tuple[str, ...]) -> Counted:
     """Run it under strace."""
     log = folder / "strace.log"
-    done = subprocess.run(["strace", "-f", "-o", str(log), *command], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(["strace", "-f", "-y", "-o", str(log), *command], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
     counted = Counted(log.read_text(errors="replace").splitlines(), folders)

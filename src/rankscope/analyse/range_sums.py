@@ -40,7 +40,7 @@ class RangeWork:
         codes = self._codes(layer, group, name)
         start_ns, end_ns = (np.asarray(columns[key][rows], np.int64) for key in ("start_ns", "end_ns"))
         on_stream = np.array([value in ON_STREAMS for value in layer.values], np.bool_)[layer.codes]
-        thread = np.asarray(columns["thread"])[rows] if "thread" in columns else np.zeros(len(rows), np.int64)
+        thread = threads_of(columns, rows)
         for kind, members, lane in (("thread", ~on_stream, thread), ("stream", on_stream, None)):
             if members.any():
                 of = self._streams.codes(Words(group.codes[members], group.values)) if lane is None else lane[members]
@@ -80,6 +80,12 @@ class RangeWork:
             launched = calls.get(lane, nothing) if kind == "thread" else nothing
             sweep_ranges((start_ns, end_ns), codes, launched, sums)
         return sums
+
+
+def threads_of(columns: Mapping[str, Any], rows: Array) -> Array:
+    """The thread of each of these rows; 0 where nobody tells."""
+    told = columns.get("thread")
+    return np.zeros(len(rows), np.int64) if told is None else np.asarray(told)[rows].astype(np.int64)
 
 
 def _word(cell: int, layers: Sequence[str], groups: Sequence[str], names: Sequence[str]) -> str:

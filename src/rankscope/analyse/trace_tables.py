@@ -14,7 +14,7 @@ from rankscope.analyse.gpu_activities import GpuWork, rows_of_layers
 from rankscope.analyse.gpu_walk import Gaps, walked
 from rankscope.analyse.launches import Launches
 from rankscope.analyse.range_sums import LAYERS as RANGE_LAYERS
-from rankscope.analyse.range_sums import RangeWork
+from rankscope.analyse.range_sums import RangeWork, threads_of
 from rankscope.analyse.trace_twins import CAUSES
 
 API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
@@ -44,7 +44,7 @@ def _add(columns: Columns, gpu: GpuWork, launches: Launches, ranges: RangeWork) 
     if columns.get("correlation") is not None:
         rows = rows_of_layers(columns, API_LAYERS)
         number = np.ma.filled(columns["correlation"][rows], -1).astype(np.int64)
-        launches.add(number, columns["start_ns"][rows], np.asarray(columns["thread"])[rows].astype(np.int64))
+        launches.add(number, columns["start_ns"][rows], threads_of(columns, rows))
     rows = rows_of_layers(columns, RANGE_LAYERS)
     if len(rows):
         ranges.add(columns, rows)
