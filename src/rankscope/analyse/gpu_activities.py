@@ -95,7 +95,7 @@ def _by_start(columns: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _small(numbers: Array, kind: Any = np.uint32) -> NDArray[Any]:
-    fits = not len(numbers) or int(numbers.max()) <= np.iinfo(kind).max
+    fits = not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) <= np.iinfo(kind).max)
     return np.asarray(numbers.astype(kind) if fits else numbers)
 
 
