@@ -22,7 +22,7 @@ from rankscope.readers.trace_events import trace_events
 from rankscope.store.derived import derived, loaded_tasks, trace_tasks
 from rankscope.store.traces import Traces
 
-STEPS = {"rank": 40, "parquet": 600}  # the second: more than one block of rows
+STEPS = {"rank": 40, "parquet": 490}  # the second: more than one block of rows
 
 
 def rows_of(run: Any, table: str) -> list[tuple[Any, ...]]:

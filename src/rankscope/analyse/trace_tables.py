@@ -98,12 +98,14 @@ def _launched(gpu: GpuWork, launches: Launches) -> dict[int, tuple[Array, Array,
     if not launches:
         return {}
     _, start_ns, thread = launches.calls()
-    count, time_ns = np.zeros(len(start_ns), np.int64), np.zeros(len(start_ns), np.int64)
+    parts = [(np.empty(0, np.int64), np.empty(0))]
     for run in (run for device in gpu.devices.values() for run in device.runs if run.correlation is not None):
         at, known = launches.of(run.correlation)
-        count += np.bincount(at[known], minlength=len(count))
-        # whole numbers below 2^53, which a double holds exactly
-        time_ns += np.bincount(at[known], run.length[known].astype(np.float64), len(count)).astype(np.int64)
+        parts.append((at[known], run.length[known].astype(np.float64)))
+    at, length_ns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    count = np.bincount(at, minlength=len(start_ns))
+    # sums of whole numbers below 2^53, which a double holds exactly
+    time_ns = np.bincount(at, length_ns, len(start_ns)).astype(np.int64)
     made = {}
     for one in np.unique(thread).tolist():
         rows = np.flatnonzero((thread == one) & (count > 0))
