@@ -36,6 +36,7 @@ from trace_law import Law, laws, ranks_for, write_run  # noqa: E402
 
 BAR = 3_000_000  # events a CPU second
 MOST_VERIFIED = 20_000_000  # events whose law is worked out again: kernels, gaps and ranges name by name
+MOST_DISTINCT = 100_000_000  # events that are written; more are links to these files
 TABLES = ("gpu_time", "gpu_idle", "kernels", "ranges")
 HTA_SIZES = (100_000, 300_000, 1_000_000)
 
@@ -91,14 +92,32 @@ print(json.dumps({"busy_us": busy_us, "ranges": 0 if ranges is None else len(ran
 
 
 def make(folder: Path, events: int, form: str) -> list[Law]:
-    """The run of that size, written by as many processes as there are CPUs."""
+    """The run of that size, written by as many processes as there are CPUs; a very large one links to a smaller one.
+
+    Linked files tell of ranks once more, so tables leave them out, but all are read and summed up like the others.
+    """
+    target, copies = folder / f"{form}-{events}", events // MOST_DISTINCT
+    if copies > 1:
+        found = make(folder, MOST_DISTINCT, form)
+        _link(folder / f"{form}-{MOST_DISTINCT}", target, copies)
+        return found * copies
     found = laws(events, ranks_for(events))
-    target = folder / f"{form}-{events}"
     if not (target / "made").exists():
         with ProcessPoolExecutor() as pool:
             list(pool.map(partial(_make_one, target, len(found), form), found))
         (target / "made").touch()
     return found
+
+
+def _link(source: Path, target: Path, copies: int) -> None:
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            kind, *below = path.relative_to(source).parts
+            for copy in range(copies if below else 1):
+                linked = target / kind / f"{below[0]}.{copy}" / Path(*below[1:]) if below else target / kind
+                linked.parent.mkdir(parents=True, exist_ok=True)
+                if not linked.exists():
+                    os.link(path, linked)
 
 
 def _make_one(target: Path, ranks: int, form: str, law: Law) -> None:
@@ -120,7 +139,7 @@ def verified(answer: dict[str, Any], found: list[Law]) -> bool:
     )
 
 
-def one_size(folder: Path, size: int, rounds: int, keep: bool) -> list[dict[str, Any]]:
+def one_size(folder: Path, size: int, rounds: int) -> list[dict[str, Any]]:
     """The figures of one size: each form, in turns."""
     turns: dict[str, list[dict[str, Any]]] = {"rank": [], "parquet": []}
     events, disk = {}, {}
@@ -128,10 +147,7 @@ def one_size(folder: Path, size: int, rounds: int, keep: bool) -> list[dict[str,
         found = make(folder, size, form)
         events[form] = sum(law.events for law in found)
         disk[form] = sum(path.stat().st_size for path in (folder / f"{form}-{size}").rglob("*") if path.is_file())
-        if size > 3e8:  # the disk may have room for one of them only
-            turns[form] += [_turn(folder, size, form, found) for _ in range(rounds)]
-            shutil.rmtree(folder / f"{form}-{size}", ignore_errors=not keep)
-    for _ in range(rounds if size <= 3e8 else 0):
+    for _ in range(rounds):
         for form in turns:
             turns[form].append(_turn(folder, size, form, found))
     made = []
@@ -198,7 +214,9 @@ def as_markdown(rows: list[dict[str, Any]], alone: tuple[int, float], hta: list[
         f"`python benchmarks/traces.py`; medians of the rounds; {alike}.",
         "",
         "Overlap, idle, kernel and range breakdown (tables gpu_time, gpu_idle, kernels, ranges) in one process, CPU "
-        "time of all its threads and its start-up included.",
+        f"time of all its threads and its start-up included. Of more than {MOST_DISTINCT:.0e} events the files are "
+        "links to others of the same run, read and summed up one by one all the same. Above 2e7 events the law is "
+        "worked out for the devices of two ranks only.",
         "",
         "| events | ranks | from | bytes an event | CPU time | wall time | largest resident set "
         f"| events a CPU s (bar {BAR:,}) |",
@@ -268,12 +286,12 @@ def main() -> int:
     sizes, load, rows = [int(float(one)) for one in options.sizes.split(",")], os.getloadavg()[0], []
     small = min(10_000_000, max(sizes))
     for size in sizes:
-        rows += one_size(options.work, size, options.rounds if size < 3e8 else 1, options.keep)
-        if size > small and not options.keep:
-            for form in ("rank", "parquet"):
-                shutil.rmtree(options.work / f"{form}-{size}", ignore_errors=True)
+        rows += one_size(options.work, size, options.rounds if size <= MOST_DISTINCT else 1)
     alone = small, in_memory(options.work, small, options.rounds)
-    hta = [] if options.skip_hta else against_hta(options.work, options.hta or hta_python(), options.rounds)
+    hta = [] if options.skip_hta else against_hta(options.work, options.hta or hta_python(), min(2, options.rounds))
+    for size in sizes if not options.keep else ():
+        for form in ("rank", "parquet"):
+            shutil.rmtree(options.work / f"{form}-{size}", ignore_errors=True)
     text = as_markdown(rows, alone, hta, load)
     print(text, end="")
     if options.save:
