@@ -37,8 +37,8 @@ from trace_law import Law, laws, ranks_for, write_run  # noqa: E402
 BAR = 3_000_000  # events a CPU second
 MOST_VERIFIED = 20_000_000  # events whose law is worked out again: kernels, gaps and ranges name by name
 MOST_DISTINCT = 100_000_000  # events that are written; more are links to these files
+IN_MEMORY_EVENTS = 10_000_000
 TABLES = ("gpu_time", "gpu_idle", "kernels", "ranges")
-HTA_SIZES = (100_000, 300_000, 1_000_000)
 
 OURS = """
 import json, sys
@@ -139,9 +139,9 @@ def verified(answer: dict[str, Any], found: list[Law]) -> bool:
     )
 
 
-def one_size(folder: Path, size: int, rounds: int) -> list[dict[str, Any]]:
+def one_size(folder: Path, size: int, rounds: int, forms: tuple[str, ...]) -> list[dict[str, Any]]:
     """The figures of one size: each form, in turns."""
-    turns: dict[str, list[dict[str, Any]]] = {"rank": [], "parquet": []}
+    turns: dict[str, list[dict[str, Any]]] = {form: [] for form in forms}
     events, disk = {}, {}
     for form in turns:
         found = make(folder, size, form)
@@ -158,6 +158,7 @@ def one_size(folder: Path, size: int, rounds: int) -> list[dict[str, Any]]:
                 "form": form,
                 "events": events[form],
                 "ranks": len(found),
+                "rounds": rounds,
                 "bytes_an_event": disk[form] / events[form],
                 "cpu_s": cpu_s,
                 "wall_s": statistics.median(turn["wall_s"] for turn in told),
@@ -178,10 +179,10 @@ def _turn(folder: Path, size: int, form: str, found: list[Law]) -> dict[str, Any
     return turn
 
 
-def against_hta(folder: Path, python: str, rounds: int) -> list[dict[str, Any]]:
+def against_hta(folder: Path, python: str, rounds: int, sizes: list[int]) -> list[dict[str, Any]]:
     """Both on the same Kineto traces, in turns."""
     made = []
-    for size, path in traces(folder, list(HTA_SIZES)).items():
+    for size, path in traces(folder, sizes).items():
         ours, theirs = [], []
         for _ in range(rounds):
             ours.append(measured([sys.executable, "-c", OURS_KINETO, str(path)]))
@@ -204,14 +205,16 @@ def in_memory(folder: Path, size: int, rounds: int) -> float:
     return sum(law.events for law in found) / statistics.median(turn["answer"]["cpu_s"] for turn in turns)
 
 
-def as_markdown(rows: list[dict[str, Any]], alone: tuple[int, float], hta: list[dict[str, Any]], load: float) -> str:
+def as_markdown(result: dict[str, Any]) -> str:
+    rows, hta, load = result["rows"], result["hta"], result["load"]
     names = {"rank": "rank files", "parquet": "loaded, Parquet"}
+    most = max(row["rounds"] for row in rows)
     alike = "all tables are what the law says" if all(row["equal"] for row in rows) else "NOT ALL TABLES ARE RIGHT"
     lines = [
         "# Events of traces a CPU second",
         f"{time.strftime('%Y-%m-%d')}, {cpu_model()} ({os.cpu_count()} CPUs, 2-core x86-64 virtual machine), Linux "
         f"{platform.release()}, Python {platform.python_version()}, load {load:.2f} before. "
-        f"`python benchmarks/traces.py`; medians of the rounds; {alike}.",
+        f"`python benchmarks/traces.py`; medians of up to {most} rounds; {alike}.",
         "",
         "Overlap, idle, kernel and range breakdown (tables gpu_time, gpu_idle, kernels, ranges) in one process, CPU "
         f"time of all its threads and its start-up included. Of more than {MOST_DISTINCT:.0e} events the files are "
@@ -228,9 +231,7 @@ def as_markdown(rows: list[dict[str, Any]], alone: tuple[int, float], hta: list[
             for row in rows
         ),
         "",
-        f"From columns in memory ({alone[0]:,} events, the analysis alone): {alone[1] / 1e6:.2f} million events a CPU "
-        "second.",
-        "",
+        *alone_lines(result),
         *growth(rows),
         "",
     ]
@@ -239,12 +240,23 @@ def as_markdown(rows: list[dict[str, Any]], alone: tuple[int, float], hta: list[
     return "\n".join(lines)
 
 
+def alone_lines(result: dict[str, Any]) -> list[str]:
+    if result["in_memory"] is None:
+        return []
+    events, rate = result["in_memory"]
+    told = (
+        f"From columns in memory ({events:,} events, the analysis alone): {rate / 1e6:.2f} million events a CPU second."
+    )
+    return [told, ""]
+
+
 def growth(rows: list[dict[str, Any]]) -> list[str]:
     made = []
     for form in ("rank", "parquet"):
         costs = [(row["events"], row["cpu_s"] / row["events"] * 1e9) for row in rows if row["form"] == form]
         told = ", ".join(f"{cost:.0f} ns at {events:.0e}" for events, cost in costs)
-        made.append(f"- CPU time an event, {'rank files' if form == 'rank' else 'Parquet'}: {told}.")
+        if costs:
+            made.append(f"- CPU time an event, {'rank files' if form == 'rank' else 'Parquet'}: {told}.")
     return made
 
 
@@ -269,10 +281,17 @@ def hta_lines(hta: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def save(result: dict[str, Any], wanted: bool) -> None:
+    if wanted:
+        (RESULTS / "traces.md").write_text(as_markdown(result))
+        (RESULTS / "traces.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main() -> int:
     """Print the figures; exit 1 when a bar is missed or a table is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="1e6,1e7,1e8")
+    parser.add_argument("--sizes", default="1e6,1e7,1e8", help="with :rank or :parquet for one of the forms only")
+    parser.add_argument("--hta-sizes", default="1e5,3e5,1e6")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--hta", help="a Python that has HolisticTraceAnalysis (default: .envs/hta, made where missing)"
@@ -283,21 +302,25 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/traces.md and .json")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    sizes, load, rows = [int(float(one)) for one in options.sizes.split(",")], os.getloadavg()[0], []
-    small = min(10_000_000, max(sizes))
-    for size in sizes:
-        rows += one_size(options.work, size, options.rounds if size <= MOST_DISTINCT else 1)
-    alone = small, in_memory(options.work, small, options.rounds)
-    hta = [] if options.skip_hta else against_hta(options.work, options.hta or hta_python(), min(2, options.rounds))
-    for size in sizes if not options.keep else ():
-        for form in ("rank", "parquet"):
-            shutil.rmtree(options.work / f"{form}-{size}", ignore_errors=True)
-    text = as_markdown(rows, alone, hta, load)
-    print(text, end="")
-    if options.save:
-        (RESULTS / "traces.md").write_text(text)
-        result = {"rows": rows, "in_memory_rate": alone[1], "hta": hta}
-        (RESULTS / "traces.json").write_text(json.dumps(result, indent=1) + "\n")
+    result: dict[str, Any] = {"rows": [], "hta": [], "in_memory": None, "load": os.getloadavg()[0]}
+    for asked in options.sizes.split(","):
+        size, _, form = asked.partition(":")
+        events, forms = int(float(size)), (form,) if form else ("rank", "parquet")
+        rounds = options.rounds if events < MOST_DISTINCT else 1
+        result["rows"] += one_size(options.work, events, rounds, forms)
+        save(result, options.save)  # what comes later may fail
+    result["in_memory"] = IN_MEMORY_EVENTS, in_memory(options.work, IN_MEMORY_EVENTS, options.rounds)
+    save(result, options.save)
+    if not options.skip_hta:
+        sizes = [int(float(size)) for size in options.hta_sizes.split(",")]
+        python = options.hta or hta_python()
+        result["hta"] = against_hta(options.work, python, min(2, options.rounds), sizes)
+        save(result, options.save)
+    print(as_markdown(result), end="")
+    if not options.keep:
+        for path in (path for form in ("rank", "parquet") for path in options.work.glob(f"{form}-*")):
+            shutil.rmtree(path, ignore_errors=True)
+    rows = result["rows"]
     reached = all(row["rate"] >= BAR for row in rows if row["events"] > 5e6)
     return int(not reached or not all(row["equal"] for row in rows))
 
