@@ -25,9 +25,9 @@ MEMBERS = """
     ORDER BY g.kind, g.identity, g.my_rank NULLS LAST, r.rank"""
 RECORDS = """
     SELECT process, layer, name, "group", sequence, start_ns, coalesce(end_ns, -1) AS end_ns,
-        coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, events.phase,
+        coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
         call_ns IS NOT NULL OR tool <> '' AS progress
-    FROM events JOIN ranks USING (process)
+    FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer IN ('mpi', 'nccl', 'gloo') AND sequence > 0"""
 WHO = "SELECT process, rank, host FROM ranks WHERE role = 'rank' ORDER BY rank"
 

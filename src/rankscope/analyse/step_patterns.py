@@ -25,7 +25,7 @@ EXTRAS = 2  # collectives between those of a step that do not break it
 SQL = """
     SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
         coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
-    FROM events JOIN ranks USING (process)
+    FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0 ORDER BY rank, start_ns"""
 
 

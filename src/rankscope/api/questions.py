@@ -37,6 +37,7 @@ from rankscope.analyse.overview import overview
 from rankscope.analyse.phase_calls import phase_calls
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.phases import phases
+from rankscope.analyse.ranges import ranges
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
@@ -62,6 +63,7 @@ EVENT_QUESTIONS: dict[str, Question] = {
     "gpu_kinds": gpu_kinds,
     "kernels": kernels,
     "gpu_idle": gpu_idle,
+    "ranges": ranges,
     "events": events,
 }
 # They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
@@ -129,9 +131,15 @@ def default_tables(opened: Tables) -> list[str]:
     return [name for name in QUESTIONS if name in shown]
 
 
+ACTIVITIES = """
+    SELECT 1 FROM untraced_events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') UNION ALL
+    SELECT 1 FROM figures WHERE starts_with(series, 'trace ') AND name = 'events kept' AND value > 0
+        AND series NOT IN ('trace mpi', 'trace nccl', 'trace gloo') LIMIT 1"""
+
+
 def has_activities(opened: Tables) -> bool:
     """Whether there are single events other than the log of collectives."""
-    return bool(opened.query("SELECT 1 FROM events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') LIMIT 1"))
+    return bool(opened.query(ACTIVITIES))
 
 
 def needs_events(name: str) -> bool:

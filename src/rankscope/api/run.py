@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rankscope.model import Column, Table, Unit
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
 from rankscope.store.columns import RECORDS
-from rankscope.store.folder import NoRun, find_run
+from rankscope.store.folder import NoRun, find_run, listed
 from rankscope.store.load import Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
@@ -145,7 +146,7 @@ class Run:
     @property
     def is_small(self) -> bool:
         """Whether its logs can be read without being asked for."""
-        return len(list(self.folder.glob("ranks/*/*.rank"))) <= LOGS_UNASKED
+        return len(list(islice(listed(f"{self.folder}/ranks"), LOGS_UNASKED + 1))) <= LOGS_UNASKED
 
     def kernel_names(self, form: str) -> dict[str, str]:
         """Recorded name to shown name."""

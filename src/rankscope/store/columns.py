@@ -51,11 +51,11 @@ def schema_of(table: str) -> pa.Schema:
     """The columns of a table: `process`, then the fields of its record."""
     hints = get_type_hints(RECORDS[table])
     text = WORD if table in REPEATED else pa.string()
-    columns = [(field.name, _arrow_type(hints[field.name], text)) for field in fields(RECORDS[table])]
+    columns = [(field.name, arrow_type(hints[field.name], text)) for field in fields(RECORDS[table])]
     return pa.schema([("process", pa.int32()), *columns])
 
 
-def _arrow_type(hint: Any, text: Any) -> Any:
+def arrow_type(hint: Any, text: Any) -> Any:
     kinds = {str(part) for part in getattr(hint, "__args__", (hint,))} - {str(type(None))}
     for kind, arrow in ((bool, pa.bool_()), (float, pa.float64()), (int, pa.int64())):
         if str(kind) in kinds:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from rankscope.model import BadFile, RankFacts, Reading
 from rankscope.store.columns import joined, reading_tables
-from rankscope.store.traces import Traces
 
 BATCH = 32  # files a worker reads at a time
 POOL_FROM = 256  # files from which starting workers pays
@@ -33,11 +32,11 @@ class Loaded:
     bad: list[str] = field(default_factory=list)
 
 
-def load(files: Sequence[Path], read: Read, events: bool, progress: Progress, traces: Traces | None = None) -> Loaded:
+def load(files: Sequence[Path], read: Read, events: bool, progress: Progress) -> Loaded:
     """Everything the files hold; a bad file is told and the others are still read."""
     batches = [list(enumerate(files))[at : at + BATCH] for at in range(0, len(files), BATCH)]
     all_loaded = Loaded()
-    for loaded in _in_order(partial(load_batch, read=read, events=events, traces=traces), batches, len(files)):
+    for loaded in _in_order(partial(load_batch, read=read, events=events), batches, len(files)):
         all_loaded.processes += loaded.processes
         all_loaded.facts += loaded.facts
         all_loaded.bad += loaded.bad
@@ -60,15 +59,13 @@ def _in_order(work: Callable[[Batch], Loaded], batches: Sequence[Batch], files: 
 Batch = Sequence[tuple[int, Path]]
 
 
-def load_batch(batch: Batch, read: Read, events: bool, traces: Traces | None = None) -> Loaded:
+def load_batch(batch: Batch, read: Read, events: bool) -> Loaded:
     """One batch, its tables joined."""
     loaded = Loaded()
     for process, path in batch:
         try:
             reading = read(path)
             tables = reading_tables(process, reading, events)
-            if traces is not None:
-                traces.add(process, path)
         except BadFile as problem:
             loaded.bad.append(str(problem))
             continue

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,26 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from rankscope.model import Note, Severity
+from rankscope.model import Note, Severity, Summarise
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
+from rankscope.store.derived import derived, loaded_tasks, memory_tasks, trace_tasks
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.roles import assign_roles
-from rankscope.store.traces import ReadTrace, Traces, new_folder
-from rankscope.store.union import RECORDED_LAYERS, add_loaded, add_traces, place_processes, sound_folders
+from rankscope.store.traces import ReadTrace, Traces, new_folder, traces_of
+from rankscope.store.union import (
+    RECORDED_LAYERS,
+    UNTRACED,
+    Place,
+    add_loaded,
+    add_traces,
+    place_processes,
+    sound_folders,
+)
 
 STREAM_ROWS = 10_000
+TEXTS, EVENTS = re.compile(r"'[^']*'"), re.compile(r"\bevents\b", re.IGNORECASE)
 STREAM_MEMORY = "1GB"  # what does not fit while sorting goes to disk
 
 
@@ -38,31 +48,45 @@ class Run:
         recorded: Loaded,
         problems: Sequence[str],
         loaded: Sequence[Path] = (),
-        traces: tempfile.TemporaryDirectory[str] | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
         self._tables = _arrow_tables(job, recorded, problems, len(loaded))
         self._database = duckdb.connect(":memory:")
-        self._traces = traces if traces is not None and any(Path(traces.name).iterdir()) else None
-        if self._traces is not None:
-            add_traces(self._database, self._tables, Path(self._traces.name))
+        self._traces, self._places, self._derived = traces, list[Place](), False
         if loaded:
             self._join(recorded, loaded)
         for name in self._tables.keys() - (RECORDS.keys() - {"ranks"} if loaded else ()):
-            self._database.register(name, self._tables[name])
-        if self._traces is not None and not loaded:
-            self._database.execute("CREATE TEMP VIEW events AS SELECT * FROM recorded_events")
+            self._database.register(UNTRACED if name == "events" else name, self._tables[name])
+        self._database.execute(f"CREATE TEMP VIEW events AS SELECT * FROM {UNTRACED}")
 
     def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
         members = Members()
         members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
-        add_loaded(self._database, self._tables, loaded, place_processes(loaded, members))
+        self._places = place_processes(loaded, members)
+        add_loaded(self._database, self._tables, loaded, self._places)
         everyone = [one.process for one in members.all], [one.facts for one in members.all]
         self._tables["ranks"] = records_table("ranks", *everyone)
 
+    def _prepare(self, sql: str) -> None:
+        """Have the traces' events there for SQL that asks for single ones."""
+        if self._traces is not None and not self._traces.written and EVENTS.search(TEXTS.sub("", sql)):
+            add_traces(self._database, self._traces.write(self.bad_files))
+
+    def derive(self, summarise: Summarise) -> None:
+        """Make the tables of model_traces, once."""
+        if not self._derived:
+            self._derived = True
+            tasks = loaded_tasks(summarise, self._places) + memory_tasks(summarise, self._tables.get("events"))
+            if self._traces is not None:
+                tasks += trace_tasks(summarise, self._traces.read, self._traces.files)
+            for name, table in derived(tasks, self.bad_files).items():
+                self._database.register(name, table)
+
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
+        self._prepare(sql)
         try:
             return self._database.execute(sql, list(parameters)).fetchall()
         except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.IOException) as problem:
@@ -71,6 +95,7 @@ class Run:
 
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows that the SQL asks for, some at a time: they may be too many for memory."""
+        self._prepare(sql)
         with new_folder() as folder:
             quoted = folder.replace("'", "''")
             self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'; SET temp_directory = '{quoted}'")
@@ -80,6 +105,7 @@ class Run:
 
     def arrow(self, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The answer to somebody's own SQL; a mistake in it is told in one line."""
+        self._prepare(sql)
         try:
             found = self._database.sql(sql, params=list(parameters))
             return plain_numbers(found.to_arrow_table() if found is not None else pa.table({}))
@@ -93,16 +119,18 @@ class Run:
 
     def arrow_batches(self, sql: str, parameters: Sequence[Any] = (), rows: int = STREAM_ROWS) -> Iterator[Any]:
         """Arrow's batches, one at a time; no other question may be asked meanwhile."""
+        self._prepare(sql)
         found = self._database.sql(sql, params=list(parameters))
         yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
 
     @property
     def has_events(self) -> bool:
         """Whether there are any events: those of rank files only where they were asked for."""
-        return bool(self.query("SELECT 1 FROM events LIMIT 1"))
+        return self._traces is not None or bool(self.query(f"SELECT 1 FROM {UNTRACED} LIMIT 1"))
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """The same as arrays, for questions of many rows."""
+        self._prepare(sql)
         return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
 
@@ -120,13 +148,12 @@ def open_run(
     folder = find_run(path)
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
-    place = new_folder() if events and read_trace is not None else None
-    traces = Traces(read_trace, Path(place.name)) if read_trace is not None and place is not None else None
     files = rank_files(folder, folders or bad)
-    recorded = load(files, read, events, progress or (lambda done, total: None), traces)
+    recorded = load(files, read, events, progress or (lambda done, total: None))
+    traces = traces_of(read_trace if events else None, files, recorded.tables.get("figures", []))
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders, place)
+    return Run(folder, job, recorded, problems, folders, traces)
 
 
 def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:

@@ -22,7 +22,7 @@ LENGTH_BYTES = (4, 8)
 SQL = """
     SELECT process, rank, thread, regexp_replace(name, '_c$', ''), "group", coalesce(bytes, 0), start_ns,
         coalesce(end_ns, start_ns), coalesce(root, -1), elapsed_ns
-    FROM events JOIN ranks USING (process)
+    FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer = 'mpi' AND call_ns IS NULL
         AND (contains(lower(executable), 'python') OR contains(lower(command), 'python'))
     ORDER BY process, thread, start_ns"""

@@ -1,0 +1,6 @@
+"""The law of made-up traces lies beside the benchmarks that use it too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
