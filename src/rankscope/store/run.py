@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import duckdb
 import pyarrow as pa
 
 from rankscope.model import Note, Severity
+from rankscope.store import many
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
+from rankscope.store.executors import Executor, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
+from rankscope.store.many import Many
+from rankscope.store.many_views import add_many, log_part
 from rankscope.store.roles import assign_roles
 from rankscope.store.traces import ReadTrace, Traces, new_folder
 from rankscope.store.union import RECORDED_LAYERS, add_loaded, add_traces, place_processes, sound_folders
@@ -39,6 +44,7 @@ class Run:
         problems: Sequence[str],
         loaded: Sequence[Path] = (),
         traces: tempfile.TemporaryDirectory[str] | None = None,
+        many: Many | None = None,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
@@ -47,12 +53,16 @@ class Run:
         self._traces = traces if traces is not None and any(Path(traces.name).iterdir()) else None
         if self._traces is not None:
             add_traces(self._database, self._tables, Path(self._traces.name))
+        self._many, self._is_joined = many, bool(loaded)
+        views = add_many(self._database, self._tables, many) if many is not None else []
         if loaded:
             self._join(recorded, loaded)
         for name in self._tables.keys() - (RECORDS.keys() - {"ranks"} if loaded else ()):
             self._database.register(name, self._tables[name])
         if self._traces is not None and not loaded:
             self._database.execute("CREATE TEMP VIEW events AS SELECT * FROM recorded_events")
+        for name in views if not loaded else ():
+            self._database.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM recorded_{name}")
 
     def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
         members = Members()
@@ -96,6 +106,12 @@ class Run:
         found = self._database.sql(sql, params=list(parameters))
         yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
 
+    def log_parts(self) -> Sequence[Callable[[], Mapping[str, Any]]] | None:
+        """The logs of collectives of a large run, some ranks at a time and only when asked for; None of a small one."""
+        if self._many is None or self._is_joined or "events" not in self._many.on_disk:
+            return None
+        return [partial(log_part, path, here) for path, here in self._many.parts("events")]
+
     @property
     def has_events(self) -> bool:
         """Whether there are any events: those of rank files only where they were asked for."""
@@ -112,18 +128,26 @@ def open_run(
     events: bool = True,
     progress: Progress | None = None,
     read_trace: ReadTrace | None = None,
+    executor: Executor | None = None,
+    keep: bool = True,
 ) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
     Events of rank files are read when asked for; those of loaded files stay on disk until a question needs them.
+    The files of a large run are read by the executor, and its tables are kept in its folder unless that is not wanted.
     """
     folder = find_run(path)
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
+    files, told = rank_files(folder, folders or bad), progress or (lambda done, total: None)
+    if len(files) >= many.MANY_FROM:
+        made = many.load_many(folder, files, read, events, told, executor or Pool(), read_trace, keep)
+        assign_roles(made[0].facts)
+        made[0].bad += bad
+        return Run(folder, job, made[0], problems, folders, many=made[1])
     place = new_folder() if events and read_trace is not None else None
     traces = Traces(read_trace, Path(place.name)) if read_trace is not None and place is not None else None
-    files = rank_files(folder, folders or bad)
-    recorded = load(files, read, events, progress or (lambda done, total: None), traces)
+    recorded = load(files, read, events, told, traces)
     assign_roles(recorded.facts)
     recorded.bad += bad
     return Run(folder, job, recorded, problems, folders, place)
