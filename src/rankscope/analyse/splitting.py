@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rankscope.analyse.clock_offsets import Clocks, clock_offsets
 from rankscope.analyse.matching import Array, Log, Matched, match
+from rankscope.analyse.matching_many import match_many
 from rankscope.analyse.operations import OPERATIONS, Operation, Proof, Waits
+from rankscope.analyse.threads import in_threads
 from rankscope.model import Tables
+
+Told = TypeVar("Told")
+Ask = Callable[[Log, "Split"], Any]
 
 
 @dataclass(slots=True)
@@ -40,7 +48,34 @@ class Collectives:
 
     log: Log
     clocks: Clocks
-    splits: list[Split]
+    splits: Sequence[Split]  # one for each group; of a large run one for each block of its collectives
+    _answers: dict[Ask, list[Any]] = field(default_factory=dict)
+
+    def of_each(self, ask: Callable[[Log, Split], Told]) -> list[Told]:
+        """What each split says to that, worked out once.
+
+        Of a large run making the splits is the work: there all that is usually asked is asked in one go.
+        """
+        if ask not in self._answers:
+            asked = [ask] if isinstance(self.splits, list) else [*dict.fromkeys([*USUALLY_ASKED, ask])]
+            told = list(in_threads(partial(_told, self, asked), range(len(self.splits))))
+            for place, one in enumerate(asked):
+                self._answers[one] = [values[place] for values in told]
+        return self._answers[ask]
+
+
+def _told(known: Collectives, asked: Sequence[Ask], at: int) -> list[Any]:
+    split = known.splits[at]
+    return [ask(known.log, split) for ask in asked]
+
+
+USUALLY_ASKED: list[Ask] = []
+
+
+def usually_asked(ask: Callable[[Log, Split], Told]) -> Callable[[Log, Split], Told]:
+    """A question about each split that nearly every report has."""
+    USUALLY_ASKED.append(ask)
+    return ask
 
 
 _KEPT: WeakKeyDictionary[Tables, Collectives] = WeakKeyDictionary()
@@ -49,10 +84,25 @@ _KEPT: WeakKeyDictionary[Tables, Collectives] = WeakKeyDictionary()
 def collectives_of(tables: Tables) -> Collectives:
     """Matched, put on one clock and split; worked out once for each run that is open."""
     if tables not in _KEPT:
-        log = match(tables)
+        parts = getattr(tables, "log_parts", lambda: None)()  # of a run that is too large to be held in memory
+        log = match(tables) if parts is None else match_many(tables, parts)
         clocks = clock_offsets(log)
-        _KEPT[tables] = Collectives(log, clocks, [split(log, clocks, group) for group in log.groups])
+        splits = Splits(log, clocks)
+        _KEPT[tables] = Collectives(log, clocks, list(splits) if parts is None else splits)
     return _KEPT[tables]
+
+
+class Splits(Sequence["Split"]):
+    """The collectives of a run, split whenever they are asked for."""
+
+    def __init__(self, log: Log, clocks: Clocks) -> None:
+        self._log, self._clocks = log, clocks
+
+    def __len__(self) -> int:
+        return len(self._log.groups)
+
+    def __getitem__(self, at: Any) -> Any:
+        return split(self._log, self._clocks, self._log.groups[at])
 
 
 def split(log: Log, clocks: Clocks, group: Matched) -> Split:
