@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.clock_evidence import Evidence, apart, evidence
+from rankscope.analyse.clock_evidence import Evidence, apart, evidence_of_all
 from rankscope.analyse.clock_fit import Pair, Part, fit
 from rankscope.analyse.matching import Array, Log, Matched
 
@@ -64,10 +64,9 @@ class Clocks:
 
 def clock_offsets(log: Log) -> Clocks:
     """The clock of every host; ranks of one host share one unless their own collectives say otherwise."""
-    clocks = _clocks_of(log)
+    clocks, found = _clocks_of(log)
     if len(clocks.clocks) < 2:
         return clocks
-    found = [evidence(log, group, clocks.of_rank) for group in log.groups]
     found = [one for one in found if len(one.hosts) > 1]
     known = {0}
     while True:
@@ -82,18 +81,22 @@ def clock_offsets(log: Log) -> Clocks:
         known |= gained
 
 
-def _clocks_of(log: Log) -> Clocks:
-    names = list(dict.fromkeys(log.hosts))
-    of_rank = [names.index(host) for host in log.hosts]
-    split = [names[host] for host in apart(log, of_rank, CONTRADICTION_NS, CONTRADICTIONS)]
+def _clocks_of(log: Log) -> tuple[Clocks, list[Evidence]]:
+    """The clocks, not compared yet, and what the collectives prove of them."""
+    places = {host: at for at, host in enumerate(dict.fromkeys(log.hosts))}
+    of_rank = [places[host] for host in log.hosts]
+    found = evidence_of_all(log, of_rank)
+    split = [list(places)[host] for host in apart(found, CONTRADICTION_NS, CONTRADICTIONS)]
     labels = [f"{host} rank {rank}" if host in split else host for host, rank in zip(log.hosts, log.ranks, strict=True)]
-    names = list(dict.fromkeys(labels))
-    made = [
-        HostClock(name, [rank for rank, own in zip(log.ranks, labels, strict=True) if own == name]) for name in names
-    ]
+    ranks: dict[str, list[int]] = {}
+    for label, rank in zip(labels, log.ranks, strict=True):
+        ranks.setdefault(label, []).append(rank)
+    made = [HostClock(label, told) for label, told in ranks.items()]
     if made:
         made[0].known = True
-    return Clocks(made, [names.index(label) for label in labels], split)
+    places = {label: at for at, label in enumerate(ranks)}
+    of_rank = [places[label] for label in labels]
+    return Clocks(made, of_rank, split), evidence_of_all(log, of_rank) if split else found
 
 
 def _links(found: list[Evidence], known: set[int]) -> list[tuple[int, int]]:

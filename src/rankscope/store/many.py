@@ -39,6 +39,16 @@ class Many:
     batches: list[tuple[Entry, Here]] = field(default_factory=list)
     on_disk: set[str] = field(default_factory=set)  # tables that are not in memory
 
+    @property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Of all files as they were read, by their path below the run; None if one of them may still change."""
+        found: dict[str, Stamp] = {}
+        for entry, here in self.batches:
+            if entry.bad or any(there not in entry.stamps for there in here):
+                return None
+            found |= {entry.files[there]: entry.stamps[there] for there in here}
+        return found
+
     def parts(self, table: str) -> list[tuple[Path, Here | None]]:
         """The files of one table, each with the numbers of its processes in the run where they are others there."""
         having = [(entry, here) for entry, here in self.batches if entry.rows.get(table)]

@@ -22,6 +22,7 @@ from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.many import Many
 from rankscope.store.many_views import add_many, log_part
 from rankscope.store.roles import assign_roles
+from rankscope.store.summary import Stamp
 from rankscope.store.traces import ReadTrace, Traces, new_folder
 from rankscope.store.union import RECORDED_LAYERS, add_loaded, add_traces, place_processes, sound_folders
 
@@ -111,6 +112,11 @@ class Run:
         if self._many is None or self._is_joined or "events" not in self._many.on_disk:
             return None
         return [partial(log_part, path, here) for path, here in self._many.parts("events")]
+
+    @property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Of the files of a large run that has ended; None of others."""
+        return self._many.stamps if self._many is not None else None
 
     @property
     def has_events(self) -> bool:
