@@ -106,7 +106,7 @@ def table_data(table: Table) -> dict[str, Any]:
 def table_of(data: Any) -> Table | None:
     """The table again; None where it is none."""
     try:
-        columns = [Column(name, Unit(unit), title) for name, unit, title in data["columns"]]
+        columns = tuple(Column(name, Unit(unit), title) for name, unit, title in data["columns"])
         rows = [tuple(row) for row in data["rows"]]
         if any(len(row) != len(columns) for row in rows):
             return None
