@@ -14,6 +14,8 @@ from rankscope.analyse.threads import in_threads
 from rankscope.analyse.tiles import Scratch, Tiles
 from rankscope.model import Tables, Words
 
+BEGUN = "SELECT started_ns FROM ranks WHERE role = 'rank' AND started_ns IS NOT NULL"
+
 Part = Callable[[], Mapping[str, Any]]  # the records of some ranks, as arrays
 
 
@@ -90,11 +92,9 @@ class _Matcher:
     of_label: Mapping[tuple[int, str], tuple[int, int]]
     plans: dict[int, Plan] = field(default_factory=dict)
 
-    def look(self, part: Part) -> tuple[list[tuple[int, Array]], float]:
-        """First pass: the numbers that each member has in each group, and a usual time."""
-        records = part()
-        found = [(group, one.sequence) for group, segments in self._by_group(records).items() for one in segments]
-        return found, float(np.median(records["start_ns"])) if len(records["start_ns"]) else 0.0
+    def look(self, part: Part) -> list[tuple[int, Array]]:
+        """First pass: the numbers that each member has in each group."""
+        return [(group, one.sequence) for group, segments in self._by_group(part()).items() for one in segments]
 
     def take(self, part: Part) -> dict[int, Agreed]:
         """Second pass: times to the disk; gives what the members in this part agree on."""
@@ -144,6 +144,8 @@ def match_many(tables: Tables, parts: Sequence[Part]) -> Log:
     log = Log([row[1] for row in who], [row[2] for row in who], [row[0] for row in who])
     if len(who) < 2:
         return log
+    begun = [row[0] for row in tables.query(BEGUN)]
+    log.base_ns = int(np.median(begun)) if begun else 0  # whatever the parts are: then the last digits are the same too
     place = {process: at for at, process in enumerate(log.processes)}
     matcher = _Matcher(log, *groups_of(tables.query(MEMBERS), place))
     _plan(matcher, parts)
@@ -169,13 +171,10 @@ def _add(plan: Plan, agreed: Agreed) -> None:
 
 def _plan(matcher: _Matcher, parts: Sequence[Part]) -> None:
     """Which collectives each group has; groups that cannot be matched are counted and left out."""
-    times = []
-    for found, usual_ns in in_threads(matcher.look, parts):
-        times.append(usual_ns)
+    for found in in_threads(matcher.look, parts):
         for group, sequence in found:
             plan = matcher.plans.setdefault(group, Plan(matcher.groups[group], group))
             plan.note(sequence)
-    matcher.log.base_ns = int(np.median(times)) if times else 0
     scratch = Scratch()
     for number, plan in list(matcher.plans.items()):
         plan.settle()
