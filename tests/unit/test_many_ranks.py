@@ -127,7 +127,7 @@ def test_damaged_tables_are_made_again(damage: str, tmp_path: Path, monkeypatch:
         victim.unlink()
     store, read = opened(folder)
     assert store.query(sql) == before
-    assert len(read) in (3, 10)
+    assert len(read) in (1, 3, 10)  # those of a batch, or all
     assert opened(folder)[1] == []
 
 
