@@ -2,10 +2,10 @@
 
     python benchmarks/many_ranks.py [--ranks 6144] [--wide 100000] [--dask] [--folder /tmp] [--out FILE]
 
-Writes synthetic runs (docs/synthetic.md) into a temporary folder, and reports each of them: for the first time, a second
-time, a second time with another question, and without keeping anything. Memory is what all processes of the report
-hold together (the sum of their proportional set sizes, looked at five times a second); a process's own largest resident
-set is told beside it.
+Writes synthetic runs (docs/synthetic.md) into a temporary folder, and reports each of them: for the first time, a
+second time, a second time with another question, and without keeping anything. Memory is what all processes of the
+report hold together (the sum of their proportional set sizes, looked at five times a second); a process's own largest
+resident set is told beside it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from synthetic_law import Law
 from synthetic_run import write_run
 
+ROOT = Path(__file__).parents[1]
 LOOK_S = 0.2
 HEADINGS = ("run", "report", "wall s", "CPU s", "peak MB, all processes", "largest process MB", "kept MB")
 
