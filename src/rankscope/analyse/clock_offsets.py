@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,17 @@ class HostClock:
     parts: list[Part] = field(default_factory=list)  # to the clock it was compared with; none for the reference
     compared_with: HostClock | None = None
     known: bool = False
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether one line leads from it to the reference itself."""
+        if len(self.parts) != 1 or self.compared_with is None or not self.compared_with.is_reference:
+            return False
+        return self.parts[0].to_ns > self.parts[0].from_ns
+
+    @property
+    def is_reference(self) -> bool:
+        return self.known and self.compared_with is None
 
     def to_reference(self, time_ns: Any) -> tuple[Any, Any]:
         """Times of this clock as the reference would show them, and the error of each."""
@@ -53,13 +65,29 @@ class Clocks:
         own = np.array(self.of_rank)[group.members]
         if (own == 0).all():
             return group.enter_ns, group.end_ns, np.zeros((1, len(own)))
-        enter, end, error = np.empty_like(group.enter_ns), np.empty_like(group.end_ns), np.empty_like(group.enter_ns)
-        for place in np.unique(own):
+        enter, error = np.empty_like(group.enter_ns), np.empty_like(group.enter_ns)
+        straight = np.array([self.clocks[place].is_straight for place in own.tolist()])
+        if straight.any():
+            parts = [self.clocks[place].parts[0] for place in own[straight].tolist()]
+            enter[:, straight], error[:, straight] = straightened(group.enter_ns[:, straight], parts)
+        for place in np.unique(own[~straight]):
             columns = np.flatnonzero(own == place)
             enter[:, columns], error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])
-            # a stay has no clock but its own
-            end[:, columns] = enter[:, columns] + (group.end_ns - group.enter_ns)[:, columns]
-        return enter, end, error
+        # a stay has no clock but its own
+        return enter, enter + (group.end_ns - group.enter_ns), error
+
+
+def straightened(time_ns: Array, parts: Sequence[Part]) -> tuple[Array, Array]:
+    """As `Part.offset` and `Part.error` say it, of many clocks at once: a column of times for each."""
+    slope, height, begin, end = (
+        np.array([getattr(part, name) for part in parts]) for name in ("slope", "height", "from_ns", "to_ns")
+    )
+    first, half, last = np.stack([part.error_at for part in parts], axis=1)
+    middle = (begin + end) / 2
+    rising = (half - first) / (middle - begin) * (time_ns - begin) + first
+    falling = (last - half) / (end - middle) * (time_ns - middle) + half
+    error = np.where(time_ns < middle, np.where(time_ns <= begin, first, rising), falling)
+    return time_ns + (height + slope * time_ns), np.where(time_ns >= end, last, error)
 
 
 def clock_offsets(log: Log) -> Clocks:
