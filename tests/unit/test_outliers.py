@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rankscope.analyse.alike import alike
 from rankscope.analyse.outliers import outliers
+from rankscope.analyse.places import places
 from rankscope.analyse.selection import Selection
 from rankscope.api.questions import default_tables
 from rankscope.readers.rankfile import read_rank_file
+from rankscope.store.folder import NoRun
 from rankscope.store.run import Run, open_run
 from unit.small_run import MILLI, mpi_rank, write_run
 
@@ -50,9 +54,33 @@ def test_ranks_that_behave_alike_stand_together(tmp_path: Path) -> None:
     ]
 
 
+def test_hosts_and_groups_that_differ_come_first(tmp_path: Path) -> None:
+    sixteen(tmp_path)
+    (tmp_path / "groups.csv").write_text("host,group\nnode0,near\nnode1,near\n\nnode2, far\n")
+    table = places(open_run(tmp_path, read_rank_file))
+    first = table.rows[0]
+    assert first[:5] == ("host", "node3", 4, "memory", "MiB")
+    assert first[5:10] == (2001.5, 2001.6875, pytest.approx(2001.85625), 2001.875, 1000.9375)
+    assert first[10] == pytest.approx((2001.6875 - 1000.9375) / 10.009375)
+    by_group = {(row[1], row[3]): row for row in table.rows if row[0] == "group"}
+    assert {name for name, _ in by_group} == {"near", "far"}
+    assert by_group["near", "in MPI_Recv"][8] == 2000.0
+    assert table.notes == ["1 host of no group of the mapping file."]
+
+
+def test_a_wrong_mapping_is_told_with_its_line(tmp_path: Path) -> None:
+    sixteen(tmp_path)
+    mapping = tmp_path / "mapping"
+    mapping.write_text("node0,a\nnode1\n")
+    with pytest.raises(NoRun, match="mapping:2: write a host and its group"):
+        open_run(tmp_path, read_rank_file, groups=mapping)
+    with pytest.raises(NoRun, match="absent: cannot be read"):
+        open_run(tmp_path, read_rank_file, groups=tmp_path / "absent")
+
+
 def test_they_are_shown_of_many_ranks_only(tmp_path: Path) -> None:
     run = sixteen(tmp_path)
-    assert not {"outliers", "alike"} & set(default_tables(run))
+    assert not {"outliers", "alike", "places"} & set(default_tables(run))
     assert [row[0] for row in outliers(run, Selection(frozenset({5}))).rows] == [5]
     few = open_run(write_run(tmp_path / "two", mpi_rank(0, 2), mpi_rank(1, 2)), read_rank_file)
     assert not outliers(few).rows and not alike(few).rows

@@ -39,6 +39,7 @@ from rankscope.analyse.overview import overview
 from rankscope.analyse.phase_calls import phase_calls
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.phases import phases
+from rankscope.analyse.places import places
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
@@ -93,6 +94,7 @@ QUESTIONS: dict[str, Question] = {
     "balance": balance,
     "outliers": outliers,
     "alike": alike,
+    "places": places,
     **LOG_QUESTIONS,
     "phase_calls": phase_calls,
     "hosts": hosts,
@@ -119,7 +121,7 @@ QUESTIONS: dict[str, Question] = {
 # So wide, so long or so seldom of interest that they are shown only where they are asked for.
 ASKED_FOR = ("events", "hosts", "wait_map", "wait_matrix", *ONLY_WHERE_ASKED)
 # Where nobody reads rows of single ranks any more: shown unasked from so many ranks on.
-OF_MANY = ("outliers", "alike")
+OF_MANY = ("outliers", "alike", "places")
 MANY_RANKS = 64
 # Their columns depend on the run: one for each step, or rank.
 WIDE = ("wait_map", "wait_matrix")

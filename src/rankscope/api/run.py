@@ -22,8 +22,9 @@ from rankscope.readers.trace_events import trace_events
 from rankscope.store import many
 from rankscope.store.answers import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
-from rankscope.store.dask_cluster import cluster
+from rankscope.store.dask_cluster import Dask
 from rankscope.store.folder import NoRun, find_run
+from rankscope.store.host_groups import read_host_groups
 from rankscope.store.load import Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
@@ -55,9 +56,11 @@ class Run:
         *,
         dask: str | None = None,
         keep: bool = True,
+        groups: str | PathLike[str] | None = None,
     ) -> None:
         self.folder = find_run(Path(path) if path is not None else None)
         self._progress, self._dask, self._keep = progress, dask, keep
+        self._groups = Path(groups) if groups is not None else None
         self._store: Store | None = None
         self._has_events = self._wants_events = False
         self._names: dict[str, dict[str, str]] = {}
@@ -70,7 +73,7 @@ class Run:
         made = cls.__new__(cls)
         made.folder, made._progress, made._names, made._kept = store.folder, None, {}, None
         made._store, made._has_events, made._wants_events = store, True, True
-        made._dask, made._keep, made._told = None, False, None
+        made._dask, made._keep, made._told, made._groups = None, False, None, None
         return made
 
     def table(
@@ -119,6 +122,7 @@ class Run:
         """One answer: as it was kept, or worked out, and then kept if it will hold."""
         question = ["table", name, sorted(selection.ranks or ()), selection.ranks is None, selection.top]
         question += [selection.sort, kernels, self._wants_events]
+        question += [sorted(read_host_groups(self._groups).items())] if self._groups is not None else []
         found = table_of(self._kept_answer(question))
         if found is None:
             found = self.answer_as_read(name, selection, kernels)
@@ -205,8 +209,9 @@ class Run:
                 events=self._wants_events,
                 progress=self._progress,
                 read_trace=trace_events,
-                executor=cluster(self._dask) if self._dask is not None else None,
+                executor=Dask(self._dask) if self._dask is not None else None,
                 keep=self._keep,
+                groups=self._groups,
             )
             self._names.clear()
         return self._store

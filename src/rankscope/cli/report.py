@@ -28,7 +28,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        opened = Run(options.run, progress(), dask=options.dask, keep=not options.fresh)
+        opened = Run(options.run, progress(), dask=options.dask, keep=not options.fresh, groups=options.groups)
         opened.prepare(events=wants_events(opened, options))
         if options.html is not None:
             write_page(opened, selection, options)
@@ -81,6 +81,12 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help=f"read the logs of collectives also where the rank files take more than {LOGS_UNASKED_BYTES >> 30} GiB "
         f"(--html: also of more than {LOGS_UNASKED} processes)",
+    )
+    made.add_argument(
+        "--groups",
+        type=Path,
+        metavar="FILE",
+        help="table places: hosts that belong together, one 'host,group' a line (default: groups.csv of the run)",
     )
     made.add_argument(
         "--dask",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.model import Column, Table, Unit
+from rankscope.store.host_groups import FILE
 from rankscope.store.kept import FOLDER, SWITCH, code_key, write_whole
 from rankscope.store.loaded import ABOUT
 from rankscope.store.summary import Stamp, stamp_of
@@ -26,7 +27,7 @@ MOST_BYTES = 64 << 20  # of one answer
 
 def fingerprint(run: Path, stamps: Mapping[str, Stamp]) -> str:
     """What a run is made of: its rank files with their stamps, its description, what was loaded, and our own code."""
-    beside = [run / "run.json", *sorted(run.glob(f"loaded/[!.]*/{ABOUT}"))]
+    beside = [run / "run.json", run / FILE, *sorted(run.glob(f"loaded/[!.]*/{ABOUT}"))]
     told = [(os.path.relpath(path, run), stamp_of(path)) for path in beside if path.exists()]
     digest = hashlib.blake2b(repr((code_key(), told)).encode(), digest_size=12)
     for path in sorted(stamps):

@@ -45,6 +45,18 @@ class Cluster:
             raise Killed("workers of Dask were killed again and again (no memory?)") from None
 
 
+class Dask:
+    """The cluster at an address, asked only if there is work: a run whose tables are kept needs none."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def map(self, work: Callable[[Thing], Made], things: Sequence[Thing]) -> Iterator[Made]:
+        """As a cluster does it."""
+        if things:
+            yield from cluster(self.address).map(work, things)
+
+
 @cache
 def cluster(address: str) -> Cluster:
     """The scheduler at that address; "local": one of our own, with a worker for each processor."""

@@ -17,6 +17,7 @@ from rankscope.store import many
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.executors import Executor, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
+from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.many import Many
@@ -46,11 +47,13 @@ class Run:
         loaded: Sequence[Path] = (),
         traces: tempfile.TemporaryDirectory[str] | None = None,
         many: Many | None = None,
+        groups: Path | None = None,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
         self._tables = _arrow_tables(job, recorded, problems, len(loaded))
         self._database = duckdb.connect(":memory:")
+        self._database.register("host_groups", host_groups_table(groups, folder))
         self._traces = traces if traces is not None and any(Path(traces.name).iterdir()) else None
         if self._traces is not None:
             add_traces(self._database, self._tables, Path(self._traces.name))
@@ -136,6 +139,7 @@ def open_run(
     read_trace: ReadTrace | None = None,
     executor: Executor | None = None,
     keep: bool = True,
+    groups: Path | None = None,
 ) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
@@ -150,13 +154,13 @@ def open_run(
         made = many.load_many(folder, files, read, events, told, executor or Pool(), read_trace, keep)
         assign_roles(made[0].facts)
         made[0].bad += bad
-        return Run(folder, job, made[0], problems, folders, many=made[1])
+        return Run(folder, job, made[0], problems, folders, many=made[1], groups=groups)
     place = new_folder() if events and read_trace is not None else None
     traces = Traces(read_trace, Path(place.name)) if read_trace is not None and place is not None else None
     recorded = load(files, read, events, told, traces)
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders, place)
+    return Run(folder, job, recorded, problems, folders, place, groups=groups)
 
 
 def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:
