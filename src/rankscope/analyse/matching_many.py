@@ -16,7 +16,7 @@ from rankscope.model import Tables, Words
 
 BEGUN = "SELECT started_ns FROM ranks WHERE role = 'rank' AND started_ns IS NOT NULL"
 
-Part = Callable[[], Mapping[str, Any]]  # the records of some ranks, as arrays
+Part = Callable[[bool], Mapping[str, Any]]  # the records of some ranks as arrays; False: only of what they are
 
 
 class Blocks(Sequence[Matched]):
@@ -94,11 +94,11 @@ class _Matcher:
 
     def look(self, part: Part) -> list[tuple[int, Array]]:
         """First pass: the numbers that each member has in each group."""
-        return [(group, one.sequence) for group, segments in self._by_group(part()).items() for one in segments]
+        return [(group, one.sequence) for group, segments in self._by_group(part(False)).items() for one in segments]
 
     def take(self, part: Part) -> dict[int, Agreed]:
         """Second pass: times to the disk; gives what the members in this part agree on."""
-        records = part()
+        records = part(True)
         ended = records["end_ns"] > records["start_ns"]  # nothing takes no time: its clock was not calibrated yet
         columns = {**records, "operation": operations_of(self.log, records), "ended": ended}
         made = {}
@@ -111,7 +111,7 @@ class _Matcher:
 
     def take_bytes(self, part: Part) -> None:
         """Third pass, only where members of a group move different amounts."""
-        records = part()
+        records = part(True)
         for group, segments in self._by_group(records).items():
             if group in self.plans and "bytes" in self.plans[group].tiles:
                 self.plans[group].put("bytes", segments, records["bytes"])

@@ -14,7 +14,9 @@ from rankscope.store.folder import NoRun
 from rankscope.store.many import DAMAGED, Here, Many, read_table, renumbered
 
 MEMORY = "1GB"  # of the database; what does not fit goes to disk
-LOGGED = ("process", "layer", "name", "group", "sequence", "start_ns", "end_ns", "bytes", "root", "phase", "call_ns")
+LOGGED = ("process", "layer", "name", "group", "sequence")
+TIMED = ("start_ns", "end_ns", "bytes", "root", "phase", "call_ns")
+UNKNOWN = {"sequence": 0, "end_ns": -1, "bytes": 0, "root": -1}
 
 
 def add_many(database: Any, recorded: dict[str, pa.Table], many: Many) -> list[str]:
@@ -51,16 +53,19 @@ def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def log_part(path: Path, here: Here | None) -> Mapping[str, Any]:
-    """The records of some ranks as arrays, those of collectives only; what is not known is -1."""
+def log_part(path: Path, here: Here | None, whole: bool = True) -> Mapping[str, Any]:
+    """The records of some ranks as arrays; `whole`: not only which collectives they are of."""
     try:
-        table = renumbered(read_table(path, "events", list(LOGGED)), here)
+        table = renumbered(read_table(path, "events", [*LOGGED, *(TIMED if whole else ())]), here)
     except DAMAGED as problem:
         told = " ".join(str(problem)[:200].split())
         raise NoRun(f"{path}: cannot be read ({told}): remove {path.parent}, it is made again") from None
-    for name, value in (("sequence", 0), ("end_ns", -1), ("bytes", 0), ("root", -1)):
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, pc.fill_null(table.column(name), value))
+    for name, value in UNKNOWN.items():
+        if name in table.column_names:
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, pc.fill_null(table.column(name), value))
+    if not whole:
+        return columns_of(table)
     called = pc.is_valid(table.column("call_ns"))
     columns = columns_of(table.drop_columns(["call_ns"]))
     return {**columns, "progress": called.combine_chunks().to_numpy(zero_copy_only=False)}

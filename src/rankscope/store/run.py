@@ -110,7 +110,7 @@ class Run:
         found = self._database.sql(sql, params=list(parameters))
         yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
 
-    def log_parts(self) -> Sequence[Callable[[], Mapping[str, Any]]] | None:
+    def log_parts(self) -> Sequence[Callable[[bool], Mapping[str, Any]]] | None:
         """The logs of collectives of a large run, some ranks at a time and only when asked for; None of a small one."""
         if self._many is None or self._is_joined or "events" not in self._many.on_disk:
             return None
