@@ -11,6 +11,7 @@ import numpy as np
 from rankscope.analyse.clock_evidence import Evidence, apart, evidence_of_all
 from rankscope.analyse.clock_fit import Pair, Part, fit
 from rankscope.analyse.matching import Array, Log, Matched
+from rankscope.analyse.threads import in_threads
 
 CONTRADICTION_NS = 100_000.0  # ranks of one host that miss each other by more have different clocks,
 CONTRADICTIONS = 0.02  # if that happens in more than this share of their collectives
@@ -99,9 +100,10 @@ def clock_offsets(log: Log) -> Clocks:
     known = {0}
     while True:
         links = _links(found, known)
-        for own, other in links:
+        fitted = in_threads(lambda link: fit(_pair(found, *link)), links)
+        for (own, other), parts in zip(links, fitted, strict=True):
             clock = clocks.clocks[own]
-            clock.parts = fit(_pair(found, own, other))
+            clock.parts = parts
             clock.compared_with, clock.known = (clocks.clocks[other], True) if clock.parts else (None, False)
         gained = {own for own, _ in links if clocks.clocks[own].known}
         if not gained:
