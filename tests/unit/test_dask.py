@@ -14,6 +14,7 @@ from rankscope.api.run import NoRun, Run
 from rankscope.cli import main
 from rankscope.model import Reading
 from rankscope.readers.rankfile import read_rank_file
+from rankscope.store import dask_cluster
 from rankscope.store.dask_cluster import Cluster, cluster
 from rankscope.store.executors import Killed
 from rankscope.store.run import open_run
@@ -32,6 +33,8 @@ def workers() -> Iterator[Cluster]:
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
     with distributed.LocalCluster(**options) as here, distributed.Client(here) as client:
         yield Cluster(client)
+        cluster(client.scheduler.address).client.close()  # that of those who were given the address only
+        cluster.cache_clear()
 
 
 def killing(path: Path) -> Reading:
@@ -68,12 +71,14 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     assert there.query(EVENTS) == here.query(EVENTS)
 
 
+@pytest.mark.slow
 def test_workers_that_are_always_killed_are_told(workers: Cluster) -> None:
     with pytest.raises(Killed, match="killed again and again"):
         list(workers.map(always_killing, [Path("x")]))
 
 
-def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scheduler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
     with pytest.raises(NoRun, match="no scheduler answers there"):
         cluster("tcp://127.0.0.1:9")
     with pytest.raises(NoRun, match="no scheduler answers there"):
