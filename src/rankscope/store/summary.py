@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankscope.model import BadFile, RankFacts
-from rankscope.store.columns import columns_table, joined, reading_tables, records_table
+from rankscope.store.columns import columns_table, reading_tables, records_table
 from rankscope.store.load import Batch, Read
 from rankscope.store.traces import ReadTrace
 
@@ -66,7 +66,7 @@ def summarise(batch: Batch, read: Read, events: bool, read_trace: ReadTrace | No
     if facts:
         tables["ranks"] = [records_table("ranks", list(facts), list(facts.values()))]
     for name, parts in tables.items():
-        whole = joined(parts)
+        whole = pa.concat_tables(parts).unify_dictionaries()
         summary.rows[name], summary.tables[name] = whole.num_rows, _parquet(name, whole)
     return summary
 
