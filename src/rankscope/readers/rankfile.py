@@ -135,7 +135,7 @@ def _taken(ring: Rows, order: Any) -> Rows:
     """The records in that order: as a ring has them they are one or two pieces, much quicker than one by one."""
     edges = [0, *(np.flatnonzero(np.diff(order) != 1) + 1).tolist(), len(order)]
     if len(edges) > MOST_PIECES or not len(order):
-        return ring[order]
+        return ring[order]  # type: ignore[no-any-return]
     pieces = [ring[order[first] : order[last - 1] + 1] for first, last in pairwise(edges)]
     taken: Rows = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     return taken
