@@ -79,7 +79,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
 def test_events_that_stay_on_disk_follow_their_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_large(monkeypatch)
     monkeypatch.setattr(many, "MOST_ROWS", 20)  # tallies stay there too
-    folder = aged_run(tmp_path / "run")
+    folder = aged_run(tmp_path / "it's [a] run*")
     sql = """SELECT rank, min(start_ns), count(*), (SELECT sum(total_ns) FROM tallies WHERE process = one.process)
         FROM events AS one JOIN ranks USING (process) GROUP BY rank, one.process ORDER BY rank"""
     before = opened(folder)[0].query(sql)

@@ -150,10 +150,16 @@ def _steps(tables: Tables) -> Steps:
     """The steps of each process, where the run has a table of them."""
     if not {"process", "number", "begin_ns", "end_ns"} <= {row[0] for row in tables.query(STEP_COLUMNS)}:
         return {}
-    found: dict[int, list[Any]] = {}
-    for row in tables.query(STEPS):
-        found.setdefault(row[0], []).append(row[1:])
-    return {process: np.array(told).T for process, told in found.items()}
+    found = tables.columns(STEPS)
+    process = found["process"]
+    if not len(process):
+        return {}
+    rows = np.split(np.stack([found["number"], found["begin_ns"], found["end_ns"]]), _edges(process), axis=1)
+    return {int(own): told for own, told in zip(process[np.append(0, _edges(process))], rows, strict=True)}
+
+
+def _edges(process: Array) -> Array:
+    return np.flatnonzero(np.diff(process)) + 1
 
 
 def step_codes(log: Log, split: Split, steps: Steps, numbers: Array) -> Array:

@@ -18,7 +18,7 @@ from rankscope.model import Column, Table, Unit
 from rankscope.store.host_groups import FILE
 from rankscope.store.kept import FOLDER, SWITCH, code_key, write_whole
 from rankscope.store.loaded import ABOUT
-from rankscope.store.summary import Stamp, stamp_of
+from rankscope.store.summary import Stamp, below, stamp_of
 
 ANSWERS = "answers"
 MOST_FILES = 512
@@ -28,7 +28,7 @@ MOST_BYTES = 64 << 20  # of one answer
 def fingerprint(run: Path, stamps: Mapping[str, Stamp]) -> str:
     """What a run is made of: its rank files with their stamps, its description, what was loaded, and our own code."""
     beside = [run / "run.json", run / FILE, *sorted(run.glob(f"loaded/[!.]*/{ABOUT}"))]
-    told = [(os.path.relpath(path, run), stamp_of(path)) for path in beside if path.exists()]
+    told = [(below(run, path), stamp_of(path)) for path in beside if path.exists()]
     digest = hashlib.blake2b(repr((code_key(), told)).encode(), digest_size=12)
     for path in sorted(stamps):
         digest.update(f"{path}\0{stamps[path]}\0".encode("utf-8", "surrogateescape"))
@@ -43,7 +43,7 @@ class Answers:
         self._folder = run / FOLDER / ANSWERS if wanted and os.environ.get(SWITCH) != "off" else None
         self.key = ""
         with suppress(OSError):  # a file that has gone meanwhile: then there is no answer
-            self.key = fingerprint(run, {os.path.relpath(path, run): stamp_of(path) for path in files})
+            self.key = fingerprint(run, {below(run, path): stamp_of(path) for path in files})
 
     def get(self, question: Sequence[Any]) -> Any | None:
         """What was kept of a question, None where nothing was."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import rankscope
 from rankscope.store.load import Batch
-from rankscope.store.summary import Stamp, Summary
+from rankscope.store.summary import Stamp, Summary, below
 
 FORMAT = 1
 FOLDER = "tables"  # in the folder of the run
@@ -86,7 +86,7 @@ class Kept:
         """Write the tables of a batch; to stay only if most of its files will not change any more."""
         stays = len(summary.stamps) >= ALIVE * len(batch)
         folder = self.folder if self.folder is not None and stays else self.passing
-        files = {process: os.path.relpath(path, self.run) for process, path in batch}
+        files = {process: below(self.run, path) for process, path in batch}
         told = repr((code_key(), events, files, sorted(summary.stamps.items()), os.getpid()))
         name = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
         sizes = {table: len(data) for table, data in summary.tables.items()}

@@ -19,7 +19,7 @@ from rankscope.store.executors import Executor, Killed
 from rankscope.store.folder import NoRun
 from rankscope.store.kept import ALIVE, Entry, Kept
 from rankscope.store.load import Batch, Loaded, Progress, Read
-from rankscope.store.summary import Stamp, Summary, stamp_of, summarise
+from rankscope.store.summary import Stamp, Summary, below, stamp_of, summarise
 from rankscope.store.traces import ReadTrace
 
 MANY_FROM = 256  # files from which tables are made in batches and kept
@@ -113,7 +113,7 @@ def _as_they_were(
     run: Path, files: Sequence[Path], kept: Kept, events: bool
 ) -> tuple[list[tuple[Entry, Here]], list[tuple[int, Path]]]:
     """The kept batches that can be used, and the files that are in none of them."""
-    numbers = {os.path.relpath(path, run): process for process, path in enumerate(files)}
+    numbers = {below(run, path): process for process, path in enumerate(files)}
     used: list[tuple[Entry, Here]] = []
     covered: set[int] = set()
     for entry in kept.entries:

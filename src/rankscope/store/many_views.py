@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ def add_many(database: Any, recorded: dict[str, pa.Table], many: Many) -> list[s
 
 
 def _sql(name: str, parts: list[tuple[Path, Here | None]]) -> str:
-    as_is = [f"'{_quoted(path)}'" for path, here in parts if here is None]
-    moved = [f"'{_quoted(path)}'" for path, here in parts if here is not None]
+    as_is = [f"'{_pattern(path)}'" for path, here in parts if here is None]
+    moved = [f"'{_pattern(path)}'" for path, here in parts if here is not None]
     pieces = [f"SELECT * FROM read_parquet([{', '.join(as_is)}])"] if as_is else []
     if moved:
         pieces.append(f"""SELECT here AS process, * EXCLUDE (process, filename, file, there, here)
@@ -51,6 +52,10 @@ def _sql(name: str, parts: list[tuple[Path, Here | None]]) -> str:
 
 def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
+
+
+def _pattern(path: Path) -> str:
+    return glob.escape(str(path)).replace("'", "''")
 
 
 def log_part(path: Path, here: Here | None, whole: bool = True) -> Mapping[str, Any]:

@@ -41,6 +41,12 @@ def stamp_of(path: Path) -> Stamp:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
+def below(run: Path, path: Path) -> str:
+    """A file's path in the run's folder; there may be a hundred thousand of them."""
+    text, folder = str(path), f"{run}{os.sep}"
+    return text[len(folder) :] if text.startswith(folder) else os.path.relpath(path, run)
+
+
 def summarise(batch: Batch, read: Read, events: bool, read_trace: ReadTrace | None = None) -> Summary:
     """Everything that the files of a batch hold; a bad file is told and the others are still read."""
     summary = Summary()
