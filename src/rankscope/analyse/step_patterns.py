@@ -22,7 +22,7 @@ ASKED_RANKS = 6  # whose collectives are looked at for the period
 LOOKED_AT = 4_096  # collectives of each, the latest
 CLEARLY = 2.0  # times longer
 EXTRAS = 2  # collectives between those of a step that do not break it
-MOST_RECORDS = 8_000_000  # of all ranks: each of them is looked at, one after the other
+MOST_RECORDS = 4_000_000  # of all ranks: each of them is looked at, one after the other
 SQL = """
     SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
         coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
