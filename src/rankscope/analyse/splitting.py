@@ -35,6 +35,7 @@ class Split:
     last: Array  # K: place of the member that most wait for, -1 where there is none
     late_ns: Array  # K: by how much that one came after the last but one
     sure: Array  # K: whether the clocks are exact enough to say which rank, or which of one host's, that is
+    for_one: Array  # K: whether all that wait, wait for the same member
 
     @property
     def leaving_ns(self) -> Array:
@@ -111,10 +112,11 @@ def split(log: Log, clocks: Clocks, group: Matched) -> Split:
     own_clock = np.array(clocks.of_rank)[group.members]
     shape = enter.shape
     until, awaited, rivals = np.full(shape, -np.inf), np.full(shape, -1), np.ones(shape, bool)
-    together = np.zeros((shape[0], 1), bool)
+    together, for_one = np.zeros((shape[0], 1), bool), np.zeros(shape[0], bool)
     for code in np.unique(group.operation):
         rows = np.flatnonzero(group.operation == code)
         waits = OPERATIONS[log.operations[code]].waits
+        for_one[rows] = waits in (Waits.ALL_FOR_ALL, Waits.ALL_FOR_ROOT)
         together[rows] = leaves_together(OPERATIONS[log.operations[code]])
         until[rows], awaited[rows] = _awaited(waits, enter[rows], group.root[rows])
         if waits is Waits.ALL_FOR_ROOT:
@@ -132,7 +134,7 @@ def split(log: Log, clocks: Clocks, group: Matched) -> Split:
     late, sure = _lateness(enter, error, own_clock, last, rivals)
     # who comes last waits for nobody and stays shortest: that is a time of one clock, whatever the others show
     transfer = np.where(together, stay.min(axis=1, keepdims=True), stay - wait)
-    return Split(group, enter, wait, transfer, stay, wait_error, awaited, last, late, sure)
+    return Split(group, enter, wait, transfer, stay, wait_error, awaited, last, late, sure, for_one)
 
 
 def leaves_together(operation: Operation) -> bool:

@@ -121,9 +121,13 @@ def _sums_of(log: Log, split: Split) -> Waiting:
 
 def _add_causes(found: Waiting, split: Split) -> None:
     places = split.group.members
-    waits = (split.awaited >= 0) & (split.awaited != np.arange(len(places)))
+    for_one, rest = split.for_one & (split.last >= 0), np.flatnonzero(~split.for_one)
+    awaited = split.awaited[rest]
+    waits = (awaited >= 0) & (awaited != np.arange(len(places)))
     for total, values in ((found.caused_ns, split.wait_ns), (found.caused_error_ns, split.error_ns)):
-        total[places] += np.bincount(split.awaited[waits], values[waits], len(places))
+        total[places] += np.bincount(split.last[for_one], values.sum(axis=1)[for_one], len(places))
+        if len(rest):
+            total[places] += np.bincount(awaited[waits], values[rest][waits], len(places))
     told = split.sure & (split.late_ns > 0)
     found.last[places] += np.bincount(split.last[told], minlength=len(places))
     found.late.append((places[split.last[told]], split.late_ns[told]))

@@ -134,13 +134,23 @@ def _sums_by(log: Log, split: Split, parts: int, of_each: Array) -> _Sums:
         within = of_each >= 0
         for name, values in values_of.items():
             getattr(found, name)[:] += np.bincount(of_each[within], values[within], parts)
-    ranks = len(log.ranks)
-    cells = np.broadcast_to(of_each, split.wait_ns.shape)
-    waits = (cells >= 0) & (split.awaited >= 0)
-    awaited = split.group.members[split.awaited[waits]]
-    sums = np.bincount(cells[waits] * ranks + awaited, split.wait_ns[waits], parts * ranks)
-    found.caused_ns += sums.reshape(parts, ranks)
+    found.caused_ns += _caused(len(log.ranks), split, parts, of_each)
     return found
+
+
+def _caused(ranks: int, split: Split, parts: int, of_each: Array) -> Array:
+    """Parts x ranks: the waiting for each."""
+    of_one = of_each[:, 0]
+    together = split.for_one & (of_each.shape[1] == 1)  # all in one part wait for one: their sum is enough
+    for_one, rest = together & (split.last >= 0) & (of_one >= 0), np.flatnonzero(~together)
+    codes = of_one[for_one] * ranks + split.group.members[split.last[for_one]]
+    sums = np.bincount(codes, split.wait_ns.sum(axis=1)[for_one], parts * ranks)
+    if len(rest):
+        cells, awaited = np.broadcast_to(of_each, split.wait_ns.shape)[rest], split.awaited[rest]
+        waits = (cells >= 0) & (awaited >= 0)
+        codes = cells[waits] * ranks + split.group.members[awaited[waits]]
+        sums = sums + np.bincount(codes, split.wait_ns[rest][waits], parts * ranks)
+    return sums.reshape(parts, ranks)
 
 
 Steps = Mapping[int, Array]  # by process: rows of numbers, beginnings and ends (Unix time), in order of time
