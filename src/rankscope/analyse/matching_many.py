@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class _Matcher:
         ended = records["end_ns"] > records["start_ns"]  # nothing takes no time: its clock was not calibrated yet
         columns = {**records, "operation": operations_of(self.log, records), "ended": ended}
         made = {}
-        for group, segments in self._by_group(records).items():
+        for group, segments in self._by_group(records, columns["operation"]).items():
             if group in self.plans:
                 made[group] = self.plans[group].agree(segments, columns)
                 for name in ("start_ns", "end_ns"):
@@ -116,26 +117,38 @@ class _Matcher:
             if group in self.plans and "bytes" in self.plans[group].tiles:
                 self.plans[group].put("bytes", segments, records["bytes"])
 
-    def _by_group(self, records: Mapping[str, Any]) -> dict[int, list[Segment]]:
+    def _by_group(self, records: Mapping[str, Any], operation: Array = None) -> dict[int, list[Segment]]:
         made: dict[int, list[Segment]] = {}
-        for group, one in self._segments(records):
+        for group, one in self._segments(records, operations_of(self.log, records) if operation is None else operation):
             made.setdefault(group, []).append(one)
         return made
 
-    def _segments(self, records: Mapping[str, Any]) -> Iterator[tuple[int, Segment]]:
-        label, process = records["group"], records["process"].astype(np.int64)
-        kept = np.flatnonzero((operations_of(self.log, records) >= 0) & (records["sequence"] > 0))
-        key = process[kept] * len(label.values) + label.codes[kept]
-        order = np.argsort(key, kind="stable")
-        rows_of = np.split(kept[order], np.flatnonzero(np.diff(key[order])) + 1) if len(kept) else []
-        for rows in rows_of:
-            group, slot = self.of_label.get((int(process[rows[0]]), label.values[label.codes[rows[0]]]), (-1, -1))
-            if slot >= 0:
-                sequence = records["sequence"][rows]
-                if (np.diff(sequence) < 0).any():
-                    again = np.argsort(sequence, kind="stable")
-                    rows, sequence = rows[again], sequence[again]
-                yield group, Segment(slot, rows, sequence)
+    def _segments(self, records: Mapping[str, Any], operation: Array) -> Iterator[tuple[int, Segment]]:
+        label, layer, process, sequence = (records[name] for name in ("group", "layer", "process", "sequence"))
+        for first, rows in _runs(process, label, (operation >= 0) & (sequence > 0)):
+            group, slot = self.of_label.get((int(process[first]), label.values[label.codes[first]]), (-1, -1))
+            if slot < 0:
+                continue
+            numbers = sequence[rows]
+            if (np.diff(numbers) < 0).any():
+                again = np.argsort(numbers, kind="stable")
+                rows = np.arange(rows.start, rows.stop)[again] if isinstance(rows, slice) else rows[again]
+                numbers = numbers[again]
+            yield group, Segment(slot, rows, numbers, layer.values[layer.codes[first]])
+
+
+def _runs(process: Array, label: Words, good: Array) -> Iterator[tuple[int, Any]]:
+    """The good rows of each process and group, and the first of them: as slices where they lie together."""
+    key = process.astype(np.int64) * len(label.values) + label.codes
+    step = np.diff(key)
+    if good.all() and (step >= 0).all():
+        edges = [0, *(np.flatnonzero(step) + 1).tolist(), len(key)] if len(key) else [0]
+        yield from ((first, slice(first, last)) for first, last in pairwise(edges))
+        return
+    kept = np.flatnonzero(good)
+    order = kept[np.argsort(key[kept], kind="stable")]
+    for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(order) else ():
+        yield int(rows[0]), rows
 
 
 def match_many(tables: Tables, parts: Sequence[Part]) -> Log:

@@ -21,8 +21,9 @@ class Segment:
     """The records of one member in one group, by sequence."""
 
     slot: int
-    rows: Array  # places in the part
+    rows: Any  # places in the part: a slice where they follow each other
     sequence: Array
+    layer: str
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Agreed:
         if other.first is not None:
             self.first, self.layer = other.first, other.layer
 
-    def take(self, at: Any, rows: Array, columns: Mapping[str, Array]) -> None:
+    def take(self, at: Any, rows: Any, columns: Mapping[str, Array]) -> None:
         """The records of one member, at their places."""
         self.count[at] += 1
         self.ended[at] &= columns["ended"][rows]
@@ -118,8 +119,7 @@ class Plan:
                 made.twice[self.places(one.sequence[again])] = True
             if one.slot == 0:
                 made.first = {name: self._first(one, columns[name]) for name in ("name", "phase")}
-                layer = columns["layer"]
-                made.layer = layer.values[layer.codes[one.rows[0]]]
+                made.layer = one.layer
         return made
 
     def _first(self, one: Segment, words: Words) -> Words:
