@@ -1,4 +1,4 @@
-"""Starts many short-lived ranks, some at a time, with the variables that torchrun sets: launches_many.py RANKS COMMAND…"""
+"""Starts many short-lived ranks, some at a time, with the variables of torchrun: launches_many.py RANKS COMMAND…"""
 
 import os
 import subprocess
