@@ -115,18 +115,19 @@ def _array(values: Any, kind: Any) -> Any:
     return pa.array(values, kind)
 
 
-def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa.Table]:
-    """The tables of one process but `ranks`, which needs all processes."""
-    tables = {"tallies": _either("tallies", process, reading.tallies, reading.tally_columns)}
+def reading_tables(process: int, reading: Reading, events: bool, empty: bool = True) -> dict[str, pa.Table]:
+    """The tables of one process but `ranks`, which needs all processes; those without rows only where asked for."""
+    given: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {"tallies": (reading.tallies, reading.tally_columns)}
     if events:
-        tables["events"] = _either("events", process, reading.events, reading.event_columns)
-    tables["steps"] = _either("steps", process, reading.steps, reading.step_columns)
-    for name in ("marks", "groups", "peers", "figures", "notes"):
-        records = getattr(reading, name)
-        tables[name] = records_table(name, [process] * len(records), records)
-    for name in IMPORT_TABLES:
-        tables[name] = _either(name, process, [], reading.import_columns.get(name, {}))
-    return tables
+        given["events"] = (reading.events, reading.event_columns)
+    given["steps"] = (reading.steps, reading.step_columns)
+    given |= {name: (getattr(reading, name), {}) for name in ("marks", "groups", "peers", "figures", "notes")}
+    given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
+    return {
+        name: _either(name, process, records, columns)
+        for name, (records, columns) in given.items()
+        if empty or records or columns
+    }
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:

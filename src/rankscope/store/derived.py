@@ -24,10 +24,11 @@ BATCH_ROWS = 1 << 17
 Columns = Mapping[str, Any]
 Made = dict[str, list[pa.Table]]
 Task = Callable[[], Made]
-InOrder = Callable[[Callable[[Task], "Made | BadFile"], Sequence[Task]], Iterator["Made | BadFile"]]
+Told = Made | BadFile
+InOrder = Callable[[Callable[[Task], Told], Sequence[Task]], Iterator[Told]]
 
 
-def in_threads(work: Callable[[Task], Made | BadFile], tasks: Sequence[Task]) -> Iterator[Made | BadFile]:
+def in_threads(work: Callable[[Task], Told], tasks: Sequence[Task]) -> Iterator[Told]:
     """What takes the time (native/trace_sums.c, decoding, sorting) lets the other threads go on."""
     with ThreadPoolExecutor(max(1, min(len(tasks), len(os.sched_getaffinity(0))))) as pool:
         yield from pool.map(work, tasks)
@@ -48,7 +49,7 @@ def derived(tasks: Sequence[Task], bad: list[str], in_order: InOrder = in_thread
     return {name: pa.concat_tables([schema_of(name).empty_table(), *tables]) for name, tables in made.items()}
 
 
-def told(task: Task) -> Made | BadFile:
+def told(task: Task) -> Told:
     """The result of one task, or why there is none."""
     try:
         return task()

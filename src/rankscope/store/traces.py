@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,11 +66,13 @@ class Traces:
             writer.close()
 
 
-def traces_of(read: ReadTrace | None, files: Sequence[Path], figures: Sequence[pa.Table]) -> Traces | None:
+def traces_of(read: ReadTrace | None, files: Sequence[Path], figures: Iterable[pa.Table]) -> Traces | None:
     """The traces among the rank files of a run, whose readings have told of them; None where there are none."""
+    if read is None:
+        return None
     told = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
     processes = sorted({one for column in told for one in pc.unique(column).to_pylist()})
-    return Traces(read, {one: files[one] for one in processes}) if read is not None and processes else None
+    return Traces(read, {one: files[one] for one in processes}) if processes else None
 
 
 def new_folder() -> tempfile.TemporaryDirectory[str]:

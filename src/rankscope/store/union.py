@@ -55,7 +55,8 @@ def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[P
     database.register("loaded_places", pa.Table.from_arrays(arrays, ["folder", "there", "here"]))
     for name in RECORDS.keys() - {"ranks"}:
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
-        database.register(f"recorded_{name}", recorded[name])
+        if name in recorded:  # what is not there stays on disk and is a view already: add_many
+            database.register(f"recorded_{name}", recorded[name])
         made = "VIEW" if name in KEPT_ON_DISK else "TABLE"
         called = UNTRACED if name == "events" else name
         database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files)}")
