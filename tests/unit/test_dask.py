@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -75,6 +76,16 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
 def test_workers_that_are_always_killed_are_told(workers: Cluster) -> None:
     with pytest.raises(Killed, match="killed again and again"):
         list(workers.map(always_killing, [Path("x")]))
+
+
+def test_workers_that_lack_what_the_work_needs_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Cluster
+) -> None:
+    (tmp_path / "only_here.py").write_text("def made():\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Killed, match="has no only_here: install rankscope there"):
+        list(workers.map(str, [importlib.import_module("only_here").made]))
+    assert list(workers.map(str, [1, 2])) == ["1", "2"]
 
 
 def test_a_scheduler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

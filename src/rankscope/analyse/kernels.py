@@ -9,15 +9,16 @@ from rankscope.analyse.trace_tables import trace_tables
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
-# squared deviations add up, and so does what the means of the ranks differ by from the mean of all
+# squared deviations add up, and so does what the means of the ranks differ by from the mean of all; always in the same
+# order, so that the same sums give the same last digits
 SQL = """
     WITH sums AS (
-        SELECT name, calls, total_ns, min_ns, max_ns, deviations_ns2,
+        SELECT process, name, calls, total_ns, min_ns, max_ns, deviations_ns2,
             (sum(total_ns) OVER (PARTITION BY name))::DOUBLE / sum(calls) OVER (PARTITION BY name) AS mean_ns
         FROM activity_sums JOIN ranks USING (process) WHERE {condition})
     SELECT name, sum(calls)::BIGINT, sum(total_ns)::BIGINT, min(min_ns), max(max_ns),
-        sum(deviations_ns2 + calls * (total_ns / calls - mean_ns) ** 2)
-    FROM sums GROUP BY name"""
+        sum(deviations_ns2 + calls * (total_ns / calls - mean_ns) ** 2 ORDER BY process)
+    FROM sums GROUP BY name ORDER BY name"""
 
 
 def kernels(tables: Tables, selection: Selection = ALL) -> Table:

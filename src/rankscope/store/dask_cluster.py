@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from rankscope.store.executors import Killed, Made, Thing
@@ -23,13 +24,19 @@ class Cluster:
         self.client = client
 
     def map(self, work: Callable[[Thing], Made], things: Sequence[Thing]) -> Iterator[Made]:
-        """The result of each thing, in order; no more of them in work than the workers need."""
+        """The result of each thing, in order; no more of them in work than the workers need.
+
+        Things go as bytes: what a worker cannot unpack is told as the failure of its work, and does not end the worker.
+        """
+        from cloudpickle import dumps  # comes with distributed
+
+        unpacking = partial(_done, work)
         most = AHEAD * max(1, len(self.client.scheduler_info()["workers"]))
-        slabs = [things[at : at + most] for at in range(0, len(things), most)]
-        ahead: list[Any] = self.client.map(work, slabs[0], pure=False) if slabs else []
+        slabs = [[dumps(thing) for thing in things[at : at + most]] for at in range(0, len(things), most)]
+        ahead: list[Any] = self.client.map(unpacking, slabs[0], pure=False) if slabs else []
         for number in range(len(slabs)):
             futures = ahead
-            ahead = self.client.map(work, slabs[number + 1], pure=False) if number + 1 < len(slabs) else []
+            ahead = self.client.map(unpacking, slabs[number + 1], pure=False) if number + 1 < len(slabs) else []
             for future in futures:
                 yield self._result(future)
                 future.release()
@@ -40,9 +47,15 @@ class Cluster:
         except ModuleNotFoundError as problem:
             raise Killed(f"a worker of Dask has no {problem.name}: install rankscope there") from None
         except Exception as problem:
+            if isinstance(problem, RuntimeError) and "deserializ" in str(problem):  # by the scheduler, of what to do
+                raise Killed("the scheduler of Dask does not know rankscope: install it there too") from None
             if type(problem).__name__ != "KilledWorker":
                 raise
             raise Killed("workers of Dask were killed again and again (no memory?)") from None
+
+
+def _done(work: Callable[[Thing], Made], packed: bytes) -> Made:
+    return work(pickle.loads(packed))
 
 
 class Dask:
