@@ -279,7 +279,7 @@ def hta_lines(hta: list[dict[str, Any]]) -> list[str]:
         ),
         "",
         "dftracer's analyser (dftracer-analyzer 0.0.9) installs in a minute, but it does another job: it reads "
-        "dftracer's own traces of I/O calls and says where I/O takes time; it knows no GPU activities, overlap or gaps.",
+        "dftracer's own traces of I/O calls and says where I/O takes time; it knows no GPU activities or overlap.",
         "",
     ]
 
