@@ -70,7 +70,7 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, what readers and analyses do row by row, the functions of libc
+    """Each shared library with its sources: the recorder, what readers and analyses do row by row, functions of libc
     that go through the recorder where it counts system calls, the slow shim, and what answers the dynamic loader."""
     sources = sorted(NATIVE.glob("*.c"))
     reader, wrappers = [NATIVE / name for name in READER_SOURCES], NATIVE / WRAPPERS_SOURCE
