@@ -50,7 +50,7 @@ print(json.dumps({
     "devices": {row[0]: [row[2], row[3], row[6], row[8], row[9], row[10]] for row in time},
     "gaps": [sum(row[3] for row in idle), sum(row[4] for row in idle)],
     "kernels": {row[1]: list(row[2:4]) for row in kernels},
-    "ranges": {row[2]: list(row[3:6]) for row in ranges},
+    "ranges": {row[0]: list(row[3:6]) for row in ranges},
 }))
 """
 IN_MEMORY = """

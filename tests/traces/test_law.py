@@ -78,8 +78,8 @@ def test_idle(run: Any, made: tuple[str, Path, Answers]) -> None:
 def test_ranges(run: Any, made: tuple[str, Path, Answers]) -> None:
     form, _, expected = made
     found = rows_of(run, "ranges")
-    assert {row[2] for row in found} == set(expected.ranges)
-    for layer, domain, name, calls, total, own, _, _, least, most, activities, _, gpu, own_gpu, ranks in found:
+    assert {row[0] for row in found} == set(expected.ranges)
+    for name, layer, domain, calls, total, own, _, _, least, most, activities, _, gpu, own_gpu, ranks in found:
         one = expected.ranges[name]
         assert (layer, domain, calls, total, least, most) == (
             "nvtx", DOMAIN, one.calls, one.total_ns, one.min_ns, one.max_ns
