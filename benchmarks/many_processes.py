@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PROGRAM = HERE.parent / "tests" / "programs" / "starts_ranks.py"
-sys.path.insert(0, str(HERE))
+sys.path.append(str(HERE))
 from startup import FILE_CALLS, cpu_model  # noqa: E402
 
 CALL = re.compile(r"^\d+ +(\w+)\((.*)$")

@@ -10,7 +10,7 @@ import pytest
 
 import rankscope as api
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # last: some there have names of the standard library
 from many_processes import traced
 
 from .conftest import ROOT, Run, library_of

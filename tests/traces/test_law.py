@@ -78,8 +78,8 @@ def test_idle(run: Any, made: tuple[str, Path, Answers]) -> None:
 def test_ranges(run: Any, made: tuple[str, Path, Answers]) -> None:
     form, _, expected = made
     found = rows_of(run, "ranges")
-    assert {row[2] for row in found} == set(expected.ranges)
-    for layer, domain, name, calls, total, own, _, _, least, most, activities, _, gpu, own_gpu, ranks in found:
+    assert {row[0] for row in found} == set(expected.ranges)
+    for name, layer, domain, calls, total, own, _, _, least, most, activities, _, gpu, own_gpu, ranks in found:
         one = expected.ranges[name]
         assert (layer, domain, calls, total, least, most) == (
             "nvtx", DOMAIN, one.calls, one.total_ns, one.min_ns, one.max_ns
@@ -126,3 +126,15 @@ def test_anybody_may_do_the_work(made: tuple[str, Path, Answers]) -> None:
     assert len(tasks) == 3
     here, there = derived(tasks, []), derived(tasks, [], elsewhere)
     assert all(here[name].equals(there[name]) and here[name].num_rows for name in here)
+
+
+def test_a_traced_run_of_many_ranks(tmp_path: Path) -> None:
+    """More files than are read one by one."""
+    found = laws(260 * STEP_EVENTS, 260)
+    write_run(tmp_path, found)
+    opened, expected = rankscope.open(tmp_path), answers(found)
+    rows = opened.table("gpu_time").rows
+    assert {row[0]: (row[2], row[3], row[6], row[8], row[9], row[10]) for row in rows} == expected.devices
+    kernels = opened.table("kernels", names="mangled").rows
+    assert {row[1]: row[3] for row in kernels} == {name: one.total_ns for name, one in expected.names.items()}
+    assert opened.query("SELECT count(*) FROM events").rows == [(260 * STEP_EVENTS,)]

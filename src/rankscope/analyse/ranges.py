@@ -8,9 +8,9 @@ from rankscope.analyse.trace_tables import trace_tables
 from rankscope.model import Column, Table, Tables, Unit
 
 COLUMNS = (
+    Column("name", Unit.NAME, "Range"),
     Column("layer", Unit.NAME, "Layer"),
     Column("domain", Unit.NAME, "Domain"),
-    Column("name", Unit.NAME, "Range"),
     Column("calls", Unit.COUNT, "Calls"),
     Column("total_ns", Unit.NS, "Time"),
     Column("own_ns", Unit.NS, "own"),
@@ -31,7 +31,7 @@ SQL = """
             sum(activities)::BIGINT AS activities, sum(own_activities)::BIGINT AS own_activities,
             sum(gpu_ns)::BIGINT AS gpu_ns, sum(own_gpu_ns)::BIGINT AS own_gpu_ns, count(DISTINCT process) AS ranks
         FROM range_sums JOIN ranks USING (process) WHERE {condition} GROUP BY ALL)
-    SELECT layer, domain, name, calls, total_ns, own_ns, own_ns / nullif(sum(own_ns) OVER (), 0), total_ns / calls,
+    SELECT name, layer, domain, calls, total_ns, own_ns, own_ns / nullif(sum(own_ns) OVER (), 0), total_ns / calls,
         min_ns, max_ns, activities, own_activities, gpu_ns, own_gpu_ns, ranks
     FROM found ORDER BY own_ns DESC, layer, domain, name"""
 
