@@ -44,7 +44,8 @@ class Cost:
 
 def main() -> None:
     options = parser().parse_args()
-    lines = []
+    lines: list[str] = []
+    begin_load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="many-ranks-") as folder:
         for name, law in laws(options):
             run = Path(folder) / "run"
@@ -53,9 +54,18 @@ def main() -> None:
             size = sum(path.stat().st_blocks * 512 for path in run.glob("ranks/*/*.rank"))
             print(f"{name}: {size / 1e9:.2f} GB, written in {time.perf_counter() - begun:.1f} s", file=sys.stderr)
             time.sleep(3)  # a file that is not 2 s old is read again
-            lines += [line(name, told, cost, run) for told, cost in reports(run, options)]
+            for told, cost in reports(run, options):
+                lines.append(line(name, told, cost, run))
+                print(lines[-1], file=sys.stderr, flush=True)
             shutil.rmtree(run)
-    table = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}", *lines]
+    load = os.getloadavg()[0]
+    table = [
+        f"Load of the machine: {begin_load:.1f} before, {load:.1f} after.",
+        "",
+        f"| {' | '.join(HEADINGS)} |",
+        f"|{'---|' * len(HEADINGS)}",
+        *lines,
+    ]
     print("\n".join(table))
     if options.out is not None:
         options.out.write_text("\n".join(table) + "\n")

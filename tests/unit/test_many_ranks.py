@@ -113,7 +113,8 @@ def test_damaged_tables_are_made_again(damage: str, tmp_path: Path, monkeypatch:
     folder = aged_run(tmp_path / "run")
     sql = "SELECT name, sum(calls), sum(total_ns) FROM tallies GROUP BY 1 ORDER BY 1"
     before = opened(folder)[0].query(sql)
-    victim = sorted((folder / "tables").glob("*.tallies.parquet"))[1]
+    # of the batch of one file: no other size of it can hide behind those of its neighbours
+    victim = min((folder / "tables").glob("*.tallies.parquet"), key=lambda path: path.stat().st_size)
     data = victim.read_bytes()
     if damage == "index":
         (folder / "tables/index.json").write_text('{"format": 1, "batches": [{"name": "../../x"}]}')
@@ -127,7 +128,7 @@ def test_damaged_tables_are_made_again(damage: str, tmp_path: Path, monkeypatch:
         victim.unlink()
     store, read = opened(folder)
     assert store.query(sql) == before
-    assert len(read) in (1, 3, 10)  # those of a batch, or all
+    assert len(read) in (1, 10)  # that of the batch, or all
     assert opened(folder)[1] == []
 
 

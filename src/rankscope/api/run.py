@@ -131,7 +131,8 @@ class Run:
 
     def prepare(self, events: bool) -> None:
         """Say whether single events will be needed: then they are read with the rest, and not afterwards."""
-        self._wants_events = self._wants_events or events
+        if events and not self._wants_events:
+            self._wants_events, self._told = True, None
 
     def _kept_answer(self, question: Sequence[Any]) -> Any | None:
         if self._store is not None and (self._has_events or not self._wants_events):
@@ -170,6 +171,8 @@ class Run:
     def ranks_shown(self, selection: Selection) -> list[int]:
         """The ranks of the selection; one that the run has not is an error."""
         present = self._about()["ranks"]
+        if not self._about()["processes"]:
+            raise Wrong(f"{self.folder}: none of its files could be read: {self.bad_files[0]}")
         absent = (selection.ranks or frozenset()) - set(present)
         if absent:
             raise Wrong(f"no rank {ranges(absent)} in this run, which has {ranges(present)}")
@@ -186,9 +189,13 @@ class Run:
     def _about_store(self, question: Sequence[Any]) -> dict[str, Any]:
         store = self.store()
         ranks = [row[0] for row in store.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
-        if not ranks and not store.query("SELECT 1 FROM ranks LIMIT 1"):
-            raise Wrong(f"{self.folder}: none of its files could be read: {store.bad_files[0]}")
-        told = {"ranks": ranks, "tables": default_tables(store), "bad_files": store.bad_files}
+        processes = store.query("SELECT count(*) FROM ranks")[0][0]
+        told = {
+            "ranks": ranks,
+            "processes": processes,
+            "tables": default_tables(store),
+            "bad_files": store.bad_files,
+        }
         self._keep_answer(question, told)
         return told
 

@@ -107,9 +107,10 @@ class Kept:
         if self.folder is None:
             return
         staying = [one for one in entries if one.folder == self.folder]
-        if {one.name for one in staying} == {one.name for one in self.entries}:
+        batches = {one.name: _told(one) for one in staying}
+        if batches == {one.name: _told(one) for one in self.entries}:  # also of the same sizes: one was made again
             return
-        told = {"format": FORMAT, "code": code_key(), "batches": [_told(one) for one in staying]}
+        told = {"format": FORMAT, "code": code_key(), "batches": list(batches.values())}
         with suppress(OSError):
             write_whole(self.folder / INDEX, json.dumps(told).encode())
             _sweep(self.folder, {one.name for one in staying})
