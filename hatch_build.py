@@ -70,7 +70,7 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, what readers and analyses do row by row, the functions of libc
+    """Each shared library with its sources: the recorder, what readers and analyses do row by row, functions of libc
     that go through the recorder where it counts system calls, the slow shim, and two auditors of the dynamic loader:
     one answers its searches, the other hands out our MPI functions."""
     sources = sorted(NATIVE.glob("*.c"))
