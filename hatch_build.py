@@ -22,7 +22,7 @@ except ImportError:  # run as a script by a Python without hatchling
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
-READER_SOURCE = "reading.c"
+READER_SOURCES = ("reading.c", "trace_sums.c", "trace_times.c")
 WRAPPERS_SOURCE = "calls_wrappers.c"
 
 # The only place where flags are written down.
@@ -70,18 +70,18 @@ def compiler() -> list[str]:
 
 
 def libraries() -> dict[str, list[Path]]:
-    """Each shared library with its sources: the recorder, the row copier of the Python reader, the functions of libc
+    """Each shared library with its sources: the recorder, what readers and analyses do row by row, functions of libc
     that go through the recorder where it counts system calls, the slow shim, and two auditors of the dynamic loader:
     one answers its searches, the other hands out our MPI functions."""
     sources = sorted(NATIVE.glob("*.c"))
-    reader, wrappers = NATIVE / READER_SOURCE, NATIVE / WRAPPERS_SOURCE
-    recorder = [source for source in sources if source not in (reader, wrappers)]
-    if reader not in sources or wrappers not in sources or not recorder:
+    reader, wrappers = [NATIVE / name for name in READER_SOURCES], NATIVE / WRAPPERS_SOURCE
+    recorder = [source for source in sources if source not in (*reader, wrappers)]
+    if not set(reader) <= set(sources) or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
     shim = [NATIVE / "slow" / name for name in ("shim.c", "pace.c", "counters.c")]
     return {
         "librankscope.so": recorder,
-        "librankscope_read.so": [reader],
+        "librankscope_read.so": reader,
         "librankscope_calls.so": [wrappers],
         "librankscope_slow.so": shim,
         "librankscope_libraries.so": sorted((NATIVE / "libraries").glob("*.c")),

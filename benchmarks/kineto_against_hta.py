@@ -36,7 +36,7 @@ OURS = """
 import json, sys
 from pathlib import Path
 from rankscope.analyse.gpu_activities import gpu_work
-from rankscope.analyse.gpu_time import time_of
+from rankscope.analyse.gpu_walk import time_of
 from rankscope.readers.formats import recognised
 from rankscope.readers.source import Source
 

@@ -63,11 +63,15 @@ class range:
             _recorder.rankscope_range_end(self._name, self._begin)
 
 
-def open(path: "str | PathLike[str] | None" = None) -> "Run":
-    """The run in that folder, by default the latest: `run.findings()`, `run.table("mpi")`, `run.query("select …")`."""
+def open(path: "str | PathLike[str] | None" = None, *, dask: "str | None" = None, keep: bool = True) -> "Run":
+    """The run in that folder, by default the latest: `run.findings()`, `run.table("mpi")`, `run.query("select …")`.
+
+    The rank files of a large run are read by the Dask scheduler at the address that is given, or "local"; its tables
+    are kept in its folder unless `keep` is false.
+    """
     from rankscope.api.run import Run
 
-    return Run(path)
+    return Run(path, dask=dask, keep=keep)
 
 
 def compare(*sides: "str | PathLike[str]", equal: float = 0.02, fail_if: "Sequence[str]" = ()) -> "Compared":

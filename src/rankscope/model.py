@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, Protocol
@@ -359,6 +359,9 @@ class Table:
     verbatim: bool = False  # one column of lines that are shown as they are: another tool's layout
 
 
+Summarise = Callable[[Iterable[Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
+
+
 class Tables(Protocol):
     """What an analysis is given: the tables ranks, tallies, events, steps, marks, … of store/columns.py, behind SQL."""
 
@@ -366,6 +369,10 @@ class Tables(Protocol):
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """The same for many rows: arrays, and Words where they are text."""
+        ...
+
+    def derive(self, summarise: Summarise) -> None:
+        """Make the tables of model_traces by giving the events of each process to a function; once for each run."""
         ...
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.questions import ASKED_FOR, EVENT_QUESTIONS, QUESTIONS
+from rankscope.api.questions import ASKED_FOR, EVENT_QUESTIONS, OF_MANY, QUESTIONS
 from rankscope.cli.report import parser, run
 from unit.small_run import SECOND, mpi_rank, write_run
 
@@ -40,7 +40,7 @@ def test_every_form_tells_the_same_numbers(folder: Path, capsys: pytest.CaptureF
     assert rows["MPI_Allreduce"]["total_ns"] == "10000000000.0"
     assert run([str(folder), "--format", "json"]) == 0
     told = {table["name"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
-    assert list(told) == [name for name in QUESTIONS if name not in (*EVENT_QUESTIONS, *ASKED_FOR)]
+    assert list(told) == [name for name in QUESTIONS if name not in (*EVENT_QUESTIONS, *ASKED_FOR, *OF_MANY)]
     assert told["routines"]["rows"][0][:3] == ["MPI_Allreduce", 40, 10.0 * SECOND]
     assert run([str(folder), "--format", "markdown"]) == 0
     assert "| MPI_Allreduce | 40 | 10.0 s | 31.2 % |" in capsys.readouterr().out

@@ -12,17 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analyse.gpu_activities import Busy, Device, gpu_work, kind_of
-from rankscope.analyse.gpu_idle import CAUSES, gaps_of, gpu_idle
+from rankscope.analyse.gpu_activities import Device, gpu_work, kind_of
+from rankscope.analyse.gpu_idle import gpu_idle
 from rankscope.analyse.gpu_kinds import by_kind, gpu_kinds
 from rankscope.analyse.gpu_lengths import join
-from rankscope.analyse.gpu_time import gpu_time, time_of
+from rankscope.analyse.gpu_time import gpu_time
+from rankscope.analyse.gpu_walk import time_of
 from rankscope.analyse.kernels import kernels
 from rankscope.analyse.selection import Selection
 from rankscope.model import Event, RankFacts, Reading, Words
 from rankscope.readers import kineto
 from rankscope.readers.source import Source
 from rankscope.store.run import Run, open_run
+from unit.loaded import run_of
 from unit.small_run import mpi_rank, write_run
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
@@ -87,10 +89,10 @@ def test_busy_is_the_number_of_covered_moments(blocks: list[list[tuple[int, int]
 
 
 def test_busy_goes_on_from_one_part_to_the_next() -> None:
-    busy = Busy()
+    device = Device()
     for start, end in ((0, 10), (5, 8), (9, 12), (20, 21)):
-        busy.add(np.array([start], np.int64), np.array([end], np.int64))
-    assert busy.total_ns == 13
+        device.add(np.array([start], np.int64), np.array([end], np.int64), np.zeros(1, np.int8))
+    assert time_of(device).busy_ns == 13
 
 
 @pytest.mark.parametrize("name, kind", [
@@ -144,15 +146,12 @@ def test_ranks_joined_are_as_if_they_were_one(ranks: list[list[int]]) -> None:
 
 def test_gaps_by_hand() -> None:
     """From 100 to 600 the host was late (launched at 150), 700 to 20,700 is back to back, 21,000 to 71,000 is not."""
-    start = np.array([0, 600, 20_700, 71_000, 50], np.int64)
-    end = np.array([100, 700, 21_000, 71_100, 60], np.int64)  # the last one lies inside the first
-    launch = np.array([0, 150, 160, -1, 10], np.int64)
-    gaps = gaps_of(start, end, launch)
-    assert {cause: gaps.of(cause).tolist() for cause in CAUSES} == {
-        "host": [500],
-        "next kernel": [20_000],
-        "other": [50_000],
-    }
+    times = [(0, 100), (600, 700), (20_700, 21_000), (71_000, 71_100), (50, 60)]  # the last one lies inside the first
+    launch = [0, 150, 160, None, 10]
+    events = [Event("gpu", "k", *time, "0/7", correlation=at) for at, time in enumerate(times)]
+    events += [Event("cuda_api", "l", at, at + 1, correlation=i) for i, at in enumerate(launch) if at is not None]
+    rows = gpu_idle(run_of([Reading(RankFacts(rank=0), events=events)])).rows
+    assert [row[2:5] for row in rows] == [("host", 1, 500), ("next kernel", 1, 20_000), ("other", 1, 50_000)]
 
 
 def gpu_run(folder: Path) -> Run:

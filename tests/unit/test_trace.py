@@ -192,6 +192,8 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made = mpi_rank(0, 1)
     write_events(tmp_path / "run", made, [event(made, "MPI_Send", 5)], [1])
     run = opened(tmp_path / "run")
+    assert os.listdir(place) == [] and run.has_events  # only who asks for single events has them written
+    assert run.query("SELECT name FROM events") == [("MPI_Send",)]
     assert os.listdir(place) != []
     del run
     assert os.listdir(place) == []

@@ -157,7 +157,7 @@ def test_by_step_where_there_are_steps(tmp_path: Path) -> None:
     starts = START + truth.enter_ns[::5].min(axis=1).astype(np.int64) - MICRO
     ends = np.append(starts[1:] - 1, START + 2**60)
     steps = {process: np.array([[7, 8], starts, ends]) for process in known.log.processes}
-    codes = step_codes(known, known.splits[0], steps, np.array([7, 8]))
+    codes = step_codes(known.log, known.splits[0], steps, np.array([7, 8]))
     assert codes.tolist() == [[0, 0, 0]] * 5 + [[1, 1, 1]] * 5
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from rankscope.analyse.matching import Array, Log, Matched
 from rankscope.analyse.operations import OPERATIONS, Operation, Proof, Waits
+from rankscope.analyse.threads import in_threads
 
 SLACK_NS = {"nccl": 20_000.0}  # NCCL's proxy thread sees kernels begin and end a little late
 SLACK_OTHERS_NS = 1_000.0  # ticks of two processes of a host become Unix time to about this
@@ -37,15 +38,21 @@ def evidence(log: Log, group: Matched, host_of: Sequence[int]) -> Evidence:
     entered = np.where(enters, group.enter_ns, -np.inf)
     left = np.where(leaves, group.end_ns, np.inf)
     own = np.array(host_of)[group.members]
-    hosts = np.unique(own)
+    order = np.argsort(own, kind="stable")
+    hosts, first = np.unique(own[order], return_index=True)
     stay = np.where(together, (group.end_ns - group.enter_ns).min(axis=1), np.inf)
     return Evidence(
         hosts,
-        np.stack([entered[:, own == host].max(axis=1) for host in hosts], axis=1),
-        np.stack([left[:, own == host].min(axis=1) for host in hosts], axis=1),
+        np.maximum.reduceat(entered[:, order], first, axis=1),
+        np.minimum.reduceat(left[:, order], first, axis=1),
         stay,
         SLACK_NS.get(group.layer, SLACK_OTHERS_NS),
     )
+
+
+def evidence_of_all(log: Log, host_of: Sequence[int]) -> list[Evidence]:
+    """What all collectives prove, group by group, of a large run block by block."""
+    return list(in_threads(lambda at: evidence(log, log.groups[at], host_of), range(len(log.groups))))
 
 
 def _proving(log: Log, group: Matched) -> tuple[Array, Array, Array]:
@@ -80,12 +87,11 @@ def _roles(operation: Operation, group: Matched, rows: Array) -> tuple[Any, Any]
     return moved & ~is_last, is_last
 
 
-def apart(log: Log, host_of: Sequence[int], most_ns: float, share: float) -> list[int]:
+def apart(known: Sequence[Evidence], most_ns: float, share: float) -> list[int]:
     """Hosts whose own ranks contradict each other: several clocks under one name."""
     wrong: dict[int, int] = {}
     seen: dict[int, int] = {}
-    for group in log.groups:
-        found = evidence(log, group, host_of)
+    for found in known:
         for column, host in enumerate(found.hosts.tolist()):
             gap = found.entered_ns[:, column] - found.left_ns[:, column]
             seen[host] = seen.get(host, 0) + int(np.isfinite(gap).sum())

@@ -81,10 +81,12 @@ def fit(pair: Pair) -> list[Part]:
     pair = pair.only(np.argsort(pair.times(), kind="stable"))
     parts: list[Part] = []
     while len(pair):
-        length, allowed = len(pair), _allowed(len(pair))
-        if _fitting(pair, allowed)[0] is None:
-            length, allowed = _longest(pair), DAMAGED_IN_A_PART
-        part = _part(pair.only(slice(0, length)), allowed) if len(parts) < MOST_PARTS else None
+        length = len(pair)
+        fitting = _fitting(pair, _allowed(length))
+        if fitting[0] is None:
+            length = _longest(pair)
+            fitting = _fitting(pair.only(slice(0, length)), DAMAGED_IN_A_PART)
+        part = _part(pair.only(slice(0, length)), *fitting) if len(parts) < MOST_PARTS else None
         if part is None:
             return []
         parts.append(part)
@@ -135,8 +137,7 @@ def _culprits(pair: Pair, slope: float) -> Array:
     return found
 
 
-def _part(pair: Pair, allowed: int) -> Part | None:
-    lines, kept = _fitting(pair, allowed)
+def _part(pair: Pair, lines: Lines | None, kept: Pair) -> Part | None:
     if lines is None:
         return None
     times = kept.times()

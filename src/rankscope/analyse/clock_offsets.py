@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.clock_evidence import Evidence, apart, evidence
+from rankscope.analyse.clock_evidence import Evidence, apart, evidence_of_all
 from rankscope.analyse.clock_fit import Pair, Part, fit
 from rankscope.analyse.matching import Array, Log, Matched
+from rankscope.analyse.threads import in_threads
 
 CONTRADICTION_NS = 100_000.0  # ranks of one host that miss each other by more have different clocks,
 CONTRADICTIONS = 0.02  # if that happens in more than this share of their collectives
@@ -24,6 +26,17 @@ class HostClock:
     parts: list[Part] = field(default_factory=list)  # to the clock it was compared with; none for the reference
     compared_with: HostClock | None = None
     known: bool = False
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether one line leads from it to the reference itself."""
+        if len(self.parts) != 1 or self.compared_with is None or not self.compared_with.is_reference:
+            return False
+        return self.parts[0].to_ns > self.parts[0].from_ns
+
+    @property
+    def is_reference(self) -> bool:
+        return self.known and self.compared_with is None
 
     def to_reference(self, time_ns: Any) -> tuple[Any, Any]:
         """Times of this clock as the reference would show them, and the error of each."""
@@ -53,28 +66,44 @@ class Clocks:
         own = np.array(self.of_rank)[group.members]
         if (own == 0).all():
             return group.enter_ns, group.end_ns, np.zeros((1, len(own)))
-        enter, end, error = np.empty_like(group.enter_ns), np.empty_like(group.end_ns), np.empty_like(group.enter_ns)
-        for place in np.unique(own):
+        enter, error = np.empty_like(group.enter_ns), np.empty_like(group.enter_ns)
+        straight = np.array([self.clocks[place].is_straight for place in own.tolist()])
+        if straight.any():
+            parts = [self.clocks[place].parts[0] for place in own[straight].tolist()]
+            enter[:, straight], error[:, straight] = straightened(group.enter_ns[:, straight], parts)
+        for place in np.unique(own[~straight]):
             columns = np.flatnonzero(own == place)
             enter[:, columns], error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])
-            # a stay has no clock but its own
-            end[:, columns] = enter[:, columns] + (group.end_ns - group.enter_ns)[:, columns]
-        return enter, end, error
+        # a stay has no clock but its own
+        return enter, enter + (group.end_ns - group.enter_ns), error
+
+
+def straightened(time_ns: Array, parts: Sequence[Part]) -> tuple[Array, Array]:
+    """As `Part.offset` and `Part.error` say it, of many clocks at once: a column of times for each."""
+    slope, height, begin, end = (
+        np.array([getattr(part, name) for part in parts]) for name in ("slope", "height", "from_ns", "to_ns")
+    )
+    first, half, last = np.stack([part.error_at for part in parts], axis=1)
+    middle = (begin + end) / 2
+    rising = (half - first) / (middle - begin) * (time_ns - begin) + first
+    falling = (last - half) / (end - middle) * (time_ns - middle) + half
+    error = np.where(time_ns < middle, np.where(time_ns <= begin, first, rising), falling)
+    return time_ns + (height + slope * time_ns), np.where(time_ns >= end, last, error)
 
 
 def clock_offsets(log: Log) -> Clocks:
     """The clock of every host; ranks of one host share one unless their own collectives say otherwise."""
-    clocks = _clocks_of(log)
+    clocks, found = _clocks_of(log)
     if len(clocks.clocks) < 2:
         return clocks
-    found = [evidence(log, group, clocks.of_rank) for group in log.groups]
     found = [one for one in found if len(one.hosts) > 1]
     known = {0}
     while True:
         links = _links(found, known)
-        for own, other in links:
+        fitted = in_threads(lambda link: fit(_pair(found, *link)), links)
+        for (own, other), parts in zip(links, fitted, strict=True):
             clock = clocks.clocks[own]
-            clock.parts = fit(_pair(found, own, other))
+            clock.parts = parts
             clock.compared_with, clock.known = (clocks.clocks[other], True) if clock.parts else (None, False)
         gained = {own for own, _ in links if clocks.clocks[own].known}
         if not gained:
@@ -82,18 +111,22 @@ def clock_offsets(log: Log) -> Clocks:
         known |= gained
 
 
-def _clocks_of(log: Log) -> Clocks:
-    names = list(dict.fromkeys(log.hosts))
-    of_rank = [names.index(host) for host in log.hosts]
-    split = [names[host] for host in apart(log, of_rank, CONTRADICTION_NS, CONTRADICTIONS)]
+def _clocks_of(log: Log) -> tuple[Clocks, list[Evidence]]:
+    """The clocks, not compared yet, and what the collectives prove of them."""
+    places = {host: at for at, host in enumerate(dict.fromkeys(log.hosts))}
+    of_rank = [places[host] for host in log.hosts]
+    found = evidence_of_all(log, of_rank)
+    split = [list(places)[host] for host in apart(found, CONTRADICTION_NS, CONTRADICTIONS)]
     labels = [f"{host} rank {rank}" if host in split else host for host, rank in zip(log.hosts, log.ranks, strict=True)]
-    names = list(dict.fromkeys(labels))
-    made = [
-        HostClock(name, [rank for rank, own in zip(log.ranks, labels, strict=True) if own == name]) for name in names
-    ]
+    ranks: dict[str, list[int]] = {}
+    for label, rank in zip(labels, log.ranks, strict=True):
+        ranks.setdefault(label, []).append(rank)
+    made = [HostClock(label, told) for label, told in ranks.items()]
     if made:
         made[0].known = True
-    return Clocks(made, [names.index(label) for label in labels], split)
+    places = {label: at for at, label in enumerate(ranks)}
+    of_rank = [places[label] for label in labels]
+    return Clocks(made, of_rank, split), evidence_of_all(log, of_rank) if split else found
 
 
 def _links(found: list[Evidence], known: set[int]) -> list[tuple[int, int]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +13,7 @@ from rankscope.analyse.bandwidth import moved, rate
 from rankscope.analyse.matching import Array, Log
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.sizes import edges
-from rankscope.analyse.splitting import Collectives, Split, collectives_of
+from rankscope.analyse.splitting import Collectives, Split, collectives_of, usually_asked
 from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -34,6 +37,9 @@ COLUMNS = (
 NOTICEABLE = 0.5  # of the time in collectives
 
 
+Key = tuple[str, int, int, str]
+
+
 @dataclass(slots=True)
 class _Class:
     """Sums over the collectives of one operation, group size and size class."""
@@ -53,6 +59,10 @@ class _Class:
     def total_ns(self) -> float:
         return self.wait_ns + self.transfer_ns + self.leaving_ns
 
+    def add(self, other: _Class) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
     def row(self, name: str, members: int, size_class: int, kind: str) -> tuple[Cell, ...]:
         p50, p99 = np.percentile(np.concatenate(self.late_ns), (50, 99)).tolist()
         return (
@@ -66,38 +76,48 @@ class _Class:
 def collectives(tables: Tables, selection: Selection = ALL) -> Table:
     """Matched collectives by operation, group size and size class, the one with the most waiting first."""
     known = collectives_of(tables)
-    wanted = [selection.ranks is None or rank in selection.ranks for rank in known.log.ranks]
-    sums: dict[tuple[str, int, int, str], _Class] = {}
-    for split in known.splits:
-        _add(sums, known.log, split, np.array(wanted)[split.group.members])
+    sums: dict[Key, _Class] = {}
+    for one in known.of_each(_classes if selection.ranks is None else partial(_classes_of, ranks=selection.ranks)):
+        for key, of_split in one.items():
+            sums.setdefault(key, _Class()).add(of_split)
     found = sorted(sums.items(), key=lambda one: (-one[1].total_ns, one[0]))
     table = Table("collectives", "Collectives: waiting and moving", COLUMNS, [one.row(*key) for key, one in found])
     table.notes += _comments(known, list(sums.values()))
     return arranged(table, selection)
 
 
-def _add(sums: dict[tuple[str, int, int, str], _Class], log: Log, split: Split, wanted: Array) -> None:
-    if not wanted.any():
-        return
+@usually_asked
+def _classes(log: Log, split: Split) -> dict[Key, _Class]:
+    return _classes_of(log, split, None)
+
+
+def _classes_of(log: Log, split: Split, ranks: Collection[int] | None) -> dict[Key, _Class]:
+    members = split.group.members
+    wanted: Any = slice(None)
+    if ranks is not None:
+        wanted = np.array([log.ranks[place] in ranks for place in members.tolist()])
+        if not wanted.any():
+            return {}
     group, about = split.group, moved(log, split)
     size_class = np.where(group.bytes.max(axis=1) > 0, _size_classes(group.bytes.max(axis=1)), 0)
     keys = np.stack([group.name, size_class, group.progress], axis=1)
     unique, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.reshape(-1)
+    sums = {}
     for number, (name, size, progress) in enumerate(unique.tolist()):
         rows = which == number
-        key = (log.names[name], len(group.members), size, "progress" if progress else "call")
-        one = sums.setdefault(key, _Class())
-        one.collectives += int(rows.sum())
-        one.wait_ns += float(split.wait_ns[rows][:, wanted].sum())
-        one.error_ns += float(split.error_ns[rows][:, wanted].sum())
-        one.transfer_ns += float(split.transfer_ns[rows][:, wanted].sum())
-        one.leaving_ns += float(split.leaving_ns[rows][:, wanted].sum())
-        one.volume_bytes += float(about.volume_bytes[rows].sum())
-        one.bus_bytes += float((about.volume_bytes * about.bus_factor)[rows].sum())
-        one.moving_ns += float(about.transfer_ns[rows].sum())
-        one.stay_ns += float(about.stay_ns[rows].sum())
+        one = _Class(int(rows.sum()))
+        one.wait_ns = float(split.wait_ns[rows][:, wanted].sum())
+        one.error_ns = float(split.error_ns[rows][:, wanted].sum())
+        one.transfer_ns = float(split.transfer_ns[rows][:, wanted].sum())
+        one.leaving_ns = float(split.leaving_ns[rows][:, wanted].sum())
+        one.volume_bytes = float(about.volume_bytes[rows].sum())
+        one.bus_bytes = float((about.volume_bytes * about.bus_factor)[rows].sum())
+        one.moving_ns = float(about.transfer_ns[rows].sum())
+        one.stay_ns = float(about.stay_ns[rows].sum())
         one.late_ns.append(split.late_ns[rows])
+        sums[log.names[name], len(members), size, "progress" if progress else "call"] = one
+    return sums
 
 
 def _size_classes(size_bytes: Array) -> Array:

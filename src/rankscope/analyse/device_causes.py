@@ -23,7 +23,7 @@ TOO_MUCH = 2.0  # what is so many times the wait is something else
 NOTICEABLE = 0.04  # of the step
 SAME_WORK = 0.05  # by which the number of the device's activities may differ
 WITHIN = {"gc": "garbage collection", "runnable": "preemption"}
-ON_DEVICE = "SELECT 1 FROM events WHERE layer = 'nccl' LIMIT 1"
+ON_DEVICE = "SELECT 1 FROM untraced_events WHERE layer = 'nccl' LIMIT 1"
 CALLS = """
     SELECT rank, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND layer = 'cuda_api' AND kind = 'call' AND coalesce(within, '') = ''

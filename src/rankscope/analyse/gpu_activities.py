@@ -1,6 +1,6 @@
 """What the GPUs of one process did, block by block: lengths by name, and when each device was at work.
 
-Of an activity only nine bytes are kept. Blocks may come in any order, and activities in any order within them.
+Of an activity some fifteen bytes are kept. Blocks may come in any order, and activities in any order within them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analyse.gpu_lengths import Lengths, join, lengths_by_code
+from rankscope.analyse.gpu_lengths import Lengths
 from rankscope.analyse.selection import Selection
+from rankscope.analyse.trace_native import add_lengths
+from rankscope.analyse.trace_twins import LENGTH_SUM, empty_sums
+from rankscope.analyse.vocabulary import Vocabulary
 from rankscope.analyse.words import ranges
 from rankscope.model import Table, Tables, Words
 
 Ints = NDArray[np.int64]
+Array = Any
 
 COMPUTE, COMMUNICATION, COPY, SET = KINDS = ("compute", "communication", "copy", "set")
 # at the beginning of a word: in a mangled name that is after the word's length
 COMMUNICATES = re.compile(r"(?:^|\W|^_Z\w*\d)(?:nccl|rccl|msccl|oneccl|nvshmem|deep_ep|cross_device_reduce|multimem_)")
 COPIES = re.compile(r"\[?(?:CUDA |HIP )?[mM]emcpy|Copy(?:Host|Device)To|dma")
 SETS = re.compile(r"\[?(?:CUDA |HIP )?[mM]emset|FillBuffer")
-SQL = (
-    """SELECT name, "group", start_ns, end_ns FROM events WHERE process = ? AND layer = 'gpu' AND end_ns IS NOT NULL"""
-)
+NONE = -1  # of a correlation
 
 
 def kind_of(name: str) -> str:
@@ -46,11 +48,14 @@ class Run:
     first_ns: int
     start: NDArray[Any]
     length: NDArray[Any]
-    kind: NDArray[np.int8]
+    kind: NDArray[np.uint8]
+    stream: Array
+    correlation: Array | None
 
-    def rows(self) -> tuple[Ints, Ints, NDArray[np.int8]]:
+    def rows(self) -> tuple[Array, ...]:
         start_ns = self.start.astype(np.int64) + self.first_ns
-        return start_ns, start_ns + self.length.astype(np.int64), self.kind
+        calls = np.full(len(self.start), NONE, np.int64) if self.correlation is None else self.correlation
+        return start_ns, start_ns + self.length.astype(np.int64), self.kind, self.stream, calls
 
 
 @dataclass(slots=True)
@@ -59,89 +64,124 @@ class Device:
 
     runs: list[Run] = field(default_factory=list)
 
-    def add(self, start_ns: Ints, end_ns: Ints, kind: NDArray[np.int8]) -> None:
+    def add(
+        self, start_ns: Ints, end_ns: Ints, kind: Array, stream: Array | None = None, correlation: Array | None = None
+    ) -> None:
         first_ns = int(start_ns.min())
-        self.runs.append(Run(first_ns, _small(start_ns - first_ns), _small(end_ns - start_ns), kind))
+        streams = np.zeros(len(kind), np.uint16) if stream is None else _small(stream, np.uint16)
+        times = _small(start_ns - first_ns), _small(end_ns - start_ns)
+        self.runs.append(Run(first_ns, *times, kind.astype(np.uint8), streams, correlation))
 
-    def in_order(self) -> Iterator[tuple[Ints, Ints, NDArray[np.int8]]]:
-        """Start, end and kind of all activities by their start, some at a time."""
-        waiting: list[tuple[Any, ...]] = []
+    def in_order(self) -> Iterator[tuple[Array, ...]]:
+        """Start, end, kind, stream and correlation of all activities by their start, some at a time."""
+        waiting: list[tuple[Array, ...]] = []
         ordered = sorted(self.runs, key=lambda run: run.first_ns)
         for at, run in enumerate(ordered):
             waiting.append(run.rows())
-            start_ns, end_ns, kind = (np.concatenate(column) for column in zip(*waiting, strict=True))
-            order = np.argsort(start_ns, kind="stable")
-            rows = start_ns[order], end_ns[order], kind[order]
+            columns = waiting[0] if len(waiting) == 1 else tuple(map(np.concatenate, zip(*waiting, strict=True)))
+            rows = _by_start(columns)
             last = at + 1 == len(ordered)  # nothing that comes later starts before the next run does
-            ready = len(order) if last else int(np.searchsorted(rows[0], ordered[at + 1].first_ns))
-            yield rows[0][:ready], rows[1][:ready], rows[2][:ready]
-            waiting = [tuple(column[ready:] for column in rows)]
+            ready = len(rows[0]) if last else int(np.searchsorted(rows[0], ordered[at + 1].first_ns))
+            yield tuple(column[:ready] for column in rows)
+            waiting = [tuple(column[ready:] for column in rows)] if ready < len(rows[0]) else []
 
 
-def _small(numbers: Ints) -> NDArray[Any]:
-    return numbers.astype(np.uint32) if not len(numbers) or int(numbers.max()) < 2**32 else numbers
+def _by_start(columns: tuple[Array, ...]) -> tuple[Array, ...]:
+    start_ns = columns[0]
+    if bool((start_ns[1:] >= start_ns[:-1]).all()):
+        return columns
+    order = np.argsort(start_ns, kind="stable")
+    return tuple(column[order] for column in columns)
 
 
-@dataclass(slots=True)
-class Busy:
-    """How long at least one of the intervals goes on: the length of their union. They come by their start."""
-
-    total_ns: int = 0
-    covered_ns: int = -(2**63)  # up to here all is counted
-
-    def add(self, start_ns: Ints, end_ns: Ints) -> None:
-        if not len(start_ns):
-            return
-        reached_ns = np.maximum.accumulate(np.concatenate([[self.covered_ns], end_ns]))
-        fresh_ns = end_ns - np.maximum(start_ns, reached_ns[:-1])
-        self.total_ns += int(fresh_ns[fresh_ns > 0].sum())
-        self.covered_ns = int(reached_ns[-1])
+def _small(numbers: Array, kind: Any = np.uint32) -> NDArray[Any]:
+    fits = not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) <= np.iinfo(kind).max)
+    return np.asarray(numbers.astype(kind) if fits else numbers)
 
 
-@dataclass(slots=True)
 class GpuWork:
     """The GPU activities of one process."""
 
-    names: dict[str, Lengths] = field(default_factory=dict)
-    devices: dict[str, Device] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.devices: dict[str, Device] = {}
+        self.streams = Vocabulary()
+        self._names = Vocabulary()
+        self._sums = empty_sums(LENGTH_SUM, 0)
+        self._kinds = np.zeros(0, np.uint8)
+
+    @property
+    def names(self) -> dict[str, Lengths]:
+        """The lengths of the activities of each name."""
+        return {name: _lengths(row) for name, row in zip(self._names, self._sums.tolist(), strict=True)}
+
+    def add(self, columns: Mapping[str, Any], rows: Array) -> None:
+        """Those rows of a block, which are GPU activities."""
+        start_ns, end_ns = _taken(columns["start_ns"], rows), _taken(columns["end_ns"], rows)
+        name, stream = (_words(columns[key], rows) for key in ("name", "group"))
+        codes, streams = self._names.codes(name), self.streams.codes(stream)
+        self._make_room()
+        add_lengths(codes, start_ns, end_ns, self._sums)
+        kind, correlation = self._kinds[codes], _correlation(columns, rows)
+        for device, members in _devices(stream):
+            told = start_ns, end_ns, kind, streams, correlation
+            chosen = told if members is None else (one if one is None else one[members] for one in told)
+            self.devices.setdefault(device, Device()).add(*chosen)
+
+    def _make_room(self) -> None:
+        more = list(self._names)[len(self._sums) :]
+        if more:
+            self._sums = np.concatenate([self._sums, empty_sums(LENGTH_SUM, len(more))])
+            fresh = np.array([KINDS.index(kind_of(name)) for name in more], np.uint8)
+            self._kinds = np.concatenate([self._kinds, fresh])
+
+
+def _lengths(row: tuple[int, ...]) -> Lengths:
+    calls, total_ns, min_ns, max_ns, low, high = row
+    return Lengths(calls, total_ns, min_ns, max_ns, ((high << 64 | low) * calls - total_ns * total_ns) / calls)
+
+
+def _taken(column: Array, rows: Array) -> Array:
+    return np.asarray(column[rows], np.int64)
+
+
+def _words(words: Words, rows: Array) -> Words:
+    return Words(words.codes[rows], words.values)
+
+
+def _correlation(columns: Mapping[str, Any], rows: Array) -> Array | None:
+    """The number by which a call and what it launched name each other; None where no row has one."""
+    if columns.get("correlation") is None:
+        return None
+    found = np.ma.filled(columns["correlation"][rows], NONE).astype(np.int64)
+    return found if len(found) and int(found.max()) >= 0 else None
 
 
 def gpu_work(blocks: Iterable[Mapping[str, Any]]) -> GpuWork:
     """The GPU activities among the event columns of one process."""
     work = GpuWork()
     for columns in blocks:
-        rows = _gpu_rows(columns)
+        rows = rows_of_layers(columns, ("gpu",))
         if len(rows):
-            _add(work, columns, rows)
+            work.add(columns, rows)
     return work
 
 
-def _gpu_rows(columns: Mapping[str, Any]) -> Ints:
+def rows_of_layers(columns: Mapping[str, Any], layers: Iterable[str]) -> Array:
+    """Which rows of a block belong to these layers."""
     layer = columns.get("layer")
-    if layer is None:  # asked for alone
-        return np.arange(len(columns["start_ns"]) if columns else 0)
-    return np.flatnonzero(np.array([value == "gpu" for value in layer.values], np.bool_)[layer.codes])
+    if layer is None:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.array([value in layers for value in layer.values], np.bool_)[layer.codes])
 
 
-def _add(work: GpuWork, columns: Mapping[str, Any], rows: Ints) -> None:
-    start_ns, end_ns = columns["start_ns"][rows], columns["end_ns"][rows]
-    name, group = (Words(columns[key].codes[rows], columns[key].values) for key in ("name", "group"))
-    found = lengths_by_code(name.codes, end_ns - start_ns)
-    join(work.names, ((name.values[code], lengths) for code, lengths in found.items()))
-    kinds = np.zeros(len(name.values), np.int8)
-    for code in found:
-        kinds[code] = KINDS.index(kind_of(name.values[code]))
-    kind = kinds[name.codes]
-    for device, members in _devices(group):
-        work.devices.setdefault(device, Device()).add(start_ns[members], end_ns[members], kind[members])
-
-
-def _devices(group: Words) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Each device, from device/stream, and which rows are its own."""
+def _devices(group: Words) -> Iterator[tuple[str, NDArray[np.bool_] | None]]:
+    """Each device, from device/stream, and which rows are its own (None: all)."""
     present = np.flatnonzero(np.bincount(group.codes, minlength=len(group.values))).tolist()
     devices = {code: group.values[code].partition("/")[0] for code in present}
-    for device in sorted(set(devices.values()), key=lambda name: (len(name), name)):
-        yield device, np.isin(group.codes, [code for code in present if devices[code] == device])
+    different = sorted(set(devices.values()), key=lambda name: (len(name), name))
+    for device in different:
+        own = np.array([devices.get(code) == device for code in range(len(group.values))], np.bool_)
+        yield device, own[group.codes] if len(different) > 1 else None
 
 
 def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None:
@@ -151,13 +191,3 @@ def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None
     if ranks and table.rows:
         told = f"the trace of rank {ranges(ranks)} has not kept every event"
         table.warnings.append(f"{told}: this is of those it has; the table gpu has all")
-
-
-def processes(tables: Tables, selection: Selection) -> Iterator[tuple[int, GpuWork]]:
-    """Rank and GPU activities of each process that has some."""
-    having = "process IN (SELECT process FROM events WHERE layer = 'gpu')"
-    sql = f"SELECT process, rank FROM ranks WHERE {selection.condition} AND {having} ORDER BY rank"
-    for process, rank in tables.query(sql):
-        found = gpu_work([tables.columns(SQL, [process])])
-        if found.names:
-            yield rank, found

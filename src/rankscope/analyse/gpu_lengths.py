@@ -5,10 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from rankscope.model import Column, Unit
 
@@ -52,24 +48,6 @@ class Lengths:
             max(self.max_ns, other.max_ns),
             self.deviations_ns2 + other.deviations_ns2 + apart,
         )
-
-
-def lengths_by_code(names: NDArray[Any], lengths_ns: NDArray[np.int64]) -> dict[int, Lengths]:
-    """The lengths under each number of a name."""
-    order = np.argsort(names, kind="stable")
-    codes, first, calls = np.unique(names[order], return_index=True, return_counts=True)
-    lengths_ns = lengths_ns[order]
-    totals_ns = np.add.reduceat(lengths_ns, first)
-    away_ns = lengths_ns - np.repeat(totals_ns / calls, calls)
-    columns = (
-        calls,
-        totals_ns,
-        np.minimum.reduceat(lengths_ns, first),
-        np.maximum.reduceat(lengths_ns, first),
-        np.add.reduceat(away_ns * away_ns, first),
-    )
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {code: Lengths(*row) for code, row in zip(codes.tolist(), rows, strict=True)}
 
 
 def join(into: dict[str, Lengths], more: Iterable[tuple[str, Lengths]]) -> dict[str, Lengths]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_time import GpuTime, times
+from rankscope.analyse.gpu_time import times
+from rankscope.analyse.gpu_walk import GpuTime
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.spread import spread, spread_columns
 from rankscope.model import Column, Table, Tables, Unit

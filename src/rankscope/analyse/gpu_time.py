@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, KINDS, Busy, Device, processes
+from rankscope.analyse.gpu_walk import GpuTime
 from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.analyse.trace_tables import trace_tables
 from rankscope.model import Column, Table, Tables, Unit
 
 COLUMNS = (
@@ -29,48 +29,9 @@ NOTICEABLE = 0.05  # of the span
 RECORDED = """
     SELECT rank, substr(series, 5), name, value FROM figures JOIN ranks USING (process)
     WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition} ORDER BY rank, length(series), series"""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuTime:
-    """How long one GPU was busy, with what."""
-
-    span_ns: int
-    busy_ns: int
-    compute_ns: int
-    comm_ns: int
-    copy_ns: int  # copies and sets
-    compute_or_comm_ns: int
-
-    @property
-    def idle_ns(self) -> int:
-        return self.span_ns - self.busy_ns
-
-    @property
-    def hidden_ns(self) -> int:
-        """Communication while something is computed too."""
-        return self.compute_ns + self.comm_ns - self.compute_or_comm_ns
-
-    @property
-    def exposed_ns(self) -> int:
-        """Communication while nothing is computed."""
-        return self.comm_ns - self.hidden_ns
-
-
-def time_of(device: Device) -> GpuTime:
-    """The breakdown of one device."""
-    everything, compute, comm, copy, compute_or_comm = busy = [Busy() for _ in range(5)]
-    first_ns = None
-    for start_ns, end_ns, kind in device.in_order():
-        if not len(kind):
-            continue
-        first_ns = int(start_ns[0]) if first_ns is None else first_ns
-        computes, communicates = kind == KINDS.index(COMPUTE), kind == KINDS.index(COMMUNICATION)
-        either = computes | communicates
-        for one, rows in zip(busy, (slice(None), computes, communicates, ~either, either), strict=True):
-            one.add(start_ns[rows], end_ns[rows])
-    span_ns = everything.covered_ns - first_ns if first_ns is not None else 0
-    return GpuTime(span_ns, *(one.total_ns for one in (everything, compute, comm, copy, compute_or_comm)))
+SUMMED = """
+    SELECT rank, device, span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_or_comm_ns
+    FROM device_sums JOIN ranks USING (process) WHERE {condition} ORDER BY rank, length(device), device"""
 
 
 def recorded(sums: Mapping[str, float]) -> GpuTime:
@@ -86,9 +47,12 @@ def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuT
     for rank, gpu, what, value in tables.query(RECORDED.format(condition=selection.condition)):
         devices.setdefault((rank, gpu), {})[what] = value
     summed = {rank for (rank, _), sums in devices.items() if "first to last" in sums}
-    for rank, found in processes(tables, selection):
-        for name, device in found.devices.items() if rank not in summed else ():
-            yield rank, name, time_of(device)
+    chosen = {row[0] for row in tables.query(f"SELECT rank FROM ranks WHERE {selection.condition}")}
+    if chosen - summed:
+        tables.derive(trace_tables)
+        for rank, device, *parts in tables.query(SUMMED.format(condition=selection.condition)):
+            if rank not in summed:
+                yield rank, device, GpuTime(*parts)
     for (rank, gpu), sums in devices.items():
         if "first to last" in sums:
             yield rank, gpu, recorded(sums)

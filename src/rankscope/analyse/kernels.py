@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_activities import kind_of, processes, say_what_is_lost
-from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, join, statistics
+from rankscope.analyse.gpu_activities import kind_of, say_what_is_lost
+from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, statistics
 from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.analyse.trace_tables import trace_tables
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
+# squared deviations add up, and so does what the means of the ranks differ by from the mean of all; always in the same
+# order, so that the same sums give the same last digits
+SQL = """
+    WITH sums AS (
+        SELECT process, name, calls, total_ns, min_ns, max_ns, deviations_ns2,
+            (sum(total_ns) OVER (PARTITION BY name))::DOUBLE / sum(calls) OVER (PARTITION BY name) AS mean_ns
+        FROM activity_sums JOIN ranks USING (process) WHERE {condition})
+    SELECT name, sum(calls)::BIGINT, sum(total_ns)::BIGINT, min(min_ns), max(max_ns),
+        sum(deviations_ns2 + calls * (total_ns / calls - mean_ns) ** 2 ORDER BY process)
+    FROM sums GROUP BY name ORDER BY name"""
 
 
 def kernels(tables: Tables, selection: Selection = ALL) -> Table:
@@ -21,7 +32,5 @@ def kernels(tables: Tables, selection: Selection = ALL) -> Table:
 
 def by_name(tables: Tables, selection: Selection) -> dict[str, Lengths]:
     """The lengths of the GPU activities of each name, over the selected ranks."""
-    found: dict[str, Lengths] = {}
-    for _, work in processes(tables, selection):
-        join(found, work.names.items())
-    return found
+    tables.derive(trace_tables)
+    return {name: Lengths(*sums) for name, *sums in tables.query(SQL.format(condition=selection.condition))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,9 @@ MEMBERS = """
     ORDER BY g.kind, g.identity, g.my_rank NULLS LAST, r.rank"""
 RECORDS = """
     SELECT process, layer, name, "group", sequence, start_ns, coalesce(end_ns, -1) AS end_ns,
-        coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, events.phase,
+        coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
         call_ns IS NOT NULL OR tool <> '' AS progress
-    FROM events JOIN ranks USING (process)
+    FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer IN ('mpi', 'nccl', 'gloo') AND sequence > 0"""
 WHO = "SELECT process, rank, host FROM ranks WHERE role = 'rank' ORDER BY rank"
 
@@ -52,6 +52,7 @@ class Matched:
     enter_ns: Array  # K x M, since Log.base_ns, on each member's own clock
     end_ns: Array  # K x M
     bytes: Array  # K x M
+    number: int = 0  # of the group: in a large run its collectives come in several blocks
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class Log:
     hosts: list[str]  # of each rank
     processes: list[int]
     base_ns: int = 0
-    groups: list[Matched] = field(default_factory=list)
+    groups: Sequence[Matched] = field(default_factory=list)
     names: Sequence[str] = ()
     phases: Sequence[str] = ()
     operations: Sequence[str] = tuple(OPERATIONS)
@@ -70,11 +71,14 @@ class Log:
 
     @property
     def collectives(self) -> int:
-        return sum(len(group.sequence) for group in self.groups)
+        found: int | None = getattr(self.groups, "collectives", None)  # where looking at each would take long
+        return sum(len(group.sequence) for group in self.groups) if found is None else found
 
 
 @dataclass(slots=True)
-class _Group:
+class Group:
+    """A communicator: who is in it."""
+
     label: str
     places: list[int]  # of its members in Log.ranks
     size: int
@@ -88,25 +92,25 @@ def match(tables: Tables) -> Log:
     if len(who) < 2:
         return log
     place = {process: at for at, process in enumerate(log.processes)}
-    groups, of_label = _groups(tables.query(MEMBERS), place)
+    groups, of_label = groups_of(tables.query(MEMBERS), place)
     records = tables.columns(RECORDS)
     if groups and len(records["sequence"]):
         _match_records(log, groups, of_label, records)
     return log
 
 
-def _groups(rows: Sequence[Any], place: Mapping[int, int]) -> tuple[list[_Group], dict[tuple[int, str], Any]]:
+def groups_of(rows: Sequence[Any], place: Mapping[int, int]) -> tuple[list[Group], dict[tuple[int, str], Any]]:
     """The groups of more than one member, and for each process and label the group and the place in it."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         found.setdefault((row[2], row[3]), []).append(row)
-    groups: list[_Group] = []
+    groups: list[Group] = []
     of_label: dict[tuple[int, str], Any] = {}
     for told in found.values():
         size = max((row[4] or 0 for row in told), default=0) or len(told)
         if size < 2:
             continue
-        groups.append(_Group(told[0][1], [place[row[0]] for row in told], size, _fault(told, size)))
+        groups.append(Group(told[0][1], [place[row[0]] for row in told], size, _fault(told, size)))
         for at, row in enumerate(told):
             twice = (row[0], row[1]) in of_label
             of_label[row[0], row[1]] = (len(groups) - 1, -1 if twice else at)
@@ -121,7 +125,7 @@ def _fault(told: Sequence[Any], size: int) -> str:
     return ABSENT if len(told) < size else ""
 
 
-def _match_records(log: Log, groups: list[_Group], of_label: Mapping[Any, Any], records: Mapping[str, Any]) -> None:
+def _match_records(log: Log, groups: list[Group], of_label: Mapping[Any, Any], records: Mapping[str, Any]) -> None:
     labels = {label: code for code, label in enumerate(records["group"].values)}
     highest = max(max(log.processes), int(records["process"].max())) + 1
     group_of = np.full((highest, len(labels)), -1, np.int32)
@@ -130,7 +134,7 @@ def _match_records(log: Log, groups: list[_Group], of_label: Mapping[Any, Any], 
         if label in labels:
             group_of[process, labels[label]], slot_of[process, labels[label]] = group, slot
     where = records["process"], records["group"].codes
-    group, slot, operation = group_of[where], slot_of[where], _operations(log, records)
+    group, slot, operation = group_of[where], slot_of[where], operations_of(log, records)
     kept = np.flatnonzero((group >= 0) & (slot >= 0) & (operation >= 0))
     order = kept[np.lexsort((slot[kept], records["sequence"][kept], group[kept]))]
     log.base_ns = int(np.median(records["start_ns"][order])) if len(order) else 0  # a damaged time must not be it
@@ -142,7 +146,7 @@ def _match_records(log: Log, groups: list[_Group], of_label: Mapping[Any, Any], 
             _match_group(log, one, rows, slot[rows], operation[rows], records)
 
 
-def _operations(log: Log, records: Mapping[str, Any]) -> Array:
+def operations_of(log: Log, records: Mapping[str, Any]) -> Array:
     """The operation of each record as a place in log.operations, -1 where it has no rule."""
     names, layers = records["name"], records["layer"]
     codes = {name: at for at, name in enumerate(log.operations)}
@@ -151,7 +155,7 @@ def _operations(log: Log, records: Mapping[str, Any]) -> Array:
 
 
 def _match_group(
-    log: Log, group: _Group, rows: Array, slot: Array, operation: Array, records: Mapping[str, Any]
+    log: Log, group: Group, rows: Array, slot: Array, operation: Array, records: Mapping[str, Any]
 ) -> None:
     sequence = records["sequence"][rows]
     first = np.flatnonzero(np.diff(sequence, prepend=sequence[0] - 1))
@@ -178,10 +182,11 @@ def _match_group(
     rooted = ROOTED[operation[at][:, 0]]
     good = same & ended & (root[:, 0] < members) & (~rooted | (root[:, 0] >= 0))
     if good.any():
-        log.groups.append(_matched(log, group, taken[good], operation[at][good, 0], records))
+        found = _matched(log, group, taken[good], operation[at][good, 0], records)
+        log.groups = [*log.groups, replace(found, number=len(log.groups))]
 
 
-def _matched(log: Log, group: _Group, taken: Array, operation: Array, records: Mapping[str, Any]) -> Matched:
+def _matched(log: Log, group: Group, taken: Array, operation: Array, records: Mapping[str, Any]) -> Matched:
     return Matched(
         label=group.label,
         layer=records["layer"].values[records["layer"].codes[taken[0, 0]]],

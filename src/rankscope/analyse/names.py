@@ -23,7 +23,9 @@ def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> di
     """
     if form == "mangled":
         return {}
-    found = [tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in ("tallies", "events")]
+    found = [
+        tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in ("tallies", "untraced_events")
+    ]
     recorded = sorted({str(name) for rows in found for (name,) in rows})
     meanings = demangled(recorded)
     everyone = {name: meanings.get(name, name) for name in recorded}

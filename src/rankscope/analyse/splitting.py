@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rankscope.analyse.clock_offsets import Clocks, clock_offsets
 from rankscope.analyse.matching import Array, Log, Matched, match
+from rankscope.analyse.matching_many import match_many
 from rankscope.analyse.operations import OPERATIONS, Operation, Proof, Waits
+from rankscope.analyse.threads import in_threads
 from rankscope.model import Tables
+
+Told = TypeVar("Told")
+Ask = Callable[[Log, "Split"], Any]
 
 
 @dataclass(slots=True)
@@ -27,6 +35,7 @@ class Split:
     last: Array  # K: place of the member that most wait for, -1 where there is none
     late_ns: Array  # K: by how much that one came after the last but one
     sure: Array  # K: whether the clocks are exact enough to say which rank, or which of one host's, that is
+    for_one: Array  # K: whether all that wait, wait for the same member
 
     @property
     def leaving_ns(self) -> Array:
@@ -40,7 +49,34 @@ class Collectives:
 
     log: Log
     clocks: Clocks
-    splits: list[Split]
+    splits: Sequence[Split]  # one for each group; of a large run one for each block of its collectives
+    _answers: dict[Ask, list[Any]] = field(default_factory=dict)
+
+    def of_each(self, ask: Callable[[Log, Split], Told]) -> list[Told]:
+        """What each split says to that, worked out once.
+
+        Of a large run making the splits is the work: there all that is usually asked is asked in one go.
+        """
+        if ask not in self._answers:
+            asked = [ask] if isinstance(self.splits, list) else [*dict.fromkeys([*USUALLY_ASKED, ask])]
+            told = list(in_threads(partial(_told, self, asked), range(len(self.splits))))
+            for place, one in enumerate(asked):
+                self._answers[one] = [values[place] for values in told]
+        return self._answers[ask]
+
+
+def _told(known: Collectives, asked: Sequence[Ask], at: int) -> list[Any]:
+    split = known.splits[at]
+    return [ask(known.log, split) for ask in asked]
+
+
+USUALLY_ASKED: list[Ask] = []
+
+
+def usually_asked(ask: Callable[[Log, Split], Told]) -> Callable[[Log, Split], Told]:
+    """A question about each split that nearly every report has."""
+    USUALLY_ASKED.append(ask)
+    return ask
 
 
 _KEPT: WeakKeyDictionary[Tables, Collectives] = WeakKeyDictionary()
@@ -49,10 +85,25 @@ _KEPT: WeakKeyDictionary[Tables, Collectives] = WeakKeyDictionary()
 def collectives_of(tables: Tables) -> Collectives:
     """Matched, put on one clock and split; worked out once for each run that is open."""
     if tables not in _KEPT:
-        log = match(tables)
+        parts = getattr(tables, "log_parts", lambda: None)()  # of a run that is too large to be held in memory
+        log = match(tables) if parts is None else match_many(tables, parts)
         clocks = clock_offsets(log)
-        _KEPT[tables] = Collectives(log, clocks, [split(log, clocks, group) for group in log.groups])
+        splits = Splits(log, clocks)
+        _KEPT[tables] = Collectives(log, clocks, list(splits) if parts is None else splits)
     return _KEPT[tables]
+
+
+class Splits(Sequence["Split"]):
+    """The collectives of a run, split whenever they are asked for."""
+
+    def __init__(self, log: Log, clocks: Clocks) -> None:
+        self._log, self._clocks = log, clocks
+
+    def __len__(self) -> int:
+        return len(self._log.groups)
+
+    def __getitem__(self, at: Any) -> Any:
+        return split(self._log, self._clocks, self._log.groups[at])
 
 
 def split(log: Log, clocks: Clocks, group: Matched) -> Split:
@@ -61,10 +112,11 @@ def split(log: Log, clocks: Clocks, group: Matched) -> Split:
     own_clock = np.array(clocks.of_rank)[group.members]
     shape = enter.shape
     until, awaited, rivals = np.full(shape, -np.inf), np.full(shape, -1), np.ones(shape, bool)
-    together = np.zeros((shape[0], 1), bool)
+    together, for_one = np.zeros((shape[0], 1), bool), np.zeros(shape[0], bool)
     for code in np.unique(group.operation):
         rows = np.flatnonzero(group.operation == code)
         waits = OPERATIONS[log.operations[code]].waits
+        for_one[rows] = waits in (Waits.ALL_FOR_ALL, Waits.ALL_FOR_ROOT)
         together[rows] = leaves_together(OPERATIONS[log.operations[code]])
         until[rows], awaited[rows] = _awaited(waits, enter[rows], group.root[rows])
         if waits is Waits.ALL_FOR_ROOT:
@@ -82,7 +134,7 @@ def split(log: Log, clocks: Clocks, group: Matched) -> Split:
     late, sure = _lateness(enter, error, own_clock, last, rivals)
     # who comes last waits for nobody and stays shortest: that is a time of one clock, whatever the others show
     transfer = np.where(together, stay.min(axis=1, keepdims=True), stay - wait)
-    return Split(group, enter, wait, transfer, stay, wait_error, awaited, last, late, sure)
+    return Split(group, enter, wait, transfer, stay, wait_error, awaited, last, late, sure, for_one)
 
 
 def leaves_together(operation: Operation) -> bool:

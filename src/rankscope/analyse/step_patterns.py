@@ -22,11 +22,13 @@ ASKED_RANKS = 6  # whose collectives are looked at for the period
 LOOKED_AT = 4_096  # collectives of each, the latest
 CLEARLY = 2.0  # times longer
 EXTRAS = 2  # collectives between those of a step that do not break it
+MOST_RECORDS = 4_000_000  # of all ranks: each of them is looked at, one after the other
 SQL = """
     SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
         coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
-    FROM events JOIN ranks USING (process)
+    FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0 ORDER BY rank, start_ns"""
+COUNTED = "SELECT count(*) FROM untraced_events WHERE layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0"
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class _Rotation:
 
 def pattern_steps(tables: Tables) -> tuple[list[PatternSteps], list[str]]:
     """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
+    if tables.query(COUNTED)[0][0] > MOST_RECORDS:
+        return [], [f"Steps were not looked for in the pattern of more than {MOST_RECORDS:,} collectives."]
     ranks, words = _ranks(tables.columns(SQL))
     asked = ranks[:: max(1, len(ranks) // ASKED_RANKS)]
     period = _common_period(asked)

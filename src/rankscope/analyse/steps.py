@@ -39,6 +39,8 @@ def steps(tables: Tables, selection: Selection = ALL, by_rank: bool = True) -> T
         for pair in steady if len(steady) > 1 and by_rank else []:
             table.rows += _rows(str(pair[0].rank), [pair])
         table.notes += step_notes(found, chosen)
+    elif not found.ranks:
+        table.notes += found.notes  # why there are none
     return arranged(table, selection)
 
 

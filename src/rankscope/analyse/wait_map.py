@@ -11,6 +11,7 @@ from rankscope.analyse.lanes import Lanes, lanes
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.analyse.splitting import Collectives, Split, collectives_of
 from rankscope.analyse.step_data import RankSteps, steps_of
+from rankscope.analyse.waiting import sums
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 Array = Any  # of numpy
@@ -41,10 +42,10 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
         return table
     columns = _steps(tables, known) or _slices(known)
     rows = lanes([known.log.ranks[at] for at in places], [known.log.hosts[at] for at in places], MOST_LANES)
-    sums, counts = _sums(known, columns, rows, places)
+    summed, counts = _sums(known, columns, rows, places)
     table.columns = (Column(rows.kind, Unit.NAME, rows.kind.capitalize()), *columns.names)
     with np.errstate(invalid="ignore"):
-        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        means = np.where(counts > 0, summed / np.maximum(counts, 1), np.nan)
     digits = 0 if columns.names[0].unit is Unit.NS else 4
     table.rows = [(label, *_cells(means[at], digits)) for at, label in enumerate(rows.labels)]
     table.title = table.title if columns.names[0].unit is Unit.NS else "Waiting by rank and time"
@@ -97,8 +98,8 @@ def _times(one: RankSteps | None, base_ns: int) -> tuple[Array, Array, Array]:
 
 def _slices(known: Collectives) -> _Columns:
     """Slices of the time from the first to the last collective, the same for all."""
-    first = min(float(split.enter_ns.min()) for split in known.splits)
-    last = max(float(split.enter_ns.max()) for split in known.splits)
+    ends = sums(known)
+    first, last = ends.first_ns, ends.last_ns
     edges = np.linspace(first, last + 1, SLICES + 1)
     names = [Column(f"at_{at}_share", Unit.SHARE, f"{(edges[at] - first) / 1e9:.3g} s") for at in range(SLICES)]
     count = len(known.log.ranks)
@@ -108,29 +109,29 @@ def _slices(known: Collectives) -> _Columns:
 def _sums(known: Collectives, columns: _Columns, rows: Lanes, places: Array) -> tuple[Array, Array]:
     """Of each cell: waiting of its ranks in its steps, and how many steps of how many ranks that is."""
     shape = len(rows.labels), len(columns.names)
-    sums, counts = np.zeros(shape), np.zeros(shape)
+    summed, counts = np.zeros(shape), np.zeros(shape)
+    wanted = np.isin(np.arange(len(columns.begins)), places)
     sliced = columns.names[0].unit is Unit.SHARE
+    waits = [np.zeros(len(begins)) for begins in columns.begins]
+    oldest = np.full(len(waits), np.inf)
+    for split in known.splits:
+        for member, place in enumerate(split.group.members.tolist()):
+            if len(waits[place]) and wanted[place]:
+                begun = _add(waits[place], split, member, columns.begins[place], columns.ends[place], sliced)
+                oldest[place] = min(oldest[place], begun)
     for lane, place in zip(rows.of.tolist(), places.tolist(), strict=True):
         begins, ends, column = columns.begins[place], columns.ends[place], columns.column[place]
-        if not len(begins):
-            continue
-        wait, oldest = np.zeros(len(begins)), np.inf
-        for split in known.splits:
-            oldest = min(oldest, _add(wait, split, place, begins, ends, sliced))
-        kept = ends >= oldest
+        kept = ends >= oldest[place]
         weight = (ends - begins)[kept] if sliced else np.ones(int(kept.sum()))
-        sums[lane] += np.bincount(column[kept], wait[kept], shape[1])
+        summed[lane] += np.bincount(column[kept], waits[place][kept], shape[1])
         counts[lane] += np.bincount(column[kept], weight, shape[1])
-    return sums, counts
+    return summed, counts
 
 
-def _add(wait: Array, split: Split, place: int, begins: Array, ends: Array, sliced: bool) -> float:
+def _add(wait: Array, split: Split, member: int, begins: Array, ends: Array, sliced: bool) -> float:
     """Adds the waiting of one rank in one group to the steps it lies in, and tells its first moment."""
-    member = np.flatnonzero(split.group.members == place)
-    if not len(member):
-        return float(np.inf)
-    waited = split.wait_ns[:, member[0]]
-    entered = (split.enter_ns if sliced else split.group.enter_ns)[:, member[0]]
+    waited = split.wait_ns[:, member]
+    entered = (split.enter_ns if sliced else split.group.enter_ns)[:, member]
     if sliced:
         wait += np.diff(_waited_until(np.append(begins, ends[-1]), entered, waited))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rankscope.analyse.alike import alike
 from rankscope.analyse.balance import balance
 from rankscope.analyse.causes import causes
 from rankscope.analyse.checks import checks
@@ -32,11 +33,14 @@ from rankscope.analyse.kernels import kernels
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.nccl import nccl
 from rankscope.analyse.nvtx_ranges import nvtx_ranges
+from rankscope.analyse.outliers import outliers
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.overview import overview
 from rankscope.analyse.phase_calls import phase_calls
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.phases import phases
+from rankscope.analyse.places import places
+from rankscope.analyse.ranges import ranges
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.routines import routines
 from rankscope.analyse.second_hand import second_hand
@@ -62,6 +66,7 @@ EVENT_QUESTIONS: dict[str, Question] = {
     "gpu_kinds": gpu_kinds,
     "kernels": kernels,
     "gpu_idle": gpu_idle,
+    "ranges": ranges,
     "events": events,
 }
 # They need the log of collectives: read where one of these is asked for, and unasked in runs of a few ranks.
@@ -89,6 +94,9 @@ QUESTIONS: dict[str, Question] = {
     "communicators": communicators,
     "communication": communication,
     "balance": balance,
+    "outliers": outliers,
+    "alike": alike,
+    "places": places,
     **LOG_QUESTIONS,
     "phase_calls": phase_calls,
     "hosts": hosts,
@@ -114,6 +122,9 @@ QUESTIONS: dict[str, Question] = {
 }
 # So wide, so long or so seldom of interest that they are shown only where they are asked for.
 ASKED_FOR = ("events", "hosts", "wait_map", "wait_matrix", *ONLY_WHERE_ASKED)
+# Where nobody reads rows of single ranks any more: shown unasked from so many ranks on.
+OF_MANY = ("outliers", "alike", "places")
+MANY_RANKS = 64
 # Their columns depend on the run: one for each step, or rank.
 WIDE = ("wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.
@@ -126,12 +137,20 @@ def default_tables(opened: Tables) -> list[str]:
     shown = (set(QUESTIONS) if has_activities(opened) else set(QUESTIONS) - set(EVENT_QUESTIONS)) - set(ASKED_FOR)
     if opened.query("SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"):
         shown.update(SUMMED)
+    if opened.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0] < MANY_RANKS:
+        shown -= set(OF_MANY)
     return [name for name in QUESTIONS if name in shown]
+
+
+ACTIVITIES = """
+    SELECT 1 FROM untraced_events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') UNION ALL
+    SELECT 1 FROM figures WHERE starts_with(series, 'trace ') AND name = 'events kept' AND value > 0
+        AND series NOT IN ('trace mpi', 'trace nccl', 'trace gloo') LIMIT 1"""
 
 
 def has_activities(opened: Tables) -> bool:
     """Whether there are single events other than the log of collectives."""
-    return bool(opened.query("SELECT 1 FROM events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') LIMIT 1"))
+    return bool(opened.query(ACTIVITIES))
 
 
 def needs_events(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,20 @@ from rankscope.api.questions import ALIASES, QUESTIONS, default_tables, needs_ev
 from rankscope.model import Column, Table, Unit
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace_events import trace_events
+from rankscope.store import many
+from rankscope.store.answers import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
-from rankscope.store.folder import NoRun, find_run
+from rankscope.store.dask_cluster import Dask
+from rankscope.store.folder import NoRun, find_run, listed
+from rankscope.store.host_groups import read_host_groups
 from rankscope.store.load import Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
 
 __all__ = ["KERNEL_NAMES", "LOGS_UNASKED", "BadQuery", "Layout", "NoRun", "Run", "Selection", "Wrong"]
 
-LOGS_UNASKED = 128  # rank files whose logs are read without being asked for: some 16,000 collectives each
+LOGS_UNASKED = 128  # rank files whose logs are always read without being asked for
+LOGS_UNASKED_BYTES = 8 << 30  # on disk, of more of them
 EVENTS_WORD = re.compile(r"\bevents\b", re.IGNORECASE)
 OVERVIEW = ("findings", "overview", "coverage")
 LISTED = (
@@ -44,19 +49,31 @@ class Wrong(ValueError):
 class Run:
     """One run, opened when the first question needs it; its rank files are read, never changed."""
 
-    def __init__(self, path: str | PathLike[str] | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        progress: Progress | None = None,
+        *,
+        dask: str | None = None,
+        keep: bool = True,
+        groups: str | PathLike[str] | None = None,
+    ) -> None:
         self.folder = find_run(Path(path) if path is not None else None)
-        self._progress = progress
+        self._progress, self._dask, self._keep = progress, dask, keep
+        self._groups = Path(groups) if groups is not None else None
         self._store: Store | None = None
-        self._has_events = False
+        self._has_events = self._wants_events = False
         self._names: dict[str, dict[str, str]] = {}
+        self._kept: Answers | None = None
+        self._told: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, store: Store) -> Run:
         """A run whose tables of records are there already."""
         made = cls.__new__(cls)
-        made.folder, made._progress, made._names = store.folder, None, {}
-        made._store, made._has_events = store, True
+        made.folder, made._progress, made._names, made._kept = store.folder, None, {}, None
+        made._store, made._has_events, made._wants_events = store, True, True
+        made._dask, made._keep, made._told, made._groups = None, False, None, None
         return made
 
     def table(
@@ -97,9 +114,43 @@ class Run:
         for name in asked:
             if name not in QUESTIONS:
                 raise Wrong(f"{name}: no such table; choose one of {', '.join((*QUESTIONS, *ALIASES))}")
-        self.store(events=any(needs_events(name) for name in asked))
+        self.prepare(events=any(needs_events(name) for name in asked))
         self.ranks_shown(selection)
-        return [self.answer_as_read(name, selection, kernels) for name in asked]
+        return [self._answer(name, selection, kernels) for name in asked]
+
+    def _answer(self, name: str, selection: Selection, kernels: str) -> Table:
+        """One answer: as it was kept, or worked out, and then kept if it will hold."""
+        question = ["table", name, sorted(selection.ranks or ()), selection.ranks is None, selection.top]
+        question += [selection.sort, kernels, self._wants_events]
+        question += [sorted(read_host_groups(self._groups).items())] if self._groups is not None else []
+        found = table_of(self._kept_answer(question))
+        if found is None:
+            found = self.answer_as_read(name, selection, kernels)
+            self._keep_answer(question, table_data(found))
+        return found
+
+    def prepare(self, events: bool) -> None:
+        """Say whether single events will be needed: then they are read with the rest, and not afterwards."""
+        if events and not self._wants_events:
+            self._wants_events, self._told = True, None
+
+    def _kept_answer(self, question: Sequence[Any]) -> Any | None:
+        if self._store is not None and (self._has_events or not self._wants_events):
+            return None  # what is open answers
+        answers = self._answers()
+        return answers.get(question) if answers is not None else None
+
+    def _keep_answer(self, question: Sequence[Any], answer: Any) -> None:
+        answers = self._answers()
+        if answers is not None and self._store is not None:
+            answers.keep(self._store.stamps, question, answer)
+
+    def _answers(self) -> Answers | None:
+        """Kept answers are for large runs: of others every answer is quick."""
+        if self._kept is None and self._keep:
+            self._keep = len(self._files) >= many.MANY_FROM
+            self._kept = Answers(self.folder, self._files, wanted=True) if self._keep else None
+        return self._kept
 
     def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
         """The answer by what was read already."""
@@ -107,7 +158,7 @@ class Run:
 
     def default_tables(self) -> list[str]:
         """The questions to which this run may have an answer."""
-        return default_tables(self.store())
+        return list(self._about()["tables"])
 
     def layout(self, layout: Layout, selection: Selection) -> str:
         """The run as another tool would have printed it."""
@@ -119,33 +170,72 @@ class Run:
 
     def ranks_shown(self, selection: Selection) -> list[int]:
         """The ranks of the selection; one that the run has not is an error."""
-        store = self.store()
-        present = [row[0] for row in store.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
-        if not present and not store.query("SELECT 1 FROM ranks LIMIT 1"):
-            raise Wrong(f"{self.folder}: none of its files could be read: {store.bad_files[0]}")
+        present = self._about()["ranks"]
+        if not self._about()["processes"]:
+            raise Wrong(f"{self.folder}: none of its files could be read: {self.bad_files[0]}")
         absent = (selection.ranks or frozenset()) - set(present)
         if absent:
             raise Wrong(f"no rank {ranges(absent)} in this run, which has {ranges(present)}")
         return [rank for rank in present if selection.ranks is None or rank in selection.ranks]
 
+    def _about(self) -> dict[str, Any]:
+        """What every report asks first: the ranks that there are, the tables worth showing, and files left out."""
+        if self._told is None:
+            question = ["about", self._wants_events]
+            kept = self._kept_answer(question)
+            self._told = kept if isinstance(kept, dict) else self._about_store(question)
+        return self._told
+
+    def _about_store(self, question: Sequence[Any]) -> dict[str, Any]:
+        store = self.store()
+        ranks = [row[0] for row in store.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
+        processes = store.query("SELECT count(*) FROM ranks")[0][0]
+        told = {
+            "ranks": ranks,
+            "processes": processes,
+            "tables": default_tables(store),
+            "bad_files": store.bad_files,
+        }
+        self._keep_answer(question, told)
+        return told
+
     @property
     def bad_files(self) -> list[str]:
         """A line for each file that could not be read."""
-        return self.store().bad_files
+        return list(self._about()["bad_files"])
 
     def store(self, events: bool = False) -> Store:
         """The tables of records; read once more where single events are needed and were not read yet."""
-        if self._store is None or (events and not self._has_events):
-            self._has_events = events
-            read = partial(read_rank_file, events=events)
-            self._store = open_run(self.folder, read, events=events, progress=self._progress, read_trace=trace_events)
+        self.prepare(events)
+        if self._store is None or (self._wants_events and not self._has_events):
+            self._has_events, self._told = self._wants_events, None
+            read = partial(read_rank_file, events=self._wants_events)
+            self._store = open_run(
+                self.folder,
+                read,
+                events=self._wants_events,
+                progress=self._progress,
+                read_trace=trace_events,
+                executor=Dask(self._dask) if self._dask is not None else None,
+                keep=self._keep,
+                groups=self._groups,
+            )
             self._names.clear()
         return self._store
 
     @property
+    def reads_logs(self) -> bool:
+        """Whether the logs of collectives are read without being asked for: up to so much on disk."""
+        return self.is_small or sum(path.stat().st_blocks * 512 for path in self._files) <= LOGS_UNASKED_BYTES
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        return [Path(path) for path in listed(f"{self.folder}/ranks")]
+
+    @property
     def is_small(self) -> bool:
-        """Whether its logs can be read without being asked for."""
-        return len(list(self.folder.glob("ranks/*/*.rank"))) <= LOGS_UNASKED
+        """Whether everything about it is quick."""
+        return len(self._files) <= LOGS_UNASKED
 
     def kernel_names(self, form: str) -> dict[str, str]:
         """Recorded name to shown name."""

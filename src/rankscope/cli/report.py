@@ -12,7 +12,7 @@ from pathlib import Path
 from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
 from rankscope.api.page import page_text
 from rankscope.api.questions import QUESTIONS, needs_events
-from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, Layout, NoRun, Run, Selection, Wrong
+from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, LOGS_UNASKED_BYTES, Layout, NoRun, Run, Selection, Wrong
 from rankscope.cli.whole_file import save
 from rankscope.model import Table
 
@@ -28,8 +28,8 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        opened = Run(options.run, progress())
-        opened.store(events=wants_events(opened, options))
+        opened = Run(options.run, progress(), dask=options.dask, keep=not options.fresh, groups=options.groups)
+        opened.prepare(events=wants_events(opened, options))
         if options.html is not None:
             write_page(opened, selection, options)
         else:
@@ -43,12 +43,12 @@ def run(argv: list[str]) -> int:
 
 
 def wants_events(opened: Run, options: argparse.Namespace) -> bool:
-    """Whether a table that needs single events is asked for, or none by name and the run is small."""
+    """Whether a table that needs single events is asked for, or none by name and the logs are not too large."""
     if options.logs:
         return True
     if options.table or options.layout != "native":
         return any(needs_events(name) for name in options.table or ())
-    return opened.is_small
+    return opened.is_small if options.html is not None else opened.reads_logs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -77,7 +77,25 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
     made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
     made.add_argument(
-        "--logs", action="store_true", help=f"read the logs of collectives also of more than {LOGS_UNASKED} processes"
+        "--logs",
+        action="store_true",
+        help=f"read the logs of collectives also where the rank files take more than {LOGS_UNASKED_BYTES >> 30} GiB "
+        f"(--html: also of more than {LOGS_UNASKED} processes)",
+    )
+    made.add_argument(
+        "--groups",
+        type=Path,
+        metavar="FILE",
+        help="table places: hosts that belong together, one 'host,group' a line (default: groups.csv of the run)",
+    )
+    made.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="read the rank files of large runs, and sum traces, on the Dask cluster of this scheduler, or 'local' "
+        "(docs/many-ranks.md)",
+    )
+    made.add_argument(
+        "--fresh", action="store_true", help="large runs: neither use nor keep tables in the run's folder"
     )
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made

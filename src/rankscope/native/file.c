@@ -1,4 +1,4 @@
-/* The rank file on disk: made, mapped, reserved, copied. No descriptor stays open: programs close descriptors they
+/* The rank file on disk: made, mapped, reserved. No descriptor stays open: programs close descriptors they
  * did not open, and a number used again would be somebody else's file. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +15,6 @@
 
 #define FIRST_RESERVE (16u * RS_PAGE)
 #define RESERVE_STEP (64u * RS_PAGE)
-#define NAMES_PER_PID 1000
 
 static rs_lock chunk_lock;
 static char problem[160];
@@ -117,7 +116,7 @@ static void make_local_folder(const char *folder)
     mkdir(path, 0755);
 }
 
-static void make_folders(const char *folder, const char *host)
+void rs_file_make_folders(const char *folder, const char *host)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/ranks", folder);
@@ -145,11 +144,11 @@ static void close_earlier_image(const char *path, uint64_t start_jiffies)
 static int open_new(const char *folder, const char *host, uint64_t start_jiffies)
 {
     int made = 0;
-    for (int take = 0; take < NAMES_PER_PID; take++) {
+    for (int take = 0; take < RS_NAMES_PER_PID; take++) {
         int fd = open_in(folder, host, rs.path, sizeof rs.path, take);
         if (fd < 0 && errno == ENOENT && !made++) {
             make_local_folder(folder);
-            make_folders(folder, host);
+            rs_file_make_folders(folder, host);
             fd = open_in(folder, host, rs.path, sizeof rs.path, take);
         }
         if (fd >= 0)
@@ -281,82 +280,6 @@ struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes
     return chunk;
 }
 
-static int copy_bytes(int from, int to, uint64_t bytes)
-{
-    static char buffer[16 * RS_PAGE];
-    for (uint64_t at = 0; at < bytes;) {
-        uint64_t piece = bytes - at < sizeof buffer ? bytes - at : sizeof buffer;
-        ssize_t got = pread(from, buffer, piece, (off_t)at);
-        if (got <= 0 || write(to, buffer, (size_t)got) != got)
-            return 0;
-        at += (uint64_t)got;
-    }
-    return 1;
-}
-
-/* Under a name that is not taken: process numbers come back. */
-static int publish(const char *part, const char *folder, const char *host)
-{
-    char target[512];
-    for (int take = 0; take < NAMES_PER_PID; take++) {
-        int length = take ? snprintf(target, sizeof target, "%s/ranks/%s/%d-%d.rank", folder, host, rs.pid, take)
-                          : snprintf(target, sizeof target, "%s/ranks/%s/%d.rank", folder, host, rs.pid);
-        if (length >= (int)sizeof target)
-            return 0;
-        if (link(part, target) == 0)
-            return unlink(part) == 0;
-        if (errno != EEXIST)
-            return access(target, F_OK) != 0 && rename(part, target) == 0;  /* no hard links there */
-    }
-    return 0;
-}
-
-static int collect_one(const char *path, const char *folder, const char *host)
-{
-    struct rs_header header;
-    char part[512];
-    struct rlimit limit;
-    int done = 0, from = open(path, O_RDONLY | O_CLOEXEC);
-    if (from < 0)
-        return 0;
-    if (pread(from, &header, sizeof header, 0) == (ssize_t)sizeof header && header.pid == rs.pid
-        && (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= header.used_bytes)
-        && snprintf(part, sizeof part, "%s/ranks/%s/.%d.part", folder, host, rs.pid) < (int)sizeof part) {
-        int to = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (to >= 0) {
-            done = copy_bytes(from, to, header.used_bytes);
-            done = close(to) == 0 && done && publish(part, folder, host);
-            if (!done)
-                unlink(part);
-        }
-    }
-    close(from);
-    if (done)
-        unlink(path);
-    return done;
-}
-
-/* Node-local recording: at a clean end the files of this process, those of earlier program images included, join the
- * others; after a crash `rankscope gather` does it. */
-void rs_file_collect(const char *run_folder)
-{
-    char path[sizeof rs.path];
-    const char *slash = strrchr(rs.path, '/');
-    if (!slash)
-        return;
-    make_folders(run_folder, rs.file->host);
-    for (int take = 0; take < NAMES_PER_PID; take++) {
-        if (take)
-            snprintf(path, sizeof path, "%.*s/%d-%d.rank", (int)(slash - rs.path), rs.path, rs.pid, take);
-        else
-            snprintf(path, sizeof path, "%.*s/%d.rank", (int)(slash - rs.path), rs.path, rs.pid);
-        int ours = !strcmp(path, rs.path);
-        collect_one(path, run_folder, rs.file->host);
-        if (ours)
-            return;
-    }
-}
-
 /* A child that a signal ended cannot say so itself; its parent knows. */
 void rs_file_child_signalled(int32_t pid, int signal)
 {
@@ -364,7 +287,7 @@ void rs_file_child_signalled(int32_t pid, int signal)
     const char *slash = strrchr(rs.path, '/');
     if (!slash)
         return;
-    for (int take = 0; take < NAMES_PER_PID; take++) {
+    for (int take = 0; take < RS_NAMES_PER_PID; take++) {
         int length = (int)(slash - rs.path);
         if (take)
             snprintf(path, sizeof path, "%.*s/%d-%d.rank", length, rs.path, pid, take);
@@ -379,7 +302,7 @@ void rs_file_child_signalled(int32_t pid, int signal)
             uint32_t number = (uint32_t)signal, state = RS_SIGNALLED;
             if (pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
                 && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0)
-                take = NAMES_PER_PID;
+                take = RS_NAMES_PER_PID;
         }
         close(fd);
     }

@@ -104,6 +104,8 @@ void rs_file_forget(void);
 struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes);
 void rs_file_reserve(uint64_t up_to_bytes);
 void rs_file_set_aside(uint64_t bytes);     /* for the trace: nothing else may use them */
+#define RS_NAMES_PER_PID 1000   /* PID.rank, PID-1.rank, …: one for each program that a process becomes */
+void rs_file_make_folders(const char *folder, const char *host);
 void rs_file_collect(const char *run_folder);
 void rs_file_child_signalled(int32_t pid, int signal);
 const char *rs_file_problem(void);

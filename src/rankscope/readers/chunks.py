@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from rankscope import rankfile
 from rankscope.model import BadFile
-from rankscope.rankfile import CHUNK, HEADER, ChunkKind, Rows
+from rankscope.rankfile import CHUNK, HEADER, ChunkKind, Rows, State
 
 MAX_FILE_BYTES = 1 << 31  # larger than any recorder makes: bounds what a hostile file can make us take
 OTHER_ORDER = 0x04030201
@@ -61,17 +61,18 @@ class RankFile:
     path: Path
     data: Any
     header: Any  # one HEADER record, copied
+    _known: list[tuple[int, int, Any]] | None = None  # the chunks of a file that grows no more
 
     def parts(self, kind: ChunkKind) -> list[Part]:
         """The chunks of one kind of table."""
-        found = [(place, chunk) for place, chunk in self._chunks() if chunk["kind"] == kind]
+        found = [(place, chunk) for place, of_kind, chunk in self._chunks() if of_kind == kind]
         return [self._part(place, chunk) for place, chunk in found]
 
     def strings(self) -> list[str]:
         """All strings, by id."""
         texts = [""]
-        for place, chunk in self._chunks():
-            if chunk["kind"] == ChunkKind.STRINGS:
+        for place, kind, chunk in self._chunks():
+            if kind == ChunkKind.STRINGS:
                 self._take_strings(place, chunk, texts)
         return texts
 
@@ -79,8 +80,8 @@ class RankFile:
         """The records of paths, and the paths."""
         rows: list[Any] = [np.zeros(0, rankfile.PATH)]
         texts: list[str] = []
-        for place, chunk in self._chunks():
-            if chunk["kind"] == ChunkKind.PATHS:
+        for place, kind, chunk in self._chunks():
+            if kind == ChunkKind.PATHS:
                 self._take_paths(place, chunk, rows, texts)
         return np.concatenate(rows), texts
 
@@ -102,13 +103,22 @@ class RankFile:
 
     def unknown_kinds(self) -> set[int]:
         """Kinds of chunks that a newer recorder may have added."""
-        return {int(chunk["kind"]) for _, chunk in self._chunks()} - set(ChunkKind)
+        return {kind for _, kind, _ in self._chunks()} - set(ChunkKind)
 
     def now(self, name: str) -> int:
         """A counter of the header as it stands at this moment."""
         return int(self.data[: HEADER.itemsize].view(HEADER)[name][0])
 
-    def _chunks(self) -> Iterator[tuple[int, Any]]:
+    def _chunks(self) -> Sequence[tuple[int, int, Any]]:
+        """Place, kind and head of each chunk."""
+        if self._known is not None:
+            return self._known
+        found = list(self._walk())
+        if int(self.header["state"]) != State.RUNNING:
+            self._known = found
+        return found
+
+    def _walk(self) -> Iterator[tuple[int, int, Any]]:
         used = min(self.now("used_bytes"), len(self.data))
         page = int(self.header["page_bytes"])
         place = rankfile.whole_pages(int(self.header["header_bytes"]), page)
@@ -119,7 +129,7 @@ class RankFile:
             size = int(chunk["chunk_bytes"])
             if size < page or size % page or place + size > used:
                 raise BadFile(f"{self.path}: chunk at byte {place}: {size} bytes do not add up")
-            yield place, chunk
+            yield place, int(chunk["kind"]), chunk
             place += size
 
     def _body(self, place: int, chunk: Any) -> Any:

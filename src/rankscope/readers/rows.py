@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,24 @@ def native_copy() -> Any | None:
     for path in (NATIVE / name for name in LIBRARIES):
         function = load(path) if path.exists() else None
         if function is not None:
+            return function
+    return None
+
+
+@cache
+def native_function(name: str) -> Any | None:
+    """The function that times trace records (native/trace_times.c), or None where it was not built."""
+    for path in (NATIVE / library for library in LIBRARIES):
+        with contextlib.suppress(OSError, AttributeError):
+            function = getattr(ctypes.CDLL(str(path)), name)
+            function.argtypes = (
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                ctypes.c_void_p,
+                ctypes.c_uint64,
+                *[ctypes.c_void_p] * 4,
+            )
+            function.restype = None
             return function
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from rankscope.readers.chunks import RankFile, open_rank_file
 from rankscope.readers.clock import Clock, CuptiClock
 from rankscope.readers.cuda import cuda_rows_of
 from rankscope.readers.rankfile import KINDS, LAYERS, group_of, log_rows
-from rankscope.readers.trace import Clocks, trace_blocks
+from rankscope.readers.trace import trace_blocks
+from rankscope.readers.trace_times import Clocks
 
 Columns = Mapping[str, Any]
+IN_LOGS = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL))
 
 
 def trace_events(path: Path) -> Iterator[Columns]:
@@ -28,7 +30,8 @@ def trace_events(path: Path) -> Iterator[Columns]:
     clocks = Clocks(clock, CuptiClock(clock, cuda_rows_of(file)[0]))
     log, names = Logged(log_rows(file)), Names(file)
     for rows in trace_blocks(file):
-        yield _columns(rows[~log.has(rows)], clocks, names)
+        known = log.has(rows)
+        yield _columns(rows[~known] if known.any() else rows, clocks, names)
 
 
 class Logged:
@@ -51,11 +54,17 @@ class Logged:
 
     def has(self, rows: Rows) -> Any:
         """Which of these events are in the log."""
+        found = np.zeros(len(rows), np.bool_)
+        may_be = np.flatnonzero(IN_LOGS[rows["layer"]])
+        if len(may_be) and len(self._keys):
+            found[may_be] = self._has(rows[may_be])
+        return found
+
+    def _has(self, rows: Rows) -> Any:
         kinds = np.where(rows["flags"] & EventFlag.PROGRESS, Kind.PROGRESS, Kind.CALL)
         keys = _keys(rows["start_ticks"], rows["name"], rows["group"], kinds)
         at = np.searchsorted(self._keys, keys)
-        known = np.append(self._keys, np.uint64(0))[at] == keys if len(self._keys) else np.zeros(len(rows), np.bool_)
-        return known & (at < len(self._keys)) & np.isin(rows["layer"], (Layer.MPI, Layer.NCCL))
+        return (np.append(self._keys, np.uint64(0))[at] == keys) & (at < len(self._keys))
 
 
 def _keys(start_ticks: Any, name: Any, group: Any, kind: Any) -> Any:
@@ -90,21 +99,42 @@ class Names:
         return any(len(codes) and int(codes.max()) >= len(values) for codes, values in wanted)
 
 
+class Late(Mapping[str, Any]):
+    """Columns, each made when it is asked for: sums need few of them."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
 def _columns(rows: Rows, clocks: Clocks, names: Names) -> Columns:
     start_ns, end_ns = clocks.times(rows)
     name, group = names.of(rows)
-    phase = rows["flags"] & EVENT_PHASE
-    if len(rows) and (int(phase.max()) >= len(PHASES) or int(rows["layer"].max()) >= len(LAYERS)):
+    flags = rows["flags"]
+    if len(rows) and (int((flags & EVENT_PHASE).max()) >= len(PHASES) or int(rows["layer"].max()) >= len(LAYERS)):
         raise BadFile(f"{names.path}: the trace has a phase or a layer that is not known")
-    return {
-        "layer": Words(rows["layer"].astype(np.int32), LAYERS),
-        "name": name,
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-        "group": group,
-        "bytes": np.minimum(rows["bytes"], np.uint64(2**63 - 1)).astype(np.int64),
-        "phase": Words(phase.astype(np.int32), PHASES),
-        "thread": rows["thread"].astype(np.int32),
-        "kind": Words(((rows["flags"] & EventFlag.PROGRESS) != 0).astype(np.int32), KINDS),
-        "failed": (rows["flags"] & EventFlag.FAILED) != 0,
-    }
+    return Late(
+        {
+            "layer": lambda: Words(rows["layer"].astype(np.int32), LAYERS),
+            "name": lambda: name,
+            "start_ns": lambda: start_ns,
+            "end_ns": lambda: end_ns,
+            "group": lambda: group,
+            "bytes": lambda: np.minimum(rows["bytes"], np.uint64(2**63 - 1)).astype(np.int64),
+            "phase": lambda: Words((flags & EVENT_PHASE).astype(np.int32), PHASES),
+            "thread": lambda: rows["thread"].astype(np.int32),
+            "kind": lambda: Words(((flags & EventFlag.PROGRESS) != 0).astype(np.int32), KINDS),
+            "failed": lambda: (flags & EventFlag.FAILED) != 0,
+        }
+    )

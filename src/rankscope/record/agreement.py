@@ -51,12 +51,22 @@ def claimant(place: Place) -> Claimant:
 def agree(paths: list[str], name: str, asking: Claimant) -> tuple[int, str, bool]:
     """The first of these paths that is free or our job's: its index, the run's name in it, and whether we made it."""
     for index, path in enumerate(paths):
-        if make(path, f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"):
-            return index, name, True
-        found = os.readlink(path)
+        found = claim_at(path)
+        if found is None:
+            if make(path, f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"):
+                return index, name, True
+            found = os.readlink(path)
         if is_same_job(found, asking):
             return index, found.split("|", 3)[3], False
     raise OSError(f"{paths[0]} and {len(paths) - 1} more are taken by other jobs")
+
+
+def claim_at(path: str) -> str | None:
+    """What is claimed there. Asked first: most ranks come later, and reading takes no lock from the other ranks."""
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return None
 
 
 def make(path: str, target: str) -> bool:
@@ -124,7 +134,8 @@ def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool]:
         turn = turn_of(f"{root}/.jobs/{name}", place.rank)
         if turn > 1:
             _, name, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
-    make_folder(f"{root}/{name}")
+    if created or not os.path.isdir(f"{root}/{name}"):  # who claims the name makes the folder a moment later
+        make_folder(f"{root}/{name}")
     return f"{root}/{name}", created
 
 

@@ -6,6 +6,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from rankscope.record.place import process
 
@@ -132,18 +133,29 @@ def target_of(run: Path, path: Path, head: Head) -> tuple[Path, Head | None]:
 
 
 def copy(path: Path, target: Path, used_bytes: int) -> None:
-    """Copy the used bytes under another name, then give it its name: a reader never sees half a file."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """Copy the used bytes under another name, then give it its name: a reader never sees half a file.
+
+    Thousands of nodes may do this at once: nothing is asked of the shared file system but what is needed.
+    """
     temporary = target.with_name(f".{target.name}.{os.uname().nodename}.{os.getpid()}")
     try:
-        with open(path, "rb") as source, open(temporary, "wb") as sink:
+        with open(path, "rb") as source, _created(temporary) as sink:
             sink.write(source.read(used_bytes))
             sink.flush()
             os.fsync(sink.fileno())
-        temporary.replace(target)
-    finally:
+        os.replace(temporary, target)
+    except BaseException:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+        raise
+
+
+def _created(path: Path) -> BinaryIO:
+    try:
+        return open(path, "wb")
+    except FileNotFoundError:  # the first file of its host
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "wb")
 
 
 def remove_if_equal(path: Path, target: Path) -> bool:

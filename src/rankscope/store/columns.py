@@ -51,11 +51,11 @@ def schema_of(table: str) -> pa.Schema:
     """The columns of a table: `process`, then the fields of its record."""
     hints = get_type_hints(RECORDS[table])
     text = WORD if table in REPEATED else pa.string()
-    columns = [(field.name, _arrow_type(hints[field.name], text)) for field in fields(RECORDS[table])]
+    columns = [(field.name, arrow_type(hints[field.name], text)) for field in fields(RECORDS[table])]
     return pa.schema([("process", pa.int32()), *columns])
 
 
-def _arrow_type(hint: Any, text: Any) -> Any:
+def arrow_type(hint: Any, text: Any) -> Any:
     kinds = {str(part) for part in getattr(hint, "__args__", (hint,))} - {str(type(None))}
     for kind, arrow in ((bool, pa.bool_()), (float, pa.float64()), (int, pa.int64())):
         if str(kind) in kinds:
@@ -115,18 +115,19 @@ def _array(values: Any, kind: Any) -> Any:
     return pa.array(values, kind)
 
 
-def reading_tables(process: int, reading: Reading, events: bool) -> dict[str, pa.Table]:
-    """The tables of one process but `ranks`, which needs all processes."""
-    tables = {"tallies": _either("tallies", process, reading.tallies, reading.tally_columns)}
+def reading_tables(process: int, reading: Reading, events: bool, empty: bool = True) -> dict[str, pa.Table]:
+    """The tables of one process but `ranks`, which needs all processes; those without rows only where asked for."""
+    given: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {"tallies": (reading.tallies, reading.tally_columns)}
     if events:
-        tables["events"] = _either("events", process, reading.events, reading.event_columns)
-    tables["steps"] = _either("steps", process, reading.steps, reading.step_columns)
-    for name in ("marks", "groups", "peers", "figures", "notes"):
-        records = getattr(reading, name)
-        tables[name] = records_table(name, [process] * len(records), records)
-    for name in IMPORT_TABLES:
-        tables[name] = _either(name, process, [], reading.import_columns.get(name, {}))
-    return tables
+        given["events"] = (reading.events, reading.event_columns)
+    given["steps"] = (reading.steps, reading.step_columns)
+    given |= {name: (getattr(reading, name), {}) for name in ("marks", "groups", "peers", "figures", "notes")}
+    given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
+    return {
+        name: _either(name, process, records, columns)
+        for name, (records, columns) in given.items()
+        if empty or records or columns
+    }
 
 
 def _either(table: str, process: int, records: Sequence[Any], columns: Mapping[str, Any]) -> pa.Table:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,26 @@ def find_run(path: Path | None) -> Path:
 
 def rank_files(folder: Path, loaded: Sequence[object] = ()) -> list[Path]:
     """All rank files of a run, in a fixed order; a run into which files were loaded may have none."""
-    files = sorted(folder.glob("ranks/*/*.rank"))
+    files = [Path(path) for path in listed(f"{folder}/ranks")]
     if not files and not loaded:
         why = "still starting, started without `rankscope run`, or recorded with --local: then `rankscope gather`"
         raise NoRun(f"{folder}: no rank files in ranks/ ({why})")
     return files
+
+
+def listed(ranks: str) -> Iterator[str]:
+    """Rank files by host and name, each folder listed once: a glob of 100,000 files takes ten times as long."""
+    for host in _names(ranks):
+        for name in _names(f"{ranks}/{host}"):
+            if name.endswith(".rank"):
+                yield f"{ranks}/{host}/{name}"
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # not there, no folder, or no right to look: no rank files
+        return []
 
 
 def read_job(folder: Path) -> tuple[Job, list[str]]:

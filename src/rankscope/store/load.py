@@ -1,23 +1,17 @@
-"""Reads all files of a run, in several processes when they are many."""
+"""Reads all files of a run of a few ranks; those of many are read by many.py."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from rankscope.model import BadFile, RankFacts, Reading
 from rankscope.store.columns import joined, reading_tables
-from rankscope.store.traces import Traces
 
-BATCH = 32  # files a worker reads at a time
-POOL_FROM = 256  # files from which starting workers pays
+BATCH = 32  # files whose tables are joined at a time
 
 Read = Callable[[Path], Reading]
 Progress = Callable[[int, int], None]
@@ -33,11 +27,12 @@ class Loaded:
     bad: list[str] = field(default_factory=list)
 
 
-def load(files: Sequence[Path], read: Read, events: bool, progress: Progress, traces: Traces | None = None) -> Loaded:
+def load(files: Sequence[Path], read: Read, events: bool, progress: Progress) -> Loaded:
     """Everything the files hold; a bad file is told and the others are still read."""
     batches = [list(enumerate(files))[at : at + BATCH] for at in range(0, len(files), BATCH)]
     all_loaded = Loaded()
-    for loaded in _in_order(partial(load_batch, read=read, events=events, traces=traces), batches, len(files)):
+    for batch in batches:
+        loaded = load_batch(batch, read, events)
         all_loaded.processes += loaded.processes
         all_loaded.facts += loaded.facts
         all_loaded.bad += loaded.bad
@@ -47,28 +42,16 @@ def load(files: Sequence[Path], read: Read, events: bool, progress: Progress, tr
     return all_loaded
 
 
-def _in_order(work: Callable[[Batch], Loaded], batches: Sequence[Batch], files: int) -> Iterable[Loaded]:
-    workers = len(os.sched_getaffinity(0))
-    if files < POOL_FROM or workers < 2:
-        yield from map(work, batches)
-        return
-    # by fork: nothing here has started a thread yet, and the workers need not import everything again
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
-        yield from pool.map(work, batches)
-
-
 Batch = Sequence[tuple[int, Path]]
 
 
-def load_batch(batch: Batch, read: Read, events: bool, traces: Traces | None = None) -> Loaded:
+def load_batch(batch: Batch, read: Read, events: bool) -> Loaded:
     """One batch, its tables joined."""
     loaded = Loaded()
     for process, path in batch:
         try:
             reading = read(path)
             tables = reading_tables(process, reading, events)
-            if traces is not None:
-                traces.add(process, path)
         except BadFile as problem:
             loaded.bad.append(str(problem))
             continue

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from rankscope.model import Note, Severity
+from rankscope.model import Note, Severity, Summarise
+from rankscope.store import many
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
+from rankscope.store.derived import Task, Told, derived, in_threads, loaded_tasks, memory_tasks, trace_tasks
+from rankscope.store.executors import Executor, Killed, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
+from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
+from rankscope.store.many import Many
+from rankscope.store.many_views import add_many, log_part, read_part
 from rankscope.store.roles import assign_roles
-from rankscope.store.traces import ReadTrace, Traces, new_folder
-from rankscope.store.union import RECORDED_LAYERS, add_loaded, add_traces, place_processes, sound_folders
+from rankscope.store.summary import Stamp
+from rankscope.store.traces import ReadTrace, Traces, new_folder, traces_of
+from rankscope.store.union import (
+    RECORDED_LAYERS,
+    UNTRACED,
+    Place,
+    add_loaded,
+    add_traces,
+    place_processes,
+    sound_folders,
+)
 
 STREAM_ROWS = 10_000
+TEXTS, EVENTS = re.compile(r"'[^']*'"), re.compile(r"\bevents\b", re.IGNORECASE)
 STREAM_MEMORY = "1GB"  # what does not fit while sorting goes to disk
 
 
@@ -38,31 +55,69 @@ class Run:
         recorded: Loaded,
         problems: Sequence[str],
         loaded: Sequence[Path] = (),
-        traces: tempfile.TemporaryDirectory[str] | None = None,
+        traces: Traces | None = None,
+        many: Many | None = None,
+        groups: Path | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
         self._tables = _arrow_tables(job, recorded, problems, len(loaded))
         self._database = duckdb.connect(":memory:")
-        self._traces = traces if traces is not None and any(Path(traces.name).iterdir()) else None
-        if self._traces is not None:
-            add_traces(self._database, self._tables, Path(self._traces.name))
+        self._database.register("host_groups", host_groups_table(groups, folder))
+        self._traces, self._places, self._derived = traces, list[Place](), False
+        self._many, self._is_joined, self._executor = many, bool(loaded), executor
+        self._bad_at_first = len(recorded.bad)
+        views = add_many(self._database, self._tables, many) if many is not None else []
         if loaded:
             self._join(recorded, loaded)
         for name in self._tables.keys() - (RECORDS.keys() - {"ranks"} if loaded else ()):
-            self._database.register(name, self._tables[name])
-        if self._traces is not None and not loaded:
-            self._database.execute("CREATE TEMP VIEW events AS SELECT * FROM recorded_events")
+            self._database.register(_called(name), self._tables[name])
+        for name in views if not loaded else ():
+            self._database.execute(f"CREATE TEMP VIEW {_called(name)} AS SELECT * FROM recorded_{name}")
+        self._database.execute(f"CREATE TEMP VIEW events AS SELECT * FROM {UNTRACED}")
 
     def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
         members = Members()
         members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
-        add_loaded(self._database, self._tables, loaded, place_processes(loaded, members))
+        self._places = place_processes(loaded, members)
+        add_loaded(self._database, self._tables, loaded, self._places)
         everyone = [one.process for one in members.all], [one.facts for one in members.all]
         self._tables["ranks"] = records_table("ranks", *everyone)
 
+    def _prepare(self, sql: str) -> None:
+        """Have the traces' events there for SQL that asks for single ones."""
+        if self._traces is not None and not self._traces.written and EVENTS.search(TEXTS.sub("", sql)):
+            add_traces(self._database, self._traces.write(self.bad_files))
+
+    def derive(self, summarise: Summarise) -> None:
+        """Make the tables of model_traces, once."""
+        if self._derived:
+            return
+        tasks = loaded_tasks(summarise, self._places)
+        if self._traces is not None:
+            tasks += trace_tasks(summarise, self._traces.read, self._traces.files)
+        in_memory = memory_tasks(summarise, self._tables.get("events"))
+        try:
+            made = derived(in_memory + tasks, self.bad_files, partial(self._in_order, len(in_memory)))
+        except Killed as problem:
+            raise NoRun(f"{self.folder}: {problem}") from None
+        for name, table in made.items():
+            self._database.register(name, table)
+        self._derived = True
+
+    def _in_order(self, here: int, work: Callable[[Task], Told], tasks: Sequence[Task]) -> Iterator[Told]:
+        """The first so many here, the others by the executor, if one was named: by default all in threads.
+
+        A pool of processes would be forked beside the threads of the database, which may hold locks just then.
+        """
+        yield from in_threads(work, tasks[:here] if self._executor is not None else tasks)
+        if self._executor is not None:
+            yield from self._executor.map(work, tasks[here:])
+
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
+        self._prepare(sql)
         try:
             return self._database.execute(sql, list(parameters)).fetchall()
         except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.IOException) as problem:
@@ -71,15 +126,18 @@ class Run:
 
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows that the SQL asks for, some at a time: they may be too many for memory."""
+        self._prepare(sql)
         with new_folder() as folder:
-            quoted = folder.replace("'", "''")
-            self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'; SET temp_directory = '{quoted}'")
+            if self._many is None:  # else it has both already
+                quoted = folder.replace("'", "''")
+                self._database.execute(f"SET memory_limit = '{STREAM_MEMORY}'; SET temp_directory = '{quoted}'")
             found = self._database.execute(sql)
             while rows := found.fetchmany(STREAM_ROWS):
                 yield rows
 
     def arrow(self, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The answer to somebody's own SQL; a mistake in it is told in one line."""
+        self._prepare(sql)
         try:
             found = self._database.sql(sql, params=list(parameters))
             return plain_numbers(found.to_arrow_table() if found is not None else pa.table({}))
@@ -93,16 +151,29 @@ class Run:
 
     def arrow_batches(self, sql: str, parameters: Sequence[Any] = (), rows: int = STREAM_ROWS) -> Iterator[Any]:
         """Arrow's batches, one at a time; no other question may be asked meanwhile."""
+        self._prepare(sql)
         found = self._database.sql(sql, params=list(parameters))
         yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
+
+    def log_parts(self) -> Sequence[Callable[[bool], Mapping[str, Any]]] | None:
+        """The logs of collectives of a large run, some ranks at a time and only when asked for; None of a small one."""
+        if self._many is None or self._is_joined or "events" not in self._many.on_disk:
+            return None
+        return [partial(log_part, path, here) for path, here in self._many.parts("events")]
+
+    @property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Of the files of a large run that has ended; None of others, and where a trace turned out to be damaged."""
+        return self._many.stamps if self._many is not None and len(self.bad_files) == self._bad_at_first else None
 
     @property
     def has_events(self) -> bool:
         """Whether there are any events: those of rank files only where they were asked for."""
-        return bool(self.query("SELECT 1 FROM events LIMIT 1"))
+        return self._traces is not None or bool(self.query(f"SELECT 1 FROM {UNTRACED} LIMIT 1"))
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> Mapping[str, Any]:
         """The same as arrays, for questions of many rows."""
+        self._prepare(sql)
         return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
 
@@ -112,21 +183,37 @@ def open_run(
     events: bool = True,
     progress: Progress | None = None,
     read_trace: ReadTrace | None = None,
+    executor: Executor | None = None,
+    keep: bool = True,
+    groups: Path | None = None,
 ) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
     Events of rank files are read when asked for; those of loaded files stay on disk until a question needs them.
+    The files of a large run are read by the executor, and its tables are kept in its folder unless that is not wanted.
     """
-    folder = find_run(path)
+    folder = find_run(path) if executor is None else find_run(path).absolute()  # others work in folders of their own
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
-    place = new_folder() if events and read_trace is not None else None
-    traces = Traces(read_trace, Path(place.name)) if read_trace is not None and place is not None else None
-    files = rank_files(folder, folders or bad)
-    recorded = load(files, read, events, progress or (lambda done, total: None), traces)
+    files, told = rank_files(folder, folders or bad), progress or (lambda done, total: None)
+    if len(files) >= many.MANY_FROM:
+        recorded, kept = many.load_many(folder, files, read, events, told, executor or Pool(), keep)
+    else:
+        recorded, kept = load(files, read, events, told), None
+    traces = traces_of(read_trace if events else None, files, _figures(recorded, kept))
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders, place)
+    return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor)
+
+
+def _figures(recorded: Loaded, many: Many | None) -> Iterable[pa.Table]:
+    if many is None or "figures" not in many.on_disk:
+        return recorded.tables.get("figures", [])
+    return (read_part(path, here, "figures", ["process", "series"]) for path, here in many.parts("figures"))
+
+
+def _called(table: str) -> str:
+    return UNTRACED if table == "events" else table
 
 
 def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:

@@ -1,30 +1,57 @@
-"""Events of traces on their way to questions: too many for memory, so they wait in a folder that goes with the run."""
+"""Traces of rank files: too many events for memory and, mostly, for any need. Who asks for single ones gets them from a
+folder that goes with the run; sums over them are made from the rank files themselves: derived.py."""
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rankscope.model import BadFile
 from rankscope.store.columns import columns_table, schema_of
 
 ReadTrace = Callable[[Path], Iterator[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Traces:
-    """Where the events of traces are put, and by whom they are read."""
+    """The rank files that have a trace, by process, and by whom it is read."""
 
     read: ReadTrace
-    folder: Path
+    files: dict[int, Path]
+    _place: tempfile.TemporaryDirectory[str] | None = field(default=None)
 
-    def add(self, process: int, path: Path) -> None:
-        """Put the events of one rank file, if it has any, into a Parquet file; a bad file leaves none."""
-        target, writer = self.folder / f"{process}.parquet", None
+    @property
+    def written(self) -> bool:
+        return self._place is not None
+
+    def write(self, bad: list[str]) -> Path:
+        """Put all events into Parquet files; a trace that cannot be read leaves none, and is named."""
+        self._place = new_folder()
+        folder = Path(self._place.name)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            results = pool.map(lambda one: self._written(folder, *one), self.files.items())
+            bad += [text for text in results if text]
+        pq.write_table(schema_of("events").empty_table(), folder / "none.parquet")
+        return folder
+
+    def _written(self, folder: Path, process: int, path: Path) -> str:
+        try:
+            self._add(folder / f"{process}.parquet", process, path)
+        except BadFile as problem:
+            return str(problem)
+        return ""
+
+    def _add(self, target: Path, process: int, path: Path) -> None:
+        writer = None
         try:
             for columns in self.read(path):
                 if writer is None:
@@ -37,6 +64,15 @@ class Traces:
             raise
         if writer is not None:
             writer.close()
+
+
+def traces_of(read: ReadTrace | None, files: Sequence[Path], figures: Iterable[pa.Table]) -> Traces | None:
+    """The traces among the rank files of a run, whose readings have told of them; None where there are none."""
+    if read is None:
+        return None
+    told = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
+    processes = sorted({one for column in told for one in pc.unique(column).to_pylist()})
+    return Traces(read, {one: files[one] for one in processes}) if processes else None
 
 
 def new_folder() -> tempfile.TemporaryDirectory[str]:

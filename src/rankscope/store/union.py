@@ -16,6 +16,7 @@ from rankscope.store.joining import Members
 from rankscope.store.loaded import loaded_folders
 
 KEPT_ON_DISK = ("events",)  # may be many: read from the files by each question, as far as it needs them
+UNTRACED = "untraced_events"  # those of logs and loaded files: without the traces of rank files
 RECORDED_LAYERS = frozenset(("mpi",))
 
 Place = tuple[str, int, int]  # file's folder, process there, process in the run
@@ -54,16 +55,16 @@ def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[P
     database.register("loaded_places", pa.Table.from_arrays(arrays, ["folder", "there", "here"]))
     for name in RECORDS.keys() - {"ranks"}:
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
-        if name in recorded:  # what is not there has become a view: add_traces
+        if name in recorded:  # what is not there stays on disk and is a view already: add_many
             database.register(f"recorded_{name}", recorded[name])
         made = "VIEW" if name in KEPT_ON_DISK else "TABLE"
-        database.execute(f"CREATE TEMP {made} {name} AS {_union_sql(name, files)}")
+        called = UNTRACED if name == "events" else name
+        database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files)}")
 
 
-def add_traces(database: Any, recorded: dict[str, pa.Table], folder: Path) -> None:
-    """Make `recorded_events` the union of the logs' events and those of traces, which stay on disk."""
-    database.register("logged_events", recorded.pop("events"))
-    database.execute(f"""CREATE TEMP VIEW recorded_events AS SELECT * FROM logged_events
+def add_traces(database: Any, folder: Path) -> None:
+    """Make `events` the union of all other events and those of traces, which stay on disk."""
+    database.execute(f"""CREATE OR REPLACE TEMP VIEW events AS SELECT * FROM {UNTRACED}
         UNION ALL BY NAME SELECT * FROM read_parquet('{_quoted(folder)}/*.parquet')""")
 
 

@@ -57,7 +57,7 @@ def _finding(one: Cause) -> Finding:
 
 
 def _on_device(tables: Tables) -> bool:
-    return bool(tables.query("SELECT 1 FROM events WHERE layer = 'nccl' LIMIT 1"))
+    return bool(tables.query("SELECT 1 FROM untraced_events WHERE layer = 'nccl' LIMIT 1"))
 
 
 def _by_waiting(tables: Tables) -> list[Finding]:

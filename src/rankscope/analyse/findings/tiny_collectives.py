@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+
 import numpy as np
 
 from rankscope.analyse.findings.finding import Finding, seconds
-from rankscope.analyse.splitting import collectives_of
+from rankscope.analyse.matching import Log
+from rankscope.analyse.splitting import Split, collectives_of, usually_asked
 from rankscope.analyse.step_data import steps_of
 from rankscope.model import Tables
 
@@ -17,21 +21,45 @@ NOTICEABLE = 0.02  # of the elapsed time of the collectives
 FUSED = 8.0  # so many in one would be as fast as one
 
 
+@dataclass(slots=True)
+class _Tiny:
+    """Of one split: how many, how long they move data, and the span of all its collectives."""
+
+    count: int
+    negotiations: int
+    moving_ns: float
+    names: Counter[str]
+    first_ns: float
+    last_ns: float
+
+
+@usually_asked
+def _tiny(log: Log, split: Split) -> _Tiny:
+    size = split.group.bytes.max(axis=1)
+    tiny = (size > 0) & (size <= TINY_BYTES)
+    return _Tiny(
+        int(tiny.sum()),
+        int((tiny & (size <= NEGOTIATION_BYTES)).sum()),
+        float(np.median(split.transfer_ns[tiny], axis=1).sum()) if tiny.any() else 0.0,
+        Counter(log.names[code] for code in split.group.name[tiny].tolist()),
+        float(split.enter_ns.min()),
+        float(split.enter_ns.max()),
+    )
+
+
 def tiny_collectives(tables: Tables) -> list[Finding]:
     """By the moving of data alone: what is waiting would be waited elsewhere."""
     known = collectives_of(tables)
-    count, moving, negotiations = 0, 0.0, 0
-    first, last = np.inf, -np.inf
-    names: dict[str, int] = {}
-    for split in known.splits:
-        size = split.group.bytes.max(axis=1)
-        tiny = (size > 0) & (size <= TINY_BYTES)
-        first, last = min(first, float(split.enter_ns.min())), max(last, float(split.enter_ns.max()))
-        count += int(tiny.sum())
-        negotiations += int((tiny & (size <= NEGOTIATION_BYTES)).sum())
-        moving += float(np.median(split.transfer_ns[tiny], axis=1).sum()) if tiny.any() else 0.0
-        for code in split.group.name[tiny].tolist():
-            names[known.log.names[code]] = names.get(known.log.names[code], 0) + 1
+    told = known.of_each(_tiny)
+    count, negotiations = sum(one.count for one in told), sum(one.negotiations for one in told)
+    moving = sum(one.moving_ns for one in told)
+    first, last = (
+        min((one.first_ns for one in told), default=np.inf),
+        max((one.last_ns for one in told), default=-np.inf),
+    )
+    names: Counter[str] = Counter()
+    for one in told:
+        names.update(one.names)
     steps = max((len(one.number) for one in steps_of(tables).ranks), default=0)
     saved = moving * (1 - 1 / FUSED)
     if count < FEWEST or count < A_STEP * steps or saved < NOTICEABLE * (last - first):

@@ -16,7 +16,7 @@ from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.model_pictures import Chart, Section
 
-ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM events WHERE layer = 'gpu'
+ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
     UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000

@@ -1,0 +1,50 @@
+"""Which ranks differ most from the others, and in what?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankscope.analyse.behaviour import Array, Behaviour, behaviour
+from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.model import Cell, Column, Table, Tables, Unit
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("by", Unit.NAME, "Differs in"),
+    Column("value", Unit.NUMBER, "Has"),
+    Column("usual", Unit.NUMBER, "Usual"),
+    Column("unit", Unit.NAME, "Unit"),
+    Column("spreads", Unit.NUMBER, "Spreads away"),
+    Column("also", Unit.NAME, "Also in"),
+)
+FEWEST = 4  # ranks
+MOST = 10
+FAR = 3.5  # spreads from the median, from which a rank is told
+
+
+def outliers(tables: Tables, selection: Selection = ALL) -> Table:
+    """The ten ranks farthest from the median in anything, in spreads of the ranks; none where all are alike."""
+    found = behaviour(tables)
+    table = Table("outliers", "Ranks that differ", COLUMNS, [])
+    if len(found.ranks) < FEWEST or not found.measures:
+        return table
+    away = np.nan_to_num(np.stack([(one.values - one.usual) / one.spread for one in found.measures]))
+    farthest = np.abs(away).max(axis=0)
+    for place in np.argsort(-farthest, kind="stable").tolist():
+        if farthest[place] < FAR or len(table.rows) == MOST:
+            break
+        if selection.ranks is None or found.ranks[place] in selection.ranks:
+            table.rows.append(_row(found, away[:, place], place))
+    more = int((farthest >= FAR).sum()) - len(table.rows)
+    if more > 0 and selection.ranks is None:
+        table.notes.append(f"{more} more ranks are at least {FAR} spreads from the median in something: see alike.")
+    return arranged(table, selection)
+
+
+def _row(found: Behaviour, away: Array, place: int) -> tuple[Cell, ...]:
+    order = [at for at in np.argsort(-np.abs(away), kind="stable").tolist() if abs(away[at]) >= FAR]
+    first = found.measures[order[0]]
+    also = ", ".join(f"{found.measures[at].name} ({away[at]:+.0f})" for at in order[1:3])
+    value = (float(first.values[place]), first.usual, first.unit, float(away[order[0]]))
+    return found.ranks[place], found.hosts[place], first.name, *value, also

@@ -1,0 +1,62 @@
+"""Which hosts, or groups of hosts such as those of one switch, differ from the others, and in what?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from rankscope.analyse.behaviour import Behaviour, behaviour
+from rankscope.analyse.selection import ALL, Selection, arranged
+from rankscope.analyse.words import counted
+from rankscope.model import Cell, Column, Table, Tables, Unit
+
+COLUMNS = (
+    Column("by", Unit.NAME, "By"),
+    Column("place", Unit.NAME, "Host or group"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("measure", Unit.NAME, "Measure"),
+    Column("unit", Unit.NAME, "Unit"),
+    Column("min", Unit.NUMBER, "Min"),
+    Column("p50", Unit.NUMBER, "p50"),
+    Column("p95", Unit.NUMBER, "p95"),
+    Column("max", Unit.NUMBER, "Max"),
+    Column("usual", Unit.NUMBER, "All ranks"),
+    Column("spreads", Unit.NUMBER, "Spreads away"),
+)
+FEWEST = 2  # places
+MAPPED = 'SELECT host, "group" FROM host_groups'
+
+
+def places(tables: Tables, selection: Selection = ALL) -> Table:
+    """Percentiles over the ranks of each host, and of each group of a mapping file, the most different first."""
+    found = behaviour(tables)
+    table = Table("places", "Hosts and groups of hosts that differ", COLUMNS, [])
+    chosen = [selection.ranks is None or rank in selection.ranks for rank in found.ranks]
+    group_of: dict[str, str] = dict(tables.query(MAPPED))
+    rows = [*_rows("host", found, found.hosts, chosen)]
+    if group_of:
+        rows += _rows("group", found, [group_of.get(host, "") for host in found.hosts], chosen)
+        unknown = len({host for host in found.hosts if host not in group_of})
+        if unknown:
+            table.notes.append(f"{counted(unknown, 'host')} of no group of the mapping file.")
+    table.rows = sorted(rows, key=lambda row: -abs(float(row[-1] or 0.0)))
+    return arranged(table, selection)
+
+
+def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool]) -> Iterator[tuple[Cell, ...]]:
+    of_place: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        if name and chosen[at]:
+            of_place.setdefault(name, []).append(at)
+    if len(of_place) < FEWEST:
+        return
+    for measure in found.measures:
+        usual, spread = measure.usual, measure.spread
+        for name, ranks in of_place.items():
+            values = measure.values[ranks]
+            values = values[np.isfinite(values)]
+            if len(values):
+                low, middle, high, highest = (float(one) for one in np.percentile(values, (0, 50, 95, 100)))
+                told = (low, middle, high, highest, usual, (middle - usual) / spread)
+                yield (by, name, len(ranks), measure.name, measure.unit, *told)

@@ -1,0 +1,153 @@
+"""Tables that a function makes of the events of each process: many events, few rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rankscope.model import BadFile, Summarise
+from rankscope.model_traces import TRACE_TABLES
+from rankscope.store.columns import arrow_type, columns_of
+
+COLUMNS = ("process", "layer", "name", "group", "start_ns", "end_ns", "thread", "correlation")
+BATCH_ROWS = 1 << 17
+
+Columns = Mapping[str, Any]
+Made = dict[str, list[pa.Table]]
+Task = Callable[[], Made]
+Told = Made | BadFile
+InOrder = Callable[[Callable[[Task], Told], Sequence[Task]], Iterator[Told]]
+
+
+def in_threads(work: Callable[[Task], Told], tasks: Sequence[Task]) -> Iterator[Told]:
+    """What takes the time (native/trace_sums.c, decoding, sorting) lets the other threads go on."""
+    with ThreadPoolExecutor(max(1, min(len(tasks), len(os.sched_getaffinity(0))))) as pool:
+        yield from pool.map(work, tasks)
+
+
+def derived(tasks: Sequence[Task], bad: list[str], in_order: InOrder = in_threads) -> dict[str, pa.Table]:
+    """The tables of all tasks, in their order; what a bad file would have told is missing, and it is named.
+
+    Who does the work matters to nobody: tasks can be sent to other processes and machines that see the files.
+    """
+    made: Made = {name: [] for name in TRACE_TABLES}
+    for found in in_order(told, tasks):
+        if isinstance(found, BadFile):
+            bad.append(str(found))
+            continue
+        for name, tables in found.items():
+            made[name] += tables
+    return {name: pa.concat_tables([schema_of(name).empty_table(), *tables]) for name, tables in made.items()}
+
+
+def told(task: Task) -> Told:
+    """The result of one task, or why there is none."""
+    try:
+        return task()
+    except BadFile as problem:
+        return problem
+
+
+@cache
+def schema_of(table: str) -> pa.Schema:
+    """The columns of such a table: `process`, then the fields of its record."""
+    hints = get_type_hints(TRACE_TABLES[table])
+    known = [(field.name, arrow_type(hints[field.name], pa.string())) for field in fields(TRACE_TABLES[table])]
+    return pa.schema([("process", pa.int32()), *known])
+
+
+def of_blocks(summarise: Summarise, process: int, blocks: Iterable[Columns]) -> Made:
+    """What the function makes of the events of one process."""
+    made: Made = {}
+    for name, columns in summarise(blocks).items():
+        schema = schema_of(name)
+        rows = len(next(iter(columns.values())))
+        given = {"process": [process] * rows, **columns}
+        arrays = [pa.array(given[field.name], field.type) for field in schema]
+        made[name] = [pa.Table.from_arrays(arrays, schema=schema)] if rows else []
+    return made
+
+
+def trace_tasks(
+    summarise: Summarise, read: Callable[[Path], Iterable[Columns]], files: Mapping[int, Path]
+) -> list[Task]:
+    """One task for each rank file with a trace."""
+    return [partial(_of_file, summarise, read, process, path) for process, path in files.items()]
+
+
+def _of_file(summarise: Summarise, read: Callable[[Path], Iterable[Columns]], process: int, path: Path) -> Made:
+    return of_blocks(summarise, process, read(path))
+
+
+def loaded_tasks(summarise: Summarise, places: Iterable[tuple[str, int, int]]) -> list[Task]:
+    """One task for each loaded file, given where its processes are in the run."""
+    of_folder: dict[str, dict[int, int]] = {}
+    for folder, there, here in places:
+        of_folder.setdefault(folder, {})[there] = here
+    found = [(Path(folder) / "events.parquet", here) for folder, here in of_folder.items()]
+    return [partial(_of_parquet, summarise, path, here) for path, here in found if path.exists()]
+
+
+def _of_parquet(summarise: Summarise, path: Path, here: Mapping[int, int]) -> Made:
+    """A file has the processes one after the other, or all of one: one is looked at at a time."""
+    made: Made = {}
+    with pq.ParquetFile(path) as file:
+        for there in _processes(file, here):
+            for name, tables in of_blocks(summarise, here[there], _blocks(file, there, len(here))).items():
+                made.setdefault(name, []).extend(tables)
+    return made
+
+
+def _processes(file: Any, here: Mapping[int, int]) -> list[int]:
+    if len(here) == 1:
+        return list(here)
+    return [one for one in pc.unique(file.read(["process"])["process"]).to_pylist() if one in here]
+
+
+def _blocks(file: Any, process: int, processes: int) -> Iterator[Columns]:
+    """The events of one process, those that have ended; groups of rows that cannot have any are not read."""
+    groups = [at for at in range(file.num_row_groups) if processes == 1 or _may_have(file, at, process)]
+    known = [name for name in COLUMNS if name in file.schema_arrow.names]
+    for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=known, use_threads=False):
+        yield _block(pa.Table.from_batches([batch]), process if processes > 1 else None)
+
+
+def _may_have(file: Any, group: int, process: int) -> bool:
+    statistics = file.metadata.row_group(group).column(file.schema_arrow.names.index("process")).statistics
+    return statistics is None or not statistics.has_min_max or statistics.min <= process <= statistics.max
+
+
+def _block(table: pa.Table, process: int | None) -> Columns:
+    if process is not None:
+        table = table.filter(pc.equal(table["process"], process))
+    if table["end_ns"].null_count:
+        table = table.filter(table["end_ns"].is_valid())
+    at = table.column_names.index("correlation") if "correlation" in table.column_names else -1
+    if at >= 0 and table["correlation"].null_count == table.num_rows:
+        table = table.remove_column(at)
+    elif at >= 0 and table["correlation"].null_count:
+        table = table.set_column(at, "correlation", pc.fill_null(table["correlation"], -1))
+    return columns_of(table.drop_columns(["process"]) if "process" in table.column_names else table)
+
+
+def memory_tasks(summarise: Summarise, events: pa.Table | None) -> list[Task]:
+    """One task for each process of a table in memory that has more than the log of collectives."""
+    if events is None or not events.num_rows:
+        return []
+    known = events.select([name for name in COLUMNS if name in events.column_names])
+    logged = pc.is_in(known["layer"].cast(pa.string()), pa.array(["mpi", "nccl", "gloo"]))
+    known = known.filter(pc.invert(logged))
+    return [partial(_of_memory, summarise, known, process) for process in pc.unique(known["process"]).to_pylist()]
+
+
+def _of_memory(summarise: Summarise, events: pa.Table, process: int) -> Made:
+    return of_blocks(summarise, process, [_block(events, process)])

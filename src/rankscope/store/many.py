@@ -1,0 +1,217 @@
+"""Reads the rank files of a large run: only those that changed, in batches of bounded size, by any executor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rankscope.model import RankFacts, names_of
+from rankscope.store.columns import schema_of
+from rankscope.store.executors import Executor, Killed
+from rankscope.store.folder import NoRun
+from rankscope.store.kept import ALIVE, Entry, Kept
+from rankscope.store.load import Batch, Loaded, Progress, Read
+from rankscope.store.summary import Stamp, Summary, below, stamp_of, summarise
+
+MANY_FROM = 256  # files from which tables are made in batches and kept
+MOST_FILES = 512  # of a batch,
+MOST_BYTES = 48 << 20  # and what they may take on disk: bounds the memory of a worker
+MOST_ROWS = 4_000_000  # of a table that is held in memory; a longer one stays on disk
+DAMAGED = (pa.ArrowException, OSError, KeyError, ValueError)
+
+Here = dict[int, int]  # process in a kept batch: process in the run
+
+
+@dataclass(slots=True)
+class Many:
+    """The tables of a large run: batches of Parquet files, and how their processes are numbered in the run."""
+
+    kept: Kept
+    batches: list[tuple[Entry, Here]] = field(default_factory=list)
+    on_disk: set[str] = field(default_factory=set)  # tables that are not in memory
+
+    @property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Of all files as they were read, by their path below the run; None if one of them may still change."""
+        found: dict[str, Stamp] = {}
+        for entry, here in self.batches:
+            if entry.bad or any(there not in entry.stamps for there in here):
+                return None
+            found |= {entry.files[there]: entry.stamps[there] for there in here}
+        return found
+
+    def parts(self, table: str) -> list[tuple[Path, Here | None]]:
+        """The files of one table, each with the numbers of its processes in the run where they are others there."""
+        having = [(entry, here) for entry, here in self.batches if entry.rows.get(table)]
+        return [(entry.path(table), None if entry.is_same(here) else here) for entry, here in having]
+
+
+def load_many(
+    run: Path,
+    files: Sequence[Path],
+    read: Read,
+    events: bool,
+    progress: Progress,
+    executor: Executor,
+    keep: bool = True,
+) -> tuple[Loaded, Many]:
+    """The tables of all files, most of them in memory; a bad file is told and the others are still read."""
+    kept = Kept(run, keep)
+    work = partial(summarise, read=read, events=events)
+    try:
+        return _load(run, files, work, events, progress, executor, kept)
+    except DAMAGED:  # found only when it was looked into
+        if not kept.entries:
+            raise
+        kept.entries = []
+        return _load(run, files, work, events, progress, executor, kept)
+    except Killed as problem:
+        raise NoRun(f"{run}: {problem}") from None
+
+
+def _load(
+    run: Path,
+    files: Sequence[Path],
+    work: Callable[[Batch], Summary],
+    events: bool,
+    progress: Progress,
+    executor: Executor,
+    kept: Kept,
+) -> tuple[Loaded, Many]:
+    made, left = _as_they_were(run, files, kept, events)
+    batches = list(_batches(left))
+    bad: dict[int, str] = {}
+    done = len(files) - len(left)
+    for batch, summary in zip(batches, executor.map(work, batches), strict=True):
+        made.append(
+            (kept.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad})
+        )
+        bad |= summary.bad
+        done += len(batch)
+        progress(done, len(files))
+    made.sort(key=lambda one: min(one[1].values(), default=0))
+    kept.finish(entry for entry, _ in made)
+    many = Many(kept, made, _too_long(made) | ({"events"} if events else set()))
+    loaded = Loaded(bad=[bad[process] for process in sorted(bad)])
+    for entry, here in made:
+        _add(loaded, entry, here, many.on_disk | {"events"})
+    _in_order(loaded)
+    return loaded, many
+
+
+def _as_they_were(
+    run: Path, files: Sequence[Path], kept: Kept, events: bool
+) -> tuple[list[tuple[Entry, Here]], list[tuple[int, Path]]]:
+    """The kept batches that can be used, and the files that are in none of them."""
+    numbers = {below(run, path): process for process, path in enumerate(files)}
+    used: list[tuple[Entry, Here]] = []
+    covered: set[int] = set()
+    for entry in kept.entries:
+        if events and not entry.events:
+            continue
+        here = {
+            there: numbers[path]
+            for there, path in entry.files.items()
+            if path in numbers and numbers[path] not in covered and _unchanged(run / path, entry.stamps.get(there))
+        }
+        if len(here) >= ALIVE * len(entry.files) and _can_be_read(entry):
+            used.append((entry, here))
+            covered |= set(here.values())
+    return used, [(process, path) for process, path in enumerate(files) if process not in covered]
+
+
+def _unchanged(path: Path, stamp: Stamp | None) -> bool:
+    try:
+        return stamp is not None and stamp_of(path) == stamp
+    except OSError:
+        return False
+
+
+def _can_be_read(entry: Entry) -> bool:
+    """A look at the end of each file; what lies in between has checksums."""
+    try:
+        return all(pq.read_metadata(entry.path(table)).num_rows == rows for table, rows in entry.rows.items())
+    except DAMAGED:
+        return False
+
+
+def _batches(files: Sequence[tuple[int, Path]]) -> Iterator[Batch]:
+    batch: list[tuple[int, Path]] = []
+    taken = 0
+    for process, path in files:
+        try:
+            size = os.stat(path).st_blocks * 512
+        except OSError:
+            size = 0
+        if batch and (len(batch) == MOST_FILES or taken + size > MOST_BYTES):
+            yield batch
+            batch, taken = [], 0
+        batch.append((process, path))
+        taken += size
+    if batch:
+        yield batch
+
+
+def _too_long(batches: Sequence[tuple[Entry, Here]]) -> set[str]:
+    rows: dict[str, int] = {}
+    for entry, _ in batches:
+        for table, count in entry.rows.items():
+            rows[table] = rows.get(table, 0) + count
+    return {table for table, count in rows.items() if count > MOST_ROWS} - {"ranks", "events", "notes"}
+
+
+def _add(loaded: Loaded, entry: Entry, here: Here, on_disk: set[str]) -> None:
+    for name in entry.rows:
+        if name in on_disk:
+            continue
+        table = renumbered(read_table(entry.path(name), name), None if entry.is_same(here) else here)
+        if name == "ranks":
+            loaded.processes += table.column("process").to_pylist()
+            loaded.facts += _facts(table)
+        else:
+            loaded.tables.setdefault(name, []).append(table)
+
+
+def read_table(path: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+    """A table of one batch, its checksums looked at."""
+    table = pq.read_table(path, columns=columns, use_threads=False, page_checksum_verification=True)
+    schema = schema_of(name)
+    return table.cast(pa.schema([schema.field(column) for column in table.column_names]))
+
+
+def renumbered(table: pa.Table, here: Mapping[int, int] | None) -> pa.Table:
+    """The rows of the processes that are still there, with their numbers in the run."""
+    if here is None:
+        return table
+    there = table.column("process").to_numpy()
+    numbers = np.full(max(int(there.max(initial=0)), *here, 0) + 1, -1, np.int32)
+    numbers[list(here)] = list(here.values())
+    kept = numbers[there] >= 0
+    return table.set_column(0, "process", pa.array(numbers[there])).filter(pa.array(kept))
+
+
+def _facts(table: pa.Table) -> list[RankFacts]:
+    names = names_of(RankFacts)
+    columns = [table.column(name).to_pylist() for name in names]
+    return [RankFacts(*row) for row in zip(*columns, strict=True)]
+
+
+def _in_order(loaded: Loaded) -> None:
+    """By process, as if all had been read one after the other."""
+    order = np.argsort(np.array(loaded.processes, np.int64), kind="stable").tolist()
+    if order == list(range(len(order))):
+        return
+    loaded.processes = [loaded.processes[at] for at in order]
+    loaded.facts = [loaded.facts[at] for at in order]
+    for name, parts in loaded.tables.items():
+        whole: Any = pa.concat_tables(parts).unify_dictionaries()
+        at = np.argsort(whole.column("process").to_numpy(), kind="stable")
+        loaded.tables[name] = [whole.take(pa.array(at))]
