@@ -19,6 +19,7 @@ from rankscope.studies.pythons import Python, Pythons
 VARIABLES = re.compile(
     r"(NCCL|RCCL|CCL|FI|UCX|UCC|OMPI|PMIX|PRTE|MPICH|I_MPI|MPIR|HYDRA|GLOO|TORCH|HOROVOD|OMP|MKL|OPENBLAS|CUDA|HIP|ZE|SLURM|PBS|PALS|KMP|GOMP)_"
 )
+VERSION = re.compile(r"^.*\b\d+\.\d+.*$", re.MULTILINE)  # the first line that has one: not all begin with it
 SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|JWT|CREDENTIAL|AUTH", re.IGNORECASE)
 ACCOUNT = re.compile(r"//[^/@\s]+@")  # name and password in an address
 
@@ -110,7 +111,7 @@ def devices() -> list[str]:
 
 
 def launchers(pythons: Pythons) -> list[str]:
-    """The first line that each says of itself."""
+    """What each says of its version."""
     paths = dict.fromkeys([one.mpirun for one in pythons.all if one.mpirun] + [p for p in ("srun",) if shutil.which(p)])
-    told = {path: version_of(path).strip().splitlines() for path in paths}
-    return [f"{path}: {lines[0].strip()}" for path, lines in told.items() if lines]
+    told = {path: VERSION.search(version_of(path)) for path in paths}
+    return [f"{path}: {' '.join(found[0].split())}" for path, found in told.items() if found]
