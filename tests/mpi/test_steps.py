@@ -64,12 +64,15 @@ def test_rank_place_and_wait_of_an_injected_delay(
     openmpi: Mpi, tmp_path: Path, ranks: int, rank: int, slot: int
 ) -> None:
     case = {"CASE_RANK": str(rank), "CASE_SLOT": str(slot), "CASE_MS": "12"}
-    job = jobs.run(openmpi, ranks, tmp_path / "run", openmpi.python, CASES, **case)
-    assert job.code == 0, job.err
-    held_ns = float(job.out.split()[2])
-    run = open_run(tmp_path / "run", read_rank_file)
-    assert {len(one.number) for one in steps_of(run).ranks} <= {79, 80}  # nobody knows when the first began
-    found = causes_of(run)[0]
+    for turn in range(3):  # a machine that takes the CPU away from the rank is told as such: then once more
+        job = jobs.run(openmpi, ranks, tmp_path / f"run{turn}", openmpi.python, CASES, **case)
+        assert job.code == 0, job.err
+        held_ns = float(job.out.split()[2])
+        run = open_run(tmp_path / f"run{turn}", read_rank_file)
+        assert {len(one.number) for one in steps_of(run).ranks} <= {79, 80}  # nobody knows when the first began
+        found = causes_of(run)[0]
+        if found.name != "preemption":
+            break
     assert (found.late.rank, found.name) == (rank, f"own compute before MPI_Allreduce {slot}")
     assert found.ns == pytest.approx(held_ns, rel=0.25)
 

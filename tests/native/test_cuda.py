@@ -72,7 +72,10 @@ def make_driver(folder: Path, sanitizer: str, *fake_flags: str) -> Path:
     return compile_c(folder / "cuda", HERE / "cuda_driver.c", *flags, *found)
 
 
-@pytest.fixture(scope="session", params=list(SANITIZERS))
+@pytest.fixture(
+    scope="session",
+    params=[name if name == "plain" else pytest.param(name, marks=pytest.mark.slow) for name in SANITIZERS],
+)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param != "plain" and not compiler_has(request.param):
         pytest.skip(f"the C compiler has no {request.param} sanitizer")

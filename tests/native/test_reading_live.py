@@ -55,6 +55,7 @@ def check(path: Path) -> int:
     return int(tallies["calls"].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_thousand_readings_by_the_library(built: Path, growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     function = rows.load(built / "read.so")

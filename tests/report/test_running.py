@@ -45,6 +45,7 @@ def calls(told: dict[str, Any], name: str) -> int:
     return sum(row[1] for row in told["routines"]["rows"] if row[0] in (name, f"{name}_c"))
 
 
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow), "impi"], indirect=True)
 def test_a_running_job_can_be_reported(mpi: Mpi, rankscope: Path, tmp_path: Path) -> None:
     with going(mpi, rankscope, tmp_path / "run") as files:
         first, second = report(rankscope, tmp_path / "run"), report(rankscope, tmp_path / "run")

@@ -102,6 +102,7 @@ def test_folder_that_vanishes(mpi: Mpi, tmp_path: Path) -> None:
     assert not list(folder.glob("ranks/*/*"))
 
 
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich", pytest.param("impi", marks=pytest.mark.slow)], indirect=True)
 def test_two_hundred_threads(mpi: Mpi, built: Path, tmp_path: Path) -> None:
     threads, rounds = 200, 20
     program = jobs.build_with_mpi(mpi, built, "many_threads")

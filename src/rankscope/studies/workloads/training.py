@@ -75,6 +75,8 @@ def main() -> None:
         loss=loss,
         wrong=wrong,
     )
+    del training  # what holds the group goes before it, and nobody leaves while another still talks
+    world.barrier()
     world.close()
 
 
