@@ -175,3 +175,13 @@ def test_a_long_section_shows_the_steepest() -> None:
     grown = [growth(one) for one in series_of_tables([table(rows)]) if one.unit == "ns" and one.axis == "ranks"]
     laws = growth_tables(grown)[0]
     assert len(laws.rows) == 40 and laws.rows[-1][0] == "b59" and "rankscope scale" in laws.notes[-1]
+
+
+def test_figures_that_a_table_of_their_own_shows_again_are_one_series() -> None:
+    """As in a study whose first table has all parts and whose others have one part of each backend."""
+    ranks, backend = Column("ranks", Unit.COUNT, "Ranks"), Column("backend", Unit.NAME, "Backend")
+    all_parts = Table(
+        "all", "All", [backend, ranks, Column("import_ns", Unit.NS, "Import")], [("gloo", 1, 5), ("gloo", 2, 9)]
+    )
+    of_one = Table("import", "Import", [ranks, Column("gloo_ns", Unit.NS, "gloo import")], [(1, 5), (2, 9)])
+    assert [(one.name, one.what) for one in series_of_tables([all_parts, of_one])] == [("gloo", "Import")]

@@ -31,10 +31,10 @@ def series_of_tables(tables: Sequence[Table]) -> list[Series]:
     titles = [title_of(column) for table in tables for column in table.columns if is_value(column)]
     found: list[Series] = []
     for table in tables:
-        before = {(one.name, one.unit, one.axis, one.points) for one in found}
+        before = {(one.unit, one.axis, one.points) for one in found}  # a table of its own names them otherwise
         layout = layout_of(table)
         made = [one for at in layout.values for one in of_column(table, layout, at, titles)] if layout else []
-        found += [one for one in made if (one.name, one.unit, one.axis, one.points) not in before]
+        found += [one for one in made if (one.unit, one.axis, one.points) not in before]
     return found
 
 
