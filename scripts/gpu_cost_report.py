@@ -49,7 +49,7 @@ def ratios(rounds: Rounds, mode: str, measure: str) -> list[float]:
 def show_times(checks: Checks, rounds: Rounds) -> None:
     modes = list(dict.fromkeys(mode for turns in rounds for mode in sorted(turns)))
     checks.note(
-        f"{'mode':12} {'best us':>11} {'p10':>11} {'median':>11}   ratio to bare (quartiles): wall, thread, process"
+        f"{'mode':13} {'best us':>11} {'p10':>11} {'median':>11}   ratio to bare (quartiles): wall, thread, process"
     )
     for mode in modes:
         wall = [turns[mode]["wall_us"] for turns in rounds if mode in turns]
@@ -60,7 +60,7 @@ def show_times(checks: Checks, rounds: Rounds) -> None:
                 f"{statistics.median(of_bare):.3f} ({quantile(of_bare, 0.25):.3f} {quantile(of_bare, 0.75):.3f})"
             )
         figures = f"{min(wall):11.3f} {quantile(wall, 0.1):11.3f} {statistics.median(wall):11.3f}"
-        checks.note(f"{mode:12} {figures}   {', '.join(parts)}")
+        checks.note(f"{mode:13} {figures}   {', '.join(parts)}")
 
 
 def check_turns(checks: Checks, work: Path, what: str) -> None:
@@ -112,7 +112,7 @@ def report(work: Path) -> int:
     if (work / "machine.txt").exists():
         checks.note((work / "machine.txt").read_text().strip())
     check_parts(checks, work)
-    for what in ("launches", "resnet"):
+    for what in ("launches", "floor", "resnet"):
         check_turns(checks, work, what)
     check_exit(checks, work)
     return checks.end()

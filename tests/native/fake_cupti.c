@@ -80,7 +80,7 @@ int cuptiGetCallbackName(int domain, uint32_t cbid, const char **name)
 {
     static const char *const runtime[] = {NULL, "cudaDriverGetVersion_v3020", "cudaLaunchKernel_v7000", "cudaMalloc_v3020",
                                           "cudaGetDevice_v3020", "cudaDeviceSynchronize_v3020"};
-    static const char *const driver[] = {NULL, "cuInit", "cuLaunchKernel", "cuMemAlloc_v2"};
+    static const char *const driver[] = {NULL, "cuInit", "cuLaunchKernel", "cuMemAlloc_v2", "cuKernelGetName"};
     const char *const *names = domain == 2 ? runtime : driver;
     size_t count = domain == 2 ? sizeof runtime / sizeof runtime[0] : sizeof driver / sizeof driver[0];
     if (!cbid || cbid >= count)

@@ -6,6 +6,7 @@
 #include "cuda_layer.h"
 
 #define CALLBACK_IDS 1024u          /* more than CUDA has in either domain */
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define NOT_READY 600u              /* what a query answers, which is no error */
 
 /* By their beginnings: the calls that launch, copy, allocate, load code, or block. */
@@ -17,6 +18,9 @@ static const char *const wanted[] = {
     "cuMemFree", "cuMemHost", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemRelease", "cuModuleLoad",
     "cuLibraryLoad", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize",
 };
+
+/* The runtime asks for the name of every kernel that is launched, for a tool that listens: no call of the program's. */
+static const char *const for_tools[] = {"cuKernelGetName"};
 
 static uint16_t ids[2][CALLBACK_IDS];       /* string ids, 0: not asked for yet */
 
@@ -30,20 +34,22 @@ enum rs_cuda_api rs_cuda_api_asked(void)
     return text && !strcmp(text, "all") ? RS_CUDA_API_ALL : RS_CUDA_API_SYNC;
 }
 
-static int is_wanted(const char *name)
+static int begins_like_one(const char *name, const char *const *beginnings, unsigned count)
 {
-    for (unsigned i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
-        if (!strncmp(name, wanted[i], strlen(wanted[i])))
+    for (unsigned i = 0; i < count; i++)
+        if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
             return 1;
     return 0;
 }
 
-static int select_domain(enum rs_cupti_domain domain, int (*select)(uint32_t, uint8_t), int enable)
+static int select_domain(enum rs_cupti_domain domain, int (*select)(uint32_t, uint8_t), const char *const *beginnings,
+                         unsigned count, int enable)
 {
     int selected = 0;
     for (uint32_t cbid = 1; cbid < CALLBACK_IDS; cbid++) {
         const char *name = NULL;
-        if (rs_cuda.cupti.cuptiGetCallbackName(domain, cbid, &name) == RS_CUPTI_SUCCESS && name && is_wanted(name))
+        if (rs_cuda.cupti.cuptiGetCallbackName(domain, cbid, &name) == RS_CUPTI_SUCCESS && name
+            && begins_like_one(name, beginnings, count))
             selected += select(cbid, (uint8_t)enable) == RS_CUPTI_SUCCESS;
     }
     return selected;
@@ -56,12 +62,16 @@ enum rs_cuda_api rs_cuda_calls_select(enum rs_cuda_api asked, int enable)
     if (asked == RS_CUDA_API_ALL) {
         int (*set)(int) = enable ? cupti->cuptiActivityEnable : cupti->cuptiActivityDisable;
         int refused = set(RS_CUPTI_RUNTIME) + set(RS_CUPTI_DRIVER);
+        if (!refused && enable && cupti->cuptiActivityEnableDriverApi)
+            select_domain(RS_CUPTI_DRIVER_API, cupti->cuptiActivityEnableDriverApi, for_tools, COUNT(for_tools), 0);
         return refused ? RS_CUDA_API_NONE : asked;
     }
     if (asked == RS_CUDA_API_NONE || !cupti->cuptiActivityEnableRuntimeApi || !cupti->cuptiActivityEnableDriverApi)
         return RS_CUDA_API_NONE;
-    int selected = select_domain(RS_CUPTI_RUNTIME_API, cupti->cuptiActivityEnableRuntimeApi, enable);
-    selected += select_domain(RS_CUPTI_DRIVER_API, cupti->cuptiActivityEnableDriverApi, enable);
+    int selected = select_domain(RS_CUPTI_RUNTIME_API, cupti->cuptiActivityEnableRuntimeApi, wanted, COUNT(wanted),
+                                 enable);
+    selected += select_domain(RS_CUPTI_DRIVER_API, cupti->cuptiActivityEnableDriverApi, wanted, COUNT(wanted),
+                              enable);
     return selected ? asked : RS_CUDA_API_NONE;
 }
 
