@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +105,24 @@ def has_fuse_header() -> bool:
     return subprocess.run(probe, input=FUSE_PROBE, capture_output=True, text=True, check=False).returncode == 0
 
 
-def command(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = (), beside: Path = NATIVE) -> list[str]:
+def compile_command(source: Path, target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
+    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, "-c", str(source), "-o", str(target)]
+
+
+def link_command(
+    sources: Sequence[Path],
+    objects: Sequence[Path],
+    target: Path,
+    extra_flags: Sequence[str] = (),
+    beside: Path = NATIVE,
+) -> list[str]:
     link: tuple[str, ...] = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
     if sources[0].parent.name in ("libraries", "lookups"):
         link = auditor_flags(link)
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
         link = (*link, f"-L{beside}", "-l:librankscope.so", "-Wl,-rpath,$ORIGIN")
-    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, *map(str, sources), "-o", str(target), *link]
+    return [*compiler(), *extra_flags, *map(str, objects), "-o", str(target), *link]
 
 
 def auditor_flags(link: Sequence[str]) -> tuple[str, ...]:
@@ -123,13 +134,20 @@ def auditor_flags(link: Sequence[str]) -> tuple[str, ...]:
 
 
 def build_library(sources: Sequence[Path], target: Path, extra_flags: Sequence[str] = ()) -> None:
+    """Compiles as many sources at a time as there are processors, and links them."""
     # Never written in place: a running job may have the old library mapped.
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
-        fresh = Path(folder) / target.name
-        done = subprocess.run(command(sources, fresh, extra_flags, target.parent), check=False)
-        if done.returncode != 0:
+        fresh, objects = Path(folder) / target.name, [Path(folder) / f"{source.stem}.o" for source in sources]
+        commands = [compile_command(*pair, extra_flags) for pair in zip(sources, objects, strict=True)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            is_compiled = all(list(pool.map(succeeds, commands)))
+        if not is_compiled or not succeeds(link_command(sources, objects, fresh, extra_flags, target.parent)):
             raise BuildError(f"the C compiler failed on {target.name}: see its messages above")
         fresh.replace(target)
+
+
+def succeeds(command: Sequence[str]) -> bool:
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:

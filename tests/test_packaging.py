@@ -153,6 +153,6 @@ def test_compiler_that_fails_leaves_the_old_library(tmp_path: Path) -> None:
 
 
 def test_extra_flags_come_after_the_common_ones(tmp_path: Path) -> None:
-    line = hatch_build.command([tmp_path / "a.c"], tmp_path / "a.so", ["-O0"])
+    line = hatch_build.compile_command(tmp_path / "a.c", tmp_path / "a.o", ["-O0"])
     assert line.index("-O0") > line.index("-O2")
     assert f'-DRANKSCOPE_VERSION="{hatch_build.version()}"' in line
