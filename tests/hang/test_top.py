@@ -39,6 +39,7 @@ def test_one_frame_names_the_slow_rank(mpi: Mpi, tmp_path: Path) -> None:
     assert all(float(row[1]) > 1 for row in rows)  # collectives a second
 
 
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)], indirect=True)
 def test_a_hang_is_told(mpi: Mpi, tmp_path: Path) -> None:
     with started(mpi, "dies", tmp_path) as job:
         os.kill(int(until_written(tmp_path / "pid")), signal.SIGSTOP)

@@ -36,11 +36,18 @@ class Driver:
 
 @cache
 def _built(flags: tuple[str, ...]) -> Path:
-    """Compiled once for all tests of a session: a sanitizer takes its time."""
+    """Compiled once for all tests of a session; the one beside the sources will do if it is new."""
+    if not flags and _is_new(hatch_build.NATIVE / "librankscope.so"):
+        return hatch_build.NATIVE / "librankscope.so"
     folder = Path(tempfile.mkdtemp(prefix="rankscope-native-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     hatch_build.build_library(hatch_build.libraries()["librankscope.so"], folder / "librankscope.so", flags)
     return folder / "librankscope.so"
+
+
+def _is_new(library: Path) -> bool:
+    made_of = [*library.parent.glob("*.[ch]"), Path(hatch_build.__file__)]
+    return library.exists() and all(path.stat().st_mtime < library.stat().st_mtime for path in made_of)
 
 
 def place_recorder(folder: Path, flags: tuple[str, ...]) -> Path:
