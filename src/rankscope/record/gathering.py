@@ -99,6 +99,31 @@ def gather(run: Path, source: Path, remove: bool) -> list[Outcome]:
     return [gather_one(run, path, remove) for path in sorted(source.glob("ranks/*/*.rank"))]
 
 
+# path on the node, path below the run, bytes on disk, whether the run has an older one
+Left = tuple[str, str, int, bool]
+
+
+def left_here(run: Path, source: Path) -> list[Left]:
+    """The rank files under source/ranks that the run does not have, or not as new.
+
+    An equal copy of a process that did not say that it has ended may be older: counters move without leaving a time.
+    """
+    found: list[Left] = []
+    for path in sorted(source.glob("ranks/*/*.rank")):
+        folder = f"ranks/{path.parent.name}"
+        with contextlib.suppress(OSError):  # in the run by now, most likely
+            size = path.stat().st_blocks * 512
+            try:
+                head = read_head(path)
+                target, known = target_of(run, path, head)
+            except Unreadable:  # whoever reads it says what is wrong with it
+                found.append((str(path), f"{folder}/{path.stem}-left.rank", size, False))
+                continue
+            if known is None or head.age > known.age or (head.age == known.age and head.state == RUNNING):
+                found.append((str(path), f"{folder}/{target.name}", size, known is not None))
+    return found
+
+
 def gather_one(run: Path, path: Path, remove: bool) -> Outcome:
     """Bring one rank file into the run; what is wrong with it stays its own affair."""
     try:
