@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rankscope.analyse.selection import ALL, Selection
@@ -87,7 +88,7 @@ def _add_elsewhere(tables: Tables, table: Table) -> None:
     for text in dict.fromkeys(row[0] for row in found):
         of_host = {host: ranks for told, host, ranks in found if told == text}
         where = [f"{ranges(ranks)} on {host}" for host, ranks in of_host.items()]
-        table.rows.append((text, sum(len(ranks) for ranks in of_host.values()), _names(where)))
+        table.rows.append((text, sum(len(ranks) for ranks in of_host.values()), _names(where, "; ")))
     if found:
         table.notes.append("what was read on nodes is lost with them: `rankscope gather` brings it into the run")
 
@@ -170,6 +171,6 @@ def _recorded(tables: Tables) -> bool:
     return bool(tables.query("SELECT files > loaded_files FROM run")[0][0])
 
 
-def _names(names: list[Any]) -> str:
+def _names(names: Sequence[Any], between: str = ", ") -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(str(name) for name in names[:MOST_NAMES]) + more
+    return between.join(str(name) for name in names[:MOST_NAMES]) + more

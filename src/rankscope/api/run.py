@@ -149,8 +149,9 @@ class Run:
     def _answers(self) -> Answers | None:
         """Kept answers are for large runs: of others every answer is quick."""
         if self._kept is None and self._keep:
-            self._keep = len(self._files) >= many.MANY_FROM and not asks_nodes(self.folder, self._dask)
-            self._kept = Answers(self.folder, self._files, wanted=True) if self._keep else None
+            self._keep = len(self._files) >= many.MANY_FROM
+            wanted = not asks_nodes(self.folder, self._dask)
+            self._kept = Answers(self.folder, self._files, wanted) if self._keep else None
         return self._kept
 
     def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
