@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from rankscope.store import batches
 from rankscope.store.dask_cluster import cluster
 from unit.many_ranks import make_large
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # for the law of traces
 HOSTS = ("node00000", "node00001", "elsewhere")
 
 

@@ -22,6 +22,7 @@ from rankscope.readers.rankfile import read_rank_file
 from rankscope.store import dask_cluster, many
 from rankscope.store.dask_cluster import Dask, cluster
 from rankscope.store.run import open_run
+from traces.test_many_traces import traced_run
 from unit.many_ranks import ASKED, LAW, aged_run, assert_same, tables
 
 TABLES = [name for name in ASKED if name != "coverage"]
@@ -176,3 +177,21 @@ def test_a_job_that_runs_and_a_rank_that_was_killed(nodes: DaskNodes, tmp_path: 
 
 def told_rank(rank: int) -> dict[str, str]:
     return environment(TORCHELASTIC_RUN_ID="left", RANK=rank, WORLD_SIZE=3, LOCAL_RANK=0)
+
+
+def test_traces_are_summed_on_the_nodes(nodes: DaskNodes, tmp_path: Path) -> None:
+    """Single events stay there: who asks for them is told."""
+    folder = traced_run(tmp_path / "traces")
+    asked = ("gpu_time", "gpu_idle", "kernels", "ranges")
+    expected = tables(Run(folder, keep=False), asked)
+    there = nodes.folder("node00001") / "traces/ranks"
+    there.mkdir(parents=True)
+    shutil.move(folder / "ranks/node1", there / "node00001")
+    told = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**told, "options": {"local_dir": str(nodes.local / "traces")}}))
+    run = Run(folder, keep=False, dask=nodes.address)
+    assert_same(tables(run, asked), expected, exact=True)
+    assert not run.bad_files
+    events = Run(folder, keep=False, dask=nodes.address).store(events=True)
+    assert events.query("SELECT count(*) FROM events")[0][0] > 0
+    assert len(events.bad_files) == 3 and all("rankscope gather brings" in text for text in events.bad_files)
