@@ -109,6 +109,18 @@ def test_the_newer_of_two_counts(nodes: DaskNodes, tmp_path: Path) -> None:
     assert run.query("SELECT ending FROM ranks WHERE rank = 1").rows == [("exited",)] and LEFT not in coverage(run)
 
 
+def test_files_that_come_home_meanwhile_are_read_there(nodes: DaskNodes, tmp_path: Path) -> None:
+    folder = local_run(nodes, tmp_path / "home", "node00000", "node00001")
+    left = files_elsewhere(folder, nodes.address)
+    gathered(nodes, folder, "node00000", "--remove")
+    (nodes.folder("node00001") / "home/ranks/node00001/1001.rank").write_bytes(b"damaged")
+    run = open_run(folder, read_rank_file, executor=Dask(nodes.address), elsewhere=left)
+    assert [row[0] for row in run.query("SELECT rank FROM ranks ORDER BY rank")] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert len(run.bad_files) == 1 and "1001.rank: 7 bytes are too few" in run.bad_files[0]
+    noted = run.query("SELECT DISTINCT host FROM notes JOIN ranks USING (process) WHERE starts_with(text, 'read on')")
+    assert noted == [("node00001",)]
+
+
 def test_answers_of_before_are_not_given(nodes: DaskNodes, tmp_path: Path) -> None:
     folder = local_run(nodes, tmp_path / "answers", "node00001")
     for _ in range(2):
@@ -127,7 +139,6 @@ def test_a_node_that_is_lost_costs_its_own_ranks(
     left = files_elsewhere(folder, nodes.address)
     reads = partial(noting, log=log, killed_at="node00001/1001.rank")
     run = open_run(folder, reads, executor=Dask(nodes.address), keep=False, elsewhere=left)
-    cluster(nodes.address)._lost.clear()
     assert len(run.bad_files) == 3 and all("no worker of Dask is on node00001" in text for text in run.bad_files)
     assert [row[0] for row in run.query("SELECT rank FROM ranks ORDER BY rank")] == [0, 1, 2, 6, 7, 8, 9]
     assert {host for host, file in noted(log) if file.startswith("node00001/")} == {"node00001"}

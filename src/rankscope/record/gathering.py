@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,24 +31,40 @@ def local_folder_of(run: Path) -> Path | None:
 
 def gather(run: Path, source: Path, remove: bool) -> list[Outcome]:
     """Bring every rank file under source/ranks into the run."""
-    files = sorted(source.glob("ranks/*/*.rank"))
-    outcomes = [gather_one(run, path, remove) for path in files]
-    sweep(run, {path.parent.name for path in files})
+    outcomes = []
+    for host, files in files_by_host(source):
+        names = names_of(run, host)
+        sweep(run / "ranks" / host, names)
+        outcomes += [gather_one(run, path, names, remove) for path in files]
     return outcomes
 
 
-def sweep(run: Path, hosts: Iterable[str]) -> None:
+def files_by_host(source: Path) -> Iterator[tuple[str, list[Path]]]:
+    """The rank files of each host of which a node has some: mostly its own."""
+    for folder in sorted(source.glob("ranks/*")):
+        if files := sorted(folder.glob("*.rank")):
+            yield folder.name, files
+
+
+def names_of(run: Path, host: str) -> set[str]:
+    """What the run has of a host: listed once, which costs less than to ask for each file in vain."""
+    try:
+        return set(os.listdir(run / "ranks" / host))
+    except FileNotFoundError:
+        return set()
+
+
+def sweep(folder: Path, names: Iterable[str]) -> None:
     """Remove what gathering on this node, or a process of it, had begun to write when it was killed."""
     here = os.uname().nodename
-    for host in hosts:
-        for name in os.listdir(run / "ranks" / host) if (run / "ranks" / host).is_dir() else ():
-            words = name.split(".")
-            by_gather = name.startswith(".") and f".rank.{here}." in name
-            by_process = host == here and name.startswith(".") and name.endswith(".part")
-            writer = words[-1] if by_gather else words[1] if by_process else ""
-            if writer.isdecimal() and process(int(writer)) is None:
-                with contextlib.suppress(OSError):
-                    os.unlink(run / "ranks" / host / name)
+    for name in names:
+        words = name.split(".")
+        by_gather = name.startswith(".") and f".rank.{here}." in name
+        by_process = folder.name == here and name.startswith(".") and name.endswith(".part")
+        writer = words[-1] if by_gather else words[1] if by_process else ""
+        if writer.isdecimal() and process(int(writer)) is None:
+            with contextlib.suppress(OSError):
+                os.unlink(folder / name)
 
 
 # path on the node, path below the run, bytes on disk, whether the run has an older one
@@ -60,27 +76,32 @@ def left_here(run: Path, source: Path) -> list[Left]:
 
     An equal copy of a process that did not say that it has ended may be older: counters move without leaving a time.
     """
-    found: list[Left] = []
-    for path in sorted(source.glob("ranks/*/*.rank")):
-        folder = f"ranks/{path.parent.name}"
-        with contextlib.suppress(OSError):  # in the run by now, most likely
-            size = path.stat().st_blocks * 512
-            try:
-                head = read_head(path)
-                target, known = target_of(run, path, head)
-            except Unreadable:  # whoever reads it says what is wrong with it
-                found.append((str(path), f"{folder}/{path.stem}-left.rank", size, False))
-                continue
-            if known is None or head.age > known.age or (head.age == known.age and head.state == RUNNING):
-                found.append((str(path), f"{folder}/{target.name}", size, known is not None))
+    found = []
+    for host, files in files_by_host(source):
+        names = names_of(run, host)
+        found += [one for path in files if (one := left_one(run, path, names))]
     return found
 
 
-def gather_one(run: Path, path: Path, remove: bool) -> Outcome:
+def left_one(run: Path, path: Path, names: Set[str]) -> Left | None:
+    """One file, if the run does not have it, or not as new."""
+    with contextlib.suppress(OSError):  # in the run by now, most likely
+        size_bytes, folder = path.stat().st_blocks * 512, f"ranks/{path.parent.name}"
+        try:
+            head = read_head(path)
+            target, known = target_of(run, path, head, names)
+        except Unreadable:  # whoever reads it says what is wrong with it
+            return str(path), f"{folder}/{path.stem}-left.rank", size_bytes, False
+        if known is None or head.age > known.age or (head.age == known.age and head.state == RUNNING):
+            return str(path), f"{folder}/{target.name}", size_bytes, known is not None
+    return None
+
+
+def gather_one(run: Path, path: Path, names: Set[str], remove: bool) -> Outcome:
     """Bring one rank file into the run; what is wrong with it stays its own affair."""
     try:
         head = read_head(path)
-        target, known = target_of(run, path, head)
+        target, known = target_of(run, path, head, names)
         if known and (known.age > head.age or is_copy(path, target, head.used_bytes)):
             outcome = Outcome(path, "kept")
         else:
@@ -100,13 +121,15 @@ def gather_one(run: Path, path: Path, remove: bool) -> Outcome:
     return outcome
 
 
-def target_of(run: Path, path: Path, head: Head) -> tuple[Path, Head | None]:
+def target_of(run: Path, path: Path, head: Head, names: Set[str]) -> tuple[Path, Head | None]:
     """Where the copy goes, and what is there already; two programs may have had the same process id on one host."""
     target = run / "ranks" / path.parent.name / path.name
     for candidate in (target, target.with_stem(f"{path.stem}-{head.loaded_realtime_ns}")):
+        if candidate.name not in names:
+            return candidate, None
         try:
             known = read_head(candidate)
-        except (FileNotFoundError, Unreadable):  # nothing there, or half a copy
+        except (FileNotFoundError, Unreadable):  # half a copy
             return candidate, None
         if known.identity == head.identity:
             return candidate, known

@@ -101,13 +101,15 @@ class Cluster:
         self, work: Callable[[bytes], Any], workers: Mapping[str, list[str]], slab: Sequence[tuple[bytes, At]]
     ) -> list[Begun]:
         """These things in work, in their order; those of one place go there together."""
+        of_place: dict[At, list[int]] = {}
+        for number, (_, place) in enumerate(slab):
+            of_place.setdefault(place if place.only or place.host in workers else ANYWHERE, []).append(number)
         made: dict[int, Begun] = {}
-        for place in dict.fromkeys(place for _, place in slab):
-            numbers = [number for number, (_, one) in enumerate(slab) if one == place]
-            packed = [slab[number][0] for number in numbers]
-            futures = self._submitted(work, packed, place, workers.get(place.host, []))
+        for place, numbers in of_place.items():
+            packed, there = [slab[number][0] for number in numbers], workers.get(place.host, [])
+            futures = self._submitted(work, packed, place, there)
             for number, one, future in zip(numbers, packed, futures, strict=True):
-                made[number] = Begun(work, one, place, future, frozenset(workers.get(place.host, ())))
+                made[number] = Begun(work, one, place, future, frozenset(there))
         return [made[number] for number in range(len(slab))]
 
     def _submitted(self, work: Callable[[bytes], Any], packed: list[bytes], place: At, there: list[str]) -> list[Any]:
@@ -129,10 +131,15 @@ class Cluster:
                 one.release()
                 [one.future], one.workers = self._submitted(one.work, [one.packed], one.at, there), frozenset(there)
                 tries += 1
-            elif there or one.at.host in self._lost or time.monotonic() - gone_s > LOST_S:
+            elif there:
+                return Lost(f"workers of Dask on {one.at.host}, which alone has this file, were killed again and again")
+            elif one.at.host in self._lost or time.monotonic() - gone_s > LOST_S:
                 self._lost.add(one.at.host)
                 return Lost(f"no worker of Dask is on {one.at.host} any more, which alone has this file")
-        return self._result(one.future)
+        try:
+            return self._result(one.future)
+        except Killed as problem:
+            return Lost(f"{problem} on {one.at.host}, which alone has this file")
 
     def _result(self, future: Any) -> Any:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -87,25 +87,15 @@ def _load(
     nodes: Nodes,
 ) -> tuple[Loaded, Many]:
     made, left = _as_they_were(run, files, kept, events)
-    placed = batches_of(left, nodes, executor.hosts if left else frozenset())
     bad: dict[int, str] = {}
-    home: list[tuple[int, Path]] = []
     done = len(files) - len(left)
-    told = executor.map(work, [batch for batch, _ in placed], [at for _, at in placed])
-    for (batch, at), summary in zip(placed, told, strict=True):
-        if isinstance(summary, Lost):
-            summary = Summary(bad={process: f"{path}: {summary}" for process, path in batch})
-        elif at.only:
-            summary.stamps.clear()  # what is on a node may change
-            home += _come_home(run, batch, summary, nodes)
-        made.append(_entry_of(kept, batch, summary, events))
+    for batch, summary in _summaries(run, left, work, executor, nodes):
+        made.append(
+            (kept.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad})
+        )
         bad |= summary.bad
         done += len(batch)
         progress(done, len(files))
-    if home:
-        summary = work(home)
-        made.append(_entry_of(kept, home, summary, events))
-        bad = {process: text for process, text in bad.items() if process not in dict(home)} | summary.bad
     made.sort(key=lambda one: min(one[1].values(), default=0))
     kept.finish(entry for entry, _ in made)
     many = Many(kept, made, _too_long(made) | ({"events"} if events else set()))
@@ -116,8 +106,23 @@ def _load(
     return loaded, many
 
 
-def _entry_of(kept: Kept, batch: Batch, summary: Summary, events: bool) -> tuple[Entry, Here]:
-    return kept.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad}
+def _summaries(
+    run: Path, files: Batch, work: Callable[[Batch], Summary], executor: Executor, nodes: Nodes
+) -> Iterator[tuple[Batch, Summary]]:
+    """Each batch with its summary; what is on nodes may change, and is not to be kept."""
+    placed = batches_of(files, nodes, executor.hosts if files else frozenset())
+    told = executor.map(work, [batch for batch, _ in placed], [at for _, at in placed])
+    for (batch, at), summary in zip(placed, told, strict=True):
+        if isinstance(summary, Lost):
+            yield batch, Summary(bad={process: f"{path}: {summary}" for process, path in batch})
+            continue
+        home = dict(_come_home(run, batch, summary, nodes)) if at.only else {}
+        if at.only:
+            summary.stamps.clear()
+            summary.bad = {process: text for process, text in summary.bad.items() if process not in home}
+        rest = [one for one in batch if one[0] not in home]
+        yield from [(rest, summary)] if rest else ()
+        yield from [(list(home.items()), work(list(home.items())))] if home else ()
 
 
 def _come_home(run: Path, batch: Batch, summary: Summary, nodes: Nodes) -> Batch:
