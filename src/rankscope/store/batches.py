@@ -80,7 +80,7 @@ def _is_small(files: Sequence[Sized]) -> bool:
 
 
 def _size(path: Path, nodes: Nodes) -> int:
-    if path in nodes:
+    if nodes and path in nodes:
         return nodes[path].bytes
     try:
         return os.stat(path).st_blocks * 512
