@@ -208,3 +208,22 @@ def test_it_asks_little_of_the_runs_folder(tmp_path: Path) -> None:
     assert len(list(run.glob("ranks/n0/*.rank"))) == 40
     assert first.in_run.total() <= 2 * 40 + 12 and first.listings == 1, first.in_run
     assert again.in_run.total() <= 2 * 40 + 12 and again.listings == 1, again.in_run
+
+
+def test_gathering_again_and_again_while_processes_end(nodes: Nodes, tmp_path: Path) -> None:
+    """Whoever comes first: each process is there once, as it ended, and nothing fails."""
+    run, ranks = tmp_path / "run", 60
+    program = str(Path(__file__).parents[1] / "programs" / "starts_ranks.py")
+    record = ("rankscope", "run", "--quiet", "--out", str(run), "--local", str(nodes.local))
+    words = (sys.executable, program, str(ranks), sys.executable, "-m", *record, "sh", "-c", "sleep 0.0$((RANK % 10))")
+    job = subprocess.Popen(nodes.command("n0", *words), env=environment(), stdout=subprocess.PIPE)
+    outcomes = []
+    while job.poll() is None:
+        outcomes += gather(run, nodes.folder("n0") / "run", remove=False)
+    job.communicate()
+    assert job.returncode == 0 and "copied" in {one.action for one in outcomes}
+    assert [one for one in outcomes if one.action == "failed" and one.reason != "is no rank file"] == []
+    heads = [read_head(path) for path in run.glob("ranks/n0/*")]
+    assert len(heads) == len({head.identity for head in heads}) and len({head.pid for head in heads}) >= ranks
+    assert {head.state for head in heads} <= {State.EXITED, State.REPLACED}  # some shells become the command
+    assert not list(nodes.folder("n0").rglob("*.rank"))
