@@ -17,6 +17,7 @@ import rankscope
 FOUND = f"{Path(rankscope.__file__).parents[1]}:{Path(__file__).parents[1]}"
 ENTER = 'hostname "$1" && mount --bind "$2" "$3" && shift 3 && exec "$@"'
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--uts", "--mount")
+HOSTS = ("node00000", "node00001", "elsewhere")  # where workers are
 WITHOUT = "no user, host name and mount namespaces here: nodes cannot be made"
 
 

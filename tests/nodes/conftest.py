@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nodes.cluster import WITHOUT, DaskNodes
+from nodes.cluster import HOSTS, WITHOUT, DaskNodes
 from rankscope.store import batches
 from rankscope.store.dask_cluster import cluster
 from unit.many_ranks import make_large
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # for the law of traces
-HOSTS = ("node00000", "node00001", "elsewhere")
 
 
 @pytest.fixture(scope="package")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import socket
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodes.cluster import DaskNodes
+from nodes.cluster import HOSTS, DaskNodes
 from nodes.reading import noted, noting
 from rankscope.api.run import Run
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store import batches
 from rankscope.store.batches import batches_of
-from rankscope.store.dask_cluster import Dask
-from rankscope.store.executors import ANYWHERE, At
+from rankscope.store.dask_cluster import Dask, cluster
+from rankscope.store.executors import ANYWHERE, At, Killed
 from rankscope.store.run import open_run
 from unit.many_ranks import LAW, Watched, aged_run, assert_same, rank_files, tables
 
@@ -70,6 +72,14 @@ def test_a_worker_killed_in_the_middle_is_replaced_by_others(nodes: DaskNodes, t
     assert [file for _, file in again] == [f"node00001/100{at}.rank" for at in range(3)]
     once = [file for _, file in read if not file.startswith("node00001/")]
     assert len(once) == len(set(once)) == LAW.ranks - 3
+
+
+def test_a_host_that_cannot_answer_is_told(nodes: DaskNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here.py").write_text("def made():\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Killed, match=r"cannot answer .*No module named 'only_here'"):
+        cluster(nodes.address).on_each_host(importlib.import_module("only_here").made)
+    assert cluster(nodes.address).on_each_host(socket.gethostname) == {host: host for host in HOSTS}
 
 
 def test_batches_are_of_one_host_where_it_has_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,13 +67,16 @@ class Cluster:
         return found
 
     def on_each_host(self, work: Callable[[], Made]) -> dict[str, Made]:
-        """What one worker of each host says; nothing of those that cannot."""
+        """What one worker of each host says; nothing of one that is lost meanwhile."""
+        from distributed.comm import CommClosedError
+
         first = {addresses[0]: host for host, addresses in self.workers().items()}
         told = self.client.run(work, workers=list(first), on_error="return") if first else {}
-        for problem in told.values():
-            if isinstance(problem, ModuleNotFoundError):
-                raise Killed(f"a worker of Dask has no {problem.name}: install rankscope there")
-        return {first[address]: made for address, made in told.items() if not isinstance(made, BaseException)}
+        made = {first[address]: one for address, one in told.items() if not isinstance(one, CommClosedError)}
+        for host, one in made.items():
+            if isinstance(one, BaseException):
+                raise Killed(f"the worker of Dask on {host} cannot answer ({one}): has it the same rankscope?")
+        return made
 
     def map(
         self, work: Callable[[Thing], Made], things: Sequence[Thing], at: Sequence[At] = ()
