@@ -1,12 +1,15 @@
 """Our own file calls at many processes: of each rank, of the whole run, and those that reach the run's own folder.
 
-    python benchmarks/many_processes.py [--ranks N] [--rankscope PATH] [--save]
+    python benchmarks/many_processes.py [--ranks N] [--killed N] [--rankscope PATH] [--save]
 
 Real processes (`true`, 50 at a time, told their rank as torchrun tells it) are started in four ways: bare, followed
 from outside (`rankscope run LAUNCHER`), with `rankscope run` in each rank, and the latter with `--local`. strace -f
 counts every call that names a file, lists a folder or changes one; what is shown is the difference to the bare
 processes. Calls whose path lies in the run's folder, or in the folder where runs agree on one, go to the shared file
 system wherever rankscope itself is installed: they are the load that a run puts on its server.
+
+Then ranks of one node that are killed leave their files there (`--local`), and `rankscope gather` collects them: once,
+once more, and once more to remove them.
 """
 
 import argparse
@@ -32,6 +35,7 @@ CALL = re.compile(r"^\d+ +(\w+)\((.*)$")
 PATHS = re.compile(r'"((?:[^"\\]|\\.)*)"|\d<(/[^>]*)>')  # strace -y names the file of a descriptor
 ON_OPEN = re.compile(r'newfstatat\(\d+<[^>]*>, ""')  # the status of an open file asks no server
 FAILED = re.compile(r"= -1 (E\w+)")
+GATHERINGS = {"once": (), "once more": (), "with --remove": ("--remove",)}
 
 
 class Counted:
@@ -47,7 +51,8 @@ class Counted:
                 continue
             name = found[1]
             self.all[name] += 1
-            if any(path.startswith(folders) for paths in PATHS.findall(found[2]) for path in paths if path):
+            named = PATHS.findall(found[2])[: 1 if name == "execve" else None]  # arguments are no files
+            if any(path.startswith(folders) for paths in named for path in paths if path):
                 failed = FAILED.search(line)
                 self.listings += "O_DIRECTORY" in line
                 self.in_run[f"{name} {failed[1]}" if failed else name] += 1
@@ -108,6 +113,37 @@ def measure(rankscope: str, ranks: int) -> tuple[list[str], dict[str, Counter[st
     return rows, kinds
 
 
+def gathered(rankscope: str, ranks: int) -> dict[str, Counted]:
+    """The calls of `rankscope gather` on a node whose ranks were killed."""
+    with tempfile.TemporaryDirectory() as place:
+        folder, run = Path(place), f"{place}/run"
+        record = [rankscope, "run", "--out", run, "--local", f"{place}/node", "sh", "-c", "kill -9 $$"]
+        subprocess.run([sys.executable, str(PROGRAM), str(ranks), *record], cwd=folder, capture_output=True)
+        left = len(list(folder.glob("node/run/ranks/*/*.rank")))
+        if left != ranks:
+            raise SystemExit(f"{left} files are on the node, not {ranks}")
+        command = [rankscope, "gather", run]
+        made = {name: traced([*command, *more], folder, (run,)) for name, more in GATHERINGS.items()}
+        if len(list(folder.glob("run/ranks/*/*.rank"))) != ranks or list(folder.glob("node/run/ranks/*/*.rank")):
+            raise SystemExit("not all files were gathered")
+        return made
+
+
+def gathering_markdown(ranks: int, made: dict[str, Counted]) -> list[str]:
+    return [
+        f"`rankscope gather` on a node with the files of {ranks:,} killed ranks:",
+        "",
+        "| rankscope gather | calls in the run's folder | a file | of its folders listed | by kind |",
+        "|---|---:|---:|---:|---|",
+        *(
+            f"| {name} | {counted.in_run.total():,} | {counted.in_run.total() / ranks:.2f} | {counted.listings} "
+            f"| {_kinds(counted.in_run)} |"
+            for name, counted in made.items()
+        ),
+        "",
+    ]
+
+
 def as_markdown(ranks: int, rows: list[str], kinds: dict[str, Counter[str]]) -> str:
     told = [
         f"# Our own file calls at {ranks:,} processes",
@@ -135,12 +171,15 @@ def _kinds(found: Counter[str]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1000)
+    parser.add_argument("--killed", type=int, default=128, help="ranks of a node whose files are gathered")
     parser.add_argument("--rankscope", default=str(Path(sys.executable).parent / "rankscope"))
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/many_processes.md")
     options = parser.parse_args()
     if not shutil.which("strace"):
         raise SystemExit("strace is missing: install it, it counts the calls")
     text = as_markdown(options.ranks, *measure(options.rankscope, options.ranks))
+    told = gathering_markdown(options.killed, gathered(options.rankscope, options.killed))
+    text = "\n".join([text, *told])
     print(text, end="")
     if options.save:
         (RESULTS / "many_processes.md").write_text(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.gather import run as gather
-from rankscope.record.gathering import BYTE_ORDER, FIELDS, HEAD_BYTES, MAGIC, RUNNING
+from rankscope.record.heads import BYTE_ORDER, FIELDS, HEAD_BYTES, MAGIC, RUNNING
 from rankscope.record.place import process
 
 from .conftest import ROOT, compile_c
@@ -21,6 +21,8 @@ def rank_file(path: Path, used_bytes: int = 8192, fill: bytes = b"x", order: str
     """A file that begins as a rank file does and reserves more than it uses."""
     values = {
         "byte_order": BYTE_ORDER,
+        "header_bytes": HEAD_BYTES,
+        "page_bytes": 4096,
         "used_bytes": used_bytes,
         "state": RUNNING,
         "pid": 2**22 + 1,

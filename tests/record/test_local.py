@@ -44,7 +44,7 @@ def test_killed_rank_is_gathered(recorder: str, mpi: Mpi, run: Run, work: Path) 
     assert done.returncode != 0
     left = rank_files(work / "node" / "prof")
     assert left, "the killed rank's file is still on its node"
-    assert run(recorder, "gather", "--remove", "prof").returncode == 0
+    assert run(*mpi.mpirun(1), recorder, "gather", "--remove", "prof", env=mpi.environment).returncode == 0
     gathered = rank_files(work / "prof")
     assert {path.name for path in left} <= {path.name for path in gathered} and len(gathered) == 2
     assert not rank_files(work / "node" / "prof")

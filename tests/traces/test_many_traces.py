@@ -140,17 +140,21 @@ def test_a_damaged_trace_is_told_every_time(
 class Elsewhere:
     """Counts what it is given."""
 
+    hosts: frozenset[str] = frozenset()
+
     def __init__(self) -> None:
         self.done = 0
 
-    def map(self, work: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
+    def map(self, work: Callable[[Any], Any], things: Sequence[Any], at: Sequence[Any] = ()) -> Iterator[Any]:
         for thing in things:
             self.done += 1
             yield work(thing)
 
 
 class Lost:
-    def map(self, work: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
+    hosts: frozenset[str] = frozenset()
+
+    def map(self, work: Callable[[Any], Any], things: Sequence[Any], at: Sequence[Any] = ()) -> Iterator[Any]:
         raise Killed("workers were killed")
 
 

@@ -13,7 +13,7 @@ import pytest
 from rankscope.analyse import tiles
 from rankscope.api.run import Run, Selection
 from rankscope.model import Table
-from rankscope.store import many
+from rankscope.store import batches, many
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
@@ -27,7 +27,7 @@ ASKED = ("waiting", "waiting_parts", "collectives", "clocks", "routines", "sizes
 def make_large(monkeypatch: pytest.MonkeyPatch, files: int = 2) -> None:
     """From that many files on a run is read as a large one, three files at a time, a few collectives at a time."""
     monkeypatch.setattr(many, "MANY_FROM", files)
-    monkeypatch.setattr(many, "MOST_FILES", 3)
+    monkeypatch.setattr(batches, "MOST_FILES", 3)
     monkeypatch.setattr(tiles, "CELLS", 700)
 
 
@@ -74,6 +74,8 @@ class Watched:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def map(self, work: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
+    hosts: frozenset[str] = frozenset()
+
+    def map(self, work: Callable[[Any], Any], things: Sequence[Any], at: Sequence[Any] = ()) -> Iterator[Any]:
         self.read += [path.name for batch in things for _, path in batch]
         yield from map(work, things)

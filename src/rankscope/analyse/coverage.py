@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rankscope.analyse.selection import ALL, Selection
@@ -40,6 +41,7 @@ def coverage(tables: Tables, selection: Selection = ALL) -> Table:
     """Ranks and hosts expected and seen, how they ended, and every kind of loss."""
     table = Table("coverage", "Coverage", COLUMNS, [])
     _add_expected(tables, table)
+    _add_elsewhere(tables, table)
     _add_processes(tables, table)
     _add_endings(tables, table)
     _add_losses(tables, table)
@@ -76,6 +78,19 @@ def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
         table.warnings.append(told)
     if len(seen) > size:
         table.warnings.append(f"{counted(len(seen), 'rank')} seen, {size} expected by {source}")
+
+
+def _add_elsewhere(tables: Tables, table: Table) -> None:
+    """Ranks whose files are still on their nodes, where workers of Dask have read them."""
+    sql = """SELECT text, host, list(rank) FROM notes JOIN ranks USING (process)
+        WHERE role = 'rank' AND starts_with(text, 'read on its node') GROUP BY text, host ORDER BY text, host"""
+    found = tables.query(sql)
+    for text in dict.fromkeys(row[0] for row in found):
+        of_host = {host: ranks for told, host, ranks in found if told == text}
+        where = [f"{ranges(ranks)} on {host}" for host, ranks in of_host.items()]
+        table.rows.append((text, sum(len(ranks) for ranks in of_host.values()), _names(where, "; ")))
+    if found:
+        table.notes.append("what was read on nodes is lost with them: `rankscope gather` brings it into the run")
 
 
 def _add_processes(tables: Tables, table: Table) -> None:
@@ -156,6 +171,6 @@ def _recorded(tables: Tables) -> bool:
     return bool(tables.query("SELECT files > loaded_files FROM run")[0][0])
 
 
-def _names(names: list[Any]) -> str:
+def _names(names: Sequence[Any], between: str = ", ") -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(str(name) for name in names[:MOST_NAMES]) + more
+    return between.join(str(name) for name in names[:MOST_NAMES]) + more

@@ -15,6 +15,7 @@ from rankscope.analyse.selection import Selection
 from rankscope.analyse.words import ranges
 from rankscope.api.frame import Frame, arrow_frame
 from rankscope.api.layouts import Layout, laid_out
+from rankscope.api.nodes import asks_nodes, files_elsewhere
 from rankscope.api.questions import ALIASES, QUESTIONS, default_tables, needs_events
 from rankscope.model import Column, Table, Unit
 from rankscope.readers.rankfile import read_rank_file
@@ -149,7 +150,8 @@ class Run:
         """Kept answers are for large runs: of others every answer is quick."""
         if self._kept is None and self._keep:
             self._keep = len(self._files) >= many.MANY_FROM
-            self._kept = Answers(self.folder, self._files, wanted=True) if self._keep else None
+            wanted = not asks_nodes(self.folder, self._dask)
+            self._kept = Answers(self.folder, self._files, wanted) if self._keep else None
         return self._kept
 
     def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
@@ -210,6 +212,7 @@ class Run:
         if self._store is None or (self._wants_events and not self._has_events):
             self._has_events, self._told = self._wants_events, None
             read = partial(read_rank_file, events=self._wants_events)
+            elsewhere = files_elsewhere(self.folder, self._dask) if self._dask is not None else []  # before the others
             self._store = open_run(
                 self.folder,
                 read,
@@ -219,6 +222,7 @@ class Run:
                 executor=Dask(self._dask) if self._dask is not None else None,
                 keep=self._keep,
                 groups=self._groups,
+                elsewhere=elsewhere,
             )
             self._names.clear()
         return self._store

@@ -43,8 +43,21 @@ static int give_name(const char *part, const char *target)
     return rename(part, target) == 0;   /* no hard links there */
 }
 
-/* Under a name that is not taken: process numbers come back. */
-static int publish(const char *part, const char *folder, const char *host)
+/* Whether the file is a copy that `rankscope gather` made of ours while we were running. */
+static int is_earlier_copy(const char *path, const struct rs_header *ours)
+{
+    struct rs_header theirs;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t got = pread(fd, &theirs, sizeof theirs, 0);
+    close(fd);
+    return got == (ssize_t)sizeof theirs && !memcmp(theirs.magic, RS_MAGIC, 8) && theirs.pid == ours->pid
+        && theirs.start_jiffies == ours->start_jiffies && theirs.loaded.realtime_ns == ours->loaded.realtime_ns;
+}
+
+/* Under a name that is not taken, because process numbers come back; or in place of an earlier copy. */
+static int publish(const char *part, const char *folder, const char *host, const struct rs_header *header)
 {
     char target[512];
     for (int take = 0; take < RS_NAMES_PER_PID; take++) {
@@ -56,6 +69,8 @@ static int publish(const char *part, const char *folder, const char *host)
             return 1;
         if (errno != EEXIST)
             return 0;
+        if (is_earlier_copy(target, header))
+            return rename(part, target) == 0;
     }
     return 0;
 }
@@ -78,7 +93,7 @@ static int collect_one(const char *path, const char *folder, const char *host)
         }
         if (to >= 0) {
             done = copy_bytes(from, to, header.used_bytes);
-            done = close(to) == 0 && done && publish(part, folder, host);
+            done = close(to) == 0 && done && publish(part, folder, host, &header);
             if (!done)
                 unlink(part);
         }

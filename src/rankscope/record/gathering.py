@@ -3,60 +3,13 @@
 import contextlib
 import json
 import os
-import struct
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
+from rankscope.record.copying import copy, is_copy
+from rankscope.record.heads import RUNNING, Head, Unreadable, read_head
 from rankscope.record.place import process
-
-# The beginning of struct rs_header in native/layout.h; tests/record/test_gather.py holds the two together.
-MAGIC = b"RANKSCPE"
-BYTE_ORDER = 0x01020304
-FIELDS = {
-    "byte_order": (12, "I"),
-    "used_bytes": (32, "Q"),
-    "state": (48, "I"),
-    "pid": (72, "i"),
-    "start_jiffies": (112, "Q"),
-    "loaded_realtime_ns": (144, "Q"),
-    "heard_realtime_ns": (176, "Q"),
-}
-HEAD_BYTES = 184
-RUNNING = 1
-
-
-class Unreadable(Exception):
-    """Why a file is not a rank file that can be copied."""
-
-
-@dataclass(frozen=True)
-class Head:
-    """What gathering needs to know of a rank file."""
-
-    used_bytes: int
-    state: int
-    pid: int
-    start_jiffies: int
-    loaded_realtime_ns: int  # tells apart two programs that one process became in turn
-    heard_realtime_ns: int
-
-    @property
-    def age(self) -> tuple[int, bool, int, int]:
-        """Larger is newer: a later program, an ended one, one heard of later, one that holds more.
-
-        Equal is not the same: counters move without leaving a time.
-        """
-        return self.loaded_realtime_ns, self.state != RUNNING, self.heard_realtime_ns, self.used_bytes
-
-    @property
-    def identity(self) -> tuple[int, int, int]:
-        return self.pid, self.start_jiffies, self.loaded_realtime_ns
-
-    def is_alive_here(self) -> bool:
-        """Whether its process still runs on this machine."""
-        found = process(self.pid)
-        return self.state == RUNNING and found is not None and found.start_ticks == self.start_jiffies
 
 
 @dataclass
@@ -70,24 +23,6 @@ class Outcome:
     alive: bool = False
 
 
-def read_head(path: Path) -> Head:
-    """The head of a rank file, in the byte order of its host."""
-    with open(path, "rb") as file:
-        octets = file.read(HEAD_BYTES)
-    if len(octets) < HEAD_BYTES or not octets.startswith(MAGIC):
-        raise Unreadable("is no rank file")
-    for order in "<>":
-        values = {name: struct.unpack_from(order + code, octets, at)[0] for name, (at, code) in FIELDS.items()}
-        if values.pop("byte_order") == BYTE_ORDER:
-            break
-    else:
-        raise Unreadable("has a damaged header")
-    head = Head(**values)
-    if not HEAD_BYTES <= head.used_bytes <= path.stat().st_size:
-        raise Unreadable(f"says it uses {head.used_bytes} bytes and has {path.stat().st_size}")
-    return head
-
-
 def local_folder_of(run: Path) -> Path | None:
     """The node-local folder that run.json names."""
     options = json.loads((run / "run.json").read_text()).get("options", {})
@@ -96,66 +31,109 @@ def local_folder_of(run: Path) -> Path | None:
 
 def gather(run: Path, source: Path, remove: bool) -> list[Outcome]:
     """Bring every rank file under source/ranks into the run."""
-    return [gather_one(run, path, remove) for path in sorted(source.glob("ranks/*/*.rank"))]
+    outcomes = []
+    for host, files in files_by_host(source):
+        names = names_of(run, host)
+        sweep(run / "ranks" / host, names)
+        outcomes += [gather_one(run, path, names, remove) for path in files]
+    return outcomes
 
 
-def gather_one(run: Path, path: Path, remove: bool) -> Outcome:
+def files_by_host(source: Path) -> Iterator[tuple[str, list[Path]]]:
+    """The rank files of each host of which a node has some: mostly its own."""
+    for folder in sorted(source.glob("ranks/*")):
+        if files := sorted(folder.glob("*.rank")):
+            yield folder.name, files
+
+
+def names_of(run: Path, host: str) -> set[str]:
+    """What the run has of a host: listed once, which costs less than to ask for each file in vain."""
+    try:
+        return set(os.listdir(run / "ranks" / host))
+    except FileNotFoundError:
+        return set()
+
+
+def sweep(folder: Path, names: Iterable[str]) -> None:
+    """Remove what gathering on this node, or a process of it, had begun to write when it was killed."""
+    here = os.uname().nodename
+    for name in names:
+        words = name.split(".")
+        by_gather = name.startswith(".") and f".rank.{here}." in name
+        by_process = folder.name == here and name.startswith(".") and name.endswith(".part")
+        writer = words[-1] if by_gather else words[1] if by_process else ""
+        if writer.isdecimal() and process(int(writer)) is None:
+            with contextlib.suppress(OSError):
+                os.unlink(folder / name)
+
+
+# path on the node, path below the run, bytes on disk, whether the run has an older one
+Left = tuple[str, str, int, bool]
+
+
+def left_here(run: Path, source: Path) -> list[Left]:
+    """The rank files under source/ranks that the run does not have, or not as new.
+
+    An equal copy of a process that did not say that it has ended may be older: counters move without leaving a time.
+    """
+    found = []
+    for host, files in files_by_host(source):
+        names = names_of(run, host)
+        found += [one for path in files if (one := left_one(run, path, names))]
+    return found
+
+
+def left_one(run: Path, path: Path, names: Set[str]) -> Left | None:
+    """One file, if the run does not have it, or not as new."""
+    with contextlib.suppress(OSError):  # in the run by now, most likely
+        size_bytes, folder = path.stat().st_blocks * 512, f"ranks/{path.parent.name}"
+        try:
+            head = read_head(path)
+            target, known = target_of(run, path, head, names)
+        except Unreadable:  # whoever reads it says what is wrong with it
+            return str(path), f"{folder}/{path.stem}-left.rank", size_bytes, False
+        if known is None or head.age > known.age or (head.age == known.age and head.state == RUNNING):
+            return str(path), f"{folder}/{target.name}", size_bytes, known is not None
+    return None
+
+
+def gather_one(run: Path, path: Path, names: Set[str], remove: bool) -> Outcome:
     """Bring one rank file into the run; what is wrong with it stays its own affair."""
     try:
         head = read_head(path)
-        target, known = target_of(run, path, head)
+        target, known = target_of(run, path, head, names)
         if known and (known.age > head.age or is_copy(path, target, head.used_bytes)):
             outcome = Outcome(path, "kept")
         else:
-            copy(path, target, head.used_bytes)
+            copy(path, target)
             outcome = Outcome(path, "copied")
         outcome.alive = head.is_alive_here()
         if remove and not outcome.alive:
             outcome.removed = remove_if_equal(path, target)
     except Unreadable as error:
         return Outcome(path, "failed", str(error))
+    except FileNotFoundError as error:
+        if not path.exists():  # its process has ended meanwhile, and brought it into the run itself
+            return Outcome(path, "kept", removed=remove)
+        return Outcome(path, "failed", error.strerror or str(error))
     except OSError as error:
         return Outcome(path, "failed", error.strerror or str(error))
     return outcome
 
 
-def target_of(run: Path, path: Path, head: Head) -> tuple[Path, Head | None]:
+def target_of(run: Path, path: Path, head: Head, names: Set[str]) -> tuple[Path, Head | None]:
     """Where the copy goes, and what is there already; two programs may have had the same process id on one host."""
     target = run / "ranks" / path.parent.name / path.name
     for candidate in (target, target.with_stem(f"{path.stem}-{head.loaded_realtime_ns}")):
+        if candidate.name not in names:
+            return candidate, None
         try:
             known = read_head(candidate)
-        except (FileNotFoundError, Unreadable):  # nothing there, or half a copy
+        except (FileNotFoundError, Unreadable):  # half a copy
             return candidate, None
         if known.identity == head.identity:
             return candidate, known
     raise Unreadable(f"would overwrite {candidate}, which is of another process")
-
-
-def copy(path: Path, target: Path, used_bytes: int) -> None:
-    """Copy the used bytes under another name, then give it its name: a reader never sees half a file.
-
-    Thousands of nodes may do this at once: nothing is asked of the shared file system but what is needed.
-    """
-    temporary = target.with_name(f".{target.name}.{os.uname().nodename}.{os.getpid()}")
-    try:
-        with open(path, "rb") as source, _created(temporary) as sink:
-            sink.write(source.read(used_bytes))
-            sink.flush()
-            os.fsync(sink.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-
-
-def _created(path: Path) -> BinaryIO:
-    try:
-        return open(path, "wb")
-    except FileNotFoundError:  # the first file of its host
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "wb")
 
 
 def remove_if_equal(path: Path, target: Path) -> bool:
@@ -164,8 +142,3 @@ def remove_if_equal(path: Path, target: Path) -> bool:
         return False
     path.unlink()
     return True
-
-
-def is_copy(path: Path, target: Path, used_bytes: int) -> bool:
-    with open(path, "rb") as ours, open(target, "rb") as theirs:
-        return ours.read(used_bytes) == theirs.read(used_bytes)

@@ -8,7 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+from rankscope.model import BadFile
 
 Thing = TypeVar("Thing")
 Made = TypeVar("Made")
@@ -21,10 +24,31 @@ class Killed(Exception):
     """Workers were killed again and again."""
 
 
+class Lost(BadFile):
+    """The machine that alone could do a thing is gone, or has no worker any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where a thing is best done: on the machine of that name, by others when it is gone or has too much to do."""
+
+    host: str
+    only: bool = False  # others do not have what it needs
+
+
+ANYWHERE = At("")
+
+
 class Executor(Protocol):
     """Where the work is done."""
 
-    def map(self, work: Callable[[Thing], Made], things: Sequence[Thing]) -> Iterator[Made]: ...
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The machines among which it can choose, as they call themselves."""
+
+    def map(
+        self, work: Callable[[Thing], Made], things: Sequence[Thing], at: Sequence[At] = ()
+    ) -> Iterator[Made | Lost]: ...
 
 
 class Pool:
@@ -33,7 +57,13 @@ class Pool:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers if workers is not None else len(os.sched_getaffinity(0))
 
-    def map(self, work: Callable[[Thing], Made], things: Sequence[Thing]) -> Iterator[Made]:
+    @property
+    def hosts(self) -> frozenset[str]:
+        return frozenset()
+
+    def map(
+        self, work: Callable[[Thing], Made], things: Sequence[Thing], at: Sequence[At] = ()
+    ) -> Iterator[Made | Lost]:
         """The result of each thing; what a killed worker had begun is done again by another."""
         if len(things) < 2 or self.workers < 2:
             yield from map(work, things)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,16 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankscope.model import RankFacts, names_of
+from rankscope.store.batches import NO_NODES, Nodes, batches_of
 from rankscope.store.columns import schema_of
-from rankscope.store.executors import Executor, Killed
+from rankscope.store.executors import Executor, Killed, Lost
 from rankscope.store.folder import NoRun
 from rankscope.store.kept import ALIVE, Entry, Kept
 from rankscope.store.load import Batch, Loaded, Progress, Read
 from rankscope.store.summary import Stamp, Summary, below, stamp_of, summarise
 
 MANY_FROM = 256  # files from which tables are made in batches and kept
-MOST_FILES = 512  # of a batch,
-MOST_BYTES = 48 << 20  # and what they may take on disk: bounds the memory of a worker
 MOST_ROWS = 4_000_000  # of a table that is held in memory; a longer one stays on disk
 DAMAGED = (pa.ArrowException, OSError, KeyError, ValueError)
 
@@ -62,17 +60,18 @@ def load_many(
     progress: Progress,
     executor: Executor,
     keep: bool = True,
+    nodes: Nodes = NO_NODES,
 ) -> tuple[Loaded, Many]:
     """The tables of all files, most of them in memory; a bad file is told and the others are still read."""
     kept = Kept(run, keep)
     work = partial(summarise, read=read, events=events)
     try:
-        return _load(run, files, work, events, progress, executor, kept)
+        return _load(run, files, work, events, progress, executor, kept, nodes)
     except DAMAGED:  # found only when it was looked into
         if not kept.entries:
             raise
         kept.entries = []
-        return _load(run, files, work, events, progress, executor, kept)
+        return _load(run, files, work, events, progress, executor, kept, nodes)
     except Killed as problem:
         raise NoRun(f"{run}: {problem}") from None
 
@@ -85,12 +84,12 @@ def _load(
     progress: Progress,
     executor: Executor,
     kept: Kept,
+    nodes: Nodes,
 ) -> tuple[Loaded, Many]:
     made, left = _as_they_were(run, files, kept, events)
-    batches = list(_batches(left))
     bad: dict[int, str] = {}
     done = len(files) - len(left)
-    for batch, summary in zip(batches, executor.map(work, batches), strict=True):
+    for batch, summary in _summaries(run, left, work, executor, nodes):
         made.append(
             (kept.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad})
         )
@@ -105,6 +104,31 @@ def _load(
         _add(loaded, entry, here, many.on_disk | {"events"})
     _in_order(loaded)
     return loaded, many
+
+
+def _summaries(
+    run: Path, files: Batch, work: Callable[[Batch], Summary], executor: Executor, nodes: Nodes
+) -> Iterator[tuple[Batch, Summary]]:
+    """Each batch with its summary; what is on nodes may change, and is not to be kept."""
+    placed = batches_of(files, nodes, executor.hosts if files else frozenset())
+    told = executor.map(work, [batch for batch, _ in placed], [at for _, at in placed])
+    for (batch, at), summary in zip(placed, told, strict=True):
+        if isinstance(summary, Lost):
+            yield batch, Summary(bad={process: f"{path}: {summary}" for process, path in batch})
+            continue
+        home = dict(_come_home(run, batch, summary, nodes)) if at.only else {}
+        if at.only:
+            summary.stamps.clear()
+            summary.bad = {process: text for process, text in summary.bad.items() if process not in home}
+        rest = [one for one in batch if one[0] not in home]
+        yield from [(rest, summary)] if rest else ()
+        yield from [(list(home.items()), work(list(home.items())))] if home else ()
+
+
+def _come_home(run: Path, batch: Batch, summary: Summary, nodes: Nodes) -> Batch:
+    """Files that were no longer on their node when it came to them: their processes have brought them into the run."""
+    there = [(process, run / nodes[path].below) for process, path in batch if process in summary.bad]
+    return [(process, path) for process, path in there if path.exists()]
 
 
 def _as_they_were(
@@ -141,23 +165,6 @@ def _can_be_read(entry: Entry) -> bool:
         return all(pq.read_metadata(entry.path(table)).num_rows == rows for table, rows in entry.rows.items())
     except DAMAGED:
         return False
-
-
-def _batches(files: Sequence[tuple[int, Path]]) -> Iterator[Batch]:
-    batch: list[tuple[int, Path]] = []
-    taken = 0
-    for process, path in files:
-        try:
-            size = os.stat(path).st_blocks * 512
-        except OSError:
-            size = 0
-        if batch and (len(batch) == MOST_FILES or taken + size > MOST_BYTES):
-            yield batch
-            batch, taken = [], 0
-        batch.append((process, path))
-        taken += size
-    if batch:
-        yield batch
 
 
 def _too_long(batches: Sequence[tuple[Entry, Here]]) -> set[str]:

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from rankscope.model import Note, Severity, Summarise
 from rankscope.store import many
+from rankscope.store.batches import Elsewhere, place_of, tell_nodes, with_elsewhere
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.derived import Task, Told, derived, in_threads, loaded_tasks, memory_tasks, trace_tasks
-from rankscope.store.executors import Executor, Killed, Pool
+from rankscope.store.executors import ANYWHERE, At, Executor, Killed, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
@@ -95,25 +96,29 @@ class Run:
         if self._derived:
             return
         tasks = loaded_tasks(summarise, self._places)
+        at = [ANYWHERE] * len(tasks)
         if self._traces is not None:
             tasks += trace_tasks(summarise, self._traces.read, self._traces.files)
+            at += [place_of(path, self._traces.nodes) for path in self._traces.files.values()]
         in_memory = memory_tasks(summarise, self._tables.get("events"))
         try:
-            made = derived(in_memory + tasks, self.bad_files, partial(self._in_order, len(in_memory)))
+            made = derived(in_memory + tasks, self.bad_files, partial(self._in_order, len(in_memory), at))
         except Killed as problem:
             raise NoRun(f"{self.folder}: {problem}") from None
         for name, table in made.items():
             self._database.register(name, table)
         self._derived = True
 
-    def _in_order(self, here: int, work: Callable[[Task], Told], tasks: Sequence[Task]) -> Iterator[Told]:
+    def _in_order(
+        self, here: int, at: Sequence[At], work: Callable[[Task], Told], tasks: Sequence[Task]
+    ) -> Iterator[Told]:
         """The first so many here, the others by the executor, if one was named: by default all in threads.
 
         A pool of processes would be forked beside the threads of the database, which may hold locks just then.
         """
         yield from in_threads(work, tasks[:here] if self._executor is not None else tasks)
         if self._executor is not None:
-            yield from self._executor.map(work, tasks[here:])
+            yield from self._executor.map(work, tasks[here:], at)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
@@ -186,21 +191,27 @@ def open_run(
     executor: Executor | None = None,
     keep: bool = True,
     groups: Path | None = None,
+    elsewhere: Sequence[Elsewhere] = (),
 ) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
     Events of rank files are read when asked for; those of loaded files stay on disk until a question needs them.
     The files of a large run are read by the executor, and its tables are kept in its folder unless that is not wanted.
+    Files that are elsewhere are read there, by the executor, and nothing that comes of them is kept.
     """
     folder = find_run(path) if executor is None else find_run(path).absolute()  # others work in folders of their own
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
-    files, told = rank_files(folder, folders or bad), progress or (lambda done, total: None)
-    if len(files) >= many.MANY_FROM:
-        recorded, kept = many.load_many(folder, files, read, events, told, executor or Pool(), keep)
+    files, told = rank_files(folder, folders or bad or elsewhere), progress or (lambda done, total: None)
+    files, nodes = with_elsewhere(folder, files, elsewhere), {one.path: one for one in elsewhere}
+    is_large = len(files) >= many.MANY_FROM
+    if is_large or nodes:
+        keeps = keep and is_large
+        recorded, kept = many.load_many(folder, files, read, events, told, executor or Pool(), keeps, nodes)
+        tell_nodes(recorded, files, nodes)
     else:
         recorded, kept = load(files, read, events, told), None
-    traces = traces_of(read_trace if events else None, files, _figures(recorded, kept))
+    traces = traces_of(read_trace if events else None, files, _figures(recorded, kept), nodes)
     assign_roles(recorded.facts)
     recorded.bad += bad
     return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor)

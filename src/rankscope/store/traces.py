@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rankscope.model import BadFile
+from rankscope.store.batches import NO_NODES, Nodes
 from rankscope.store.columns import columns_table, schema_of
 
 ReadTrace = Callable[[Path], Iterator[Mapping[str, Any]]]
@@ -27,6 +28,7 @@ class Traces:
 
     read: ReadTrace
     files: dict[int, Path]
+    nodes: Nodes = field(default_factory=dict)
     _place: tempfile.TemporaryDirectory[str] | None = field(default=None)
 
     @property
@@ -44,6 +46,8 @@ class Traces:
         return folder
 
     def _written(self, folder: Path, process: int, path: Path) -> str:
+        if path in self.nodes:
+            return f"{path}: its single events are on {self.nodes[path].host} only: rankscope gather brings them here"
         try:
             self._add(folder / f"{process}.parquet", process, path)
         except BadFile as problem:
@@ -66,13 +70,15 @@ class Traces:
             writer.close()
 
 
-def traces_of(read: ReadTrace | None, files: Sequence[Path], figures: Iterable[pa.Table]) -> Traces | None:
+def traces_of(
+    read: ReadTrace | None, files: Sequence[Path], figures: Iterable[pa.Table], nodes: Nodes = NO_NODES
+) -> Traces | None:
     """The traces among the rank files of a run, whose readings have told of them; None where there are none."""
     if read is None:
         return None
     told = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
     processes = sorted({one for column in told for one in pc.unique(column).to_pylist()})
-    return Traces(read, {one: files[one] for one in processes}) if processes else None
+    return Traces(read, {one: files[one] for one in processes}, nodes) if processes else None
 
 
 def new_folder() -> tempfile.TemporaryDirectory[str]:
