@@ -27,9 +27,6 @@ def settings_of(study: Study, **chosen: str) -> Settings:
     return {**{name: one.default for name, one in study.parameters.items()}, **chosen}
 
 
-ABORTED = "terminate called without an active exception"  # of torch now and then at its exit, after the results
-
-
 def ran(
     folder: Path,
     study: Study,
@@ -40,9 +37,6 @@ def ran(
 ) -> list[Outcome]:
     asked = Asked(study, settings, Pythons(pythons), scales, 1, only=only or {}, timeout_s=100)
     outcomes = run_study(asked, Ledger(folder), Silent())
-    if any(ABORTED in one.reason for one in outcomes):
-        asked.retry = True
-        outcomes = run_study(asked, Ledger(folder), Silent())
     assert [(one.cell.label, one.state, one.reason) for one in outcomes if not one.done] == []
     return outcomes
 

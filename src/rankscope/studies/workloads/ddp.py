@@ -16,6 +16,7 @@ import hooks
 import place
 import result
 import styles
+import talking
 import timings
 import torch
 import torch.distributed as distributed
@@ -93,6 +94,7 @@ def train(options: argparse.Namespace, number: int, trainers: int) -> dict[str, 
     wrong = styles.differing(trainer.model.parameters(), trainers)
     if not math.isfinite(trainer.loss):
         wrong = f"the loss is {trainer.loss}"
+    talking.settle()
     told = {"role": "trainer", "times_ms": times, "loss": trainer.loss, "batch": options.batch, "wrong": wrong}
     return {**told, "parameters": sum(one.numel() for one in trainer.model.parameters())}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any, Protocol
 
 
@@ -32,6 +33,18 @@ class Backend(Protocol):
         """Of the libraries that do the work."""
 
     def close(self) -> None: ...
+
+
+SETTLE_S = 0.2
+
+
+def settle() -> None:
+    """Before a group of torch's, or a model that uses it, goes.
+
+    A thread of Gloo's needs Python's lock to let go of the last collective, while who destroys the group holds that
+    lock and waits for that thread: without this some ranks hang there, or abort when Python ends.
+    """
+    time.sleep(SETTLE_S)
 
 
 TORCH = {"gloo": "gloo", "nccl": "nccl", "ucc": "ucc", "xccl": "xccl", "torch_mpi": "mpi"}  # to torch's own names

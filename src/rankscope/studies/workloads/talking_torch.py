@@ -7,7 +7,7 @@ from typing import Any
 
 import place
 from exchanges import ROOT
-from talking import lacks
+from talking import lacks, settle
 
 DEVICES = {"nccl": "cuda", "xccl": "xpu"}  # all others work on the host
 
@@ -95,4 +95,5 @@ class Torch:
         return known
 
     def close(self) -> None:
+        settle()
         self.distributed.destroy_process_group()

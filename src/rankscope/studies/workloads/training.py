@@ -75,8 +75,9 @@ def main() -> None:
         loss=loss,
         wrong=wrong,
     )
-    del training  # what holds the group goes before it, and nobody leaves while another still talks
-    world.barrier()
+    world.barrier()  # nobody leaves while another still talks
+    talking.settle()
+    del training  # what holds the group goes before it
     world.close()
 
 
