@@ -17,7 +17,8 @@ from rankscope.model import Tables
 
 Array = Any  # of numpy
 TO_SIGMA = 1.4826  # from the median of distances to what is a standard deviation of normal values
-LEAST = {"ms": 1.0, "MiB": 1.0, "count": 10.0}  # a smaller spread is none
+LEAST = {"ms": 1.0, "MiB": 1.0, "count": 10.0, "%": 5.0}  # a smaller spread is none
+MANY_RANKS = 64  # from so many on nobody reads rows of single ranks any more
 LEAST_SHARE = 0.01  # of the median
 ROUTINES = 8  # those that take most time
 KNOWN = 0.5  # of the ranks that must have a number
@@ -40,8 +41,9 @@ class Measure:
     """One thing in which ranks may differ."""
 
     name: str
-    unit: str  # "ms", "MiB" or "count"
+    unit: str  # "ms", "MiB", "count" or "%"
     values: Array  # by rank, nan where it is not known
+    adds_up: bool = False  # shares of one whole: that of several ranks is the sum
 
     @property
     def usual(self) -> float:
@@ -86,8 +88,13 @@ def _behaviour(tables: Tables) -> Behaviour:
     made += _steps(tables, {rank: at for at, rank in enumerate(ranks)})
     if len(ranks) > 1 and tables.query(LOGGED):
         made += _waiting(tables, len(ranks))
-    known = [one for one in made if np.isfinite(one.values).sum() >= max(2.0, KNOWN * len(ranks))]
-    return Behaviour(ranks, [row[2] for row in rows], [one for one in known if np.nanmax(np.abs(one.values)) > 0])
+    return Behaviour(ranks, [row[2] for row in rows], telling(made))
+
+
+def telling(measures: Sequence[Measure]) -> list[Measure]:
+    """Those that are known of enough ranks, and not nothing for all of them."""
+    known = [one for one in measures if np.isfinite(one.values).sum() >= max(2.0, KNOWN * len(one.values))]
+    return [one for one in known if np.nanmax(np.abs(one.values)) > 0]
 
 
 def _routines(tables: Tables, place: dict[int, int]) -> list[Measure]:

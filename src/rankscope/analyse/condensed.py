@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ def condensed(table: Table, hosts: Mapping[int, str], key: str, most: int = MOST
     drawn.notes.insert(0, told)
     outliers = _outliers(table, names.index(key))
     median = float(np.nanmedian(_numbers(table, names.index(key))))
-    tables = [drawn, outliers, _percentiles(table)]
+    tables = [drawn, outliers, percentiles(table)]
     return Condensed(drawn, drawn.columns[0].name, tables, key, outliers, median)
 
 
@@ -75,7 +75,7 @@ def _numbers(table: Table, at: int) -> Array:
     return np.array([value if isinstance(value, int | float) else np.nan for value in values], np.float64)
 
 
-def _percentiles(table: Table) -> Table:
+def percentiles(table: Table, shares: Sequence[int] = PERCENTILES) -> Table:
     """Each measured column on its own: what no more than so many of a hundred ranks exceed."""
     kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
     columns = [Column("percentile", Unit.NAME, "Percentile"), *(table.columns[at] for at in kept)]
@@ -83,8 +83,10 @@ def _percentiles(table: Table) -> Table:
     for at in kept:
         values = _numbers(table, at)
         values = values[~np.isnan(values)]
-        found.append(np.percentile(values, PERCENTILES).tolist() if len(values) else [None] * len(PERCENTILES))
-    rows = [(f"p{share}", *cells) for share, *cells in zip(PERCENTILES, *found, strict=True)]
+        cells: list[Any] = np.percentile(values, shares).tolist() if len(values) else [None] * len(shares)
+        whole = table.columns[at].unit is Unit.COUNT and len(values) and all(cell.is_integer() for cell in cells)
+        found.append([int(cell) for cell in cells] if whole else cells)
+    rows = [(f"p{share}", *cells) for share, *cells in zip(shares, *found, strict=True)]
     return Table(f"{table.name}_percentiles", f"{table.title}: percentiles over the ranks", columns, rows)
 
 

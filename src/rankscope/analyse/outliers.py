@@ -25,7 +25,16 @@ FAR = 3.5  # spreads from the median, from which a rank is told
 
 def outliers(tables: Tables, selection: Selection = ALL) -> Table:
     """The ten ranks farthest from the median in anything, in spreads of the ranks; none where all are alike."""
-    found = behaviour(tables)
+    return ranks_that_differ(behaviour(tables), selection)
+
+
+def outlying_ranks(tables: Tables, selection: Selection = ALL) -> list[int]:
+    """The ranks that `outliers` names, in its order."""
+    return [int(str(row[0])) for row in outliers(tables, Selection(selection.ranks)).rows]
+
+
+def ranks_that_differ(found: Behaviour, selection: Selection = ALL) -> Table:
+    """The same of ranks whose behaviour is known already."""
     table = Table("outliers", "Ranks that differ", COLUMNS, [])
     if len(found.ranks) < FEWEST or not found.measures:
         return table

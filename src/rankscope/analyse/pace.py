@@ -38,11 +38,12 @@ def paces(before: Standing, now: Standing) -> dict[int, Pace]:
     """Every rank between two looks."""
     made = {rank: _pace(rank, before.ranks.get(rank), moment, now.is_gone(rank)) for rank, moment in now.ranks.items()}
     waited, inside, caused = _matched(now)
+    whole = sum(caused.values())
     for rank, pace in made.items():
         if pace.communicating is not None and inside[rank] > 0:
             pace.waiting = pace.communicating * min(1.0, waited[rank] / inside[rank])
-        if sum(caused.values()) > 0 and not now.is_gone(rank):
-            pace.waited_for = caused[rank] / sum(caused.values())
+        if whole > 0 and not now.is_gone(rank):
+            pace.waited_for = caused.get(rank, 0) / whole
     return made
 
 
@@ -92,13 +93,19 @@ def _matched(now: Standing) -> tuple[dict[int, int], dict[int, int], dict[int, i
     caused: dict[int, int] = defaultdict(int)
     for key, members in _by_collective(now).items():
         arrived_ns, last = _arrival(now, key, members)
-        for rank, one in members if arrived_ns is not None else ():
+        if arrived_ns is None:
+            continue
+        whole_ns = 0
+        for rank, one in members:  # plain comparisons: hundreds of thousands of records at each look
             end_ns = one.end_ns if one.end_ns is not None else now.ranks[rank].read_ns
-            wait_ns = max(0, min(arrived_ns or 0, end_ns) - one.start_ns)
-            inside[rank] += max(0, end_ns - one.start_ns)
-            waited[rank] += wait_ns
-            for late in last:
-                caused[late] += wait_ns // len(last)
+            wait_ns = (arrived_ns if arrived_ns < end_ns else end_ns) - one.start_ns
+            if wait_ns > 0:
+                waited[rank] += wait_ns
+                whole_ns += wait_ns
+            if end_ns > one.start_ns:
+                inside[rank] += end_ns - one.start_ns
+        for late in last:
+            caused[late] += whole_ns // len(last)
     return waited, inside, caused
 
 

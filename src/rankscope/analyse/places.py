@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rankscope.analyse.behaviour import Behaviour, behaviour
+from rankscope.analyse.behaviour import Behaviour, Measure, behaviour
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -30,10 +30,13 @@ MAPPED = 'SELECT host, "group" FROM host_groups'
 
 def places(tables: Tables, selection: Selection = ALL) -> Table:
     """Percentiles over the ranks of each host, and of each group of a mapping file, the most different first."""
-    found = behaviour(tables)
+    return places_that_differ(behaviour(tables), dict(tables.query(MAPPED)), selection)
+
+
+def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection: Selection = ALL) -> Table:
+    """The same of ranks whose behaviour is known already, with the group of each host."""
     table = Table("places", "Hosts and groups of hosts that differ", COLUMNS, [])
     chosen = [selection.ranks is None or rank in selection.ranks for rank in found.ranks]
-    group_of: dict[str, str] = dict(tables.query(MAPPED))
     rows = [*_rows("host", found, found.hosts, chosen)]
     if group_of:
         rows += _rows("group", found, [group_of.get(host, "") for host in found.hosts], chosen)
@@ -52,6 +55,9 @@ def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool
     if len(of_place) < FEWEST:
         return
     for measure in found.measures:
+        if measure.adds_up:
+            yield from _sums(by, measure, of_place)
+            continue
         usual, spread = measure.usual, measure.spread
         for name, ranks in of_place.items():
             values = measure.values[ranks]
@@ -60,3 +66,14 @@ def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool
                 low, middle, high, highest = (float(one) for one in np.percentile(values, (0, 50, 95, 100)))
                 told = (low, middle, high, highest, usual, (middle - usual) / spread)
                 yield (by, name, len(ranks), measure.name, measure.unit, *told)
+
+
+def _sums(by: str, measure: Measure, of_place: Mapping[str, Sequence[int]]) -> Iterator[tuple[Cell, ...]]:
+    """What all ranks of a place have together, against the other places; not where one of them has most of it."""
+    known = {name: np.nan_to_num(measure.values[list(ranks)]) for name, ranks in of_place.items()}
+    whole = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]))
+    for (name, values), total in zip(known.items(), whole.values.tolist(), strict=True):
+        if len(values) == 1 or values.max() <= total / 2:
+            low, high, highest = (float(one) for one in np.percentile(values, (0, 95, 100)))
+            told = (low, total, high, highest, whole.usual, (total - whole.usual) / whole.spread)
+            yield (by, name, len(values), f"{measure.name}, together", measure.unit, *told)

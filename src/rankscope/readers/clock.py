@@ -34,6 +34,11 @@ class Clock:
         moved = np.clip(since * self.ns_per_tick, -(2.0**61), 2.0**61).astype(np.int64)
         return moved + np.int64(min(self.origin_unix_ns, 2**61))
 
+    def unix_ns_at(self, ticks: int) -> int:
+        """One moment: as above, without an array."""
+        since = ((ticks + 2**63) % 2**64 - 2**63) - self.origin_ticks % 2**63
+        return int(min(max(since * self.ns_per_tick, -(2.0**61)), 2.0**61)) + min(self.origin_unix_ns, 2**61)
+
 
 class CuptiClock:
     """The clock of the GPU layers, tied to the tick clock by the moments at which both were read."""
