@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankscope.analyse.behaviour import Array, Behaviour, behaviour
+from rankscope.analyse.behaviour import FAR, Array, Behaviour, behaviour
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -20,7 +20,6 @@ COLUMNS = (
 )
 FEWEST = 4  # ranks
 MOST = 10
-FAR = 3.5  # spreads from the median, from which a rank is told
 
 
 def outliers(tables: Tables, selection: Selection = ALL) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rankscope.analyse.behaviour import Behaviour, Measure, behaviour
+from rankscope.analyse.behaviour import FAR, Behaviour, Measure, behaviour
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -45,6 +45,13 @@ def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection:
             table.notes.append(f"{counted(unknown, 'host')} of no group of the mapping file.")
     table.rows = sorted(rows, key=lambda row: -abs(float(row[-1] or 0.0)))
     return arranged(table, selection)
+
+
+def far_places(table: Table) -> Table:
+    """Only those that are as far from the median as ranks have to be to be told."""
+    at = [column.name for column in table.columns].index("spreads")
+    far = [row for row in table.rows if abs(float(row[at] or 0.0)) >= FAR]
+    return Table(table.name, table.title, table.columns, far, table.notes, table.warnings)
 
 
 def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool]) -> Iterator[tuple[Cell, ...]]:

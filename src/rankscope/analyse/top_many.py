@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from rankscope.analyse.alike import ranks_alike
-from rankscope.analyse.behaviour import Behaviour, Measure, telling
+from rankscope.analyse.behaviour import FAR, Behaviour, Measure, telling
 from rankscope.analyse.condensed import percentiles
 from rankscope.analyse.hang_words import standing_place
-from rankscope.analyse.outliers import FAR, ranks_that_differ
+from rankscope.analyse.outliers import ranks_that_differ
 from rankscope.analyse.pace import Pace
-from rankscope.analyse.places import places_that_differ
+from rankscope.analyse.places import far_places, places_that_differ
 from rankscope.analyse.standing import GroupNow, Standing
 from rankscope.analyse.words import counted, ranges, rank_words
 from rankscope.model import Cell, Column, Moment, Table, Unit
@@ -137,12 +137,11 @@ def standing_table(now: Standing, most: int) -> Table:
 
 def outlying_places(found: Behaviour, group_of: Mapping[str, str]) -> Table:
     """Hosts, and groups of hosts, that are far from the median in anything, the farthest first."""
-    every = places_that_differ(found, group_of)
-    names = [column.name for column in every.columns]
-    kept, spreads = [names.index(name) for name in OF_A_PLACE], names.index("spreads")
-    far = [row for row in every.rows if abs(float(row[spreads] or 0.0)) >= FAR]
-    columns = [every.columns[at] if names[at] != "p50" else Column("p50", Unit.NUMBER, "Has") for at in kept]
-    return Table("places", every.title, columns, [tuple(row[at] for at in kept) for row in far], every.notes)
+    far = far_places(places_that_differ(found, group_of))
+    names = [column.name for column in far.columns]
+    kept = [names.index(name) for name in OF_A_PLACE]
+    columns = [far.columns[at] if names[at] != "p50" else Column("p50", Unit.NUMBER, "Has") for at in kept]
+    return Table(far.name, far.title, columns, [tuple(row[at] for at in kept) for row in far.rows], far.notes)
 
 
 def slowest_of_many(found: Behaviour, group_of: Mapping[str, str]) -> str:
