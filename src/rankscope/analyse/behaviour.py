@@ -46,7 +46,7 @@ class Measure:
     name: str
     unit: str  # "ms", "MiB", "count" or "%"
     values: Array  # by rank, nan where it is not known
-    adds_up: bool = False  # shares of one whole: that of several ranks is the sum
+    adds_up: int = 0  # shares of one whole, which so many collectives make: that of several ranks is the sum
     chance: float = 0.0  # a spread that chance alone can make
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ COLUMNS = (
     Column("spreads", Unit.NUMBER, "Spreads away"),
 )
 FEWEST = 2  # places
+CHANCE_SIGMAS = 2.0  # of how often a place is waited for by chance: what counts as a spread
 MAPPED = 'SELECT host, "group" FROM host_groups'
 
 
@@ -78,7 +80,9 @@ def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool
 def _sums(by: str, measure: Measure, of_place: Mapping[str, Sequence[int]]) -> Iterator[tuple[Cell, ...]]:
     """What all ranks of a place have together, against the other places; not where one of them has most of it."""
     known = {name: np.nan_to_num(measure.values[list(ranks)]) for name, ranks in of_place.items()}
-    whole = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]))
+    share = 1 / len(known)
+    chance = CHANCE_SIGMAS * 100 * math.sqrt(share * (1 - share) / measure.adds_up)
+    whole = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]), chance=chance)
     for (name, values), total in zip(known.items(), whole.values.tolist(), strict=True):
         if len(values) == 1 or values.max() <= total / 2:
             low, high, highest = (float(one) for one in np.percentile(values, (0, 95, 100)))

@@ -45,13 +45,14 @@ def live_behaviour(now: Standing, pace: Mapping[int, Pace]) -> Behaviour:
     """What is measured of each rank between two looks."""
     ranks = sorted(pace)
     world = largest_group(now)
+    logged = int(np.median([len(now.ranks[rank].entered) for rank in ranks] or [0])) or 1
 
-    def measure(name: str, unit: str, value: Callable[[Pace, Moment], float | None], adds_up: bool = False) -> Measure:
+    def measure(name: str, unit: str, value: Callable[[Pace, Moment], float | None], adds_up: int = 0) -> Measure:
         found = (value(pace[rank], now.ranks[rank]) for rank in ranks)
         return Measure(name, unit, np.array([np.nan if one is None else one for one in found], np.float64), adds_up)
 
     made = [
-        measure(WAITED_FOR, "%", lambda one, _: _percent(one.waited_for), adds_up=True),
+        measure(WAITED_FOR, "%", lambda one, _: _percent(one.waited_for), adds_up=logged),
         measure(WAITING, "%", lambda one, _: _percent(one.waiting)),
         measure("CPU", "%", lambda one, _: _percent(one.cpu)),
         measure("step", "ms", lambda _, moment: moment.step_ns / 1e6 if moment.step_ns is not None else None),

@@ -11,7 +11,7 @@ from rankscope.analyse.standing import Standing, standing
 from rankscope.model import BadFile, Moment
 from rankscope.readers.ending import Here
 from rankscope.readers.moment import LiveFile
-from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
+from rankscope.store.folder import Job, NoRun, find_run, listed, rank_files, read_job
 from rankscope.store.roles import assign_roles
 
 MOST_STRINGS = 256
@@ -25,7 +25,7 @@ class Watched:
     job: Job
     here: Here = field(default_factory=Here)
     bad: dict[Path, str] = field(default_factory=dict)
-    _files: dict[Path, LiveFile] = field(default_factory=dict)
+    _files: dict[str, LiveFile] = field(default_factory=dict)
     _strings: dict[bytes, list[str]] = field(default_factory=dict)
 
     def look(self, records: int | None = None) -> Standing:
@@ -41,17 +41,20 @@ class Watched:
             if collected:
                 gc.enable()
 
+    def _opened(self, path: Path) -> LiveFile:
+        return LiveFile(path, self._strings)
+
     def _moments(self, records: int | None) -> list[Moment]:
-        paths = rank_files(self.folder)
-        self._files = {path: self._files.get(path) or LiveFile(path, self._strings) for path in paths}
-        if len(self._strings) > MOST_STRINGS + len(paths):
+        names = list(listed(f"{self.folder}/ranks")) or rank_files(self.folder)  # which says why there are none
+        self._files = {str(name): self._files.get(str(name)) or self._opened(Path(name)) for name in names}
+        if len(self._strings) > MOST_STRINGS + len(self._files):
             self._strings.clear()  # tables of names that have grown since
         moments: list[Moment] = []
-        for path, file in self._files.items():
+        for file in self._files.values():
             try:
                 moments.append(file.moment(self.here, records))
             except BadFile as problem:
-                self.bad[path] = str(problem)
+                self.bad[file.path] = str(problem)
         if not moments:
             raise NoRun(f"{self.folder}: none of its files could be read: {next(iter(self.bad.values()))}")
         return moments

@@ -42,7 +42,8 @@ EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this ver
 
 
 HEADER_MEMBERS: Any = HEADER.fields
-COUNTER = struct.Struct("=Q")
+FACTS_BYTES = slice(HEADER_MEMBERS["facts"][1], HEADER_MEMBERS["facts"][1] + HEADER_MEMBERS["facts"][0].itemsize)
+COUNTER, SEQ = struct.Struct("=Q"), struct.Struct("=I")
 HEAD = struct.Struct("=6I")  # of CHUNK: thousands of live files are asked again and again, and numpy would take longer
 
 
@@ -220,12 +221,13 @@ def _map(path: Path) -> Any:
 
 
 def _header(path: Path, data: Any) -> Any:
-    view = np.frombuffer(data, HEADER, 1)
-    header = view.copy()
-    _check_identity(path, header[0])
-    header["facts"] = _settled_facts(path, view)
-    _check_sizes(path, header[0], len(data))
-    return header[0]
+    """The header as it stands, copied as bytes: field by field numpy would take ten times as long."""
+    raw = bytearray(data[: HEADER.itemsize].tobytes())
+    header = np.frombuffer(raw, HEADER)[0]
+    _check_identity(path, header)
+    raw[FACTS_BYTES] = _settled_facts(data)
+    _check_sizes(path, header, len(data))
+    return header
 
 
 def _check_identity(path: Path, header: Any) -> None:
@@ -252,12 +254,12 @@ def _check_sizes(path: Path, header: Any, size: int) -> None:
         raise BadFile(f"{path}: ends at byte {size}, but {used} bytes are in use (truncated?)")
 
 
-def _settled_facts(path: Path, view: Any) -> Any:
+def _settled_facts(data: Any) -> bytes:
     """The facts, whose seqlock their writer holds only for moments; after a kill in there: as they are."""
-    facts = view["facts"].copy()
+    facts = b""
     for _ in range(READ_TRIES):
-        before = int(view["facts"]["seq"][0])
-        facts = view["facts"].copy()
-        if before % 2 == 0 and int(view["facts"]["seq"][0]) == before:
+        before = SEQ.unpack_from(data, FACTS_BYTES.start)[0]
+        facts = data[FACTS_BYTES].tobytes()
+        if before % 2 == 0 and SEQ.unpack_from(data, FACTS_BYTES.start)[0] == before:
             break
     return facts

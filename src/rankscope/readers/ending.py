@@ -12,7 +12,9 @@ from typing import Any
 from rankscope.model import Ending
 from rankscope.rankfile import Flag, State
 
-ABORTED = int(Flag.MPI_ABORTED)
+# plain numbers: members of enumerations are slow to look up where thousands of files are read
+ABORTED, RUNNING, EXITED = int(Flag.MPI_ABORTED), int(State.RUNNING), int(State.EXITED)
+REPLACED, SIGNALLED = int(State.REPLACED), int(State.SIGNALLED)
 HEARD_WITHIN_NS = 10_000_000_000  # a process elsewhere counts as running when its last sign of life is this recent
 
 
@@ -28,11 +30,11 @@ class Here:
 def ending(header: Any, last_heard_ns: int, here: Here) -> Ending:
     """How the process ended; for one that left no end state, whether it still runs."""
     state, aborted = int(header["state"]), bool(int(header["flags"]) & ABORTED)
-    if state == State.REPLACED:
+    if state == REPLACED:
         return "replaced"
-    if state in (State.EXITED, State.SIGNALLED):
-        return "aborted" if aborted else "exited" if state == State.EXITED else "signalled"
-    if state != State.RUNNING:
+    if state in (EXITED, SIGNALLED):
+        return "aborted" if aborted else "exited" if state == EXITED else "signalled"
+    if state != RUNNING:
         return "unknown"
     found = _running(header, last_heard_ns, here)
     return "aborted" if aborted and found != "running" else found

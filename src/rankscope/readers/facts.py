@@ -40,23 +40,9 @@ def _span(first: str, last: str) -> slice:
     return slice(members[first][1], members[last][1] + members[last][0].itemsize)
 
 
-STARTED, FINALIZED = int(Flag.MPI_STARTED), int(Flag.MPI_FINALIZED)  # plain numbers: looked at thousands of times
+# plain numbers: members of enumerations are slow to look up where thousands of files are read
+STARTED, FINALIZED, EXITED = int(Flag.MPI_STARTED), int(Flag.MPI_FINALIZED), int(rankfile.State.EXITED)
 LASTING = (_span("flags", "flags"), _span("pid", "start_jiffies"), _span("loaded", "loaded"), _span("host", "command"))
-SET_ONCE = (
-    "host",
-    "pid",
-    "parent_pid",
-    "rank",
-    "local_rank",
-    "world_size",
-    "rank_source",
-    "command",
-    "executable",
-    "started_ns",
-    "cpus_allowed",
-    "versions",
-    "source",
-)
 LOSSES = ("lost_calls", "untracked_requests", "folded_groups", "lost_strings", "paused_calls")
 
 
@@ -92,37 +78,34 @@ class KeptFacts:
     """Who a process is, worked out anew only where its header says something else than before."""
 
     def __init__(self) -> None:
-        self._told = b""
-        self._facts = RankFacts()
+        self._told: list[bytes] = []
+        self._lasting: dict[str, Any] = {}
 
     def copy(self, file: RankFile) -> RankFacts:
         raw = file.header.tobytes()
-        told = b"".join(raw[part] for part in LASTING)
+        told = [raw[part] for part in LASTING]
         if told != self._told:
-            self._told, self._facts = told, _lasting(file)
-        made = RankFacts()
-        for name in SET_ONCE:
-            setattr(made, name, getattr(self._facts, name))
-        return made
+            self._told, self._lasting = told, _lasting(file)
+        return RankFacts(**self._lasting)
 
 
-def _lasting(file: RankFile) -> RankFacts:
+def _lasting(file: RankFile) -> dict[str, Any]:
     header = file.header
-    return RankFacts(
-        host=_text(header["host"]),
-        pid=int(header["pid"]),
-        parent_pid=int(header["parent_pid"]),
-        rank=_known(header["rank"]),
-        local_rank=_known(header["local_rank"]),
-        world_size=_known(header["world_size"]) or int(header["launcher_world_size"]) or None,
-        rank_source=_source(int(header["rank_source"])),
-        command=_command(header),
-        executable=_text(header["executable"]),
-        started_ns=int(header["started_realtime_ns"]) or int(header["loaded"]["realtime_ns"]),
-        cpus_allowed=int(header["cpus_allowed"]) or None,
-        versions=_versions(header),
-        source=str(file.path),
-    )
+    return {
+        "host": _text(header["host"]),
+        "pid": int(header["pid"]),
+        "parent_pid": int(header["parent_pid"]),
+        "rank": _known(header["rank"]),
+        "local_rank": _known(header["local_rank"]),
+        "world_size": _known(header["world_size"]) or int(header["launcher_world_size"]) or None,
+        "rank_source": _source(int(header["rank_source"])),
+        "command": _command(header),
+        "executable": _text(header["executable"]),
+        "started_ns": int(header["started_realtime_ns"]) or int(header["loaded"]["realtime_ns"]),
+        "cpus_allowed": int(header["cpus_allowed"]) or None,
+        "versions": _versions(header),
+        "source": str(file.path),
+    }
 
 
 def _add_mpi(facts: RankFacts, header: Any, clock: Clock, ended_ticks: int) -> None:
@@ -159,7 +142,7 @@ def _source(number: int) -> str:
 
 
 def _exit_code(header: Any, how: str) -> int | None:
-    if header["state"] == rankfile.State.EXITED:
+    if int(header["state"]) == EXITED:
         return int(header["exit_code"])
     return int(header["abort_code"]) if how == "aborted" else None
 

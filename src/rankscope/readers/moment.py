@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,20 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import BadFile, Entered, Group, Moment
-from rankscope.rankfile import ChunkKind, Rows, State
+from rankscope.rankfile import GROUP, ChunkKind, Rows, State
 from rankscope.readers.chunks import Layout, RankFile, open_rank_file
 from rankscope.readers.clock import Clock
 from rankscope.readers.ending import Here
 from rankscope.readers.facts import KeptFacts, facts_of
 from rankscope.readers.moment_parts import add_steps, ask_kernel, calling_of, entered_of, tally_sums
 from rankscope.readers.rankfile import group_of, last_ticks, log_rows
+
+NO_GROUP = Group("")
+COUNT = struct.Struct("=Q")
+GROUP_MEMBERS: Any = GROUP.fields
+COLLECTIVES = GROUP_MEMBERS["collectives"][1]
+# members of enumerations are slow to look up where thousands of files are read
+RUNNING, THREADS, GROUPS = State.RUNNING, ChunkKind.THREADS, ChunkKind.GROUPS
 
 
 def read_moment(path: Path, here: Here | None = None, records: int | None = None) -> Moment:
@@ -47,10 +55,9 @@ class LiveFile:
         """The rank as it is now, with at most so many of its newest collectives; raises BadFile."""
         if self._ended is not None and self._ended[0] == _state(self.path, records):
             return replace(self._ended[1], read_ns=here.now_ns())
-        state = _state(self.path, records)
         file = self._open()
         made = self._read(file, here, records)
-        self._ended = (state, made) if int(file.header["state"]) != State.RUNNING else None
+        self._ended = (_state(self.path, records), made) if int(file.header["state"]) != RUNNING else None
         return made
 
     def _open(self) -> RankFile:
@@ -68,8 +75,8 @@ class LiveFile:
         clock = Clock(file.header)
         log = log_rows(file, records)
         calls, communication_ticks = tally_sums(file)
-        threads = [row for part in file.parts(ChunkKind.THREADS) for row in part.rows[part.rows["call"] != 0]]
-        group_rows = [part.rows.copy() for part in file.parts(ChunkKind.GROUPS)]
+        threads = [row for part in file.parts(THREADS) for row in part.rows[part.rows["call"] != 0]]
+        group_rows = b"".join(part.rows.tobytes() for part in file.parts(GROUPS))
         strings = self._strings(file)
         groups = self._group_list(group_rows, strings)
         read_ns = here.now_ns()
@@ -91,34 +98,44 @@ class LiveFile:
             self._shared[raw] = file.strings()
         return self._shared[raw]
 
-    def _group_list(self, parts: list[Rows], strings: list[str]) -> list[Group]:
+    def _group_list(self, raw: bytes, strings: list[str]) -> list[Group]:
         """Only those whose row has changed are made anew: programs with ranges have hundreds."""
-        raw = [row for part in parts for row in _rows_as_bytes(part)]
-        rows: Any = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else []
-        known = len(self._raw_groups)
-        self._groups = [
-            self._groups[at] if at < known and told == self._raw_groups[at] else group_of(rows[at], strings, self.path)
-            for at, told in enumerate(raw)
-        ]
-        self._raw_groups = raw
+        size = GROUP.itemsize
+        told = [raw[at : at + size] for at in range(0, len(raw), size)]
+        known = self._raw_groups
+        changed = [at for at, row in enumerate(told) if at >= len(known) or row != known[at]]
+        if changed:
+            rows = np.frombuffer(raw, GROUP)
+            groups = [*self._groups[: len(told)], *[NO_GROUP] * (len(told) - len(self._groups))]
+            for at in changed:
+                again = at < len(known) and _but_collectives(known[at]) == _but_collectives(told[at])
+                groups[at] = _going_on(groups[at], told[at]) if again else group_of(rows[at], strings, self.path)
+            self._raw_groups, self._groups = told, groups
         return self._groups
 
     def _entered_list(self, log: Rows, clock: Clock, strings: list[str]) -> list[Entered]:
-        told = (log.tobytes(), clock.origin_ticks, clock.origin_unix_ns, clock.ns_per_tick)
+        raw = log.tobytes()
+        told = (raw, clock.origin_ticks, clock.origin_unix_ns, clock.ns_per_tick)
         if told != self._raw_log:
-            self._entered = entered_of(log, clock, strings, self._groups, self.path)
+            self._entered = entered_of(raw, clock, strings, self._groups, self.path)
             self._raw_log = told
         return self._entered
+
+
+def _but_collectives(row: bytes) -> bytes:
+    return row[:COLLECTIVES] + row[COLLECTIVES + COUNT.size :]
+
+
+def _going_on(group: Group, row: bytes) -> Group:
+    """The same group some collectives later."""
+    entered = COUNT.unpack_from(row, COLLECTIVES)[0] % 2**63
+    about = (group.name, group.identity, group.kind, group.size, group.my_rank)
+    return Group(*about, entered, group.guessed, group.freed)
 
 
 def is_inside(entered: Entered) -> bool:
     """Whether the rank stands in this call."""
     return entered.end_ns is None and not entered.nonblocking
-
-
-def _rows_as_bytes(rows: Rows) -> list[bytes]:
-    raw, size = rows.tobytes(), rows.dtype.itemsize
-    return [raw[at : at + size] for at in range(0, len(raw), size)]
 
 
 def _state(path: Path, records: int | None) -> tuple[int, ...]:

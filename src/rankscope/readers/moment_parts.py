@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from rankscope.readers.ending import Here, process_words
 from rankscope.readers.rows import copy_rows
 
 COMMUNICATES = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL, Layer.GLOO))  # by number of the layer
+# members of enumerations are slow to look up where thousands of files are read
+TALLIES, STEPS, CALL, NONBLOCKING = ChunkKind.TALLIES, ChunkKind.STEPS, int(Kind.CALL), int(CollectiveFlag.NONBLOCKING)
+RECORD = struct.Struct("=3Q3Ii3H2B")  # of COLLECTIVE
 NEWEST_STEPS = 8
 STEPS_AHEAD = 64
 NO_PEER = ANY = 1 << 31  # the lowest number: no peer is named; others below 0: any
@@ -26,30 +30,27 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 def tally_sums(file: RankFile) -> tuple[int, int]:
     """Calls of all layers, and the ticks inside calls that communicate."""
     calls, ticks = 0, 0
-    for part in file.parts(ChunkKind.TALLIES):
+    for part in file.parts(TALLIES):
         rows, _ = copy_rows(part.rows, "seq")
         calls += int(rows["calls"].sum())
-        inside = COMMUNICATES[rows["layer"]] & (rows["kind"] == Kind.CALL)
+        inside = COMMUNICATES[rows["layer"]] & (rows["kind"] == CALL)
         ticks += int(rows["total_ticks"][inside].sum())
     return calls, ticks
 
 
-def entered_of(log: Rows, clock: Clock, strings: Sequence[str], groups: Sequence[Group], path: Path) -> list[Entered]:
-    """The records as they are asked about."""
+def entered_of(raw: bytes, clock: Clock, strings: Sequence[str], groups: Sequence[Group], path: Path) -> list[Entered]:
+    """The records of a log, as they are asked about."""
     identities = ["", *(group.identity for group in groups)]
-    if len(log) and (int(log["name"].max()) >= len(strings) or int(log["group"].max()) >= len(identities)):
-        raise BadFile(f"{path}: a collective with a name or a group that is not there")
-    unended = (log["end_ticks"] == 0).tolist()
-    nonblocking = ((log["flags"] & CollectiveFlag.NONBLOCKING) != 0).tolist()
-    # columns of plain numbers: picking them out of numpy's records one by one would take most of a look's time
-    moments = [clock.unix_ns(log[name]).tolist() for name in ("enter_ticks", "end_ticks")]
-    numbers = [log[name].tolist() for name in ("group", "name", "sequence", "bytes", "root", "thread")]
-    return [
-        Entered(identities[group], sequence, strings[name], start, None if open_ else end, size, root, waits, thread)
-        for group, name, sequence, size, root, thread, start, end, open_, waits in zip(
-            *numbers, *moments, unended, nonblocking, strict=True
+    made, unix_ns = [], clock.unix_ns_at
+    # unpacked in one go: picking numbers out of numpy's records one by one would take most of a look's time
+    for enter, end, size, sequence, _, _, root, name, group, thread, _, flags in RECORD.iter_unpack(raw):
+        if name >= len(strings) or group >= len(identities):
+            raise BadFile(f"{path}: a collective with a name or a group that is not there")
+        times = (unix_ns(enter), unix_ns(end) if end else None)
+        made.append(
+            Entered(identities[group], sequence, strings[name], *times, size, root, flags & NONBLOCKING != 0, thread)
         )
-    ]
+    return made
 
 
 def calling_of(threads: Sequence[Any], clock: Clock, strings: Sequence[str], groups: Sequence[Group]) -> list[Calling]:
@@ -68,7 +69,7 @@ def calling_of(threads: Sequence[Any], clock: Clock, strings: Sequence[str], gro
 
 def add_steps(moment: Moment, file: RankFile, clock: Clock, before: int = 0) -> None:
     """How many steps are done and what the newest were made of; so many were done at the last look."""
-    parts = file.parts(ChunkKind.STEPS)
+    parts = file.parts(STEPS)
     if not parts or not len(parts[0].rows):
         return
     ring = parts[0].rows
