@@ -70,6 +70,8 @@ def _asynchronous_share(earlier: Moment, moment: Moment, stepped: bool) -> float
     if stepped and "blocked" in moment.step_shares:
         return moment.step_shares["blocked"]
     beside = {group.identity for group in moment.groups if group.kind == "process_group"}
+    if not beside:
+        return 0.0
     spans = sorted(
         (one.start_ns, one.end_ns if one.end_ns is not None else moment.read_ns)
         for one in moment.entered
@@ -127,9 +129,8 @@ def _by_collective(now: Standing) -> dict[Key, list[tuple[int, Entered]]]:
     found: dict[Key, list[tuple[int, Entered]]] = defaultdict(list)
     for rank, records in now.records.items():
         for key, one in records.items():
-            if key[0] in now.groups:
-                found[key].append((rank, one))
-    return found
+            found[key].append((rank, one))
+    return {key: members for key, members in found.items() if key[0] in now.groups}
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rankscope.analyse.behaviour import FAR, Behaviour, Measure, behaviour
+from rankscope.analyse.behaviour import FAR, Array, Behaviour, Measure, behaviour
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Tables, Unit
@@ -72,7 +72,7 @@ def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool
             values = measure.values[ranks]
             values = values[np.isfinite(values)]
             if len(values):
-                low, middle, high, highest = (float(one) for one in np.percentile(values, (0, 50, 95, 100)))
+                low, middle, high, highest = _spots(values)
                 told = (low, middle, high, highest, usual, (middle - usual) / spread)
                 yield (by, name, len(ranks), measure.name, measure.unit, *told)
 
@@ -83,8 +83,22 @@ def _sums(by: str, measure: Measure, of_place: Mapping[str, Sequence[int]]) -> I
     share = 1 / len(known)
     chance = CHANCE_SIGMAS * 100 * math.sqrt(share * (1 - share) / measure.adds_up)
     whole = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]), chance=chance)
+    usual, spread = whole.usual, whole.spread
     for (name, values), total in zip(known.items(), whole.values.tolist(), strict=True):
         if len(values) == 1 or values.max() <= total / 2:
-            low, high, highest = (float(one) for one in np.percentile(values, (0, 95, 100)))
-            told = (low, total, high, highest, whole.usual, (total - whole.usual) / whole.spread)
+            low, _, high, highest = _spots(values)
+            told = (low, total, high, highest, usual, (total - usual) / spread)
             yield (by, name, len(values), f"{measure.name}, together", measure.unit, *told)
+
+
+def _spots(values: Array) -> tuple[float, float, float, float]:
+    """Min, median, p95 and max, as np.percentile has them, which takes ten times as long for a few numbers."""
+    ordered = sorted(values.tolist())
+    return ordered[0], _spot(ordered, 0.5), _spot(ordered, 0.95), ordered[-1]
+
+
+def _spot(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    part, low, high = place - below, ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)

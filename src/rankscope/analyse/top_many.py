@@ -74,9 +74,7 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def many_tables(
-    now: Standing, pace: Mapping[int, Pace], found: Behaviour, group_of: Mapping[str, str], most: int
-) -> list[Table]:
+def many_tables(now: Standing, pace: Mapping[int, Pace], found: Behaviour, by_place: Table, most: int) -> list[Table]:
     """All but the job as a whole, none with more than so many rows."""
     differing = ranks_that_differ(found)
     differing.notes = []
@@ -87,7 +85,6 @@ def many_tables(
     kinds = ranks_alike(found)
     if any(int(str(row[1])) > 1 for row in kinds.rows[1:]):  # single ranks that differ are told above
         made.append(_cut(kinds, most, "group"))
-    by_place = outlying_places(found, group_of)
     return [*made, _cut(by_place, most, "row")] if by_place.rows else made
 
 
@@ -145,7 +142,7 @@ def outlying_places(found: Behaviour, group_of: Mapping[str, str]) -> Table:
     return Table(far.name, far.title, columns, [tuple(row[at] for at in kept) for row in far.rows], far.notes)
 
 
-def slowest_of_many(found: Behaviour, group_of: Mapping[str, str]) -> str:
+def slowest_of_many(found: Behaviour, by_place: Table) -> str:
     """The ranks, or the host or group, that the others wait for; a rank alone only where it is far from the median."""
     by_name = {one.name: one for one in found.measures}
     caused, waiting = by_name.get(WAITED_FOR), by_name.get(WAITING)
@@ -154,7 +151,7 @@ def slowest_of_many(found: Behaviour, group_of: Mapping[str, str]) -> str:
     late = _far(found, caused, 1.0) or _far(found, waiting, -1.0)
     if late:
         return _late_ranks(found, late, caused, waiting)
-    for row in outlying_places(found, group_of).rows:
+    for row in by_place.rows:
         by, place, ranks, name, has, _, _, spreads = row
         if str(name).startswith(WAITED_FOR) and float(spreads or 0) > 0:
             return f"{by} {place}: {float(has or 0):.0f}% of the waiting is for its {counted(int(ranks or 0), 'rank')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,15 +30,9 @@ class Watched:
     def look(self, records: int | None = None) -> Standing:
         """Where every rank is now."""
         self.bad.clear()
-        collected = gc.isenabled()
-        gc.disable()  # hundreds of thousands of objects without a circle among them: searching for one takes longest
-        try:
-            moments = self._moments(records)
-            assign_roles([one.facts for one in moments])
-            return standing([one for one in moments if one.facts.role == "rank"], self.job.expected_ranks)
-        finally:
-            if collected:
-                gc.enable()
+        moments = self._moments(records)
+        assign_roles([one.facts for one in moments])
+        return standing([one for one in moments if one.facts.role == "rank"], self.job.expected_ranks)
 
     def _opened(self, path: Path) -> LiveFile:
         return LiveFile(path, self._strings)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -18,7 +20,7 @@ from rankscope.analyse.hang import OVER, Verdict, verdict
 from rankscope.analyse.pace import paces
 from rankscope.analyse.standing import Standing
 from rankscope.analyse.top import job_table, ranks_table
-from rankscope.analyse.top_many import live_behaviour, many_tables, slowest_of_many
+from rankscope.analyse.top_many import live_behaviour, many_tables, outlying_places, slowest_of_many
 from rankscope.api.watching import Watched, watch
 from rankscope.cli.keys import Keys
 from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
@@ -89,6 +91,18 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Hundreds of thousands of objects are made, no two in a circle: looking for one would take longest of all."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class View:
     """The job at the two newest moments."""
 
@@ -105,7 +119,8 @@ class View:
     def _look(self) -> Standing:
         began = time.monotonic()
         many = hasattr(self, "now") and len(self.now.ranks) > VERY_MANY_RANKS
-        found = self.watched.look(FEW_RECORDS if many else RECORDS)
+        with uncollected():
+            found = self.watched.look(FEW_RECORDS if many else RECORDS)
         self.reading_s = time.monotonic() - began
         return found
 
@@ -118,7 +133,9 @@ class View:
 
     def text(self, wide: int, rows: int, colour: bool = False) -> str:
         """One frame."""
-        return to_text(self.tables(self.rows or (min(rows, OUTLIERS) if self.many else rows)), wide, colour)
+        with uncollected():
+            shown = self.tables(self.rows or (min(rows, OUTLIERS) if self.many else rows))
+        return to_text(shown, wide, colour)
 
     def tables(self, most: int) -> list[Table]:
         """The job, and its ranks: each of them, or of many only what tells them apart."""
@@ -127,9 +144,9 @@ class View:
             ranks = ranks_table(self.now, self.verdict, pace, most)
             return [job_table(self.title(), self.now, self.verdict, pace), ranks]
         found = live_behaviour(self.now, pace)
-        slowest = slowest_of_many(found, self.group_of)
-        job = job_table(self.title(), self.now, self.verdict, pace, slowest)
-        return [job, *many_tables(self.now, pace, found, self.group_of, most)]
+        by_place = outlying_places(found, self.group_of)
+        job = job_table(self.title(), self.now, self.verdict, pace, slowest_of_many(found, by_place))
+        return [job, *many_tables(self.now, pace, found, by_place, most)]
 
     def title(self) -> str:
         bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""

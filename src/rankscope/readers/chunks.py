@@ -71,7 +71,7 @@ class Part:
 class Layout:
     """Where the chunks of a file are, as far as it was walked: none ever moves, and new ones come behind."""
 
-    chunks: list[tuple[int, int, int]] = field(default_factory=list)  # place, kind, bytes
+    places: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of each kind: place and bytes
     end: int = 0
 
 
@@ -132,20 +132,22 @@ class RankFile:
 
     def unknown_kinds(self) -> set[int]:
         """Kinds of chunks that a newer recorder may have added."""
-        return {kind for _, kind, _ in self._walked()} - set(ChunkKind)
+        return self._walked().keys() - set(ChunkKind)
 
     def now(self, name: str) -> int:
         """A counter of the header as it stands at this moment."""
         return COUNTER.unpack_from(self.data, HEADER_MEMBERS[name][1])[0]  # type: ignore[no-any-return]
 
-    def _places(self, kind: ChunkKind) -> list[tuple[int, int]]:
+    def _places(self, kind: int) -> list[tuple[int, int]]:
         """Place and size of each chunk of a kind."""
-        return [(place, size) for place, of_kind, size in self._walked() if of_kind == kind]
+        return self._walked().get(kind, [])
 
-    def _walked(self) -> list[tuple[int, int, int]]:
+    def _walked(self) -> dict[int, list[tuple[int, int]]]:
         """All chunks: those that are known, and what has come behind them."""
-        used, page = min(self.now("used_bytes"), len(self.data)), int(self.header["page_bytes"])
-        known = self.layout
+        known, used = self.layout, self.now("used_bytes")
+        if used == known.end:
+            return known.places
+        used, page = min(used, len(self.data)), int(self.header["page_bytes"])
         place = known.end or rankfile.whole_pages(int(self.header["header_bytes"]), page)
         while place < used:
             if place + CHUNK.itemsize > used:
@@ -154,10 +156,10 @@ class RankFile:
             size = chunk.chunk_bytes
             if size < page or size % page or place + size > used:
                 raise BadFile(f"{self.path}: chunk at byte {place}: {size} bytes do not add up")
-            known.chunks.append((place, chunk.kind, size))
+            known.places.setdefault(chunk.kind, []).append((place, size))
             place += size
             known.end = place
-        return known.chunks
+        return known.places
 
     def _head(self, place: int) -> Head:
         """What a chunk says of itself at this moment."""
@@ -210,11 +212,14 @@ def open_rank_file(path: Path) -> RankFile:
 
 def _map(path: Path) -> Any:
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(opened).st_size
             if size < HEADER.itemsize:
                 raise BadFile(f"{path}: {size} bytes are too few for a rank file (truncated?)")
-            mapped = mmap.mmap(file.fileno(), min(size, MAX_FILE_BYTES), access=mmap.ACCESS_READ)
+            mapped = mmap.mmap(opened, min(size, MAX_FILE_BYTES), access=mmap.ACCESS_READ)
+        finally:
+            os.close(opened)
     except (OSError, ValueError) as problem:
         raise BadFile(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
     return np.frombuffer(mapped, np.uint8)
