@@ -83,7 +83,7 @@ def test_a_slow_host_and_its_switch(tmp_path: Path) -> None:
     assert ("host", "node00002", 12, "waited for, together") in told
     assert {row[1] for row in told} <= {"node00002", "switch-1"}
     assert not found["outliers"].rows
-    assert "of the waiting is for its" in slowest(found)
+    assert slowest(found).split(":")[0] in ("host node00002", "group switch-1")
 
 
 def test_who_stands_where(tmp_path: Path) -> None:

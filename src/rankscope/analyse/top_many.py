@@ -38,6 +38,7 @@ STANDING = (
     Column("since_ns", Unit.NS, "Since, at most"),
     Column("which", Unit.NAME, "Which"),
 )
+PLACE_TIMES = 2.0  # a host is named instead of those of its ranks that differ where it is waited for that much more
 OF_A_PLACE = ("by", "place", "ranks", "measure", "p50", "usual", "unit", "spreads")
 
 
@@ -149,13 +150,12 @@ def slowest_of_many(found: Behaviour, by_place: Table) -> str:
     if caused is None and waiting is None:
         return ""
     late = _far(found, caused, 1.0) or _far(found, waiting, -1.0)
-    if late:
-        return _late_ranks(found, late, caused, waiting)
-    for row in by_place.rows:
-        by, place, ranks, name, has, _, _, spreads = row
-        if str(name).startswith(WAITED_FOR) and float(spreads or 0) > 0:
-            return f"{by} {place}: {float(has or 0):.0f}% of the waiting is for its {counted(int(ranks or 0), 'rank')}"
-    return "none stands out"
+    of_them = float(np.nansum(caused.values[late])) if caused is not None else 0.0
+    for by, place, ranks, name, has, _, _, spreads in by_place.rows:
+        awaited = float(has or 0.0) if str(name).startswith(WAITED_FOR) and float(spreads or 0.0) > 0 else 0.0
+        if awaited > PLACE_TIMES * of_them:
+            return f"{by} {place}: {awaited:.0f}% of the waiting is for its {counted(int(ranks or 0), 'rank')}"
+    return _late_ranks(found, late, caused, waiting) if late else "none stands out"
 
 
 def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
