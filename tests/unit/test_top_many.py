@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Mapping
@@ -9,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rankscope.api.watching import Watched
-from rankscope.cli.top import View, run
+from rankscope.cli.top import View, frame, run
 from rankscope.model import Table
 from rankscope.readers.ending import Here
 from rankscope.store.folder import Job
@@ -84,6 +86,17 @@ def test_a_slow_host_and_its_switch(tmp_path: Path) -> None:
     assert {row[1] for row in told} <= {"node00002", "switch-1"}
     assert not found["outliers"].rows
     assert slowest(found).split(":")[0] in ("host node00002", "group switch-1")
+
+
+@pytest.mark.parametrize("high", [18, 24, 30, 50])
+def test_a_frame_fits_on_the_screen(high: int, tmp_path: Path) -> None:
+    """What does not fit is left out from the end; the first lines say the most."""
+    law = replace(LAW, stragglers=tuple(range(24, 36)), straggler_share=0.9)
+    view = watched(tmp_path / "run", law, group_of=SWITCHES)
+    lines = frame(view, Console(width=110, height=high, file=io.StringIO())).splitlines()
+    assert len(lines) <= high
+    assert any(line.startswith("Slowest rank") for line in lines)
+    assert any("MPI_COMM_WORLD" in line for line in lines) == (high > 18)
 
 
 def test_who_stands_where(tmp_path: Path) -> None:

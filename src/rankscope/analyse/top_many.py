@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -91,10 +92,8 @@ def many_tables(now: Standing, pace: Mapping[int, Pace], found: Behaviour, by_pl
 
 def _cut(table: Table, most: int, what: str) -> Table:
     left = len(table.rows) - most
-    if left > 0:
-        table.notes.append(f"{counted(left, f'more {what}')}")
-        del table.rows[most:]
-    return table
+    more = [counted(left, f"more {what}")] if left > 0 else []
+    return replace(table, rows=table.rows[:most], notes=[*table.notes, *more])
 
 
 def _percentiles(now: Standing, pace: Mapping[int, Pace]) -> Table:

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rankscope.analyse.behaviour import MANY_RANKS
-from rankscope.analyse.hang import OVER, Verdict, verdict
+from rankscope.analyse.behaviour import MANY_RANKS, Behaviour
+from rankscope.analyse.hang import OVER, verdict
 from rankscope.analyse.pace import paces
 from rankscope.analyse.standing import Standing
 from rankscope.analyse.top import job_table, ranks_table
@@ -33,7 +33,9 @@ HELP = "watch a running job"
 RECORDS = 64  # newest collectives of a rank: enough to see who waits for whom
 FEW_RECORDS = 16  # of each of very many ranks
 VERY_MANY_RANKS = 1024
-OUTLIERS = 10  # ranks, places and groups of each kind that are shown of many
+OUTLIERS = 10  # ranks, places and groups of each kind that are shown of many,
+FEWER = (5, 3, 1)  # and where these do not fit on the screen
+NOTHING = Behaviour([], [], [])
 READING_SHARE = 0.2  # of the time at most is spent on reading, whatever the interval
 PATIENCE_NS = 10_000_000_000
 AROUND_ROWS = 4  # lines of the screen that are neither the job's nor a rank's
@@ -110,11 +112,11 @@ class View:
         self.watched, self.rows, self.group_of = watched, rows, group_of or {}
         self.reading_s = 0.0
         self.before = self.now = self._look()
-        self.verdict = self._verdict()
+        self._work_out()
 
     def look(self) -> None:
         self.before, self.now = self.now, self._look()
-        self.verdict = self._verdict()
+        self._work_out()
 
     def _look(self) -> Standing:
         began = time.monotonic()
@@ -124,12 +126,14 @@ class View:
         self.reading_s = time.monotonic() - began
         return found
 
-    def _verdict(self) -> Verdict:
-        return verdict(self.before, self.now, PATIENCE_NS)
-
-    @property
-    def many(self) -> bool:
-        return len(self.now.ranks) >= MANY_RANKS
+    def _work_out(self) -> None:
+        """What a frame is made of, however many rows of it fit."""
+        self.many = len(self.now.ranks) >= MANY_RANKS
+        with uncollected():
+            self.verdict = verdict(self.before, self.now, PATIENCE_NS)
+            self.pace = paces(self.before, self.now)
+            self.found = live_behaviour(self.now, self.pace) if self.many else NOTHING
+            self.by_place = outlying_places(self.found, self.group_of)
 
     def text(self, wide: int, rows: int, colour: bool = False) -> str:
         """One frame."""
@@ -139,14 +143,12 @@ class View:
 
     def tables(self, most: int) -> list[Table]:
         """The job, and its ranks: each of them, or of many only what tells them apart."""
-        pace = paces(self.before, self.now)
         if not self.many:
-            ranks = ranks_table(self.now, self.verdict, pace, most)
-            return [job_table(self.title(), self.now, self.verdict, pace), ranks]
-        found = live_behaviour(self.now, pace)
-        by_place = outlying_places(found, self.group_of)
-        job = job_table(self.title(), self.now, self.verdict, pace, slowest_of_many(found, by_place))
-        return [job, *many_tables(self.now, pace, found, by_place, most)]
+            ranks = ranks_table(self.now, self.verdict, self.pace, most)
+            return [job_table(self.title(), self.now, self.verdict, self.pace), ranks]
+        slowest = slowest_of_many(self.found, self.by_place)
+        job = job_table(self.title(), self.now, self.verdict, self.pace, slowest)
+        return [job, *many_tables(self.now, self.pace, self.found, self.by_place, most)]
 
     def title(self) -> str:
         bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""
@@ -172,7 +174,7 @@ def frame(view: View, console: Console) -> str:
     wide, high = console.size
     text = view.text(wide, high, colour_wanted())
     over = len(text.splitlines()) - high + AROUND_ROWS
-    for rows in range(OUTLIERS - 1, 0, -2) if view.many else (max(1, high - over),):
+    for rows in FEWER if view.many else (max(1, high - max(0, over)),):
         if over > 0 and not view.rows:
             text = view.text(wide, rows, colour_wanted())
             over = len(text.splitlines()) - high + 1
