@@ -27,8 +27,8 @@ class Watched:
     _files: dict[str, LiveFile] = field(default_factory=dict)
     _strings: dict[bytes, list[str]] = field(default_factory=dict)
 
-    def look(self, records: int | None = None) -> Standing:
-        """Where every rank is now."""
+    def look(self, records: Callable[[int], int] | None = None) -> Standing:
+        """Where every rank is now, with so many of its newest collectives: told by how many files there are."""
         self.bad.clear()
         moments = self._moments(records)
         assign_roles([one.facts for one in moments])
@@ -37,15 +37,16 @@ class Watched:
     def _opened(self, path: Path) -> LiveFile:
         return LiveFile(path, self._strings)
 
-    def _moments(self, records: int | None) -> list[Moment]:
+    def _moments(self, records: Callable[[int], int] | None) -> list[Moment]:
         names = list(listed(f"{self.folder}/ranks")) or rank_files(self.folder)  # which says why there are none
         self._files = {str(name): self._files.get(str(name)) or self._opened(Path(name)) for name in names}
         if len(self._strings) > MOST_STRINGS + len(self._files):
             self._strings.clear()  # tables of names that have grown since
+        newest = records(len(self._files)) if records is not None else None
         moments: list[Moment] = []
         for file in self._files.values():
             try:
-                moments.append(file.moment(self.here, records))
+                moments.append(file.moment(self.here, newest))
             except BadFile as problem:
                 self.bad[file.path] = str(problem)
         if not moments:

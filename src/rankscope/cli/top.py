@@ -120,9 +120,8 @@ class View:
 
     def _look(self) -> Standing:
         began = time.monotonic()
-        many = hasattr(self, "now") and len(self.now.ranks) > VERY_MANY_RANKS
         with uncollected():
-            found = self.watched.look(FEW_RECORDS if many else RECORDS)
+            found = self.watched.look(lambda files: FEW_RECORDS if files > VERY_MANY_RANKS else RECORDS)
         self.reading_s = time.monotonic() - began
         return found
 
