@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 from synthetic_law import SECOND, Law
 from synthetic_live import LiveRun
+from synthetic_run import write_run
 
 LAW = Law(ranks=96, collectives=1_200, tallies=12, log_capacity=128)
 SWITCHES = {f"node{host:05d}": f"switch-{host // 2}" for host in range(8)}
@@ -122,3 +123,12 @@ def test_the_command_takes_groups(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "switch-1" not in (other := capsys.readouterr().out) and "node00002" in other
     assert run([str(tmp_path / "run"), "--once", "--groups", str(tmp_path / "none.csv")]) == 2
     assert "none.csv" in capsys.readouterr().err
+
+
+def test_a_job_that_has_ended_without_collectives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is measured, so that nobody is said to be like the others."""
+    write_run(tmp_path / "run", replace(LAW, collectives=0))
+    assert run([str(tmp_path / "run"), "--once", "--interval", "0.01"]) == 0
+    told = capsys.readouterr().out
+    assert "96 ranks: exit 0 (rank 0-95)" in told and "The job has ended" in told
+    assert "differ" not in told and "Slowest" not in told

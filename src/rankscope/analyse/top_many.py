@@ -83,7 +83,7 @@ def many_tables(now: Standing, pace: Mapping[int, Pace], found: Behaviour, by_pl
     if not differing.rows:
         differing.notes = [f"None: all are within {FAR} spreads of the median in everything."]
     del differing.rows[most:]
-    made = [_percentiles(now, pace), standing_table(now, most), differing]
+    made = [_percentiles(now, pace), standing_table(now, most), *([differing] if found.measures else [])]
     kinds = ranks_alike(found)
     if any(int(str(row[1])) > 1 for row in kinds.rows[1:]):  # single ranks that differ are told above
         made.append(_cut(kinds, most, "group"))
