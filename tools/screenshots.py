@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/pictures and the numbers of docs/questions: a real demo run, a recorded GPU run."""
+"""Makes the pictures of docs/pictures and the numbers of docs/questions: of demo, GPU and synthetic runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from readme_output import demo_run
+from synthetic_law import Law
+from synthetic_run import write_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -27,6 +29,7 @@ WIDTH = 1000
 # picture: the page, the part of it (none: its top), dark or light
 SHOTS: dict[str, tuple[str, str, bool]] = {
     "page": ("demo", "", False),
+    "differing": ("many", "#differing", False),
     "start": ("demo", "#start figure", False),
     "imports": ("demo", "#imports figure", False),
     "steps": ("demo", "#steps figure", False),
@@ -47,6 +50,11 @@ def gpu_run(folder: Path) -> Path:
     with tarfile.open(GPU_RUNS) as packed:
         packed.extractall(folder, filter="data")
     return folder / "ddp"
+
+
+def many_run(folder: Path) -> Path:
+    """1,536 ranks of which rank 77 comes last to most collectives (docs/synthetic.md)."""
+    return write_run(folder / "many", Law(ranks=1536, collectives=300, stragglers=(77,), straggler_share=0.9))
 
 
 def page_of(run: Path, folder: Path, name: str) -> Path:
@@ -97,7 +105,7 @@ def main() -> int:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        runs = {"demo": options.run or demo_run(folder), "gpu": gpu_run(folder)}
+        runs = {"demo": options.run or demo_run(folder), "gpu": gpu_run(folder), "many": many_run(folder)}
         pages = {name: page_of(run, folder, name) for name, run in runs.items()}
         take([question(pages, name) for name in SHOTS])
         for page in sorted(QUESTIONS.glob("*.md")):

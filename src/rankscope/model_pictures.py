@@ -35,6 +35,7 @@ class Section:
     tables: list[Table]
     charts: list[Chart] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lead: str = ""  # the answer in a sentence, of a question with which the page begins
 
 
 @dataclass(frozen=True, slots=True)

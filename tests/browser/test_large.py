@@ -63,7 +63,12 @@ def test_many_ranks_are_shown_by_host_with_those_that_stand_out(described: Page)
     steps = {table.name: table for table in sections["steps"].tables}
     assert len(steps["step_parts_by_hosts"].rows) == RANKS / PER_HOST / 2
     assert steps["step_parts_outliers"].rows[0][0] == SLOW
-    assert f"Rank {SLOW} stands out most" in sections["steps"].charts[1].title
+    assert f"Ranks that differ: rank {SLOW} has" in sections["steps"].charts[1].title
+    named = [row[0] for row in sections["differing"].tables[0].rows]
+    assert named[0] == SLOW and f"Rank {SLOW} on" in sections["differing"].lead
+    for name in ("steps", "start", "memory", "balance", "waiting"):
+        marked = [table for table in sections[name].tables if table.name.endswith("_outliers")]
+        assert [[row[0] for row in table.rows] for table in marked] == [named], name
     assert re.search(rf"\b{SLOW}\b", sections["waiting"].charts[0].title)
     assert max(len(table.rows) for section in described.sections for table in section.tables) <= 512
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from rankscope.model import BadFile
-from rankscope.rankfile import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer
+from rankscope.rankfile import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, State
 from rankscope.rankfile_writer import RankFileWriter
 from rankscope.readers.ending import Here
-from rankscope.readers.moment import read_moment
+from rankscope.readers.moment import LiveFile, read_moment
 
 NOW = 5_000_000_000_000
 HERE = Here(host="here", now_ns=lambda: NOW)
@@ -87,6 +87,48 @@ def test_damage_is_a_bad_file_or_other_numbers(tmp_path: Path) -> None:
                 refused += 1
                 assert "\n" not in str(problem)
     assert 0 < refused < 800
+
+
+def test_a_file_looked_at_again_tells_what_a_new_look_does(tmp_path: Path) -> None:
+    """It grows, its ring of steps turns over, names and groups come, it ends, and another process takes its place."""
+    path = tmp_path / "77.rank"
+    kept = LiveFile(path, {})
+    for records, steps, groups, state, pid in [
+        (3, 0, 1, State.RUNNING, 77),
+        (3, 2, 1, State.RUNNING, 77),
+        (40, 5, 1, State.RUNNING, 77),
+        (41, 90, 3, State.RUNNING, 77),
+        (41, 91, 3, State.RUNNING, 77),
+        (200, 400, 3, State.EXITED, 77),
+        (200, 400, 3, State.EXITED, 77),
+        (2, 1, 1, State.RUNNING, 78),
+    ]:
+        _grown(path, records, steps, groups, state, pid)
+        fresh = read_moment(path, HERE, 8)
+        assert kept.moment(HERE, 8) == fresh
+        assert (fresh.facts.pid, fresh.steps, len(fresh.groups)) == (pid, steps or None, groups)
+    with pytest.raises(BadFile):
+        path.unlink()
+        kept.moment(HERE, 8)
+
+
+def _grown(path: Path, records: int, steps: int, groups: int, state: State, pid: int) -> None:
+    file = RankFileWriter(rank=3, world_size=4, pid=pid, host=b"elsewhere", phase=5, state=state)
+    file.set(loaded={"ticks": 0, "monotonic_ns": 0, "realtime_ns": NOW - 1_000_000})
+    first = file.group("MPI_COMM_WORLD", identity=1, size=4, my_rank=3, collectives=records)
+    for number in range(1, groups):
+        file.group(f"group {number}", identity=number + 1, size=2, my_rank=0)
+    file.tally("MPI_Allreduce", records, 9 * records, group=first)
+    rows = np.zeros(records, COLLECTIVE)
+    rows["enter_ticks"], rows["sequence"] = np.arange(records) * 1000, np.arange(1, records + 1)
+    rows["end_ticks"] = rows["enter_ticks"] + 100
+    rows["group"], rows["name"] = first, file.string("MPI_Allreduce")
+    file.collectives(rows, 16)
+    if steps:
+        made = np.zeros(steps, STEP)
+        made["number"], made["part_ticks"][:, 2] = np.arange(1, steps + 1), np.arange(1, steps + 1)
+        file.steps(made, capacity=80)
+    file.write(path)
 
 
 def test_the_calls_that_threads_are_in(tmp_path: Path) -> None:

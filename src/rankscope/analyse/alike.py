@@ -24,7 +24,11 @@ MOST_TOLD = 3
 
 def alike(tables: Tables, selection: Selection = ALL) -> Table:
     """Groups of ranks between which there is a gap in something that is measured, the largest group first."""
-    found = behaviour(tables)
+    return ranks_alike(behaviour(tables), selection)
+
+
+def ranks_alike(found: Behaviour, selection: Selection = ALL) -> Table:
+    """The same of ranks whose behaviour is known already."""
     table = Table("alike", "Ranks that behave alike", COLUMNS, [])
     if len(found.ranks) < FEWEST or not found.measures:
         return table

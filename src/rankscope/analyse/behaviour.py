@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,16 @@ import numpy as np
 from rankscope.analyse.mpi import IS_COMMUNICATION
 from rankscope.analyse.splitting import collectives_of
 from rankscope.analyse.step_data import steps_of
-from rankscope.analyse.waiting import sums
+from rankscope.analyse.waiting import Waiting, sums
 from rankscope.model import Tables
 
 Array = Any  # of numpy
 TO_SIGMA = 1.4826  # from the median of distances to what is a standard deviation of normal values
-LEAST = {"ms": 1.0, "MiB": 1.0, "count": 10.0}  # a smaller spread is none
+LEAST = {"ms": 1.0, "MiB": 1.0, "count": 10.0, "%": 5.0}  # a smaller spread is none
+MANY_RANKS = 64  # from so many on nobody reads rows of single ranks any more
 LEAST_SHARE = 0.01  # of the median
+FAR = 3.5  # spreads from the median, from which a rank is told
+TAIL_SIGMAS, TAIL_TIMES = 4.5, 6.0  # of a hundred thousand ranks none comes last more often than that by chance
 ROUTINES = 8  # those that take most time
 KNOWN = 0.5  # of the ranks that must have a number
 FACTS = """
@@ -40,8 +44,10 @@ class Measure:
     """One thing in which ranks may differ."""
 
     name: str
-    unit: str  # "ms", "MiB" or "count"
+    unit: str  # "ms", "MiB", "count" or "%"
     values: Array  # by rank, nan where it is not known
+    adds_up: int = 0  # shares of one whole, which so many collectives make: that of several ranks is the sum
+    chance: float = 0.0  # a spread that chance alone can make
 
     @property
     def usual(self) -> float:
@@ -51,7 +57,7 @@ class Measure:
     def spread(self) -> float:
         """How far ranks usually are from the median: as a standard deviation, but no rank alone can change it."""
         apart = float(np.nanmedian(np.abs(self.values - self.usual)))
-        return max(TO_SIGMA * apart, LEAST_SHARE * abs(self.usual), LEAST[self.unit])
+        return max(TO_SIGMA * apart, LEAST_SHARE * abs(self.usual), LEAST[self.unit], self.chance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +92,13 @@ def _behaviour(tables: Tables) -> Behaviour:
     made += _steps(tables, {rank: at for at, rank in enumerate(ranks)})
     if len(ranks) > 1 and tables.query(LOGGED):
         made += _waiting(tables, len(ranks))
-    known = [one for one in made if np.isfinite(one.values).sum() >= max(2.0, KNOWN * len(ranks))]
-    return Behaviour(ranks, [row[2] for row in rows], [one for one in known if np.nanmax(np.abs(one.values)) > 0])
+    return Behaviour(ranks, [row[2] for row in rows], telling(made))
+
+
+def telling(measures: Sequence[Measure]) -> list[Measure]:
+    """Those that are known of enough ranks, and not nothing for all of them."""
+    known = [one for one in measures if np.isfinite(one.values).sum() >= max(2.0, KNOWN * len(one.values))]
+    return [one for one in known if np.nanmax(np.abs(one.values)) > 0]
 
 
 def _routines(tables: Tables, place: dict[int, int]) -> list[Measure]:
@@ -122,5 +133,12 @@ def _waiting(tables: Tables, ranks: int) -> list[Measure]:
     found = sums(known)
     return [
         Measure("waiting in collectives", "ms", found.wait_ns / 1e6),
-        Measure("making others wait", "ms", found.caused_ns / 1e6),
+        Measure("making others wait", "ms", found.caused_ns / 1e6, chance=_chance(found) / 1e6),
     ]
+
+
+def _chance(found: Waiting) -> float:
+    """Ns: a rank that comes last no more often than others may still do so this much more often in few collectives."""
+    told = max(1.0, float(found.last.sum()))
+    often = told / max(1, len(found.last))
+    return float(found.all_caused_ns) / told * (TAIL_SIGMAS * math.sqrt(often) + TAIL_TIMES) / FAR

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from rankscope.model import Column, Table, Unit
 Array = Any  # of numpy
 
 MOST_ROWS = 512  # of one picture
-OUTLIERS = 20
 PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 MEASURED = (Unit.NS, Unit.BYTES, Unit.SHARE, Unit.NUMBER, Unit.RATE, Unit.COUNT)
 
@@ -27,7 +26,7 @@ class Condensed:
     label: str
     tables: list[Table]
     key: str
-    outliers: Table | None = None  # the ranks that stand out by the key, where `drawn` has not each of them
+    outliers: Table | None = None  # the ranks that the table `outliers` names, where there are many
     median: float = 0.0  # of the key
 
     def orders(self, *more: str) -> tuple[str, ...]:
@@ -36,19 +35,21 @@ class Condensed:
         return (self.label, *(name for name in more if name in names and name != self.label))
 
 
-def condensed(table: Table, hosts: Mapping[int, str], key: str, most: int = MOST_ROWS) -> Condensed:
-    """The table itself where a picture can hold it; `key` is the column by which ranks stand out otherwise."""
-    if len(table.rows) <= most:
-        return Condensed(table, "rank", [table], key)
+def condensed(
+    table: Table, hosts: Mapping[int, str], key: str, outlying: Sequence[int] = (), most: int = MOST_ROWS
+) -> Condensed:
+    """The table itself where a picture can hold it; those ranks of it, of which the column `key` is told, besides."""
     names = [column.name for column in table.columns]
+    outliers = _of_ranks(table, names.index("rank"), outlying)
+    median = float(np.nanmedian(_numbers(table, names.index(key)))) if outliers is not None else 0.0
+    beside = [outliers] if outliers is not None else []
+    if len(table.rows) <= most:
+        return Condensed(table, "rank", [table, *beside], key, outliers, median)
     ranks = [int(str(row[names.index("rank")])) for row in table.rows]
     drawn = _means(table, lanes(ranks, [hosts.get(rank, "") for rank in ranks], most))
     told = f"Of {len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
     drawn.notes.insert(0, told)
-    outliers = _outliers(table, names.index(key))
-    median = float(np.nanmedian(_numbers(table, names.index(key))))
-    tables = [drawn, outliers, _percentiles(table)]
-    return Condensed(drawn, drawn.columns[0].name, tables, key, outliers, median)
+    return Condensed(drawn, drawn.columns[0].name, [drawn, *beside, percentiles(table)], key, outliers, median)
 
 
 def _means(table: Table, rows: Lanes) -> Table:
@@ -75,7 +76,7 @@ def _numbers(table: Table, at: int) -> Array:
     return np.array([value if isinstance(value, int | float) else np.nan for value in values], np.float64)
 
 
-def _percentiles(table: Table) -> Table:
+def percentiles(table: Table, shares: Sequence[int] = PERCENTILES) -> Table:
     """Each measured column on its own: what no more than so many of a hundred ranks exceed."""
     kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
     columns = [Column("percentile", Unit.NAME, "Percentile"), *(table.columns[at] for at in kept)]
@@ -83,15 +84,17 @@ def _percentiles(table: Table) -> Table:
     for at in kept:
         values = _numbers(table, at)
         values = values[~np.isnan(values)]
-        found.append(np.percentile(values, PERCENTILES).tolist() if len(values) else [None] * len(PERCENTILES))
-    rows = [(f"p{share}", *cells) for share, *cells in zip(PERCENTILES, *found, strict=True)]
+        cells: list[Any] = np.percentile(values, shares).tolist() if len(values) else [None] * len(shares)
+        whole = table.columns[at].unit is Unit.COUNT and len(values) and all(cell.is_integer() for cell in cells)
+        found.append([int(cell) for cell in cells] if whole else cells)
+    rows = [(f"p{share}", *cells) for share, *cells in zip(shares, *found, strict=True)]
     return Table(f"{table.name}_percentiles", f"{table.title}: percentiles over the ranks", columns, rows)
 
 
-def _outliers(table: Table, at: int) -> Table:
-    """The ranks farthest from the median in one column."""
-    values = _numbers(table, at)
-    far = np.where(np.isnan(values), -1.0, np.abs(values - np.nanmedian(values)))
-    rows = [table.rows[place] for place in np.argsort(-far, kind="stable")[:OUTLIERS].tolist()]
-    title = f"{table.title}: the {len(rows)} ranks farthest from the median in {table.columns[at].title}"
-    return Table(f"{table.name}_outliers", title, table.columns, rows)
+def _of_ranks(table: Table, at: int, ranks: Sequence[int]) -> Table | None:
+    """The rows of these ranks, in their order."""
+    places = {rank: place for place, rank in enumerate(ranks)}
+    rows = [row for row in table.rows if row[at] in places]
+    rows.sort(key=lambda row: places[int(str(row[at]))])
+    title = f"{table.title}: the ranks of the table outliers, in its order"
+    return Table(f"{table.name}_outliers", title, table.columns, rows) if rows else None

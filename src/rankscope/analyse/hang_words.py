@@ -166,6 +166,21 @@ def short_place(now: Standing, rank: int) -> str:
     return _call(now, calling)
 
 
+def standing_place(now: Standing, rank: int) -> tuple[str, int | None]:
+    """Where a rank is, in words that many ranks share: no peer is named, and how far it came where it is outside."""
+    moment, inside = now.ranks[rank], now.inside(rank)
+    if now.is_gone(rank):
+        return _ending(now, rank), None
+    if inside is not None:
+        return f"in {_what(now, inside)}", moment.read_ns - inside.start_ns
+    calling = now.calling(rank)
+    if calling is not None and not now.is_finalizing(rank):
+        return f"in {operation(calling.name)}", moment.read_ns - calling.since_ns
+    last = now.last(rank)
+    where = "finalize" if now.is_finalizing(rank) else "outside"
+    return f"{where}, {f'after {_what(now, last)}' if last else 'before any'}", _since(moment.read_ns, last)
+
+
 def _call(now: Standing, one: Calling) -> str:
     """A call and the rank that it names: MPI_Recv from rank 3."""
     peer, name = now.peer(one), operation(one.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankscope.analyse.behaviour import Array, Behaviour, behaviour
+from rankscope.analyse.behaviour import FAR, Array, Behaviour, behaviour
 from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -20,12 +20,20 @@ COLUMNS = (
 )
 FEWEST = 4  # ranks
 MOST = 10
-FAR = 3.5  # spreads from the median, from which a rank is told
 
 
 def outliers(tables: Tables, selection: Selection = ALL) -> Table:
     """The ten ranks farthest from the median in anything, in spreads of the ranks; none where all are alike."""
-    found = behaviour(tables)
+    return ranks_that_differ(behaviour(tables), selection)
+
+
+def outlying_ranks(tables: Tables, selection: Selection = ALL) -> list[int]:
+    """The ranks that `outliers` names, in its order."""
+    return [int(str(row[0])) for row in outliers(tables, Selection(selection.ranks)).rows]
+
+
+def ranks_that_differ(found: Behaviour, selection: Selection = ALL) -> Table:
+    """The same of ranks whose behaviour is known already."""
     table = Table("outliers", "Ranks that differ", COLUMNS, [])
     if len(found.ranks) < FEWEST or not found.measures:
         return table

@@ -38,11 +38,12 @@ def paces(before: Standing, now: Standing) -> dict[int, Pace]:
     """Every rank between two looks."""
     made = {rank: _pace(rank, before.ranks.get(rank), moment, now.is_gone(rank)) for rank, moment in now.ranks.items()}
     waited, inside, caused = _matched(now)
+    whole = sum(caused.values())
     for rank, pace in made.items():
         if pace.communicating is not None and inside[rank] > 0:
             pace.waiting = pace.communicating * min(1.0, waited[rank] / inside[rank])
-        if sum(caused.values()) > 0 and not now.is_gone(rank):
-            pace.waited_for = caused[rank] / sum(caused.values())
+        if whole > 0 and not now.is_gone(rank):
+            pace.waited_for = caused.get(rank, 0) / whole
     return made
 
 
@@ -69,6 +70,8 @@ def _asynchronous_share(earlier: Moment, moment: Moment, stepped: bool) -> float
     if stepped and "blocked" in moment.step_shares:
         return moment.step_shares["blocked"]
     beside = {group.identity for group in moment.groups if group.kind == "process_group"}
+    if not beside:
+        return 0.0
     spans = sorted(
         (one.start_ns, one.end_ns if one.end_ns is not None else moment.read_ns)
         for one in moment.entered
@@ -92,13 +95,19 @@ def _matched(now: Standing) -> tuple[dict[int, int], dict[int, int], dict[int, i
     caused: dict[int, int] = defaultdict(int)
     for key, members in _by_collective(now).items():
         arrived_ns, last = _arrival(now, key, members)
-        for rank, one in members if arrived_ns is not None else ():
+        if arrived_ns is None:
+            continue
+        whole_ns = 0
+        for rank, one in members:  # plain comparisons: hundreds of thousands of records at each look
             end_ns = one.end_ns if one.end_ns is not None else now.ranks[rank].read_ns
-            wait_ns = max(0, min(arrived_ns or 0, end_ns) - one.start_ns)
-            inside[rank] += max(0, end_ns - one.start_ns)
-            waited[rank] += wait_ns
-            for late in last:
-                caused[late] += wait_ns // len(last)
+            wait_ns = (arrived_ns if arrived_ns < end_ns else end_ns) - one.start_ns
+            if wait_ns > 0:
+                waited[rank] += wait_ns
+                whole_ns += wait_ns
+            if end_ns > one.start_ns:
+                inside[rank] += end_ns - one.start_ns
+        for late in last:
+            caused[late] += whole_ns // len(last)
     return waited, inside, caused
 
 
@@ -120,9 +129,8 @@ def _by_collective(now: Standing) -> dict[Key, list[tuple[int, Entered]]]:
     found: dict[Key, list[tuple[int, Entered]]] = defaultdict(list)
     for rank, records in now.records.items():
         for key, one in records.items():
-            if key[0] in now.groups:
-                found[key].append((rank, one))
-    return found
+            found[key].append((rank, one))
+    return {key: members for key, members in found.items() if key[0] in now.groups}
 
 
 def mean(values: Iterable[float | None]) -> float | None:

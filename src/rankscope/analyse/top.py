@@ -41,8 +41,8 @@ RANKS = (
 CLEAR_SHARE = 0.05  # by so much of the time the others must wait longer than the rank that is called the slowest
 
 
-def job_table(title: str, now: Standing, found: Verdict, pace: dict[int, Pace]) -> Table:
-    """The job as a whole."""
+def job_table(title: str, now: Standing, found: Verdict, pace: dict[int, Pace], slowest: str | None = None) -> Table:
+    """The job as a whole; of many ranks others say which are the slowest."""
     all_paces = list(pace.values())
     row: tuple[Cell, ...] = (
         _ranks(now),
@@ -54,7 +54,7 @@ def job_table(title: str, now: Standing, found: Verdict, pace: dict[int, Pace]) 
         mean(one.waiting for one in all_paces),
         mean(one.transferring for one in all_paces),
         mean(one.outside for one in all_paces),
-        _slowest(pace),
+        _slowest(pace) if slowest is None else slowest,
         KINDS[found.kind] if found.kind in HANGS else sentence(found, now),
     )
     table = Table("job", title, JOB, [row], vertical=True)

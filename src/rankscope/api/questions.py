@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rankscope.analyse.alike import alike
 from rankscope.analyse.balance import balance
+from rankscope.analyse.behaviour import MANY_RANKS
 from rankscope.analyse.causes import causes
 from rankscope.analyse.checks import checks
 from rankscope.analyse.clocks import clocks
@@ -122,9 +123,8 @@ QUESTIONS: dict[str, Question] = {
 }
 # So wide, so long or so seldom of interest that they are shown only where they are asked for.
 ASKED_FOR = ("events", "hosts", "wait_map", "wait_matrix", *ONLY_WHERE_ASKED)
-# Where nobody reads rows of single ranks any more: shown unasked from so many ranks on.
+# Shown unasked from MANY_RANKS on.
 OF_MANY = ("outliers", "alike", "places")
-MANY_RANKS = 64
 # Their columns depend on the run: one for each step, or rank.
 WIDE = ("wait_map", "wait_matrix")
 # Of these a recorder keeps the sums, so that they need no events.

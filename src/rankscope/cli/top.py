@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rankscope.analyse.hang import OVER, Verdict, verdict
+from rankscope.analyse.behaviour import MANY_RANKS, Behaviour
+from rankscope.analyse.hang import OVER, verdict
 from rankscope.analyse.pace import paces
 from rankscope.analyse.standing import Standing
 from rankscope.analyse.top import job_table, ranks_table
+from rankscope.analyse.top_many import live_behaviour, many_tables, outlying_places, slowest_of_many
 from rankscope.api.watching import Watched, watch
 from rankscope.cli.keys import Keys
 from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
+from rankscope.model import Table
 from rankscope.report.text import to_text
 from rankscope.store.folder import NoRun
+from rankscope.store.host_groups import host_groups
 
 HELP = "watch a running job"
 RECORDS = 64  # newest collectives of a rank: enough to see who waits for whom
 FEW_RECORDS = 16  # of each of very many ranks
-MANY_RANKS = 1024
+VERY_MANY_RANKS = 1024
+OUTLIERS = 10  # ranks, places and groups of each kind that are shown of many,
+FEWER = (5, 3, 1)  # and where these do not fit on the screen
+NOTHING = Behaviour([], [], [])
 READING_SHARE = 0.2  # of the time at most is spent on reading, whatever the interval
 PATIENCE_NS = 10_000_000_000
 AROUND_ROWS = 4  # lines of the screen that are neither the job's nor a rank's
@@ -39,7 +48,8 @@ def run(argv: list[str]) -> int:
         print("rankscope: give --interval more than 0 seconds and --rows at least 0", file=sys.stderr)
         return 2
     try:
-        view = View(watch(options.run), options.rows)
+        watched = watch(options.run)
+        view = View(watched, options.rows, host_groups(options.groups, watched.folder))
         if options.once or not sys.stdout.isatty():
             time.sleep(options.interval)
             view.look()
@@ -70,38 +80,74 @@ def parser() -> argparse.ArgumentParser:
         "--once", action="store_true", help="look twice, print one frame and end; so it is without a terminal"
     )
     made.add_argument(
-        "--rows", type=int, default=0, metavar="N", help=f"ranks to show (0: what fits, or {SCREEN_ROWS} with --once)"
+        "--rows",
+        type=int,
+        default=0,
+        metavar="N",
+        help=f"ranks to show (0: what fits, or {SCREEN_ROWS} with --once); from {MANY_RANKS} ranks on: rows of each "
+        f"table (0: {OUTLIERS}, or what fits)",
+    )
+    made.add_argument(
+        "--groups", type=Path, metavar="FILE", help="lines of host,group, as those of one switch (RUN/groups.csv)"
     )
     return made
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Hundreds of thousands of objects are made, no two in a circle: looking for one would take longest of all."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class View:
     """The job at the two newest moments."""
 
-    def __init__(self, watched: Watched, rows: int) -> None:
-        self.watched, self.rows = watched, rows
+    def __init__(self, watched: Watched, rows: int, group_of: Mapping[str, str] | None = None) -> None:
+        self.watched, self.rows, self.group_of = watched, rows, group_of or {}
         self.reading_s = 0.0
         self.before = self.now = self._look()
+        self._work_out()
 
     def look(self) -> None:
         self.before, self.now = self.now, self._look()
+        self._work_out()
 
     def _look(self) -> Standing:
         began = time.monotonic()
-        many = hasattr(self, "now") and len(self.now.ranks) > MANY_RANKS
-        found = self.watched.look(FEW_RECORDS if many else RECORDS)
+        with uncollected():
+            found = self.watched.look(lambda files: FEW_RECORDS if files > VERY_MANY_RANKS else RECORDS)
         self.reading_s = time.monotonic() - began
         return found
 
-    @property
-    def verdict(self) -> Verdict:
-        return verdict(self.before, self.now, PATIENCE_NS)
+    def _work_out(self) -> None:
+        """What a frame is made of, however many rows of it fit."""
+        self.many = len(self.now.ranks) >= MANY_RANKS
+        with uncollected():
+            self.verdict = verdict(self.before, self.now, PATIENCE_NS)
+            self.pace = paces(self.before, self.now)
+            self.found = live_behaviour(self.now, self.pace) if self.many else NOTHING
+            self.by_place = outlying_places(self.found, self.group_of)
 
     def text(self, wide: int, rows: int, colour: bool = False) -> str:
         """One frame."""
-        found, pace = self.verdict, paces(self.before, self.now)
-        job = job_table(self.title(), self.now, found, pace)
-        return to_text([job, ranks_table(self.now, found, pace, self.rows or rows)], wide, colour)
+        with uncollected():
+            shown = self.tables(self.rows or (min(rows, OUTLIERS) if self.many else rows))
+        return to_text(shown, wide, colour)
+
+    def tables(self, most: int) -> list[Table]:
+        """The job, and its ranks: each of them, or of many only what tells them apart."""
+        if not self.many:
+            ranks = ranks_table(self.now, self.verdict, self.pace, most)
+            return [job_table(self.title(), self.now, self.verdict, self.pace), ranks]
+        slowest = slowest_of_many(self.found, self.by_place)
+        job = job_table(self.title(), self.now, self.verdict, self.pace, slowest)
+        return [job, *many_tables(self.now, self.pace, self.found, self.by_place, most)]
 
     def title(self) -> str:
         bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""
@@ -123,11 +169,15 @@ def live(view: View, interval: float) -> None:
 
 
 def frame(view: View, console: Console) -> str:
-    """As many ranks as the screen has room for."""
+    """As many rows as the screen has room for."""
     wide, high = console.size
     text = view.text(wide, high, colour_wanted())
     over = len(text.splitlines()) - high + AROUND_ROWS
-    return fitting(view.text(wide, max(1, high - max(0, over)), colour_wanted()).splitlines(), high)
+    for rows in FEWER if view.many else (max(1, high - max(0, over)),):
+        if over > 0 and not view.rows:
+            text = view.text(wide, rows, colour_wanted())
+            over = len(text.splitlines()) - high + 1
+    return fitting(text.splitlines(), high)
 
 
 def fitting(lines: Sequence[str], high: int) -> str:

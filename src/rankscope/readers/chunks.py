@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rankscope import rankfile
 from rankscope.model import BadFile
-from rankscope.rankfile import CHUNK, HEADER, ChunkKind, Rows, State
+from rankscope.rankfile import CHUNK, HEADER, ChunkKind, Rows
 
 MAX_FILE_BYTES = 1 << 31  # larger than any recorder makes: bounds what a hostile file can make us take
 OTHER_ORDER = 0x04030201
@@ -41,6 +41,23 @@ EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this ver
 }
 
 
+HEADER_MEMBERS: Any = HEADER.fields
+FACTS_BYTES = slice(HEADER_MEMBERS["facts"][1], HEADER_MEMBERS["facts"][1] + HEADER_MEMBERS["facts"][0].itemsize)
+COUNTER, SEQ = struct.Struct("=Q"), struct.Struct("=I")
+HEAD = struct.Struct("=6I")  # of CHUNK: thousands of live files are asked again and again, and numpy would take longer
+
+
+class Head(NamedTuple):
+    """What a chunk says of itself."""
+
+    kind: int
+    thread: int
+    chunk_bytes: int
+    row_bytes: int
+    rows: int
+    first_id: int
+
+
 @dataclass(slots=True)
 class Part:
     """The published rows of one chunk, still in the file."""
@@ -48,6 +65,14 @@ class Part:
     thread: int
     first_id: int
     rows: Rows
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where the chunks of a file are, as far as it was walked: none ever moves, and new ones come behind."""
+
+    places: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of each kind: place and bytes
+    end: int = 0
 
 
 @dataclass(slots=True)
@@ -61,32 +86,36 @@ class RankFile:
     path: Path
     data: Any
     header: Any  # one HEADER record, copied
-    _known: list[tuple[int, int, Any]] | None = None  # the chunks of a file that grows no more
+    layout: Layout = field(default_factory=Layout)  # that of an earlier opening of the same file saves the walk
 
     def parts(self, kind: ChunkKind) -> list[Part]:
         """The chunks of one kind of table."""
-        found = [(place, chunk) for place, of_kind, chunk in self._chunks() if of_kind == kind]
-        return [self._part(place, chunk) for place, chunk in found]
+        return [self._part(place, size, kind, self._head(place)) for place, size in self._places(kind)]
 
     def strings(self) -> list[str]:
         """All strings, by id."""
         texts = [""]
-        for place, kind, chunk in self._chunks():
-            if kind == ChunkKind.STRINGS:
-                self._take_strings(place, chunk, texts)
+        for place, size in self._places(ChunkKind.STRINGS):
+            self._take_strings(place, size, self._head(place), texts)
         return texts
+
+    def string_bytes(self) -> bytes:
+        """All that is published of the strings, as it stands in the file."""
+        return b"".join(
+            self._body(place, size)[: self._head(place).rows].tobytes()
+            for place, size in self._places(ChunkKind.STRINGS)
+        )
 
     def paths(self) -> tuple[Rows, list[str]]:
         """The records of paths, and the paths."""
         rows: list[Any] = [np.zeros(0, rankfile.PATH)]
         texts: list[str] = []
-        for place, kind, chunk in self._chunks():
-            if kind == ChunkKind.PATHS:
-                self._take_paths(place, chunk, rows, texts)
+        for place, size in self._places(ChunkKind.PATHS):
+            self._take_paths(place, size, self._head(place), rows, texts)
         return np.concatenate(rows), texts
 
-    def _take_paths(self, place: int, chunk: Any, rows: list[Any], texts: list[str]) -> None:
-        body, published = self._body(place, chunk), int(chunk["rows"])
+    def _take_paths(self, place: int, size: int, chunk: Head, rows: list[Any], texts: list[str]) -> None:
+        body, published = self._body(place, size), chunk.rows
         if published > len(body):
             raise BadFile(f"{self.path}: paths at byte {place}: {published} bytes do not fit in {len(body)}")
         raw, at, head = body[:published].tobytes(), 0, rankfile.PATH.itemsize
@@ -103,56 +132,58 @@ class RankFile:
 
     def unknown_kinds(self) -> set[int]:
         """Kinds of chunks that a newer recorder may have added."""
-        return {kind for _, kind, _ in self._chunks()} - set(ChunkKind)
+        return self._walked().keys() - set(ChunkKind)
 
     def now(self, name: str) -> int:
         """A counter of the header as it stands at this moment."""
-        return int(self.data[: HEADER.itemsize].view(HEADER)[name][0])
+        return COUNTER.unpack_from(self.data, HEADER_MEMBERS[name][1])[0]  # type: ignore[no-any-return]
 
-    def _chunks(self) -> Sequence[tuple[int, int, Any]]:
-        """Place, kind and head of each chunk."""
-        if self._known is not None:
-            return self._known
-        found = list(self._walk())
-        if int(self.header["state"]) != State.RUNNING:
-            self._known = found
-        return found
+    def _places(self, kind: int) -> list[tuple[int, int]]:
+        """Place and size of each chunk of a kind."""
+        return self._walked().get(kind, [])
 
-    def _walk(self) -> Iterator[tuple[int, int, Any]]:
-        used = min(self.now("used_bytes"), len(self.data))
-        page = int(self.header["page_bytes"])
-        place = rankfile.whole_pages(int(self.header["header_bytes"]), page)
+    def _walked(self) -> dict[int, list[tuple[int, int]]]:
+        """All chunks: those that are known, and what has come behind them."""
+        known, used = self.layout, self.now("used_bytes")
+        if used == known.end:
+            return known.places
+        used, page = min(used, len(self.data)), int(self.header["page_bytes"])
+        place = known.end or rankfile.whole_pages(int(self.header["header_bytes"]), page)
         while place < used:
             if place + CHUNK.itemsize > used:
                 raise BadFile(f"{self.path}: chunk at byte {place} does not fit in the {used} bytes used")
-            chunk = self.data[place : place + CHUNK.itemsize].view(CHUNK)[0].copy()
-            size = int(chunk["chunk_bytes"])
+            chunk = self._head(place)
+            size = chunk.chunk_bytes
             if size < page or size % page or place + size > used:
                 raise BadFile(f"{self.path}: chunk at byte {place}: {size} bytes do not add up")
-            yield place, int(chunk["kind"]), chunk
+            known.places.setdefault(chunk.kind, []).append((place, size))
             place += size
+            known.end = place
+        return known.places
 
-    def _body(self, place: int, chunk: Any) -> Any:
-        return self.data[place + CHUNK.itemsize : place + int(chunk["chunk_bytes"])]
+    def _head(self, place: int) -> Head:
+        """What a chunk says of itself at this moment."""
+        return Head(*HEAD.unpack_from(self.data, place))
 
-    def _part(self, place: int, chunk: Any) -> Part:
-        body, row_type = self._body(place, chunk), ROW_TYPES[int(chunk["kind"])]
-        rows, row_bytes = int(chunk["rows"]), int(chunk["row_bytes"])
-        if row_bytes != row_type.itemsize and row_bytes not in EARLIER_ROWS.get(int(chunk["kind"]), ()):
+    def _body(self, place: int, size: int) -> Any:
+        return self.data[place + CHUNK.itemsize : place + size]
+
+    def _part(self, place: int, size: int, kind: ChunkKind, chunk: Head) -> Part:
+        body, row_type = self._body(place, size), ROW_TYPES[kind]
+        rows, row_bytes = chunk.rows, chunk.row_bytes
+        if row_bytes != row_type.itemsize and row_bytes not in EARLIER_ROWS.get(kind, ()):
             told = f"rows of {row_bytes} bytes, {row_type.itemsize} expected"
             raise BadFile(f"{self.path}: chunk at byte {place}: {told}")
         if rows * row_bytes > len(body):
             raise BadFile(f"{self.path}: chunk at byte {place}: {rows} rows do not fit in {len(body)} bytes")
-        return Part(
-            int(chunk["thread"]), int(chunk["first_id"]), _as_rows(body[: rows * row_bytes], row_bytes, row_type)
-        )
+        return Part(chunk.thread, chunk.first_id, _as_rows(body[: rows * row_bytes], row_bytes, row_type))
 
-    def _take_strings(self, place: int, chunk: Any, texts: list[str]) -> None:
-        body, published = self._body(place, chunk), int(chunk["rows"])
+    def _take_strings(self, place: int, size: int, chunk: Head, texts: list[str]) -> None:
+        body, published = self._body(place, size), chunk.rows
         if published > len(body):
             raise BadFile(f"{self.path}: strings at byte {place}: {published} bytes do not fit in {len(body)}")
-        if published and chunk["first_id"] != len(texts):
-            told = f"first id {chunk['first_id']}, but {len(texts)} is next"
+        if published and chunk.first_id != len(texts):
+            told = f"first id {chunk.first_id}, but {len(texts)} is next"
             raise BadFile(f"{self.path}: strings at byte {place}: {told}")
         raw, at = body[:published].tobytes(), 0
         while at + 4 <= published:
@@ -167,7 +198,7 @@ class RankFile:
 def _as_rows(body: Any, row_bytes: int, row_type: Any) -> Rows:
     """The rows; fields that were added since the file was written are 0."""
     if row_bytes == row_type.itemsize:
-        return body.view(row_type)  # type: ignore[no-any-return]
+        return np.frombuffer(body, row_type) if len(body) else np.zeros(0, row_type)
     padded = np.zeros((len(body) // row_bytes, row_type.itemsize), np.uint8)
     padded[:, :row_bytes] = body.reshape(-1, row_bytes)
     return padded.reshape(-1).view(row_type)
@@ -181,23 +212,27 @@ def open_rank_file(path: Path) -> RankFile:
 
 def _map(path: Path) -> Any:
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(opened).st_size
             if size < HEADER.itemsize:
                 raise BadFile(f"{path}: {size} bytes are too few for a rank file (truncated?)")
-            mapped = mmap.mmap(file.fileno(), min(size, MAX_FILE_BYTES), access=mmap.ACCESS_READ)
+            mapped = mmap.mmap(opened, min(size, MAX_FILE_BYTES), access=mmap.ACCESS_READ)
+        finally:
+            os.close(opened)
     except (OSError, ValueError) as problem:
         raise BadFile(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
     return np.frombuffer(mapped, np.uint8)
 
 
 def _header(path: Path, data: Any) -> Any:
-    view = data[: HEADER.itemsize].view(HEADER)
-    header = view.copy()
-    _check_identity(path, header[0])
-    header["facts"] = _settled_facts(path, view)
-    _check_sizes(path, header[0], len(data))
-    return header[0]
+    """The header as it stands, copied as bytes: field by field numpy would take ten times as long."""
+    raw = bytearray(data[: HEADER.itemsize].tobytes())
+    header = np.frombuffer(raw, HEADER)[0]
+    _check_identity(path, header)
+    raw[FACTS_BYTES] = _settled_facts(data)
+    _check_sizes(path, header, len(data))
+    return header
 
 
 def _check_identity(path: Path, header: Any) -> None:
@@ -224,12 +259,12 @@ def _check_sizes(path: Path, header: Any, size: int) -> None:
         raise BadFile(f"{path}: ends at byte {size}, but {used} bytes are in use (truncated?)")
 
 
-def _settled_facts(path: Path, view: Any) -> Any:
+def _settled_facts(data: Any) -> bytes:
     """The facts, whose seqlock their writer holds only for moments; after a kill in there: as they are."""
-    facts = view["facts"].copy()
+    facts = b""
     for _ in range(READ_TRIES):
-        before = int(view["facts"]["seq"][0])
-        facts = view["facts"].copy()
-        if before % 2 == 0 and int(view["facts"]["seq"][0]) == before:
+        before = SEQ.unpack_from(data, FACTS_BYTES.start)[0]
+        facts = data[FACTS_BYTES].tobytes()
+        if before % 2 == 0 and SEQ.unpack_from(data, FACTS_BYTES.start)[0] == before:
             break
     return facts

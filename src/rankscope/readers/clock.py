@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from rankscope.rankfile import TickSource
 
+MONOTONIC = int(TickSource.MONOTONIC)
 SLOWEST_NS_PER_TICK = 1e5  # 10 kHz: anything outside these bounds is a damaged anchor, not a clock
 FASTEST_NS_PER_TICK = 1e-2
 LEAST_CUPTI_SPAN_NS = 500_000_000  # a reading of both clocks is off by some microseconds
@@ -20,6 +22,7 @@ class Clock:
     def __init__(self, header: Any) -> None:
         self.origin_ticks = int(header["loaded"]["ticks"])
         self.origin_unix_ns = int(header["loaded"]["realtime_ns"])
+        self._first_ticks, self._first_unix_ns = self.origin_ticks % 2**63, min(self.origin_unix_ns, 2**61)
         rate = _rate(header)
         self.known = rate is not None
         self.ns_per_tick = 0.0 if rate is None else rate
@@ -30,9 +33,16 @@ class Clock:
 
     def unix_ns(self, ticks: Any) -> Any:
         """A moment, or an array of them, on the Unix clock as it stood when the recorder was loaded."""
-        since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(self.origin_ticks % 2**63)
+        since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(self._first_ticks)
         moved = np.clip(since * self.ns_per_tick, -(2.0**61), 2.0**61).astype(np.int64)
-        return moved + np.int64(min(self.origin_unix_ns, 2**61))
+        return moved + np.int64(self._first_unix_ns)
+
+    def unix_ns_at(self, ticks: int) -> int:
+        """One moment: as above, without an array."""
+        moved = ((ticks if ticks < 2**63 else ticks - 2**64) - self._first_ticks) * self.ns_per_tick
+        if -(2.0**61) < moved < 2.0**61:
+            return int(moved) + self._first_unix_ns
+        return int(math.copysign(2.0**61, moved)) + self._first_unix_ns
 
 
 class CuptiClock:
@@ -63,7 +73,7 @@ def _cupti_rate(clock: Clock, row: Any) -> float:
 
 def _rate(header: Any) -> float | None:
     """Nanoseconds per tick, None where the anchors are too close or make no sense."""
-    if header["tick_source"] == TickSource.MONOTONIC:
+    if int(header["tick_source"]) == MONOTONIC:
         return 1.0
     first, last = header["loaded"], header["facts"]["anchor"]
     ticks = int(last["ticks"]) - int(first["ticks"])

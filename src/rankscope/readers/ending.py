@@ -12,6 +12,9 @@ from typing import Any
 from rankscope.model import Ending
 from rankscope.rankfile import Flag, State
 
+# plain numbers: members of enumerations are slow to look up where thousands of files are read
+ABORTED, RUNNING, EXITED = int(Flag.MPI_ABORTED), int(State.RUNNING), int(State.EXITED)
+REPLACED, SIGNALLED = int(State.REPLACED), int(State.SIGNALLED)
 HEARD_WITHIN_NS = 10_000_000_000  # a process elsewhere counts as running when its last sign of life is this recent
 
 
@@ -26,12 +29,12 @@ class Here:
 
 def ending(header: Any, last_heard_ns: int, here: Here) -> Ending:
     """How the process ended; for one that left no end state, whether it still runs."""
-    state, aborted = int(header["state"]), bool(header["flags"] & Flag.MPI_ABORTED)
-    if state == State.REPLACED:
+    state, aborted = int(header["state"]), bool(int(header["flags"]) & ABORTED)
+    if state == REPLACED:
         return "replaced"
-    if state in (State.EXITED, State.SIGNALLED):
-        return "aborted" if aborted else "exited" if state == State.EXITED else "signalled"
-    if state != State.RUNNING:
+    if state in (EXITED, SIGNALLED):
+        return "aborted" if aborted else "exited" if state == EXITED else "signalled"
+    if state != RUNNING:
         return "unknown"
     found = _running(header, last_heard_ns, here)
     return "aborted" if aborted and found != "running" else found
@@ -47,7 +50,13 @@ def _running(header: Any, last_heard_ns: int, here: Here) -> Ending:
 def _is_alive(header: Any, proc: Path) -> bool:
     """Whether a process of this pid and this start time exists and is no zombie."""
     try:
-        after_name = (proc / str(header["pid"]) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        return after_name[0] not in "ZX" and int(after_name[19]) == int(header["start_jiffies"])
+        told = process_words(proc, int(header["pid"]))
+        return told[0] not in "ZX" and int(told[19]) == int(header["start_jiffies"])
     except (OSError, ValueError, IndexError):
         return False
+
+
+def process_words(proc: Path, pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on."""
+    with open(f"{proc}/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].decode("ascii", "replace").split()

@@ -31,6 +31,18 @@ USAGE = (
     "minor_faults",
     "major_faults",
 )
+
+
+def _span(first: str, last: str) -> slice:
+    """The bytes of a header from one member to another."""
+    members = rankfile.HEADER.fields
+    assert members is not None
+    return slice(members[first][1], members[last][1] + members[last][0].itemsize)
+
+
+# plain numbers: members of enumerations are slow to look up where thousands of files are read
+STARTED, FINALIZED, EXITED = int(Flag.MPI_STARTED), int(Flag.MPI_FINALIZED), int(rankfile.State.EXITED)
+LASTING = (_span("flags", "flags"), _span("pid", "start_jiffies"), _span("loaded", "loaded"), _span("host", "command"))
 LOSSES = ("lost_calls", "untracked_requests", "folded_groups", "lost_strings", "paused_calls")
 
 
@@ -44,43 +56,62 @@ def _command(header: Any) -> str:
     return f"{text} ..." if header["flags"] & Flag.COMMAND_CUT else text
 
 
-def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here) -> RankFacts:
+def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here, kept: KeptFacts | None = None) -> RankFacts:
+    """What the header says now; of what seldom changes, that of an earlier look where it is the same."""
     header, usage = file.header, file.header["facts"]
     ended_ticks = int(header["ended_ticks"]) or last_ticks
-    ended_ns = int(clock.unix_ns(ended_ticks))
-    started_ns = int(header["started_realtime_ns"]) or int(header["loaded"]["realtime_ns"])
+    ended_ns = clock.unix_ns_at(ended_ticks)
+    facts = (kept or KeptFacts()).copy(file)
     how = ending(header, ended_ns, here)
-    facts = RankFacts(
-        host=_text(header["host"]),
-        pid=int(header["pid"]),
-        parent_pid=int(header["parent_pid"]),
-        rank=_known(header["rank"]),
-        local_rank=_known(header["local_rank"]),
-        world_size=_known(header["world_size"]) or int(header["launcher_world_size"]) or None,
-        rank_source=_source(int(header["rank_source"])),
-        command=_command(header),
-        executable=_text(header["executable"]),
-        started_ns=started_ns,
-        ended_ns=ended_ns,
-        elapsed_ns=max(0, ended_ns - started_ns),
-        ending=how,
-        exit_code=_exit_code(header, how),
-        end_signal=int(header["end_signal"]) or None,
-        phase=PHASES[header["phase"]] if header["phase"] < len(PHASES) else "",
-        cpus_allowed=int(header["cpus_allowed"]) or None,
-        threads=int(usage["threads"]) or None,
-        versions=_versions(header),
-        source=str(file.path),
-    )
+    facts.ended_ns, facts.elapsed_ns = ended_ns, max(0, ended_ns - (facts.started_ns or 0))
+    facts.ending, facts.exit_code, facts.end_signal = how, _exit_code(header, how), int(header["end_signal"]) or None
+    phase = int(header["phase"])
+    facts.phase = PHASES[phase] if phase < len(PHASES) else ""
+    facts.threads = int(usage["threads"]) or None
     _add_mpi(facts, header, clock, ended_ticks)
     _add_usage(facts, usage)
     _add_cost(facts, header, clock)
     return facts
 
 
+class KeptFacts:
+    """Who a process is, worked out anew only where its header says something else than before."""
+
+    def __init__(self) -> None:
+        self._told: list[bytes] = []
+        self._lasting: dict[str, Any] = {}
+
+    def copy(self, file: RankFile) -> RankFacts:
+        raw = file.header.tobytes()
+        told = [raw[part] for part in LASTING]
+        if told != self._told:
+            self._told, self._lasting = told, _lasting(file)
+        return RankFacts(**self._lasting)
+
+
+def _lasting(file: RankFile) -> dict[str, Any]:
+    header = file.header
+    return {
+        "host": _text(header["host"]),
+        "pid": int(header["pid"]),
+        "parent_pid": int(header["parent_pid"]),
+        "rank": _known(header["rank"]),
+        "local_rank": _known(header["local_rank"]),
+        "world_size": _known(header["world_size"]) or int(header["launcher_world_size"]) or None,
+        "rank_source": _source(int(header["rank_source"])),
+        "command": _command(header),
+        "executable": _text(header["executable"]),
+        "started_ns": int(header["started_realtime_ns"]) or int(header["loaded"]["realtime_ns"]),
+        "cpus_allowed": int(header["cpus_allowed"]) or None,
+        "versions": _versions(header),
+        "source": str(file.path),
+    }
+
+
 def _add_mpi(facts: RankFacts, header: Any, clock: Clock, ended_ticks: int) -> None:
-    if header["flags"] & Flag.MPI_STARTED:
-        facts.finalized = bool(header["flags"] & Flag.MPI_FINALIZED)
+    flags = int(header["flags"])
+    if flags & STARTED:
+        facts.finalized = bool(flags & FINALIZED)
         until = int(header["mpi_finalized_ticks"]) or ended_ticks
         facts.mpi_elapsed_ns = max(0, clock.ns(until - int(header["mpi_started_ticks"])))
 
@@ -111,7 +142,7 @@ def _source(number: int) -> str:
 
 
 def _exit_code(header: Any, how: str) -> int | None:
-    if header["state"] == rankfile.State.EXITED:
+    if int(header["state"]) == EXITED:
         return int(header["exit_code"])
     return int(header["abort_code"]) if how == "aborted" else None
 

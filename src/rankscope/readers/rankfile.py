@@ -148,10 +148,14 @@ def _newest_rows(file: RankFile, ring: Rows, newest: int) -> Rows:
     start, stop = first % max(1, capacity), written % max(1, capacity)
     wrapped = written > first and stop <= start
     pieces = [ring[start:capacity], ring[:stop]] if wrapped else [ring[start:stop]]
-    copies = [copy_rows(piece, "number", zero_is_busy=True) for piece in pieces]
-    rows, settled = np.concatenate([made for made, _ in copies]), ~np.concatenate([torn for _, torn in copies])
+    copies = [copy_rows(piece, "number", zero_is_busy=True) for piece in pieces if len(piece)]
+    if not copies:
+        return np.zeros(0, rankfile.COLLECTIVE)
+    rows, torn = copies[0] if len(copies) == 1 else (np.concatenate(parts) for parts in zip(*copies, strict=True))
+    if not torn.any() and (rows["number"] == np.arange(first + 1, first + 1 + len(rows)).astype(np.uint32)).all():
+        return rows  # as they nearly always are
     numbers = _claims(rows["number"], written)
-    fits = np.flatnonzero(settled & (numbers > first))
+    fits = np.flatnonzero(~torn & (numbers > first))
     return rows[fits[np.argsort(numbers[fits], kind="stable")]]
 
 

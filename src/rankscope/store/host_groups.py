@@ -30,8 +30,13 @@ def read_host_groups(path: Path) -> dict[str, str]:
     return found
 
 
-def host_groups_table(path: Path | None, run: Path) -> pa.Table:
-    """As a table: of the file that was named, or of the one in the run's folder, if there is one."""
+def host_groups(path: Path | None, run: Path) -> dict[str, str]:
+    """Of the file that was named, or of the one in the run's folder, if there is one."""
     chosen = path if path is not None else run / FILE
-    found = read_host_groups(chosen) if path is not None or chosen.is_file() else {}
+    return read_host_groups(chosen) if path is not None or chosen.is_file() else {}
+
+
+def host_groups_table(path: Path | None, run: Path) -> pa.Table:
+    """The same as a table."""
+    found = host_groups(path, run)
     return pa.table({"host": pa.array(found, pa.string()), "group": pa.array(found.values(), pa.string())})

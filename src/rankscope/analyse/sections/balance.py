@@ -7,6 +7,7 @@ from rankscope.analyse.condensed import condensed
 from rankscope.analyse.hosts import hosts
 from rankscope.analyse.ranks import ranks
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
@@ -25,7 +26,7 @@ def balance_section(tables: Tables, wanted: Wanted) -> Section | None:
     table.rows.sort(key=lambda row: number(row[0]))
     title = _title(table, parts)
     axis = "from MPI_Init to MPI_Finalize" if shared.rows else "CPU time"
-    few = condensed(table, hosts_of(tables), parts[0])
+    few = condensed(table, hosts_of(tables), parts[0], marked(tables, wanted))
     charts = bars(few, title, parts, axis, "host", *parts)
     found = few.tables
     by_host = hosts(tables, wanted.selection)

@@ -16,9 +16,10 @@ def bars(few: Condensed, title: str, parts: tuple[str, ...], axis: str, *orders:
 
 
 def _stands_out(few: Condensed) -> str:
+    """What the first of the ranks that differ in something has here."""
     assert few.outliers is not None
     described = next(one for one in few.outliers.columns if one.name == few.key)
     rank, value = column(few.outliers, "rank")[0], number(column(few.outliers, few.key)[0])
     what = (described.title or described.name).lower()
     usual = in_words(few.median, described.unit)
-    return f"Rank {rank} stands out most in {what}: {in_words(value, described.unit)}, the median is {usual}"
+    return f"Ranks that differ: rank {rank} has {in_words(value, described.unit)} {what}, the median is {usual}"

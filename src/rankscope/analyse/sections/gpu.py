@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.gpu import gpu
 from rankscope.analyse.gpu_copies import gpu_copies
@@ -10,6 +12,7 @@ from rankscope.analyse.gpu_time import gpu_time
 from rankscope.analyse.kernels import kernels
 from rankscope.analyse.names import renamed
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, percent, seconds
 from rankscope.analyse.sections.wanted import Wanted
@@ -56,12 +59,12 @@ def gpu_time_section(tables: Tables, wanted: Wanted) -> Section | None:
     _add_parts(table)
     parts = (*(one.name for one in ADDED), "idle_ns")
     drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
-    few, axis = condensed(table, hosts_of(tables), "idle_ns"), "first to last activity"
-    if few.outliers is None:
+    few, axis = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted)), "first to last activity"
+    charts = bars(few, _time_title(table), drawn, axis, "idle_ns", "comm_exposed_ns")
+    if few.drawn is table:
         orders = (WHERE.name, "idle_ns", "comm_exposed_ns")
-        charts = [Chart("bars", table.name, _time_title(table), WHERE.name, drawn, axis, "rank/GPU", orders)]
-    else:
-        charts = bars(few, _time_title(table), drawn, axis, "idle_ns", "comm_exposed_ns")
+        charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
+    charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
     gaps = gpu_gaps(tables, wanted.selection)
     return Section("gpu_time", "Are the GPUs busy?", [*few.tables, *([gaps] if gaps.rows else [])], charts)
 

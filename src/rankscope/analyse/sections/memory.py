@@ -7,6 +7,7 @@ from statistics import median
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, number, size
 from rankscope.analyse.sections.wanted import Wanted
@@ -28,7 +29,7 @@ def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
     table = _table(tables, wanted, devices)
     if not any(number(cell) for row in table.rows for cell in row[2:]):
         return None
-    few = condensed(table, hosts_of(tables), "max_rss_bytes")
+    few = condensed(table, hosts_of(tables), "max_rss_bytes", marked(tables, wanted))
     charts: list[Chart] = []
     for name, what in (("max_rss_bytes", "process"), ("gpu_peak_bytes", "GPU memory of a rank")):
         if any(number(cell) for cell in column(table, name)):

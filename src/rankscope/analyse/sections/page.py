@@ -9,6 +9,7 @@ from rankscope.analyse.findings import findings
 from rankscope.analyse.overview import overview
 from rankscope.analyse.sections.balance import balance_section
 from rankscope.analyse.sections.communication import communication_section
+from rankscope.analyse.sections.differing import differing_section
 from rankscope.analyse.sections.gpu import gpu_section, gpu_time_section
 from rankscope.analyse.sections.imports import imports_section
 from rankscope.analyse.sections.memory import memory_section
@@ -22,6 +23,7 @@ from rankscope.model import Tables
 from rankscope.model_pictures import Page, Section
 
 SECTIONS: tuple[Callable[[Tables, Wanted], Section | None], ...] = (
+    differing_section,
     start_section,
     imports_section,
     step_parts_section,
@@ -42,5 +44,7 @@ def page_of(tables: Tables, title: str, wanted: Wanted | None = None) -> Page:
     sections = [section for make in SECTIONS if (section := make(tables, wanted)) is not None]
     top = overview(tables, wanted.selection), coverage(tables), findings(tables)
     placed = {table.name for section in sections for table in section.tables} | {table.name for table in top}
+    if any(section.lead for section in sections):
+        placed |= {"outliers", "alike", "places"}  # without rows they have their sentence
     others = more_section([make() for name, make in wanted.more.items() if name not in placed])
     return Page(title, *top, [*sections, *([others] if others else [])], list(wanted.notes))

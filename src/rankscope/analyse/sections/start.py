@@ -6,6 +6,7 @@ from rankscope.analyse.condensed import condensed
 from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.analyse.phases import phases
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
@@ -29,7 +30,7 @@ def start_section(tables: Tables, wanted: Wanted) -> Section | None:
     parts = tuple(name for name in names if any(number(cell) for cell in column(table, name)))
     hosts = hosts_of(tables)
     _add(table, parts, hosts)
-    few = condensed(table, hosts, START.name)
+    few = condensed(table, hosts, START.name, marked(tables, wanted))
     until = "first step" if stepped else "first collective"
     axis = "time since the process started"
     charts = bars(few, _title(table, parts, until), parts, axis, "host", START.name)

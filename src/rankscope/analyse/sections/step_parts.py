@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.analyse.condensed import condensed
 from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.sentences import column, hosts_of, largest_parts, mean, number, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.step_parts import OWN, step_parts
@@ -23,7 +24,7 @@ def step_parts_section(tables: Tables, wanted: Wanted) -> Section | None:
     split = any(cell is not None for cell in column(table, WAITING))
     drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING] if split else ["exposed_ns"])
     parts = tuple(name for name in drawn if any(number(cell) for cell in column(table, name)))
-    few = condensed(table, hosts_of(tables), "exposed_ns")
+    few = condensed(table, hosts_of(tables), "exposed_ns", marked(tables, wanted))
     blocked = WAITING if split else "exposed_ns"
     charts = bars(few, _title(table, parts), parts, "mean step", "host", blocked, "step_ns")
     spread = steps(tables, wanted.selection, by_rank=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankscope.analyse.condensed import condensed
+from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.sentences import column, hosts_of, number, percent, seconds
 from rankscope.analyse.sections.wanted import Wanted
 from rankscope.analyse.selection import Selection
@@ -56,7 +57,7 @@ def waiting_section(tables: Tables, wanted: Wanted) -> Section | None:
     names = tuple(one.name for one in matrix.columns[1:])
     kind = matrix.columns[0].name
     chart = Chart("heat", matrix.name, _title(table), kind, names, f"waits for {kind}", kind)
-    few = condensed(table, hosts_of(tables), "caused_ns")
+    few = condensed(table, hosts_of(tables), "caused_ns", marked(tables, wanted))
     return Section("waiting", "Who waits for whom?", [*few.tables, matrix], [chart])
 
 

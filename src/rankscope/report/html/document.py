@@ -30,6 +30,7 @@ DOCUMENT = """<!DOCTYPE html>
 </header>
 <nav aria-label="Sections"><ol>{contents}</ol></nav>
 <main id="main" tabindex="-1">
+{first}
 {top}
 {sections}
 </main>
@@ -50,8 +51,9 @@ def to_html(page: Page) -> str:
         title=text(page.title),
         style=style(),
         contents="".join(_entry(name, question) for name, question in _contents(page)),
+        first="\n".join(_section(section) for section in page.sections if section.lead),
         top=top(page),
-        sections="\n".join(_section(section) for section in page.sections),
+        sections="\n".join(_section(section) for section in page.sections if not section.lead),
         data=page_data(page.sections),
         scripts="\n".join(_script(kind, code) for kind, code in scripts()),
     )
@@ -63,8 +65,10 @@ def text(words: str) -> str:
 
 
 def _contents(page: Page) -> list[tuple[str, str]]:
-    asked = [(section.name, section.question) for section in page.sections]
-    return [("findings", "What matters most?"), ("overview", "What ran?"), ("coverage", "What was seen of it?"), *asked]
+    first = [(section.name, section.question) for section in page.sections if section.lead]
+    asked = [(section.name, section.question) for section in page.sections if not section.lead]
+    top_of_it = [("findings", "What matters most?"), ("overview", "What ran?"), ("coverage", "What was seen of it?")]
+    return [*first, *top_of_it, *asked]
 
 
 def _entry(name: str, question: str) -> str:
@@ -76,9 +80,10 @@ def _section(section: Section) -> str:
     return (
         f'<section id="{name}" aria-labelledby="{name}-question">\n'
         f'<h2 id="{name}-question">{text(section.question)}</h2>\n'
+        + (f'<p class="lead">{text(section.lead)}</p>\n' if section.lead else "")
         + "".join(f'<p class="note">{text(note)}</p>\n' for note in section.notes)
         + "".join(_figure(name, at, chart) for at, chart in enumerate(section.charts))
-        + "".join(_table(table, folded=not section.charts) for table in section.tables)
+        + "".join(_table(table, folded=not section.charts and not section.lead) for table in section.tables)
         + "</section>"
     )
 
