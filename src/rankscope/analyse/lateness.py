@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rankscope.analyse.block_means import TO_SIGMA, Estimate, estimates
-from rankscope.analyse.step_data import RankSteps, Steps
+from rankscope.analyse.rank_steps import RankSteps
+from rankscope.analyse.step_data import Steps
 
 Array = Any
 FEWEST_STEPS = 12
@@ -126,8 +127,8 @@ def _stands_out(excess: list[Estimate], place: int, step_ns: float) -> bool:
 def components_of(one: RankSteps) -> dict[str, Array]:
     """What a step's own time consists of, and what lies within it."""
     made = dict(one.own)
-    if one.gaps_ns is not None:
-        made = {f"before {slot} {at}": one.gaps_ns[:, at - 1] for at, slot in enumerate(one.slots, 1)}
+    if one.slots:
+        made = {f"before {slot} {at}": one.gaps[str(at)] for at, slot in enumerate(one.slots, 1)}
     return made | {name: one.of_which[name] for name in WITHIN if name in one.of_which}
 
 

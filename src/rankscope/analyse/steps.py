@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.analyse.rank_steps import RankSteps
 from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.step_data import TITLES, RankSteps, Steps, steps_of
+from rankscope.analyse.step_data import TITLES, Steps, steps_of
 from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Tables, Unit
 

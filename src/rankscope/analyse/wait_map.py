@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from rankscope.analyse.lanes import Lanes, lanes
+from rankscope.analyse.rank_steps import RankSteps
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.analyse.splitting import Collectives, Split, collectives_of
-from rankscope.analyse.step_data import RankSteps, steps_of
+from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.waiting import sums
 from rankscope.model import Cell, Column, Table, Tables, Unit
 

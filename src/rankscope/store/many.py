@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ MANY_FROM = 256  # files from which tables are made in batches and kept
 MOST_FILES = 512  # of a batch,
 MOST_BYTES = 48 << 20  # and what they may take on disk: bounds the memory of a worker
 MOST_ROWS = 4_000_000  # of a table that is held in memory; a longer one stays on disk
+ROWS_OF = {"steps": 10}  # what a row of so many columns counts for
 DAMAGED = (pa.ArrowException, OSError, KeyError, ValueError)
 
 Here = dict[int, int]  # process in a kept batch: process in the run
@@ -48,10 +49,13 @@ class Many:
             found |= {entry.files[there]: entry.stamps[there] for there in here}
         return found
 
-    def parts(self, table: str) -> list[tuple[Path, Here | None]]:
-        """The files of one table, each with the numbers of its processes in the run where they are others there."""
-        having = [(entry, here) for entry, here in self.batches if entry.rows.get(table)]
-        return [(entry.path(table), None if entry.is_same(here) else here) for entry, here in having]
+    def parts(self, table: str) -> list[tuple[Path, Here | None, Set[int]]]:
+        """The files of one table, the numbers that its processes have here where they are others there, and all here."""
+        return [
+            (entry.path(table), None if entry.is_same(here) else here, set(here.values()))
+            for entry, here in self.batches
+            if entry.rows.get(table)
+        ]
 
 
 def load_many(
@@ -164,7 +168,7 @@ def _too_long(batches: Sequence[tuple[Entry, Here]]) -> set[str]:
     rows: dict[str, int] = {}
     for entry, _ in batches:
         for table, count in entry.rows.items():
-            rows[table] = rows.get(table, 0) + count
+            rows[table] = rows.get(table, 0) + count * ROWS_OF.get(table, 1)
     return {table for table, count in rows.items() if count > MOST_ROWS} - {"ranks", "events", "notes"}
 
 

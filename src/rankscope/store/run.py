@@ -22,7 +22,7 @@ from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load
 from rankscope.store.many import Many
-from rankscope.store.many_views import add_many, log_part, read_part
+from rankscope.store.many_views import LogPart, add_many, read_part, step_part
 from rankscope.store.roles import assign_roles
 from rankscope.store.summary import Stamp
 from rankscope.store.traces import ReadTrace, Traces, new_folder, traces_of
@@ -155,11 +155,17 @@ class Run:
         found = self._database.sql(sql, params=list(parameters))
         yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
 
-    def log_parts(self) -> Sequence[Callable[[bool], Mapping[str, Any]]] | None:
+    def log_parts(self) -> Sequence[LogPart] | None:
         """The logs of collectives of a large run, some ranks at a time and only when asked for; None of a small one."""
         if self._many is None or self._is_joined or "events" not in self._many.on_disk:
             return None
-        return [partial(log_part, path, here) for path, here in self._many.parts("events")]
+        return [LogPart(path, here, processes) for path, here, processes in self._many.parts("events")]
+
+    def step_parts(self) -> Sequence[Callable[[Sequence[str]], Mapping[str, Any]]] | None:
+        """The same of recorded steps that are too many for memory."""
+        if self._many is None or self._is_joined or "steps" not in self._many.on_disk:
+            return None
+        return [partial(step_part, path, here) for path, here, _ in self._many.parts("steps")]
 
     @property
     def stamps(self) -> dict[str, Stamp] | None:
@@ -209,7 +215,7 @@ def open_run(
 def _figures(recorded: Loaded, many: Many | None) -> Iterable[pa.Table]:
     if many is None or "figures" not in many.on_disk:
         return recorded.tables.get("figures", [])
-    return (read_part(path, here, "figures", ["process", "series"]) for path, here in many.parts("figures"))
+    return (read_part(path, here, "figures", ["process", "series"]) for path, here, _ in many.parts("figures"))
 
 
 def _called(table: str) -> str:
