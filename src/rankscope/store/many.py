@@ -50,7 +50,7 @@ class Many:
         return found
 
     def parts(self, table: str) -> list[tuple[Path, Here | None, Set[int]]]:
-        """The files of one table, the numbers that its processes have here where they are others there, and all here."""
+        """The files of one table; numbers of its processes there and here where these are others; and all here."""
         return [
             (entry.path(table), None if entry.is_same(here) else here, set(here.values()))
             for entry, here in self.batches
