@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from rankscope.store.executors import Executor, Killed, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
-from rankscope.store.load import Loaded, Progress, Read, load
+from rankscope.store.load import Loaded, Progress, Read, load, unseen
 from rankscope.store.many import Many
 from rankscope.store.many_views import LogPart, add_many, read_part, step_part
 from rankscope.store.roles import assign_roles
@@ -59,6 +60,7 @@ class Run:
         many: Many | None = None,
         groups: Path | None = None,
         executor: Executor | None = None,
+        summing: Progress = unseen,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
@@ -66,7 +68,7 @@ class Run:
         self._database = duckdb.connect(":memory:")
         self._database.register("host_groups", host_groups_table(groups, folder))
         self._traces, self._places, self._derived = traces, list[Place](), False
-        self._many, self._is_joined, self._executor = many, bool(loaded), executor
+        self._many, self._is_joined, self._executor, self._summing = many, bool(loaded), executor, summing
         self._bad_at_first = len(recorded.bad)
         views = add_many(self._database, self._tables, many) if many is not None else []
         if loaded:
@@ -88,7 +90,7 @@ class Run:
     def _prepare(self, sql: str) -> None:
         """Have the traces' events there for SQL that asks for single ones."""
         if self._traces is not None and not self._traces.written and EVENTS.search(TEXTS.sub("", sql)):
-            add_traces(self._database, self._traces.write(self.bad_files))
+            add_traces(self._database, self._traces.write(self.bad_files, self._summing))
 
     def derive(self, summarise: Summarise) -> None:
         """Make the tables of model_traces, once."""
@@ -111,9 +113,12 @@ class Run:
 
         A pool of processes would be forked beside the threads of the database, which may hold locks just then.
         """
-        yield from in_threads(work, tasks[:here] if self._executor is not None else tasks)
-        if self._executor is not None:
-            yield from self._executor.map(work, tasks[here:])
+        shared = tasks[here:] if self._executor is not None else []
+        here_done = in_threads(work, tasks[:here] if self._executor is not None else tasks)
+        there_done = self._executor.map(work, shared) if self._executor is not None else ()
+        for done, told in enumerate(chain(here_done, there_done), 1):
+            yield told
+            self._summing(done, len(tasks))
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
@@ -192,6 +197,7 @@ def open_run(
     executor: Executor | None = None,
     keep: bool = True,
     groups: Path | None = None,
+    summing: Progress | None = None,
 ) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
@@ -201,7 +207,7 @@ def open_run(
     folder = find_run(path) if executor is None else find_run(path).absolute()  # others work in folders of their own
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
-    files, told = rank_files(folder, folders or bad), progress or (lambda done, total: None)
+    files, told = rank_files(folder, folders or bad), progress or unseen
     if len(files) >= many.MANY_FROM:
         recorded, kept = many.load_many(folder, files, read, events, told, executor or Pool(), keep)
     else:
@@ -209,7 +215,7 @@ def open_run(
     traces = traces_of(read_trace if events else None, files, _figures(recorded, kept))
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor)
+    return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor, summing or unseen)
 
 
 def _figures(recorded: Loaded, many: Many | None) -> Iterable[pa.Table]:
