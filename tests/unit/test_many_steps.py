@@ -37,7 +37,7 @@ def make_large_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.store.many.MOST_ROWS", 100)
     monkeypatch.setattr("rankscope.analyse.lateness.MOST_CELLS", 10)
     monkeypatch.setattr("rankscope.analyse.steps.CELLS", 100)
-    monkeypatch.setattr("rankscope.analyse.step_times.HELD_STEPS", 100)
+    monkeypatch.setattr("rankscope.analyse.step_times.CELLS", 100)
 
 
 def steps_as_read(folder: Path) -> Steps:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ def late_ranks(found: Steps) -> list[Late]:
     common = found.common()
     if len(found.ranks) < 2 or len(common) < FEWEST_STEPS:
         return []
-    chosen = _Chosen(found.ranks, common)
+    chosen = Chosen(found.ranks, common)
     step_ns = float(np.median(np.concatenate([chosen.of(one, one.own_ns + one.exposed_ns) for one in found.ranks])))
     own, exposed = chosen.compared(lambda one: one.own_ns), chosen.compared(lambda one: one.exposed_ns)
     whole = _stand_out(own.excess, step_ns)
@@ -109,22 +108,17 @@ def _is_contention(one: Late) -> bool:
 def peers_medians(values: Array) -> Array:
     """For each rank (row) the median of the other ranks, step by step.
 
-    From one sorting: leaving a value out moves the middle of the sorted ones by at most one place.
+    Leaving a value out moves the middle of the sorted ones by at most one place.
     """
-    order = np.argsort(values, axis=0, kind="stable")
-    position = np.empty_like(order)
-    np.put_along_axis(position, order, np.arange(len(values))[:, None], axis=0)
-    ordered = np.take_along_axis(values, order, axis=0)
     peers = len(values) - 1
     low, high = (peers - 1) // 2, peers // 2
-    return (
-        np.where(position > low, ordered[low], ordered[low + 1])
-        + np.where(position > high, ordered[high], ordered[high + 1])
-    ) / 2
+    middle = np.partition(values, sorted({low, low + 1, high, high + 1}), axis=0)[low : high + 2]
+    lower = np.where(values > middle[0], middle[0], middle[1])
+    return (lower + np.where(values > middle[high - low], middle[high - low], middle[high - low + 1])) / 2
 
 
 @dataclass(slots=True)
-class _Chosen:
+class Chosen:
     """The steps that all ranks have."""
 
     ranks: Sequence[RankSteps]
@@ -132,6 +126,7 @@ class _Chosen:
     _places: dict[int, Array] = field(default_factory=dict)
 
     def of(self, one: RankSteps, values: Array) -> Array:
+        """Of the values of all steps of a rank those of these."""
         key = id(one.number)
         if key not in self._places:
             self._places[key] = np.searchsorted(one.number, self.common)
@@ -139,19 +134,20 @@ class _Chosen:
 
     def compared(self, ask: Callable[[RankSteps], Array]) -> _Compared:
         """What each rank answers (a value for each of its steps), as a whole or some steps at a time."""
-        steps = len(self.common)
-        edges = np.cumsum([0, *(len(block) for block in np.array_split(self.common, blocks(steps)))]).tolist()
-        at_once = len(edges) - 1 if len(self.ranks) * steps <= MOST_CELLS else 1
-        means: list[Array] = []
-        usual = np.zeros(len(self.ranks))
-        for at in range(0, len(edges) - 1, at_once):
-            cut = edges[at : at + at_once + 1]
-            table = np.stack([self.of(one, ask(one))[cut[0] : cut[-1]] for one in self.ranks])
+        table = np.stack([self.of(one, ask(one)) for one in self.ranks])
+        edges = np.array_split(np.arange(len(self.common)), blocks(len(self.common)))
+        cuts = [slice(int(edge[0]), int(edge[-1]) + 1) for edge in edges]
+        if table.size <= MOST_CELLS:
             medians = peers_medians(table)
-            usual = medians.mean(axis=1) if len(cut) == len(edges) else usual + medians.sum(axis=1) / steps
             table -= medians
-            means += [table[:, first - cut[0] : last - cut[0]].mean(axis=1) for first, last in pairwise(cut)]
-        return _Compared(estimated(means), usual)
+            return _Compared(estimated([table[:, cut].mean(axis=1) for cut in cuts]), medians.mean(axis=1))
+        means, usual = [], np.zeros(len(self.ranks))
+        for cut in cuts:
+            part = table[:, cut]
+            medians = peers_medians(part)
+            usual += medians.sum(axis=1)
+            means.append((part - medians).mean(axis=1))
+        return _Compared(estimated(means), usual / len(self.common))
 
 
 def _stand_out(excess: Estimates, step_ns: float, least_ns: Array | float = 0.0) -> set[int]:

@@ -39,9 +39,14 @@ class Stored(Mapping[str, Array]):
     count: int
 
     def __getitem__(self, name: str) -> Array:
+        return self.some(name, 0, self.count)
+
+    def some(self, name: str, first: int, last: int) -> Array:
+        """The values of a column from the first to the last, without it."""
         column, kind = self.file.columns[name]
-        made = np.empty(self.count, kind)
-        read_at(self.file.scratch.number, made.view(np.uint8).data, self.place + column * self.count * ITEM_BYTES)
+        made = np.empty(last - first, kind)
+        place = self.place + (column * self.count + first) * ITEM_BYTES
+        read_at(self.file.scratch.number, made.view(np.uint8).data, place)
         return made
 
     def __iter__(self) -> Iterator[str]:
@@ -72,6 +77,11 @@ class Under(Mapping[str, Array]):
 
     def __contains__(self, name: object) -> bool:
         return f"{self.beginning}{name}" in self.whole
+
+
+def some_of(values: Mapping[str, Array], name: str, first: int, last: int) -> Array:
+    """Some values of a column, wherever it is."""
+    return values.some(name, first, last) if isinstance(values, Stored) else values[name][first:last]
 
 
 class Same:
