@@ -17,7 +17,7 @@ from rankscope.analyse.tiles import ITEM_BYTES, Scratch, read_at, write_at
 from rankscope.model import Tables
 
 Array = Any  # of numpy
-CELLS = 1 << 20  # ranks × steps that are held in memory while the table below is made
+CELLS = 1 << 22  # ranks × steps that are held in memory while the table below is made
 
 
 @dataclass(slots=True)

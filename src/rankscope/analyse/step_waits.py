@@ -15,6 +15,7 @@ from rankscope.analyse.step_times import StepTimes, step_times
 from rankscope.model import Tables
 
 Array = Any  # of numpy
+MANY = 256  # members
 Waits = dict[int, tuple[float, ...]]
 
 
@@ -68,7 +69,9 @@ def _inside(values: Array, inside: Array) -> Array:
     """The sum of each column over the chosen rows; mostly these are all or none."""
     made = np.zeros(values.shape[1])
     whole = inside.all(axis=0)
-    if whole.any():
+    if len(whole) >= MANY:  # a copy for exactly the sums of each column alone would cost more than all else
+        made[whole] = values.sum(axis=0)[whole]
+    elif whole.any():
         made[whole] = np.ascontiguousarray(values.T)[whole].sum(axis=1)
     for member in np.flatnonzero(inside.any(axis=0) & ~whole).tolist():
         made[member] = values[inside[:, member], member].sum()

@@ -110,9 +110,11 @@ def _by_phase(log: Log, split: Split) -> _Sums:
 @usually_asked_of_steps
 def _by_step(log: Log, split: Split) -> _Sums:
     """Only of the steps that are there: a few of very many."""
-    codes = log.steps.codes(split) if log.steps.recorded else np.full((len(split.last), 1), -1)
-    first = int(codes[codes >= 0].min(initial=codes.max(initial=0)))
-    found = _sums_by(log, split, int(codes.max(initial=-1)) - first + 1, np.where(codes >= 0, codes - first, -1))
+    codes = log.steps.codes(split) if log.steps.recorded else np.zeros((0, 1), np.int64)
+    if codes.max(initial=-1) < 0:
+        return _Sums.none(0, len(log.ranks))
+    first = int(codes[codes >= 0].min())
+    found = _sums_by(log, split, int(codes.max()) - first + 1, np.where(codes >= 0, codes - first, -1))
     found.first = first
     return found
 
