@@ -43,8 +43,6 @@ def steps(tables: Tables, selection: Selection = ALL, by_rank: bool = True) -> T
         table.rows += _pooled(found, steady)
         table.rows += _each(found, steady) if len(chosen) > 1 and by_rank else []
         table.notes += step_notes(found, chosen)
-    elif not found.ranks:
-        table.notes += found.notes  # why there are none
     return arranged(table, selection)
 
 
