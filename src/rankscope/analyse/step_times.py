@@ -120,12 +120,13 @@ def step_times(tables: Tables) -> StepTimes | None:
     """Of the collectives of a run; None where it has no steps. Worked out once for each run that is open."""
     known = collectives_of(tables)
     if known.log.steps is None:
-        known.log.steps = _step_times(known.log, steps_of(tables)) or ()
+        known.log.steps = times_of(known.log, steps_of(tables)) or ()
     found: StepTimes | None = known.log.steps or None
     return found
 
 
-def _step_times(log: Log, found: Steps) -> StepTimes | None:
+def times_of(log: Log, found: Steps) -> StepTimes | None:
+    """When these steps were, for the collectives of this log."""
     if not found.ranks:
         return None
     of_rank = {one.rank: one for one in found.ranks}
