@@ -38,6 +38,7 @@ def make_large_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.analyse.lateness.MOST_CELLS", 10)
     monkeypatch.setattr("rankscope.analyse.steps.CELLS", 100)
     monkeypatch.setattr("rankscope.analyse.step_times.CELLS", 100)
+    monkeypatch.setattr("rankscope.analyse.step_waits.MANY", 2)
 
 
 def steps_as_read(folder: Path) -> Steps:

@@ -58,7 +58,7 @@ def late_ranks(found: Steps) -> list[Late]:
     if len(found.ranks) < 2 or len(common) < FEWEST_STEPS:
         return []
     chosen = Chosen(found.ranks, common)
-    step_ns = float(np.median(np.concatenate([chosen.of(one, one.own_ns + one.exposed_ns) for one in found.ranks])))
+    step_ns = float(np.median(chosen.table(lambda one: one.own_ns + one.exposed_ns), overwrite_input=True))
     own, exposed = chosen.compared(lambda one: one.own_ns), chosen.compared(lambda one: one.exposed_ns)
     whole = _stand_out(own.excess, step_ns)
     components = {name: chosen.compared(partial(_component, name=name)) for name in _components(found.ranks)}
@@ -132,9 +132,16 @@ class Chosen:
             self._places[key] = np.searchsorted(one.number, self.common)
         return values[self._places[key]]
 
+    def table(self, ask: Callable[[RankSteps], Array]) -> Array:
+        """Ranks × steps: what each rank answers."""
+        made = np.empty((len(self.ranks), len(self.common)))
+        for row, one in zip(made, self.ranks, strict=True):
+            row[:] = self.of(one, ask(one))
+        return made
+
     def compared(self, ask: Callable[[RankSteps], Array]) -> _Compared:
         """What each rank answers (a value for each of its steps), as a whole or some steps at a time."""
-        table = np.stack([self.of(one, ask(one)) for one in self.ranks])
+        table = self.table(ask)
         edges = np.array_split(np.arange(len(self.common)), blocks(len(self.common)))
         cuts = [slice(int(edge[0]), int(edge[-1]) + 1) for edge in edges]
         if table.size <= MOST_CELLS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -47,6 +48,17 @@ class Steps:
 
     def steady(self, one: RankSteps) -> Array:
         return one.number >= self.first_steady
+
+    def pooled(self, ranks: Sequence[RankSteps], ask: Callable[[RankSteps], Array]) -> Array:
+        """What the ranks answer of their steady steps, one after the other."""
+        chosen = [self.steady(one) for one in ranks]
+        made = np.empty(sum(int(mask.sum()) for mask in chosen))
+        at = 0
+        for one, mask in zip(ranks, chosen, strict=True):
+            own = ask(one)[mask]
+            made[at : at + len(own)] = own
+            at += len(own)
+        return made
 
     def common(self) -> Array:
         """The numbers of the steady steps that every rank has."""

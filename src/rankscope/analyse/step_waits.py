@@ -66,12 +66,12 @@ def _sums(log: Log, split: Split) -> _Sums:
 
 
 def _inside(values: Array, inside: Array) -> Array:
-    """The sum of each column over the chosen rows; mostly these are all or none."""
+    """The sum of each column over the chosen rows, of a few columns to the last digit as if it were alone."""
+    if values.shape[1] >= MANY:
+        return values.sum(axis=0, where=inside)
     made = np.zeros(values.shape[1])
     whole = inside.all(axis=0)
-    if len(whole) >= MANY:  # a copy for exactly the sums of each column alone would cost more than all else
-        made[whole] = values.sum(axis=0)[whole]
-    elif whole.any():
+    if whole.any():
         made[whole] = np.ascontiguousarray(values.T)[whole].sum(axis=1)
     for member in np.flatnonzero(inside.any(axis=0) & ~whole).tolist():
         made[member] = values[inside[:, member], member].sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def _pooled(found: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
     """The rows of all ranks together."""
     rows, length = [], np.zeros(1)
     for name in _names(ranks[0]):
-        values = np.concatenate([_values(one, name)[found.steady(one)] for one in ranks])[None, :]
+        values = found.pooled(ranks, partial(_values, name=name))[None, :]
         length = values.sum(axis=1) if name == STEP else length
         if name == STEP or values.any():
             rows.append(_Spread.of(values, length).row("all", name, 0))

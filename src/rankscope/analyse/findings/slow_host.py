@@ -44,9 +44,8 @@ def _slow_host(found: Steps) -> list[SlowHost]:
     if len(hosts) < 2 or len(common) < FEWEST_STEPS:
         return []
     chosen = Chosen(found.ranks, common)
-    table = np.stack([chosen.of(one, one.own_ns) for one in found.ranks])
-    own = np.array([one.value for one in estimates(table)])
-    step_ns = float(np.median(np.concatenate([one.length_ns[found.steady(one)] for one in found.ranks])))
+    own = np.array([one.value for one in estimates(chosen.table(lambda one: one.own_ns))])
+    step_ns = float(np.median(found.pooled(found.ranks, lambda one: one.length_ns), overwrite_input=True))
     made = []
     host_of = np.array([hosts[one.host] for one in found.ranks])
     for host, at in hosts.items():
