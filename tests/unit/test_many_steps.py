@@ -58,6 +58,18 @@ def test_the_tables_are_those_of_a_small_run(name: str, tmp_path: Path, monkeypa
     assert all(isinstance(one.values, Stored) for one in found.ranks)
 
 
+@pytest.mark.parametrize("name", ["pattern and losses", "recorded and losses"])
+def test_what_a_database_holds_too_much_of_is_asked_for_rank_by_rank(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = aged_run(tmp_path / "run", LAWS[name])
+    small = tables(Run(folder), ASKED)
+    monkeypatch.setattr("rankscope.analyse.step_patterns.MOST_RECORDS", 100)
+    monkeypatch.setattr("rankscope.analyse.steps_recorded.MOST_STEPS", 100)
+    assert_same(tables(Run(folder), ASKED), small, exact=True)
+    assert all(isinstance(one.values, Stored) for one in steps_as_read(folder).ranks)
+
+
 HALVES = {0: "even", 1: "odd"}
 STEP: list[Call] = [("MPI_Allreduce", 1 << 20, 5.0), ("MPI_Allreduce", 1 << 16, 1.0), ("MPI_Allreduce", 8, 0.2)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,9 @@ HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
 SQL = f"""
     SELECT process, layer, name, "group", sequence, start_ns,
         coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
-    FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} ORDER BY rank, start_ns"""
+    FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} {{}} ORDER BY rank, start_ns"""
+COUNTED = f"SELECT count(*) FROM untraced_events WHERE {LOGGED}"
+MOST_RECORDS = 4_000_000  # that are asked for at a time
 
 Part = Any  # of a large run: the logs of some ranks, its `processes`; `timed` reads them
 Who = Mapping[int, tuple[int, str]]  # by process: its rank and host
@@ -72,26 +74,47 @@ def pattern_steps(tables: Tables) -> tuple[list[RankSteps], list[str]]:
     """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
     who: Who = {process: (rank, host) for process, rank, host in tables.query(WHO)}
     parts: Sequence[Part] | None = getattr(tables, "log_parts", lambda: None)()  # of a run with too many for memory
-    found, file = (_of_all(tables, who), None) if parts is None else (_of_parts(tables, parts, who), StepFile())
-    made = _together(found, file)
+    if parts is not None:
+        made = _together(_of_parts(tables, parts, who, in_threads), StepFile())
+    elif tables.query(COUNTED)[0][0] > MOST_RECORDS:  # in one database with what other tools recorded
+        made = _together(_of_parts(tables, [_Asked(tables, process) for process in who], who, map), StepFile())
+    else:
+        made = _together(_of_all(tables, who), None)
     return made, [_told(made)] if made else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The log of one rank, as the database has it."""
+
+    tables: Tables
+    process: int
+
+    @property
+    def processes(self) -> Sequence[int]:
+        return (self.process,)
+
+    def timed(self) -> Mapping[str, Any]:
+        return self.tables.columns(SQL.format("AND process = ?"), (self.process,))
 
 
 def _of_all(tables: Tables, who: Who) -> Iterable[list[_Found] | None]:
     words = Vocabulary()
-    logs = list(rank_logs(tables.columns(SQL), who, words))
+    logs = list(rank_logs(tables.columns(SQL.format("")), who, words))
     cut = _cut_of(logs[:: _apart(logs)], words)
     return [_of_logs(logs, cut, who)] if cut is not None else []
 
 
-def _of_parts(tables: Tables, parts: Sequence[Part], who: Who) -> Iterable[list[_Found] | None]:
+def _of_parts(
+    tables: Tables, parts: Sequence[Part], who: Who, over: Callable[[Any, Sequence[Part]], Iterable[Any]]
+) -> Iterable[list[_Found] | None]:
     """A few ranks tell how logs are cut; then all are, those of a part at a time."""
     words = Vocabulary()
     having = {process for (process,) in tables.query(HAVING)}
     processes = [process for process in who if process in having]
     cut = _cut_of(_asked_logs(parts, processes[:: _apart(processes)], words), words)
     words.is_settled = True
-    return in_threads(partial(_of_part, cut=cut, who=who), parts) if cut is not None else []
+    return over(partial(_of_part, cut=cut, who=who), parts) if cut is not None else []
 
 
 def _apart(ranks: Sequence[Any]) -> int:

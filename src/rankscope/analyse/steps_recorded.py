@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,9 @@ NEEDED = (
 )
 SQL = f"""
     SELECT {", ".join(f"steps.{name}" for name in NEEDED)} FROM steps JOIN ranks USING (process)
-    WHERE role = 'rank' ORDER BY rank, number"""
+    WHERE role = 'rank' {{}} ORDER BY rank, number"""
+COUNTED = "SELECT count(*) FROM steps"
+MOST_STEPS = 400_000  # that are held in memory
 
 Part = Callable[[Sequence[str]], Mapping[str, Any]]  # these columns of the steps of some ranks
 Who = Mapping[int, tuple[int, str]]  # by process: its rank and host
@@ -38,19 +40,27 @@ def recorded_steps(tables: Tables) -> list[RankSteps]:
     """Of all ranks that have any, in the order of ranks."""
     who: Who = {process: (rank, host) for process, rank, host in tables.query(WHO)}
     parts: Sequence[Part] | None = getattr(tables, "step_parts", lambda: None)()  # of a run with too many for memory
-    same = Same()
-    if parts is None:
-        made = _of_part(tables.columns(SQL), who)
+    if parts is not None:
+        made = _on_disk(in_threads(partial(_read, who), parts))
+    elif tables.query(COUNTED)[0][0] > MOST_STEPS:  # in one database with what other tools recorded
+        asked = (tables.columns(SQL.format("AND process = ?"), (process,)) for process in who)
+        made = _on_disk(_of_part(columns, who) for columns in asked)
     else:
-        made, file = [], StepFile()
-        for found in in_threads(partial(_read, who), parts):
-            for one in found:
-                one.values = file.add(one.values)
-                made.append(one)
-        made.sort(key=lambda one: one.rank)
+        made = _of_part(tables.columns(SQL.format("")), who)
+    same = Same()
     for one in made:
         one.number, one.flagged = same(one.number), same(one.flagged)
     return made
+
+
+def _on_disk(found: Iterable[list[RankSteps]]) -> list[RankSteps]:
+    file = StepFile()
+    made = []
+    for some in found:
+        for one in some:
+            one.values = file.add(one.values)
+            made.append(one)
+    return sorted(made, key=lambda one: one.rank)
 
 
 def _read(who: Who, part: Part) -> list[RankSteps]:
