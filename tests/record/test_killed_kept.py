@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from unit.many_ranks import Watched, age, make_large, rank_files
 
 DEADLINE_S = 30
 # A process and two children, all recorded; the children tell their pids.
-PARENT = """
+PARENT = r"""
 import subprocess, sys
-child = [sys.executable, "-c", "import os; print(os.getpid(), flush=True); input()"]
+child = [sys.executable, "-c", r"import os; os.write(1, b'%d\n' % os.getpid()); input()"]
 children = [subprocess.Popen(child, stdin=subprocess.PIPE) for _ in range(2)]
 input()
 """
@@ -37,19 +37,23 @@ def job(run: Path) -> Iterator[tuple[int, list[int]]]:
     command = [sys.executable, "-m", "rankscope", "run", "--out", run, sys.executable, "-c", PARENT]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as parent:
+        children: list[int] = []
         try:
             assert parent.stdout is not None
-            yield parent.pid, [int(parent.stdout.readline()) for _ in range(2)]
+            children += [int(parent.stdout.readline()) for _ in range(2)]
+            yield parent.pid, children
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
+            for pid in (parent.pid, *children):
+                until_gone(pid)
 
 
-def killed(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
+def until_gone(pid: int) -> None:
     stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + DEADLINE_S
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
 
 def read_again(run: Path, read: Any = read_rank_file) -> set[int]:
@@ -75,7 +79,8 @@ def test_a_killed_process_is_read_until_it_is_gone(tmp_path: Path, monkeypatch: 
         hidden = partial(read_rank_file, here=Here(proc=tmp_path))
         assert read_again(run, hidden) == everyone
         assert read_again(run, hidden) == everyone  # they seem to be gone, but somebody has the files open
-        killed(children[0])
+        os.kill(children[0], signal.SIGKILL)
+        until_gone(children[0])
         assert read_again(run) == everyone
         assert read_again(run) == {parent, children[1]}
     assert read_again(run) == {parent, children[1]}
