@@ -12,7 +12,7 @@ import numpy as np
 from rankscope.analyse.matching import WHO
 from rankscope.analyse.rank_steps import RankSteps
 from rankscope.analyse.step_cuts import Pattern, best, common_period, rotations, whole_steps
-from rankscope.analyse.step_logs import RankLog, Vocabulary, rank_logs
+from rankscope.analyse.step_logs import Kind, RankLog, Vocabulary, rank_logs
 from rankscope.analyse.step_values import Same, StepFile
 from rankscope.analyse.threads import in_threads
 from rankscope.model import Tables
@@ -35,6 +35,16 @@ Part = Any  # of a large run: the logs of some ranks, its `processes`; `timed` r
 Who = Mapping[int, tuple[int, str]]  # by process: its rank and host
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the steps are in a log: the same for all logs of a kind."""
+
+    rows: Array  # steps × period
+    before: Array  # the collective of the step before each, or that before the step
+    slots: list[str]  # the names of the collectives of a step
+    groups: frozenset[str]  # those of the first collective of each step
+
+
 @dataclass(slots=True)
 class _Cut:
     """How the logs are cut into steps."""
@@ -43,17 +53,24 @@ class _Cut:
     period: int
     pattern: Pattern  # () where ranks have none in common
 
-    def steps(self, log: RankLog) -> tuple[Array, list[str]] | None:
-        """Steps × period: places in the log, and the names there; None where its collectives repeat no pattern."""
+    def steps(self, log: RankLog) -> _Places | None:
+        """None where its collectives repeat no pattern."""
         pattern = self.pattern or self._own(log)
-        kind = log.kind
-        if pattern and pattern not in kind.cut:
-            kind.cut[pattern] = kind.kept[whole_steps(kind.tokens[kind.kept], pattern)]
-        rows = kind.cut[pattern] if pattern else np.zeros((0, 1), np.int64)
+        if not pattern:
+            return None
+        if pattern not in log.kind.cut:
+            log.kind.cut[pattern] = self._places(log.kind, pattern)
+        found: _Places | None = log.kind.cut[pattern]
+        return found
+
+    def _places(self, kind: Kind, pattern: Pattern) -> _Places | None:
+        rows = kind.kept[whole_steps(kind.tokens[kind.kept], pattern)]
         if len(rows) < FEWEST_STEPS or len(rows) * self.period < LEAST_SHARE * len(kind.kept):
             return None
         rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
-        return rows, [self.words.name(token) for token in pattern]
+        before = np.concatenate([rows[:, :1] - 1, rows[:, :-1]], axis=1)
+        groups = frozenset(kind.group.values[code] for code in np.unique(kind.group.codes[rows[:, 0]]).tolist())
+        return _Places(rows, before, [self.words.name(token) for token in pattern], groups)
 
     def _own(self, log: RankLog) -> Pattern:
         """Of a rank whose groups are others than those of the rest."""
@@ -148,7 +165,7 @@ def _of_logs(logs: Iterable[RankLog], cut: _Cut, who: Who) -> list[_Found] | Non
         told = cut.steps(log)
         if told is None:
             return None
-        made.append(_measured(log, *told, *who[log.process]))
+        made.append(_measured(log, told, *who[log.process]))
     return made
 
 
@@ -186,19 +203,18 @@ def _slots(slots: list[str]) -> str:
     return ", ".join(told[:MOST_TOLD]) + (" …" if len(told) > MOST_TOLD else "")
 
 
-def _measured(log: RankLog, rows: Array, slots: list[str], rank: int, host: str) -> _Found:
-    begin, end = log.end_ns[rows[:, 0] - 1], log.end_ns[rows[:, -1]]
-    idle = np.concatenate([[0.0], np.maximum(log.start_ns[1:] - np.maximum.accumulate(log.end_ns)[:-1], 0)])
-    summed = np.concatenate([[0.0], np.cumsum(idle)])
-    before = np.concatenate([rows[:, :1] - 1, rows[:, :-1]], axis=1)
-    gaps = summed[rows + 1] - summed[before + 1]
+def _measured(log: RankLog, places: _Places, rank: int, host: str) -> _Found:
+    rows, slots = places.rows, places.slots
+    begin, end = log.end_ns[places.before[:, 0]], log.end_ns[rows[:, -1]]
+    idle_ns = np.maximum(log.start_ns[1:] - np.maximum.accumulate(log.end_ns)[:-1], 0)
+    until_ns = np.zeros(len(log.start_ns))  # outside collectives, from the first to each
+    np.cumsum(idle_ns, out=until_ns[1:], dtype=np.float64)
+    gaps = until_ns[rows] - until_ns[places.before]
     length, compute = (end - begin).astype(np.float64), gaps.sum(axis=1)
     values = {"begin_ns": begin, "length_ns": length, "exposed_ns": length - compute, "own compute": compute}
     values |= {f"gap {at}": gaps[:, at - 1] for at in range(1, len(slots) + 1)}
-    group = log.kind.group
-    groups = frozenset(group.values[code] for code in np.unique(group.codes[rows[:, 0]]).tolist())
     steps = RankSteps(rank, host, np.zeros(0, np.int64), np.zeros(len(rows), bool), values, slots)
-    return _Found(steps, groups, log.sequence[rows[:, 0]])
+    return _Found(steps, places.groups, log.sequence[rows[:, 0]])
 
 
 def _number(found: Sequence[_Found]) -> None:
