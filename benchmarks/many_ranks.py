@@ -1,6 +1,6 @@
 """How long does a report of thousands of ranks take, and how much memory?
 
-    python benchmarks/many_ranks.py [--ranks 6144] [--wide 100000] [--dask] [--folder /tmp] [--out FILE]
+    python benchmarks/many_ranks.py [--ranks 6144] [--steps 500] [--wide 100000] [--dask] [--folder /tmp] [--out FILE]
 
 Writes synthetic runs (docs/synthetic.md) into a temporary folder, and reports each of them: for the first time, a
 second time, a second time with another question, and without keeping anything. Memory is what all processes of the
@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--ranks", type=int, default=6144, help="ranks of the run with logs (0: leave it out)")
     made.add_argument("--collectives", type=int, default=10_000, help="of each of them")
+    made.add_argument("--steps", type=int, default=0, help="that each of them records")
     made.add_argument("--wide", type=int, default=100_000, help="ranks of the run with tallies only (0: leave it out)")
     made.add_argument("--dask", action="store_true", help="also with --dask local")
     made.add_argument("--folder", type=Path, help="where the runs are written (default: the folder for such files)")
@@ -84,9 +85,10 @@ def parser() -> argparse.ArgumentParser:
 
 def laws(options: argparse.Namespace) -> Iterator[tuple[str, Law]]:
     if options.ranks:
-        told = f"{options.ranks:,} ranks × (200 tallies + {options.collectives:,} collectives)"
-        late = (options.ranks // 3,)
-        yield told, Law(options.ranks, 12, options.collectives, stragglers=late, skew_ns=2 * 10**9, drift_ppm=30)
+        steps = f" + {options.steps:,} steps" if options.steps else ""
+        told = f"{options.ranks:,} ranks × (200 tallies + {options.collectives:,} collectives{steps})"
+        more = {"stragglers": (options.ranks // 3,), "skew_ns": 2 * 10**9, "drift_ppm": 30, "steps": options.steps}
+        yield told, Law(options.ranks, 12, options.collectives, **more)
     if options.wide:
         yield f"{options.wide:,} ranks × 200 tallies", Law(options.wide, collectives=0)
 
@@ -100,12 +102,12 @@ def reports(run: Path, options: argparse.Namespace) -> Iterator[tuple[str, Cost]
         yield "nothing kept, `--dask local`", report(run, "--fresh", "--dask", "local")
 
 
-def report(run: Path, *more: str) -> Cost:
+def report(run: Path, *more: str, source: Path = ROOT / "src") -> Cost:
     """One `rankscope report` as a process of its own, its output thrown away."""
     command = [sys.executable, "-m", "rankscope", "report", str(run), "--out", str(run.parent / "report.txt"), *more]
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     together = largest = 0
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}) as process:
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(source)}) as process:
         while process.poll() is None:
             held = [memory(pid) for pid in family(process.pid)]
             together = max(together, sum(pss for pss, _ in held))

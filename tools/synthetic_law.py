@@ -41,12 +41,15 @@ class Law:
     killed: tuple[int, ...] = ()  # ranks that end in the middle, without a word
     absent: tuple[int, ...] = ()  # ranks without a file
     lost_calls: int = 0  # of every rank
+    steps: int = 0  # that every rank records, each of as many collectives
     seed: int = 1
 
     def __post_init__(self) -> None:
         longest = LEAST_WAIT_NS + self.imbalance_ns + self.jitter_ns + self.straggler_ns + int(max(self.transfers_ns()))
         if longest >= self.period_ns:
             raise ValueError(f"a collective of up to {longest} ns does not fit in a period of {self.period_ns} ns")
+        if self.steps and (not self.collectives or self.collectives % self.steps):
+            raise ValueError(f"{self.collectives} collectives are not as many in each of {self.steps} steps")
 
     @property
     def hosts(self) -> int:
@@ -97,6 +100,17 @@ class Law:
     def times_ns(self, rank: int) -> tuple[Array, Array]:
         """Entering and leaving: all leave at one time, when the data have moved."""
         return self.complete_ns - self.waits_ns(rank), self.complete_ns + self.transfers_ns()[: self.collectives]
+
+    def step_edges_ns(self) -> Array:
+        """When steps begin and end: one follows the other, just after the last collective of the one before."""
+        each = self.collectives // self.steps
+        last = SECOND + np.arange(0, self.collectives + 1, each, dtype=np.int64) * self.period_ns
+        return last + int(max(self.transfers_ns())) + 1
+
+    def stays_ns(self, rank: int) -> Array:
+        """How long a rank is in the collectives of each step."""
+        enter, leave = self.times_ns(rank)
+        return (leave - enter).reshape(self.steps, -1).sum(axis=1)
 
     def clock(self, host: int) -> tuple[int, float]:
         """Offset in ns and drift of a host's clock; that of the first host is the true one."""

@@ -16,13 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import CHUNK, COLLECTIVE, GROUP, HEADER, TALLY, ChunkKind, Flag, RankSource, State, size_class
+from rankscope.rankfile import (
+    CHUNK,
+    COLLECTIVE,
+    GROUP,
+    HEADER,
+    STEP,
+    TALLY,
+    ChunkKind,
+    Flag,
+    Part,
+    RankSource,
+    State,
+    StepFlag,
+    size_class,
+)
 from rankscope.rankfile_writer import RankFileWriter
 from synthetic_law import LATENCY_NS, POINT_TO_POINT, SECOND, SIZES_BYTES, START_NS, Array, Law
 
 MPI_BEGIN_NS = SECOND // 2
 FIRST_PID = 1_000
 STEADY = 5
+WARMUP_STEPS = 2
 MOST_RANKS = 100_000
 
 
@@ -40,6 +55,9 @@ class Template:
             writer.tallies(self._tally_rows())
         if records:
             writer.collectives(self._log_rows(), self.capacity)
+        self.steps = law.steps // 2 if killed else law.steps
+        if self.steps:
+            writer.steps(self._step_rows())
         self.data = np.frombuffer(bytearray(writer.to_bytes()), np.uint8)
 
     def _log_rows(self) -> Array:
@@ -48,6 +66,12 @@ class Template:
         rows["name"] = np.where(barrier, self.names["MPI_Barrier"], self.names["MPI_Allreduce"])
         rows["bytes"], rows["root"] = law.bytes()[: self.records], -1
         rows["sequence"], rows["group"], rows["phase"] = np.arange(1, self.records + 1), self.group, STEADY
+        return rows
+
+    def _step_rows(self) -> Array:
+        rows = np.zeros(self.steps, STEP)
+        rows["number"] = np.arange(1, self.steps + 1)
+        rows["flags"] = np.where(rows["number"] <= WARMUP_STEPS, StepFlag.WARMUP, 0)
         return rows
 
     def _tally_rows(self) -> Array:
@@ -105,7 +129,23 @@ class Template:
             log, kept = self.rows(ChunkKind.LOG, COLLECTIVE), np.arange(self.records)[-self.capacity :]
             log["enter_ticks"][kept % self.capacity] = _shown(enter[kept], drift)
             log["end_ticks"][kept % self.capacity] = _shown(leave[kept], drift)
+        if self.steps:
+            self._patch_steps(rank, drift)
         return self.data
+
+    def _patch_steps(self, rank: int, drift: float) -> None:
+        """All collectives are in the backward pass; the other parts share what is left, each a tenth or more."""
+        rows, edges = self.rows(ChunkKind.STEPS, STEP), _shown(self.law.step_edges_ns(), drift)
+        rows["begin_ticks"], rows["end_ticks"] = edges[: self.steps], edges[1 : self.steps + 1]
+        length = np.diff(edges.astype(np.int64))[: self.steps]
+        stays = _shown(self.law.stays_ns(rank)[: self.steps], drift).astype(np.int64)
+        own = length - stays
+        shares = {Part.DATA: own // 10, Part.FORWARD: 3 * own // 10, Part.OPTIMIZER: own // 10}
+        for part, values in shares.items():
+            rows["part_ticks"][:, part] = values
+        rows["part_ticks"][:, Part.BACKWARD] = length - sum(shares.values())
+        rows["blocked_ticks"][:, Part.BACKWARD] = stays
+        rows["cpu_ns"], rows["collectives"] = own, self.law.collectives // self.law.steps
 
     def _patch_header(self, rank: int, offset_ns: int, drift: float) -> None:
         header, law = self.header, self.law

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +58,7 @@ def traced_run(folder: Path) -> Path:
 
 
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Traces, "write", lambda traces, bad: pytest.fail("unpacked"))
+    monkeypatch.setattr(Traces, "write", lambda traces, *told: pytest.fail("unpacked"))
 
 
 def test_the_tables_are_those_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,3 +210,23 @@ def test_dask_sums_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert (folder / "killed").exists()
         cluster(client.scheduler.address).client.close()
         cluster.cache_clear()
+
+
+def test_summing_and_unpacking_show_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = traced_run(tmp_path / "run")
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        assert main(["report", str(folder), "--table", "kernels", "--out", str(tmp_path / "kernels")]) == 0
+        summed = os.read(master, 100_000).decode()
+        assert main(["report", str(folder), "--table", "events", "--out", str(tmp_path / "events")]) == 0
+    unpacked = os.read(master, 100_000).decode()
+    os.close(master)
+    every = [f"summing traces: {done} of {RANKS}" for done in range(1, RANKS + 1)]
+    assert summed.split("\r")[1:-1] == unpacked.split("\r")[1:-1] == every  # a terminal ends its lines with \r\n
+
+
+def test_nothing_is_shown_where_nobody_looks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = traced_run(tmp_path / "run")
+    assert main(["report", str(folder), "--table", "kernels", "--out", str(tmp_path / "kernels")]) == 0
+    assert capfd.readouterr() == ("", "")

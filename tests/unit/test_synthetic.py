@@ -43,6 +43,19 @@ def test_tallies_are_those_of_the_law(tmp_path: Path) -> None:
     assert run.query(sql).rows == [(float(stays + rest),)]
 
 
+def test_steps_are_those_of_the_law(tmp_path: Path) -> None:
+    law = Law(ranks=5, ranks_per_host=5, collectives=200, steps=50)
+    run = rankscope.open(write_run(tmp_path / "run", law))
+    rows = {row["rank"]: row for row in run.table("step_parts")}
+    lengths = np.diff(law.step_edges_ns())[2:]  # without the warm-up
+    for rank, row in rows.items():
+        stays, waits = law.stays_ns(rank)[2:], law.waits_ns(rank)[8:]
+        assert (row["steps"], row["step_ns"], row["exposed_ns"]) == (48, lengths.mean(), stays.mean())
+        assert row["sum_share"] == pytest.approx(1.0)
+        assert row["wait_ns"] == pytest.approx(waits.sum() / 48)
+        assert row["data_ns"] == ((lengths - stays) // 10).mean()
+
+
 def test_clocks_are_those_of_the_law(tmp_path: Path) -> None:
     law = Law(ranks=12, ranks_per_host=4, collectives=1000, skew_ns=2_000_000_000, drift_ppm=40)
     rows = list(rankscope.open(write_run(tmp_path / "run", law)).table("clocks"))
@@ -76,6 +89,8 @@ def test_an_absent_rank_has_no_file(tmp_path: Path) -> None:
 def test_what_cannot_be_made_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "run"), "--period-ns", "1000"]) == 2
     assert "does not fit in a period" in capsys.readouterr().err
+    assert main([str(tmp_path / "run"), "--collectives", "10", "--steps", "3"]) == 2
+    assert "not as many in each of 3 steps" in capsys.readouterr().err
     assert main([str(tmp_path), "--ranks", "2"]) == 2
     assert "is there already" in capsys.readouterr().err
     assert main([str(tmp_path / "run"), "--ranks", "2", "--collectives", "4"]) == 0

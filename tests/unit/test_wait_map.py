@@ -10,7 +10,7 @@ from rankscope.analyse.condensed import condensed
 from rankscope.analyse.lanes import lanes
 from rankscope.analyse.lateness import peers_medians
 from rankscope.analyse.selection import Selection
-from rankscope.analyse.wait_map import _waited_until, wait_map
+from rankscope.analyse.wait_map import wait_map, waited_until
 from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.model import Column, Table, Unit
 from rankscope.rankfile import Part
@@ -69,8 +69,12 @@ def test_without_steps_the_time_is_cut_into_slices(tmp_path: Path) -> None:
 
 
 def test_waiting_may_reach_over_slices() -> None:
-    until = _waited_until(np.array([0.0, 5, 10, 15, 20, 30]), np.array([12.0, 2.0]), np.array([5.0, 6.0]))
-    assert until.tolist() == [0, 3, 6, 9, 11, 11]
+    entered, waited = (
+        np.array([[12.0, 1.0], [2.0, 20.0]]),
+        np.array([[5.0, 0.0], [6.0, 5.0]]),
+    )
+    until = waited_until(np.array([0.0, 5, 10, 15, 20, 30]), entered, waited)
+    assert until.T.tolist() == [[0, 3, 6, 9, 11, 11], [0, 0, 0, 0, 0, 5]]
 
 
 def test_ranks_share_rows_where_they_are_many() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rankscope.analyse.clocks import clocks
 from rankscope.analyse.collectives import collectives
+from rankscope.analyse.rank_steps import RankSteps
 from rankscope.analyse.selection import Selection
 from rankscope.analyse.splitting import collectives_of
+from rankscope.analyse.step_data import Steps
+from rankscope.analyse.step_times import times_of
 from rankscope.analyse.waiting import waiting
-from rankscope.analyse.waiting_parts import step_codes, waiting_parts
+from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.cli.report import run as report
 from rankscope.model import Table
 from rankscope.readers.rankfile import read_rank_file
@@ -156,9 +161,22 @@ def test_by_step_where_there_are_steps(tmp_path: Path) -> None:
     known = collectives_of(run)
     starts = START + truth.enter_ns[::5].min(axis=1).astype(np.int64) - MICRO
     ends = np.append(starts[1:] - 1, START + 2**60)
-    steps = {process: np.array([[7, 8], starts, ends]) for process in known.log.processes}
-    codes = step_codes(known.log, known.splits[0], steps, np.array([7, 8]))
-    assert codes.tolist() == [[0, 0, 0]] * 5 + [[1, 1, 1]] * 5
+
+    def of(rank: int, numbers: list[int], begin_ns: Any, end_ns: Any) -> RankSteps:
+        values = {"begin_ns": begin_ns, "length_ns": (end_ns - begin_ns).astype(np.float64)}
+        return RankSteps(rank, "node0", np.array(numbers), np.zeros(len(numbers), bool), values)
+
+    alike = times_of(known.log, Steps([of(rank, [7, 8], starts, ends) for rank in range(3)], "recorded"))
+    assert alike is not None
+    assert alike.codes(known.splits[0]).tolist() == [[0, 0, 0]] * 5 + [[1, 1, 1]] * 5
+    # the second has only the later one, the third is ahead of the others, and its last step is over soon
+    ahead = np.array([starts[0] - 2**40, starts[0], starts[1]]), np.array([starts[0] - 1, starts[1] - 1, starts[1]])
+    others = [of(0, [7, 8], starts, ends), of(1, [8], starts[1:], ends[1:]), of(2, [6, 7, 9], *ahead)]
+    uneven = times_of(known.log, Steps(others, "recorded"))
+    assert uneven is not None
+    split = replace(known.splits[0], steps=None)
+    assert uneven.numbers.tolist() == [6, 7, 8, 9]
+    assert uneven.codes(split).tolist() == [[1, -1, 1]] * 5 + [[2, 2, -1]] * 5
 
 
 def test_runs_of_one_host_or_one_rank_are_not_noisy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

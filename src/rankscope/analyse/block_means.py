@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +32,34 @@ def estimate(values: Array) -> Estimate:
 
 def estimates(values: Array) -> list[Estimate]:
     """The same for each row."""
-    count = max(1, min(BLOCKS, values.shape[1] // SHORTEST))
-    means = np.stack([block.mean(axis=1) for block in np.array_split(values, count, axis=1)], axis=1)
+    return list(estimated([block.mean(axis=1) for block in np.array_split(values, blocks(values.shape[1]), axis=1)]))
+
+
+def blocks(count: int) -> int:
+    """Into how many blocks so many values are cut."""
+    return max(1, min(BLOCKS, count // SHORTEST))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Those of many series."""
+
+    value: Array
+    error: Array
+    least: Array
+
+    def __getitem__(self, at: int) -> Estimate:
+        return Estimate(float(self.value[at]), float(self.error[at]), float(self.least[at]))
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self[at] for at in range(len(self.value)))
+
+
+def estimated(block_means: Sequence[Array]) -> Estimates:
+    """Of each series, given the means of their blocks one block after the other."""
+    means, count = np.stack(block_means, axis=1), len(block_means)
     middle = np.median(means, axis=1)
     spread = TO_SIGMA * np.median(np.abs(means - middle[:, None]), axis=1)
     error = OF_MEDIAN * spread / count**0.5 if count > 2 else np.abs(middle)
     least = np.sort(means, axis=1)[:, 1] if count >= MANY else np.zeros(len(means))
-    return [Estimate(*told) for told in zip(middle.tolist(), error.tolist(), least.tolist(), strict=True)]
+    return Estimates(middle, error, least)

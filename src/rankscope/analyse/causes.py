@@ -10,7 +10,8 @@ from rankscope.analyse.device_causes import DeviceCause, device_causes
 from rankscope.analyse.lateness import WITHIN, Late, late_ranks, lateness_ns
 from rankscope.analyse.range_causes import longer_range
 from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.step_data import PARTS, TITLES, steps_of
+from rankscope.analyse.step_data import TITLES, steps_of
+from rankscope.analyse.steps_recorded import PARTS
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankscope.analyse.rank_steps import RankSteps
 from rankscope.analyse.splitting import collectives_of
-from rankscope.analyse.step_data import TITLES, RankSteps, steps_of
+from rankscope.analyse.step_data import TITLES, steps_of
 from rankscope.analyse.waiting import AWAITED, straggler, sums
 from rankscope.model import INSIDE, Tables
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.block_means import TO_SIGMA, Estimate, estimates
-from rankscope.analyse.step_data import RankSteps, Steps
+from rankscope.analyse.block_means import TO_SIGMA, Estimate, Estimates, blocks, estimated
+from rankscope.analyse.rank_steps import RankSteps
+from rankscope.analyse.step_data import Steps
 
 Array = Any
 FEWEST_STEPS = 12
@@ -20,6 +23,7 @@ NOTICEABLE_PREEMPTION = 0.1
 MORE_PREEMPTION = 0.5  # and so much more than what the peers wait
 MOST = 0.5
 SYNCHRONOUS = 0.3  # of the excess that the others must be seen to wait
+MOST_CELLS = 1 << 21  # ranks × steps that are compared at a time
 WITHIN = ("gc", "runnable", "cpu")  # lie within the parts and are no parts themselves
 
 
@@ -34,10 +38,18 @@ class Late:
     step_ns: float
     steps: int
     whole: bool  # all its own time stands out, not only a component of it
-    components: dict[str, Estimate] = field(default_factory=dict)  # the excess of each component
-    usual_ns: dict[str, float] = field(default_factory=dict)  # what the peers need for it
-    counts: dict[str, Estimate] = field(default_factory=dict)
-    outstanding: list[str] = field(default_factory=list)  # components that stand out, largest first
+    components: dict[str, Estimate]  # the excess of each component
+    usual_ns: dict[str, float]  # what the peers need for it
+    counts: dict[str, Estimate]
+    outstanding: list[str]  # components that stand out, largest first
+
+
+@dataclass(slots=True)
+class _Compared:
+    """Something of the steps of every rank, against the median of its peers."""
+
+    excess: Estimates  # by rank, per step
+    usual: Array  # the peers' mean
 
 
 def late_ranks(found: Steps) -> list[Late]:
@@ -45,25 +57,32 @@ def late_ranks(found: Steps) -> list[Late]:
     common = found.common()
     if len(found.ranks) < 2 or len(common) < FEWEST_STEPS:
         return []
-    chosen = [np.searchsorted(one.number, common) for one in found.ranks]
-    own = _table([one.own_ns for one in found.ranks], chosen)
-    exposed = _table([one.exposed_ns for one in found.ranks], chosen)
-    step_ns = float(np.median(own + exposed))
-    excess, blocked = _excesses(own), _excesses(exposed)
-    told = [
-        Late(
-            one.rank,
-            one.host,
-            excess[place],
-            -blocked[place].value,
+    chosen = Chosen(found.ranks, common)
+    step_ns = float(np.median(chosen.table(lambda one: one.own_ns + one.exposed_ns), overwrite_input=True))
+    own, exposed = chosen.compared(lambda one: one.own_ns), chosen.compared(lambda one: one.exposed_ns)
+    whole = _stand_out(own.excess, step_ns)
+    components = {name: chosen.compared(partial(_component, name=name)) for name in _components(found.ranks)}
+    outstanding = {name: _outstanding(name, told, step_ns) for name, told in components.items()}
+    places = sorted({place for places in (whole, *outstanding.values()) for place in places})
+    counts = {name: chosen.compared(partial(_count, name=name)) for name in found.ranks[0].counts} if places else {}
+    made = []
+    for place in places:
+        late = Late(
+            found.ranks[place].rank,
+            found.ranks[place].host,
+            own.excess[place],
+            -exposed.excess[place].value,
             step_ns,
             len(common),
-            _stands_out(excess, place, step_ns),
+            place in whole,
+            {name: told.excess[place] for name, told in components.items()},
+            {name: float(told.usual[place]) for name, told in components.items()},
+            {name: told.excess[place] for name, told in counts.items()},
+            [name for name, standing in outstanding.items() if place in standing],
         )
-        for place, one in enumerate(found.ranks)
-    ]
-    _add_components(told, found.ranks, chosen)
-    return sorted((one for one in told if _is_late(one)), key=lambda one: -lateness_ns(one))
+        late.outstanding.sort(key=lambda name: -late.components[name].value)
+        made.append(late)
+    return sorted((one for one in made if _is_late(one)), key=lambda one: -lateness_ns(one))
 
 
 def lateness_ns(one: Late) -> float:
@@ -89,68 +108,94 @@ def _is_contention(one: Late) -> bool:
 def peers_medians(values: Array) -> Array:
     """For each rank (row) the median of the other ranks, step by step.
 
-    From one sorting: leaving a value out moves the middle of the sorted ones by at most one place.
+    Leaving a value out moves the middle of the sorted ones by at most one place.
     """
-    order = np.argsort(values, axis=0, kind="stable")
-    position = np.empty_like(order)
-    np.put_along_axis(position, order, np.arange(len(values))[:, None], axis=0)
-    ordered = np.take_along_axis(values, order, axis=0)
     peers = len(values) - 1
     low, high = (peers - 1) // 2, peers // 2
-    return (
-        np.where(position > low, ordered[low], ordered[low + 1])
-        + np.where(position > high, ordered[high], ordered[high + 1])
-    ) / 2
+    middle = np.partition(values, sorted({low, low + 1, high, high + 1}), axis=0)[low : high + 2]
+    lower = np.where(values > middle[0], middle[0], middle[1])
+    return (lower + np.where(values > middle[high - low], middle[high - low], middle[high - low + 1])) / 2
 
 
-def _table(series: list[Array], chosen: list[Array]) -> Array:
-    return np.stack([values[at] for values, at in zip(series, chosen, strict=True)])
+@dataclass(slots=True)
+class Chosen:
+    """The steps that all ranks have."""
+
+    ranks: Sequence[RankSteps]
+    common: Array
+    _places: dict[int, Array] = field(default_factory=dict)
+
+    def of(self, one: RankSteps, values: Array) -> Array:
+        """Of the values of all steps of a rank those of these."""
+        key = id(one.number)
+        if key not in self._places:
+            self._places[key] = np.searchsorted(one.number, self.common)
+        return values[self._places[key]]
+
+    def table(self, ask: Callable[[RankSteps], Array]) -> Array:
+        """Ranks × steps: what each rank answers."""
+        made = np.empty((len(self.ranks), len(self.common)))
+        for row, one in zip(made, self.ranks, strict=True):
+            row[:] = self.of(one, ask(one))
+        return made
+
+    def compared(self, ask: Callable[[RankSteps], Array]) -> _Compared:
+        """What each rank answers (a value for each of its steps), as a whole or some steps at a time."""
+        table = self.table(ask)
+        edges = np.array_split(np.arange(len(self.common)), blocks(len(self.common)))
+        cuts = [slice(int(edge[0]), int(edge[-1]) + 1) for edge in edges]
+        if table.size <= MOST_CELLS:
+            medians = peers_medians(table)
+            table -= medians
+            return _Compared(estimated([table[:, cut].mean(axis=1) for cut in cuts]), medians.mean(axis=1))
+        means, usual = [], np.zeros(len(self.ranks))
+        for cut in cuts:
+            part = table[:, cut]
+            medians = peers_medians(part)
+            usual += medians.sum(axis=1)
+            means.append((part - medians).mean(axis=1))
+        return _Compared(estimated(means), usual / len(self.common))
 
 
-def _excesses(table: Array) -> list[Estimate]:
-    return estimates(table - peers_medians(table))
-
-
-def _stands_out(excess: list[Estimate], place: int, step_ns: float) -> bool:
-    one, noticeable = excess[place], NOTICEABLE * step_ns
+def _stand_out(excess: Estimates, step_ns: float, least_ns: Array | float = 0.0) -> set[int]:
+    """The places of the ranks whose excess is noticeable, sure, and far from that of the others."""
+    value, noticeable = excess.value, NOTICEABLE * step_ns
     # what comes and goes has a large error and yet is there in nearly every block
-    if one.value < noticeable or (one.value < SIGMAS * one.error and one.least < noticeable):
-        return False
-    if len(excess) < 4:
-        return True
-    others = np.array([told.value for at, told in enumerate(excess) if at != place])
-    spread = TO_SIGMA * float(np.median(np.abs(others - np.median(others))))
-    return one.value >= OUTSTANDING * spread
+    sure = (value >= SIGMAS * excess.error) | (excess.least >= noticeable)
+    sure = sure & (value >= noticeable) & (value >= least_ns)
+    places = np.flatnonzero(sure).tolist()
+    return {place for place in places if len(value) < 4 or value[place] >= OUTSTANDING * _spread(value, place)}
 
 
-def components_of(one: RankSteps) -> dict[str, Array]:
-    """What a step's own time consists of, and what lies within it."""
-    made = dict(one.own)
-    if one.gaps_ns is not None:
-        made = {f"before {slot} {at}": one.gaps_ns[:, at - 1] for at, slot in enumerate(one.slots, 1)}
-    return made | {name: one.of_which[name] for name in WITHIN if name in one.of_which}
+def _spread(value: Array, place: int) -> float:
+    others = np.delete(value, place)
+    return TO_SIGMA * float(np.median(np.abs(others - np.median(others))))
 
 
-def _add_components(told: list[Late], ranks: list[RankSteps], chosen: list[Array]) -> None:
-    series = [components_of(one) for one in ranks]
-    for name in series[0]:
-        if all(name in one for one in series):
-            _add_component(told, name, _table([one[name] for one in series], chosen))
-    for name in ranks[0].counts:
-        excess = _excesses(_table([one.counts[name] for one in ranks], chosen))
-        for late, one in zip(told, excess, strict=True):
-            late.counts[name] = one
-    for late in told:
-        late.outstanding.sort(key=lambda name: -late.components[name].value)
+def _components(ranks: Sequence[RankSteps]) -> list[str]:
+    """What a step's own time consists of, and what lies within it, where all ranks have it."""
+    of_each = {tuple(_names(one)) for one in ranks}
+    return [name for name in _names(ranks[0]) if all(name in told for told in of_each)]
 
 
-def _add_component(told: list[Late], name: str, table: Array) -> None:
-    medians = peers_medians(table)
-    excess = estimates(table - medians)
-    for place, late in enumerate(told):
-        usual = float(medians[place].mean())
-        late.components[name], late.usual_ns[name] = excess[place], usual
-        least = max(MORE_PREEMPTION * usual, NOTICEABLE_PREEMPTION * late.step_ns) if name == "runnable" else 0.0
-        enough = excess[place].value >= least
-        if name != "cpu" and enough and _stands_out(excess, place, late.step_ns):
-            late.outstanding.append(name)
+def _names(one: RankSteps) -> list[str]:
+    made = [f"before {slot} {at}" for at, slot in enumerate(one.slots, 1)] if one.slots else list(one.own)
+    return made + [name for name in WITHIN if name in one.of_which]
+
+
+def _component(one: RankSteps, name: str) -> Array:
+    if name in WITHIN:
+        return one.of_which[name]
+    return one.gaps[name.rpartition(" ")[2]] if one.slots else one.own[name]
+
+
+def _count(one: RankSteps, name: str) -> Array:
+    return one.counts[name]
+
+
+def _outstanding(name: str, told: _Compared, step_ns: float) -> set[int]:
+    if name == "cpu":
+        return set()
+    if name != "runnable":
+        return _stand_out(told.excess, step_ns)
+    return _stand_out(told.excess, step_ns, np.maximum(MORE_PREEMPTION * told.usual, NOTICEABLE_PREEMPTION * step_ns))

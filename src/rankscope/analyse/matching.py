@@ -68,6 +68,7 @@ class Log:
     phases: Sequence[str] = ()
     operations: Sequence[str] = tuple(OPERATIONS)
     left_out: Counter[str] = field(default_factory=Counter)  # collectives, by the reason
+    steps: Any = None  # step_times.StepTimes, once somebody asked; () where there are none
 
     @property
     def collectives(self) -> int:

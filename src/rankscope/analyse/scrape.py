@@ -75,7 +75,7 @@ def _steps(tables: Tables) -> Iterator[Table]:
         counts.append((one.rank, one.host, int(one.number[-1]) if len(one.number) else 0))
         steady = one.length_ns[found.steady(one)]
         if len(steady):
-            for quantile in QUANTILES:
-                lengths.append((one.rank, one.host, quantile, float(np.quantile(steady, quantile)) / 1e9))
+            for quantile, length_ns in zip(QUANTILES, np.quantile(steady, QUANTILES).tolist(), strict=True):
+                lengths.append((one.rank, one.host, quantile, length_ns / 1e9))
     yield _metric("rankscope_steps_total", "Steps of the training loop", ("rank", "host"), counts)
     yield _metric("rankscope_step_seconds", "Length of steady steps", ("rank", "host", "quantile"), lengths)

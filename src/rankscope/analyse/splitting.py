@@ -36,6 +36,7 @@ class Split:
     late_ns: Array  # K: by how much that one came after the last but one
     sure: Array  # K: whether the clocks are exact enough to say which rank, or which of one host's, that is
     for_one: Array  # K: whether all that wait, wait for the same member
+    steps: Array = None  # K x M: the step in which it was entered, once somebody asked
 
     @property
     def leaving_ns(self) -> Array:
@@ -58,7 +59,8 @@ class Collectives:
         Of a large run making the splits is the work: there all that is usually asked is asked in one go.
         """
         if ask not in self._answers:
-            asked = [ask] if isinstance(self.splits, list) else [*dict.fromkeys([*USUALLY_ASKED, ask])]
+            usual = [] if isinstance(self.splits, list) else [*USUALLY_ASKED, *(OF_STEPS if self.log.steps else ())]
+            asked = [one for one in dict.fromkeys([*usual, ask]) if one not in self._answers]
             told = list(in_threads(partial(_told, self, asked), range(len(self.splits))))
             for place, one in enumerate(asked):
                 self._answers[one] = [values[place] for values in told]
@@ -71,11 +73,18 @@ def _told(known: Collectives, asked: Sequence[Ask], at: int) -> list[Any]:
 
 
 USUALLY_ASKED: list[Ask] = []
+OF_STEPS: list[Ask] = []  # where Log.steps is known
 
 
 def usually_asked(ask: Callable[[Log, Split], Told]) -> Callable[[Log, Split], Told]:
     """A question about each split that nearly every report has."""
     USUALLY_ASKED.append(ask)
+    return ask
+
+
+def usually_asked_of_steps(ask: Callable[[Log, Split], Told]) -> Callable[[Log, Split], Told]:
+    """The same, of runs with steps."""
+    OF_STEPS.append(ask)
     return ask
 
 

@@ -2,102 +2,193 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.periods import commonest_runs, period_of
+from rankscope.analyse.matching import WHO
+from rankscope.analyse.rank_steps import RankSteps
+from rankscope.analyse.step_cuts import Pattern, best, common_period, rotations, whole_steps
+from rankscope.analyse.step_logs import Kind, RankLog, Vocabulary, rank_logs
+from rankscope.analyse.step_values import Same, StepFile
+from rankscope.analyse.threads import in_threads
 from rankscope.model import Tables
 
-Array = Any
-SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their own where larger ones come too
+Array = Any  # of numpy
 FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
-MOST_ROTATIONS = 64
 MOST_TOLD = 4
 ASKED_RANKS = 6  # whose collectives are looked at for the period
-LOOKED_AT = 4_096  # collectives of each, the latest
-CLEARLY = 2.0  # times longer
-EXTRAS = 2  # collectives between those of a step that do not break it
-MOST_RECORDS = 4_000_000  # of all ranks: each of them is looked at, one after the other
-SQL = """
-    SELECT process, rank, host, layer, name, "group", coalesce(sequence, 0) AS sequence, start_ns,
+LOGGED = "layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0"
+HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
+SQL = f"""
+    SELECT process, layer, name, "group", sequence, start_ns,
         coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
-    FROM untraced_events JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0 ORDER BY rank, start_ns"""
-COUNTED = "SELECT count(*) FROM untraced_events WHERE layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0"
+    FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} {{}} ORDER BY rank, start_ns"""
+COUNTED = f"SELECT count(*) FROM untraced_events WHERE {LOGGED}"
+MOST_RECORDS = 4_000_000  # that are asked for at a time
+
+Part = Any  # of a large run: the logs of some ranks, its `processes`; `timed` reads them
+Who = Mapping[int, tuple[int, str]]  # by process: its rank and host
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the steps are in a log: the same for all logs of a kind."""
+
+    rows: Array  # steps × period
+    before: Array  # the collective of the step before each, or that before the step
+    slots: list[str]  # the names of the collectives of a step
+    groups: frozenset[str]  # those of the first collective of each step
 
 
 @dataclass(slots=True)
-class PatternSteps:
-    """The steps of one rank: from the end of one step's last collective to the end of the next one's."""
+class _Cut:
+    """How the logs are cut into steps."""
 
-    rank: int
-    host: str
-    slots: list[str]
-    number: Array
-    begin_ns: Array
-    end_ns: Array
-    gaps_ns: Array  # steps × slots: outside collectives, before each of them
+    words: Vocabulary
+    period: int
+    pattern: Pattern  # () where ranks have none in common
+
+    def steps(self, log: RankLog) -> _Places | None:
+        """None where its collectives repeat no pattern."""
+        pattern = self.pattern or self._own(log)
+        if not pattern:
+            return None
+        if pattern not in log.kind.cut:
+            log.kind.cut[pattern] = self._places(log.kind, pattern)
+        found: _Places | None = log.kind.cut[pattern]
+        return found
+
+    def _places(self, kind: Kind, pattern: Pattern) -> _Places | None:
+        rows = kind.kept[whole_steps(kind.tokens[kind.kept], pattern)]
+        if len(rows) < FEWEST_STEPS or len(rows) * self.period < LEAST_SHARE * len(kind.kept):
+            return None
+        rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
+        before = np.concatenate([rows[:, :1] - 1, rows[:, :-1]], axis=1)
+        groups = frozenset(kind.group.values[code] for code in np.unique(kind.group.codes[rows[:, 0]]).tolist())
+        return _Places(rows, before, [self.words.name(token) for token in pattern], groups)
+
+    def _own(self, log: RankLog) -> Pattern:
+        """Of a rank whose groups are others than those of the rest."""
+        found = rotations(*log.series, self.period, self.words.key)
+        return best([found], set(found), self.words.key) if found else ()
 
 
 @dataclass(slots=True)
-class _Rank:
-    rank: int
-    host: str
-    tokens: Array
-    start_ns: Array
-    end_ns: Array
-    kept: Array  # places of those that may belong to a step
-    anchor: list[tuple[str, int]]  # group and sequence of each
+class _Found:
+    """The steps of one rank, not numbered yet."""
+
+    steps: RankSteps
+    groups: frozenset[str]  # those of the first collective of each step,
+    sequence: Array  # and its numbers there
+
+
+def pattern_steps(tables: Tables) -> tuple[list[RankSteps], list[str]]:
+    """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
+    who: Who = {process: (rank, host) for process, rank, host in tables.query(WHO)}
+    parts: Sequence[Part] | None = getattr(tables, "log_parts", lambda: None)()  # of a run with too many for memory
+    if parts is not None:
+        made = _together(_of_parts(tables, parts, who, in_threads), StepFile())
+    elif tables.query(COUNTED)[0][0] > MOST_RECORDS:  # in one database with what other tools recorded
+        made = _together(_of_parts(tables, [_Asked(tables, process) for process in who], who, map), StepFile())
+    else:
+        made = _together(_of_all(tables, who), None)
+    return made, [_told(made)] if made else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The log of one rank, as the database has it."""
+
+    tables: Tables
+    process: int
 
     @property
-    def idle_ns(self) -> Array:
-        """What the program did before each kept collective and after the kept one before; 0 for the first."""
-        idle = np.maximum(self.start_ns[self.kept][1:] - self.end_ns[self.kept][:-1], 0)
-        return np.concatenate([[0], idle])
+    def processes(self) -> Sequence[int]:
+        return (self.process,)
+
+    def timed(self) -> Mapping[str, Any]:
+        return self.tables.columns(SQL.format("AND process = ?"), (self.process,))
 
 
-@dataclass(slots=True)
-class _Rotation:
-    """One way to cut the pattern out of a rank's collectives."""
-
-    places: Array  # steps × period, among the kept ones
-    idle_ns: float  # median before its first
-    extras: int  # others in between
+def _of_all(tables: Tables, who: Who) -> Iterable[list[_Found] | None]:
+    words = Vocabulary()
+    logs = list(rank_logs(tables.columns(SQL.format("")), who, words))
+    cut = _cut_of(logs[:: _apart(logs)], words)
+    return [_of_logs(logs, cut, who)] if cut is not None else []
 
 
-def pattern_steps(tables: Tables) -> tuple[list[PatternSteps], list[str]]:
-    """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
-    if tables.query(COUNTED)[0][0] > MOST_RECORDS:
-        return [], [f"Steps were not looked for in the pattern of more than {MOST_RECORDS:,} collectives."]
-    ranks, words = _ranks(tables.columns(SQL))
-    asked = ranks[:: max(1, len(ranks) // ASKED_RANKS)]
-    period = _common_period(asked)
-    cut = [_rotations(one, period) for one in asked] if period else []
-    if not cut or not all(cut):
-        return [], []
-    shared = set.intersection(*(set(one) for one in cut))
+def _of_parts(
+    tables: Tables, parts: Sequence[Part], who: Who, over: Callable[[Any, Sequence[Part]], Iterable[Any]]
+) -> Iterable[list[_Found] | None]:
+    """A few ranks tell how logs are cut; then all are, those of a part at a time."""
+    words = Vocabulary()
+    having = {process for (process,) in tables.query(HAVING)}
+    processes = [process for process in who if process in having]
+    cut = _cut_of(_asked_logs(parts, processes[:: _apart(processes)], words), words)
+    words.is_settled = True
+    return over(partial(_of_part, cut=cut, who=who), parts) if cut is not None else []
+
+
+def _apart(ranks: Sequence[Any]) -> int:
+    return max(1, len(ranks) // ASKED_RANKS)
+
+
+def _asked_logs(parts: Sequence[Part], asked: Sequence[int], words: Vocabulary) -> list[RankLog]:
+    """Those of some ranks of a large run, in their order."""
+    columns = {one: part.timed() for part in parts for one in asked if one in part.processes}
+    return [log for one in asked if one in columns for log in rank_logs(columns[one], (one,), words)]
+
+
+def _cut_of(asked: Sequence[RankLog], words: Vocabulary) -> _Cut | None:
+    period = common_period([log.series for log in asked])
+    found = [rotations(*log.series, period, words.key) for log in asked] if period else []
+    if not found or not all(found):
+        return None
+    shared = set.intersection(*(set(one) for one in found))
     # one late rank must not begin its steps elsewhere than the others do
-    best = _best(cut, shared) if shared else ()
+    return _Cut(words, period, best(found, shared, words.key) if shared else ())
+
+
+def _of_part(part: Part, cut: _Cut, who: Who) -> list[_Found] | None:
+    return _of_logs(rank_logs(part.timed(), who, cut.words), cut, who)
+
+
+def _of_logs(logs: Iterable[RankLog], cut: _Cut, who: Who) -> list[_Found] | None:
+    """None where the collectives of one of them repeat no pattern."""
     made = []
-    for one in ranks:
-        chosen = best or _own_rotation(one, period)
-        places = _whole_steps(one.tokens[one.kept], chosen) if chosen else np.zeros((0, 1), np.int64)
-        if len(places) < FEWEST_STEPS or len(places) * period < LEAST_SHARE * len(one.kept):
-            return [], []
-        rows = one.kept[places]  # steps × period: places in the log
-        rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
-        steps = _measured(one, rows, [words[token] for token in chosen])
-        made.append((steps, [one.anchor[at] for at in rows[:, 0]]))
-    _number([one for one, _ in made], [anchors for _, anchors in made])
-    steps_of_all = [one for one, _ in made]
-    least = min(len(one.number) for one in steps_of_all)
-    told = f"Steps are those of a pattern that the collectives repeat ({_slots(steps_of_all[0].slots)})"
-    return steps_of_all, [f"{told}: {least} of them; time inside collectives is communication, all else compute."]
+    for log in logs:
+        told = cut.steps(log)
+        if told is None:
+            return None
+        made.append(_measured(log, told, *who[log.process]))
+    return made
+
+
+def _together(found: Iterable[list[_Found] | None], file: StepFile | None) -> list[RankSteps]:
+    """All ranks' steps in the order of ranks, their values in the file if there is one."""
+    made: list[_Found] = []
+    same = Same()
+    for some in found:
+        if some is None:
+            return []
+        for one in some:
+            one.sequence, one.steps.flagged = same(one.sequence), same(one.steps.flagged)
+            if file is not None:
+                one.steps.values = file.add(one.steps.values)
+            made.append(one)
+    _number(made)
+    return sorted((one.steps for one in made), key=lambda steps: steps.rank)
+
+
+def _told(found: Sequence[RankSteps]) -> str:
+    least = min(len(one.number) for one in found)
+    told = f"Steps are those of a pattern that the collectives repeat ({_slots(found[0].slots)})"
+    return f"{told}: {least} of them; time inside collectives is communication, all else compute."
 
 
 def _slots(slots: list[str]) -> str:
@@ -112,124 +203,30 @@ def _slots(slots: list[str]) -> str:
     return ", ".join(told[:MOST_TOLD]) + (" …" if len(told) > MOST_TOLD else "")
 
 
-def _own_rotation(one: _Rank, period: int) -> tuple[int, ...]:
-    """Of a rank whose groups are others than those of the rest."""
-    found = _rotations(one, period)
-    return _best([found], set(found)) if found else ()
+def _measured(log: RankLog, places: _Places, rank: int, host: str) -> _Found:
+    rows, slots = places.rows, places.slots
+    begin, end = log.end_ns[places.before[:, 0]], log.end_ns[rows[:, -1]]
+    idle_ns = np.maximum(log.start_ns[1:] - np.maximum.accumulate(log.end_ns)[:-1], 0)
+    until_ns = np.zeros(len(log.start_ns))  # outside collectives, from the first to each
+    np.cumsum(idle_ns, out=until_ns[1:], dtype=np.float64)
+    gaps = until_ns[rows] - until_ns[places.before]
+    length, compute = (end - begin).astype(np.float64), gaps.sum(axis=1)
+    values = {"begin_ns": begin, "length_ns": length, "exposed_ns": length - compute, "own compute": compute}
+    values |= {f"gap {at}": gaps[:, at - 1] for at in range(1, len(slots) + 1)}
+    steps = RankSteps(rank, host, np.zeros(0, np.int64), np.zeros(len(rows), bool), values, slots)
+    return _Found(steps, places.groups, log.sequence[rows[:, 0]])
 
 
-def _common_period(ranks: list[_Rank]) -> int:
-    """The period that most ranks have: the times of a single one may suggest another."""
-    periods = Counter(period_of(one.tokens[one.kept][-LOOKED_AT:], one.idle_ns[-LOOKED_AT:][1:]) for one in ranks)
-    return periods.most_common(1)[0][0] if ranks else 0
-
-
-def _ranks(columns: Mapping[str, Any]) -> tuple[list[_Rank], list[str]]:
-    if not len(columns["rank"]):
-        return [], []
-    name, group = columns["name"], columns["group"]
-    keys = np.stack([name.codes, group.codes, columns["bytes"]], axis=1)
-    distinct, tokens = np.unique(keys, axis=0, return_inverse=True)
-    tokens = tokens.reshape(-1)
-    words = [name.values[code] for code, _, _ in distinct.tolist()]
-    made = []
-    for rows in np.split(np.arange(len(tokens)), np.flatnonzero(np.diff(columns["rank"])) + 1):
-        groups = [group.values[code] for code in group.codes[rows]]
-        made.append(
-            _Rank(
-                rank=int(columns["rank"][rows[0]]),
-                host=columns["host"].values[columns["host"].codes[rows[0]]],
-                tokens=tokens[rows],
-                start_ns=columns["start_ns"][rows],
-                end_ns=columns["end_ns"][rows],
-                kept=_kept(columns["bytes"][rows] <= SMALL_BYTES),
-                anchor=list(zip(groups, columns["sequence"][rows].tolist(), strict=True)),
-            )
-        )
-    return made, words
-
-
-def _kept(small: Array) -> Array:
-    return np.arange(len(small)) if small.all() else np.flatnonzero(~small)
-
-
-def _rotations(one: _Rank, period: int) -> dict[tuple[int, ...], _Rotation]:
-    """All ways to cut the commonest run of so many collectives, those with nearly as many steps as any."""
-    tokens, idle = one.tokens[one.kept][-LOOKED_AT:], one.idle_ns[-LOOKED_AT:]
-    if len(tokens) < period:
-        return {}
-    at = commonest_runs(tokens, period)[0]
-    common = tuple(tokens[at : at + period].tolist())
-    turned = {common[at:] + common[:at] for at in range(period)} if period <= MOST_ROTATIONS else {common}
-    found = {rotation: _whole_steps(tokens, rotation) for rotation in sorted(turned)}
-    most = max(len(places) for places in found.values())
-    return {
-        rotation: _Rotation(
-            places,
-            float(np.median(idle[places[:, 0]])),
-            int((places[:, -1] - places[:, 0] - period + 1).sum()),
-        )
-        for rotation, places in found.items()
-        if len(places) and len(places) >= most - 1
-    }
-
-
-def _best(found: list[dict[tuple[int, ...], _Rotation]], among: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The rotation that the ranks compute clearly longest before, or else the one with least in between."""
-    idle = {one: float(np.median([rotations[one].idle_ns for rotations in found])) for one in among}
-    extras = {one: sum(rotations[one].extras for rotations in found) for one in among}
-    order = sorted(among, key=lambda one: (-idle[one], one))
-    if len(order) > 1 and idle[order[0]] < CLEARLY * idle[order[1]]:
-        steps = {one: sum(len(rotations[one].places) for rotations in found) for one in among}
-        order.sort(key=lambda one: (extras[one], -steps[one], -idle[one]))
-    return order[0]
-
-
-def _whole_steps(tokens: Array, pattern: tuple[int, ...]) -> Array:
-    """Where the pattern is, a few other collectives in between allowed: steps × period."""
-    list_of, found, at = tokens.tolist(), [], 0
-    while at < len(list_of):
-        places = _one_step(list_of, at, pattern)
-        if places:
-            found.append(places)
-            at = places[-1] + 1
-        else:
-            at += 1
-    return np.array(found, np.int64).reshape(-1, len(pattern))
-
-
-def _one_step(tokens: list[int], at: int, pattern: tuple[int, ...]) -> list[int]:
-    places: list[int] = []
-    extras = 0
-    for wanted in pattern:
-        while at < len(tokens) and tokens[at] != wanted:
-            at, extras = at + 1, extras + 1
-            if not places or extras > EXTRAS:
-                return []
-        if at == len(tokens):
-            return []
-        places.append(at)
-        at += 1
-    return places
-
-
-def _measured(one: _Rank, rows: Array, slots: list[str]) -> PatternSteps:
-    begin, end = one.end_ns[rows[:, 0] - 1], one.end_ns[rows[:, -1]]
-    idle = np.concatenate([[0.0], np.maximum(one.start_ns[1:] - np.maximum.accumulate(one.end_ns)[:-1], 0)])
-    summed = np.concatenate([[0.0], np.cumsum(idle)])
-    before = np.concatenate([rows[:, :1] - 1, rows[:, :-1]], axis=1)
-    gaps = summed[rows + 1] - summed[before + 1]
-    return PatternSteps(one.rank, one.host, slots, np.arange(1, len(rows) + 1), begin, end, gaps)
-
-
-def _number(found: list[PatternSteps], anchors: list[list[tuple[str, int]]]) -> None:
+def _number(found: Sequence[_Found]) -> None:
     """The same number on every rank for the same step: by the first collective where all ranks share its group."""
-    groups = {group for told in anchors for group, _ in told}
-    if len(groups) == 1:
-        places = {sequence: at for at, sequence in enumerate(sorted({at for told in anchors for _, at in told}), 1)}
-        for one, told in zip(found, anchors, strict=True):
-            one.number = np.array([places[sequence] for _, sequence in told])
-        return
-    most = max(len(one.number) for one in found)
-    for one in found:  # the end of a log is whole, its beginning may be overwritten
-        one.number = np.arange(most - len(one.number) + 1, most + 1)
+    numbers: dict[int, Array] = {}
+    distinct = {id(one.sequence): one.sequence for one in found}
+    if len({group for one in found for group in one.groups}) == 1:
+        places = np.unique(np.concatenate(list(distinct.values())))
+        numbers = {key: np.searchsorted(places, sequence) + 1 for key, sequence in distinct.items()}
+    else:  # the end of a log is whole, its beginning may be overwritten
+        most = max((len(sequence) for sequence in distinct.values()), default=0)
+        by_length = {len(one): np.arange(most - len(one) + 1, most + 1) for one in distinct.values()}
+        numbers = {key: by_length[len(sequence)] for key, sequence in distinct.items()}
+    for one in found:
+        one.steps.number = numbers[id(one.sequence)]

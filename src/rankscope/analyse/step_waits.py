@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.analyse.splitting import collectives_of
+from rankscope.analyse.matching import Log
+from rankscope.analyse.splitting import Split, collectives_of, usually_asked_of_steps
 from rankscope.analyse.step_data import Steps
+from rankscope.analyse.step_times import StepTimes, step_times
 from rankscope.model import Tables
 
-Array = Any
+Array = Any  # of numpy
+MANY = 256  # members
+Waits = dict[int, tuple[float, ...]]
 
 
-def waits_per_step(tables: Tables, found: Steps) -> dict[int, tuple[float, ...]]:
+@dataclass(slots=True)
+class _Sums:
+    """Of the collectives of one split, by member."""
+
+    places: Array
+    oldest: Array  # when the first was entered
+    inside: Array  # members × (waiting, moving data, leaving) in steady steps
+
+
+_KEPT: WeakKeyDictionary[Tables, Waits] = WeakKeyDictionary()
+
+
+def waits_per_step(tables: Tables, found: Steps) -> Waits:
     """Of each rank: waiting, moving data and leaving per steady step that the log reaches; overlapping ones add up."""
+    if tables not in _KEPT:
+        times = step_times(tables)
+        _KEPT[tables] = _waits(tables, times, found) if times is not None else {}
+    return _KEPT[tables]
+
+
+def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
     known = collectives_of(tables)
-    place_of = {rank: place for place, rank in enumerate(known.log.ranks)}
-    steady: dict[int, tuple[Array, Array]] = {}  # by place: where the steps begin and end
-    for one in found.ranks:
-        begins = one.begin_ns[found.steady(one)] - known.log.base_ns
-        if len(begins) and one.rank in place_of:
-            steady[place_of[one.rank]] = begins, begins + one.length_ns[found.steady(one)]
-    sums, oldest = np.zeros((len(place_of), 3)), np.full(len(place_of), np.inf)
-    for split in known.splits if steady else ():
-        of_each = (split.wait_ns, split.transfer_ns, split.leaving_ns)
-        for column, place in enumerate(split.group.members.tolist()):
-            if place in steady:
-                entered = split.group.enter_ns[:, column]
-                oldest[place] = min(oldest[place], float(entered.min()))
-                within = inside(entered, *steady[place])
-                sums[place] += [values[within, column].sum() for values in of_each]
-    made: dict[int, tuple[float, ...]] = {}
-    for one in found.ranks:
-        place = place_of.get(one.rank, -1)
-        if place in steady and known.splits:
-            covered = int((steady[place][0] >= oldest[place] - one.length_ns.max()).sum())
-            if covered:
-                made[one.rank] = tuple((sums[place] / covered).tolist())
+    sums, oldest = np.zeros((len(known.log.ranks), 3)), np.full(len(known.log.ranks), np.inf)
+    for one in known.of_each(_sums):
+        sums[one.places] += one.inside
+        oldest[one.places] = np.minimum(oldest[one.places], one.oldest)
+    made: Waits = {}
+    for place, steps in enumerate(times.ranks):
+        if steps is None or not known.splits:
+            continue
+        begins, _ = times.of(place)
+        steady = begins[found.steady(steps)]
+        covered = int((steady >= oldest[place] - steps.length_ns.max()).sum()) if len(steady) else 0
+        if covered:
+            made[steps.rank] = tuple((sums[place] / covered).tolist())
     return made
 
 
-def inside(moments: Array, begins: Array, ends: Array) -> Array:
-    """Which moments lie in one of the intervals, which are in order and apart."""
-    at = np.searchsorted(begins, moments, side="right") - 1
-    inside_one: Array = (at >= 0) & (moments <= ends[np.maximum(at, 0)])
-    return inside_one
+@usually_asked_of_steps
+def _sums(log: Log, split: Split) -> _Sums:
+    times: StepTimes = log.steps
+    inside = times.codes(split) >= times.first_steady
+    by_member = np.stack([_inside(values, inside) for values in (split.wait_ns, split.transfer_ns, split.leaving_ns)])
+    return _Sums(split.group.members, split.group.enter_ns.min(axis=0), by_member.T)
+
+
+def _inside(values: Array, inside: Array) -> Array:
+    """The sum of each column over the chosen rows, of a few columns to the last digit as if it were alone."""
+    if values.shape[1] >= MANY:
+        return values.sum(axis=0, where=inside)
+    made = np.zeros(values.shape[1])
+    whole = inside.all(axis=0)
+    if whole.any():
+        made[whole] = np.ascontiguousarray(values.T)[whole].sum(axis=1)
+    for member in np.flatnonzero(inside.any(axis=0) & ~whole).tolist():
+        made[member] = values[inside[:, member], member].sum()
+    return made

@@ -60,24 +60,26 @@ class Tiles:
             columns = self.columns(number)
             piece = np.ascontiguousarray(rows[:, columns], np.int64)
             place = columns.start * self.members + first * piece.shape[1]
-            _write(self.scratch.number, piece.reshape(-1).view(np.uint8).data, self.place + place * ITEM_BYTES)
+            write_at(self.scratch.number, piece.reshape(-1).view(np.uint8).data, self.place + place * ITEM_BYTES)
 
     def read(self, number: int) -> Array:
         """One tile, members × collectives."""
         columns = self.columns(number)
         count = (columns.stop - columns.start) * self.members
         made = np.empty(count, np.int64)
-        _read(self.scratch.number, made.view(np.uint8).data, self.place + columns.start * self.members * ITEM_BYTES)
+        read_at(self.scratch.number, made.view(np.uint8).data, self.place + columns.start * self.members * ITEM_BYTES)
         return made.reshape(self.members, -1)
 
 
-def _write(number: int, data: memoryview, place: int) -> None:
+def write_at(number: int, data: memoryview, place: int) -> None:
+    """All of it; the system may take less than it is given."""
     done = 0
-    while done < len(data):  # the system may take less than it is given
+    while done < len(data):
         done += os.pwrite(number, data[done:], place + done)
 
 
-def _read(number: int, data: memoryview, place: int) -> None:
+def read_at(number: int, data: memoryview, place: int) -> None:
+    """As much as fits into `data`."""
     done = 0
     while done < len(data):
         got = os.preadv(number, [data[done:]], place + done)

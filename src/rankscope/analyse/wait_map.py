@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rankscope.analyse.lanes import Lanes, lanes
+from rankscope.analyse.matching import Log
 from rankscope.analyse.selection import ALL, Selection
 from rankscope.analyse.splitting import Collectives, Split, collectives_of
-from rankscope.analyse.step_data import RankSteps, steps_of
+from rankscope.analyse.step_times import StepTimes, step_times
 from rankscope.analyse.waiting import sums
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
@@ -24,12 +26,15 @@ FEWEST = 2
 
 @dataclass(slots=True)
 class _Columns:
-    """The columns of the map: which of them each moment of a rank lies in."""
+    """The columns of the map, each some steps or a slice of time."""
 
     names: list[Column]
-    begins: list[Array]  # by place of the rank: when each of its steps begins, since Log.base_ns, by its own clock
-    ends: list[Array]
-    column: list[Array]  # of each step
+    of_step: Array  # the column of each step, by its place among the numbers
+    edges_ns: Array = None  # of the slices, where there are no steps
+
+    @property
+    def sliced(self) -> bool:
+        return self.edges_ns is not None
 
 
 def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
@@ -40,22 +45,23 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
     places = np.flatnonzero(chosen)
     if not known.splits or len(places) < FEWEST:
         return table
-    columns = _steps(tables, known) or _slices(known)
+    times = step_times(tables)
+    columns = _steps(times) if times is not None and len(times.numbers) >= FEWEST else _slices(known)
     rows = lanes([known.log.ranks[at] for at in places], [known.log.hosts[at] for at in places], MOST_LANES)
     summed, counts = _sums(known, columns, rows, places)
     table.columns = (Column(rows.kind, Unit.NAME, rows.kind.capitalize()), *columns.names)
     with np.errstate(invalid="ignore"):
         means = np.where(counts > 0, summed / np.maximum(counts, 1), np.nan)
-    digits = 0 if columns.names[0].unit is Unit.NS else 4
+    digits = 4 if columns.sliced else 0
     table.rows = [(label, *_cells(means[at], digits)) for at, label in enumerate(rows.labels)]
-    table.title = table.title if columns.names[0].unit is Unit.NS else "Waiting by rank and time"
+    table.title = "Waiting by rank and time" if columns.sliced else table.title
     table.notes.append(_note(columns, rows))
     return table
 
 
 def _note(columns: _Columns, rows: Lanes) -> str:
     who = "" if rows.whole else f" Each row is the mean of the ranks of one or some {rows.kind.rstrip('s')}s."
-    if columns.names[0].unit is Unit.NS:
+    if not columns.sliced:
         told = "Waiting in collectives for the last to come, per step; of those in progress beside other work too."
         return f"{told} Empty where the log does not reach.{who}"
     return f"There are no steps: the share of each slice of time in which collectives wait for the last to come.{who}"
@@ -66,21 +72,11 @@ def _cells(values: Array, digits: int) -> tuple[Cell, ...]:
     return tuple(None if value != value else value if digits else int(value) for value in rounded)
 
 
-def _steps(tables: Tables, known: Collectives) -> _Columns | None:
-    of_rank = {one.rank: one for one in steps_of(tables).ranks}
-    found = [of_rank.get(rank) for rank in known.log.ranks]
-    numbers = np.unique(np.concatenate([one.number for one in found if one is not None] or [np.zeros(0, np.int64)]))
-    if len(numbers) < FEWEST:
-        return None
+def _steps(times: StepTimes) -> _Columns:
+    numbers = times.numbers
     size = -(-len(numbers) // MOST_STEPS)
     names = [_named(numbers[at : at + size]) for at in range(0, len(numbers), size)]
-    columns = _Columns(names, [], [], [])
-    for one in found:
-        begin, end, number = _times(one, known.log.base_ns)
-        columns.begins.append(begin)
-        columns.ends.append(end)
-        columns.column.append(np.searchsorted(numbers, number) // size)
-    return columns
+    return _Columns(names, np.arange(len(numbers)) // size)
 
 
 def _named(numbers: Array) -> Column:
@@ -89,63 +85,73 @@ def _named(numbers: Array) -> Column:
     return Column(f"step_{told.replace('–', '_')}_ns", Unit.NS, told)
 
 
-def _times(one: RankSteps | None, base_ns: int) -> tuple[Array, Array, Array]:
-    if one is None:
-        return np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-    begin = (one.begin_ns - base_ns).astype(np.float64)
-    return begin, begin + one.length_ns, one.number
-
-
 def _slices(known: Collectives) -> _Columns:
     """Slices of the time from the first to the last collective, the same for all."""
     ends = sums(known)
     first, last = ends.first_ns, ends.last_ns
     edges = np.linspace(first, last + 1, SLICES + 1)
     names = [Column(f"at_{at}_share", Unit.SHARE, f"{(edges[at] - first) / 1e9:.3g} s") for at in range(SLICES)]
-    count = len(known.log.ranks)
-    return _Columns(names, [edges[:-1]] * count, [edges[1:]] * count, [np.arange(SLICES)] * count)
+    return _Columns(names, np.zeros(0, np.int64), edges)
 
 
 def _sums(known: Collectives, columns: _Columns, rows: Lanes, places: Array) -> tuple[Array, Array]:
     """Of each cell: waiting of its ranks in its steps, and how many steps of how many ranks that is."""
+    lane = np.full(len(known.log.ranks), -1)
+    lane[places] = rows.of
     shape = len(rows.labels), len(columns.names)
     summed, counts = np.zeros(shape), np.zeros(shape)
-    wanted = np.isin(np.arange(len(columns.begins)), places)
-    sliced = columns.names[0].unit is Unit.SHARE
-    waits = [np.zeros(len(begins)) for begins in columns.begins]
-    oldest = np.full(len(waits), np.inf)
-    for split in known.splits:
-        for member, place in enumerate(split.group.members.tolist()):
-            if len(waits[place]) and wanted[place]:
-                begun = _add(waits[place], split, member, columns.begins[place], columns.ends[place], sliced)
-                oldest[place] = min(oldest[place], begun)
-    for lane, place in zip(rows.of.tolist(), places.tolist(), strict=True):
-        begins, ends, column = columns.begins[place], columns.ends[place], columns.column[place]
-        kept = ends >= oldest[place]
-        weight = (ends - begins)[kept] if sliced else np.ones(int(kept.sum()))
-        summed[lane] += np.bincount(column[kept], waits[place][kept], shape[1])
-        counts[lane] += np.bincount(column[kept], weight, shape[1])
+    oldest = np.full(len(lane), np.inf)
+    ask = _waits_by_slice if columns.sliced else _waits_by_step
+    for members, begun, waits in known.of_each(partial(ask, columns=columns, lane=lane, shape=shape)):
+        oldest[members] = np.minimum(oldest[members], begun)
+        summed += waits
+    for place in places.tolist():
+        counts[lane[place]] += _reached(known.log, columns, place, oldest[place])
     return summed, counts
 
 
-def _add(wait: Array, split: Split, member: int, begins: Array, ends: Array, sliced: bool) -> float:
-    """Adds the waiting of one rank in one group to the steps it lies in, and tells its first moment."""
-    waited = split.wait_ns[:, member]
-    entered = (split.enter_ns if sliced else split.group.enter_ns)[:, member]
-    if sliced:
-        wait += np.diff(_waited_until(np.append(begins, ends[-1]), entered, waited))
-    else:
-        at = np.searchsorted(begins, entered, side="right") - 1
-        inside = (at >= 0) & (entered <= ends[np.maximum(at, 0)])
-        wait += np.bincount(at[inside], waited[inside], len(wait))
-    return float(entered.min())
+Waits = tuple[Array, Array, Array]  # the members, when each entered its first, and the waiting by lane and column
 
 
-def _waited_until(moments: Array, entered: Array, waited: Array) -> Array:
-    """How long a rank has waited by each moment: a waiting may reach over many slices."""
-    order = np.argsort(entered)
-    begun = np.searchsorted(entered[order], moments, side="right")
-    so_far = np.concatenate([[0.0], np.cumsum(waited[order])])[begun]
-    last = order[np.maximum(begun - 1, 0)]
-    to_come = np.where(begun > 0, entered[last] + waited[last] - moments, 0.0)
-    return so_far - np.maximum(to_come, 0.0)
+def _waits_by_step(log: Log, split: Split, columns: _Columns, lane: Array, shape: tuple[int, int]) -> Waits:
+    members = split.group.members
+    codes = log.steps.codes(split)
+    inside = (codes >= 0) & (lane[members] >= 0)
+    cells = (lane[members] * shape[1] + columns.of_step[codes])[inside]
+    waits = np.bincount(cells, split.wait_ns[inside], shape[0] * shape[1])
+    return members, split.group.enter_ns.min(axis=0), waits.reshape(shape)
+
+
+def _waits_by_slice(log: Log, split: Split, columns: _Columns, lane: Array, shape: tuple[int, int]) -> Waits:
+    members = split.group.members
+    waited = np.diff(waited_until(columns.edges_ns, split.enter_ns, split.wait_ns), axis=0)
+    waits = np.zeros(shape)
+    chosen = lane[members] >= 0
+    np.add.at(waits, lane[members][chosen], waited.T[chosen])
+    return members, split.enter_ns.min(axis=0), waits
+
+
+def _reached(log: Log, columns: _Columns, place: int, oldest_ns: float) -> Array:
+    """Of each column how many steps of a rank, or how much time, its log reaches."""
+    count = len(columns.names)
+    if columns.sliced:
+        return np.where(columns.edges_ns[1:] >= oldest_ns, np.diff(columns.edges_ns), 0.0)
+    _, ends = log.steps.of(place)
+    return np.bincount(columns.of_step[log.steps.places[place]][ends >= oldest_ns], minlength=count)
+
+
+def waited_until(moments: Array, entered: Array, waited: Array) -> Array:
+    """How long each member (column) has waited by each moment: a waiting may reach over many slices."""
+    members = entered.shape[1]
+    order = np.argsort(entered, axis=0)
+    entered, waited = np.take_along_axis(entered, order, axis=0), np.take_along_axis(waited, order, axis=0)
+    # of each moment how many were entered by then: each counts from the first moment on that is not before it
+    first = np.searchsorted(moments, entered) * members + np.arange(members)
+    begun = np.bincount(first.reshape(-1), minlength=(len(moments) + 1) * members).reshape(-1, members)
+    begun = np.cumsum(begun, axis=0)[: len(moments)]
+    so_far = np.take_along_axis(np.concatenate([np.zeros((1, members)), np.cumsum(waited, axis=0)]), begun, axis=0)
+    last = np.maximum(begun - 1, 0)
+    ends = np.take_along_axis(entered + waited, last, axis=0)
+    to_come = np.where(begun > 0, ends - moments[:, None], 0.0)
+    made: Array = so_far - np.maximum(to_come, 0.0)
+    return made

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rankscope.analyse.matching import Array, Log
 from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.splitting import Collectives, Split, collectives_of, usually_asked
+from rankscope.analyse.splitting import Collectives, Split, collectives_of, usually_asked, usually_asked_of_steps
+from rankscope.analyse.step_times import step_times
 from rankscope.model import Cell, Column, Table, Tables, Unit
 
 COLUMNS = (
@@ -27,12 +26,12 @@ COLUMNS = (
     Column("caused_ns", Unit.NS, "For that rank"),
     Column("caused_share", Unit.SHARE, "Of the waiting"),
 )
-STEP_COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_name = 'steps'"
-STEPS = "SELECT process, number, begin_ns, end_ns FROM steps ORDER BY process, begin_ns"
+RECORDED = "SELECT 1 FROM steps LIMIT 1"
 
 
 @dataclass(slots=True)
 class _Sums:
+    first: int  # part that the others count from
     caused_ns: Array  # parts x ranks
     collectives: Array
     wait_ns: Array
@@ -42,14 +41,14 @@ class _Sums:
     stay_ns: Array
 
     @classmethod
-    def none(cls, parts: int, ranks: int) -> _Sums:
-        return cls(np.zeros((parts, ranks)), *(np.zeros(parts) for _ in range(6)))
+    def none(cls, parts: int, ranks: int, first: int = 0) -> _Sums:
+        return cls(first, np.zeros((parts, ranks)), *(np.zeros(parts) for _ in range(6)))
 
     def add(self, other: _Sums) -> None:
         """Those of another split, which may know fewer parts."""
-        for one in fields(self):
+        for one in fields(self)[1:]:
             values = getattr(other, one.name)
-            getattr(self, one.name)[: len(values)] += values
+            getattr(self, one.name)[other.first : other.first + len(values)] += values
 
 
 def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
@@ -61,11 +60,9 @@ def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
     labels = _labels(known)
     _add(table, known, "group", [labels.get(number, "") for number in range(max(labels) + 1)], known.of_each(_by_group))
     _add(table, known, "phase", list(known.log.phases), known.of_each(_by_phase))
-    steps = _steps(tables)
-    if steps:
-        numbers = np.unique(np.concatenate([one[0] for one in steps.values()]))
-        by_step = partial(_by_step, steps=steps, numbers=numbers)
-        _add(table, known, "step", numbers.tolist(), known.of_each(by_step))
+    steps = step_times(tables) if tables.query(RECORDED) else None
+    if steps is not None and steps.recorded:
+        _add(table, known, "step", steps.numbers.tolist(), known.of_each(_by_step))
     return arranged(table, selection)
 
 
@@ -110,8 +107,16 @@ def _by_phase(log: Log, split: Split) -> _Sums:
     return _sums_by(log, split, len(log.phases), split.group.phase[:, None])
 
 
-def _by_step(log: Log, split: Split, steps: Steps, numbers: Array) -> _Sums:
-    return _sums_by(log, split, len(numbers), step_codes(log, split, steps, numbers))
+@usually_asked_of_steps
+def _by_step(log: Log, split: Split) -> _Sums:
+    """Only of the steps that are there: a few of very many."""
+    codes = log.steps.codes(split) if log.steps.recorded else np.zeros((0, 1), np.int64)
+    if codes.max(initial=-1) < 0:
+        return _Sums.none(0, len(log.ranks))
+    first = int(codes[codes >= 0].min())
+    found = _sums_by(log, split, int(codes.max()) - first + 1, np.where(codes >= 0, codes - first, -1))
+    found.first = first
+    return found
 
 
 def _sums_by(log: Log, split: Split, parts: int, of_each: Array) -> _Sums:
@@ -151,37 +156,3 @@ def _caused(ranks: int, split: Split, parts: int, of_each: Array) -> Array:
         codes = cells[waits] * ranks + split.group.members[awaited[waits]]
         sums = sums + np.bincount(codes, split.wait_ns[rest][waits], parts * ranks)
     return sums.reshape(parts, ranks)
-
-
-Steps = Mapping[int, Array]  # by process: rows of numbers, beginnings and ends (Unix time), in order of time
-
-
-def _steps(tables: Tables) -> Steps:
-    """The steps of each process, where the run has a table of them."""
-    if not {"process", "number", "begin_ns", "end_ns"} <= {row[0] for row in tables.query(STEP_COLUMNS)}:
-        return {}
-    found = tables.columns(STEPS)
-    process = found["process"]
-    if not len(process):
-        return {}
-    rows = np.split(np.stack([found["number"], found["begin_ns"], found["end_ns"]]), _edges(process), axis=1)
-    return {int(own): told for own, told in zip(process[np.append(0, _edges(process))], rows, strict=True)}
-
-
-def _edges(process: Array) -> Array:
-    return np.flatnonzero(np.diff(process)) + 1
-
-
-def step_codes(log: Log, split: Split, steps: Steps, numbers: Array) -> Array:
-    """The step of each rank in which it entered each collective, by its own clock."""
-    codes = np.full(split.wait_ns.shape, -1)
-    for member, place in enumerate(split.group.members.tolist()):
-        told = steps.get(log.processes[place])
-        if told is None:
-            continue
-        number, begin_ns, end_ns = told
-        when = split.group.enter_ns[:, member].astype(np.int64) + log.base_ns
-        at = np.searchsorted(begin_ns, when, side="right") - 1
-        inside = (at >= 0) & (when <= end_ns[np.maximum(at, 0)])
-        codes[inside, member] = np.searchsorted(numbers, number[at[inside]])
-    return codes

@@ -58,9 +58,10 @@ class Run:
         dask: str | None = None,
         keep: bool = True,
         groups: str | PathLike[str] | None = None,
+        summing: Progress | None = None,
     ) -> None:
         self.folder = find_run(Path(path) if path is not None else None)
-        self._progress, self._dask, self._keep = progress, dask, keep
+        self._progress, self._summing, self._dask, self._keep = progress, summing, dask, keep
         self._groups = Path(groups) if groups is not None else None
         self._store: Store | None = None
         self._has_events = self._wants_events = False
@@ -72,7 +73,7 @@ class Run:
     def of(cls, store: Store) -> Run:
         """A run whose tables of records are there already."""
         made = cls.__new__(cls)
-        made.folder, made._progress, made._names, made._kept = store.folder, None, {}, None
+        made.folder, made._progress, made._summing, made._names, made._kept = store.folder, None, None, {}, None
         made._store, made._has_events, made._wants_events = store, True, True
         made._dask, made._keep, made._told, made._groups = None, False, None, None
         return made
@@ -223,6 +224,7 @@ class Run:
                 keep=self._keep,
                 groups=self._groups,
                 elsewhere=elsewhere,
+                summing=self._summing,
             )
             self._names.clear()
         return self._store

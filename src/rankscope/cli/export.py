@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.api.export import FOLDERS, FORMS, export
 from rankscope.api.forms import printable
 from rankscope.api.run import NoRun, Run, Selection, Wrong
-from rankscope.cli.report import progress, told
+from rankscope.cli.report import progress, summing, told
 
 HELP = "write a run for other tools: timeline, tables, metrics"
 ABOUT = """\
@@ -34,7 +34,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     form = options.form or "perfetto"
     try:
-        opened = Run(options.run, progress())
+        opened = Run(options.run, progress(), summing=summing())
         out = options.out or Path(opened.folder.resolve().name + ENDINGS.get(form, f"-{form}"))
         opened.ranks_shown(Selection())
         said = export(opened, form, out, counter())

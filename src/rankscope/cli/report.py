@@ -28,7 +28,8 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
         selection = selection_of(options)
-        opened = Run(options.run, progress(), dask=options.dask, keep=not options.fresh, groups=options.groups)
+        shown = {"progress": progress(), "summing": summing()}
+        opened = Run(options.run, dask=options.dask, keep=not options.fresh, groups=options.groups, **shown)
         opened.prepare(events=wants_events(opened, options))
         if options.html is not None:
             write_page(opened, selection, options)
@@ -194,14 +195,18 @@ def told(opened: Run) -> int:
     return 1 if opened.bad_files else 0
 
 
-def progress() -> Callable[[int, int], None]:
+def progress(what: str = "reading rank files", least: int = PROGRESS_FROM) -> Callable[[int, int], None]:
     """A line that counts files on a terminal; nothing where nobody looks."""
     if not sys.stderr.isatty():
         return lambda done, total: None
 
     def show(done: int, total: int) -> None:
-        if total >= PROGRESS_FROM:
-            end = "\n" if done == total else ""
-            print(f"\rreading rank files: {done} of {total}", end=end, file=sys.stderr, flush=True)
+        if total >= least:
+            print(f"\r{what}: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
     return show
+
+
+def summing() -> Callable[[int, int], None]:
+    """The same of files with traces, each of which may take seconds."""
+    return progress("summing traces", 2)

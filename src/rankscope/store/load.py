@@ -17,6 +17,10 @@ Read = Callable[[Path], Reading]
 Progress = Callable[[int, int], None]
 
 
+def unseen(done: int, total: int) -> None:
+    """Progress that nobody looks at."""
+
+
 @dataclass(slots=True)
 class Loaded:
     """What came out of some files."""

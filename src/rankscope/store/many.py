@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from rankscope.store.summary import Stamp, Summary, below, stamp_of, summarise
 
 MANY_FROM = 256  # files from which tables are made in batches and kept
 MOST_ROWS = 4_000_000  # of a table that is held in memory; a longer one stays on disk
+ROWS_OF = {"steps": 10}  # what a row of so many columns counts for
 DAMAGED = (pa.ArrowException, OSError, KeyError, ValueError)
 
 Here = dict[int, int]  # process in a kept batch: process in the run
@@ -46,10 +47,13 @@ class Many:
             found |= {entry.files[there]: entry.stamps[there] for there in here}
         return found
 
-    def parts(self, table: str) -> list[tuple[Path, Here | None]]:
-        """The files of one table, each with the numbers of its processes in the run where they are others there."""
-        having = [(entry, here) for entry, here in self.batches if entry.rows.get(table)]
-        return [(entry.path(table), None if entry.is_same(here) else here) for entry, here in having]
+    def parts(self, table: str) -> list[tuple[Path, Here | None, Set[int]]]:
+        """The files of one table; numbers of its processes there and here where these are others; and all here."""
+        return [
+            (entry.path(table), None if entry.is_same(here) else here, set(here.values()))
+            for entry, here in self.batches
+            if entry.rows.get(table)
+        ]
 
 
 def load_many(
@@ -171,7 +175,7 @@ def _too_long(batches: Sequence[tuple[Entry, Here]]) -> set[str]:
     rows: dict[str, int] = {}
     for entry, _ in batches:
         for table, count in entry.rows.items():
-            rows[table] = rows.get(table, 0) + count
+            rows[table] = rows.get(table, 0) + count * ROWS_OF.get(table, 1)
     return {table for table, count in rows.items() if count > MOST_ROWS} - {"ranks", "events", "notes"}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def add_many(database: Any, recorded: dict[str, pa.Table], many: Many) -> list[s
     database.execute(f"SET memory_limit = '{MEMORY}'; SET temp_directory = '{_quoted(many.kept.passing)}'")
     made = []
     for name in sorted(many.on_disk):
-        parts = many.parts(name)
+        parts = [(path, here) for path, here, _ in many.parts(name)]
         if not parts:
             continue
         places = [(str(path), there, one) for path, here in parts if here for there, one in here.items()]
@@ -67,15 +68,39 @@ def read_part(path: Path, here: Here | None, table: str, columns: list[str]) -> 
         raise NoRun(f"{path}: cannot be read ({told}): remove {path.parent}, it is made again") from None
 
 
-def log_part(path: Path, here: Here | None, whole: bool = True) -> Mapping[str, Any]:
-    """The records of some ranks as arrays; `whole`: not only which collectives they are of."""
-    table = read_part(path, here, "events", [*LOGGED, *(TIMED if whole else ())])
-    for name, value in UNKNOWN.items():
-        if name in table.column_names:
-            at = table.column_names.index(name)
-            table = table.set_column(at, name, pc.fill_null(table.column(name), value))
-    if not whole:
-        return columns_of(table)
-    called = pc.is_valid(table.column("call_ns"))
-    columns = columns_of(table.drop_columns(["call_ns"]))
-    return {**columns, "progress": called.combine_chunks().to_numpy(zero_copy_only=False)}
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The logs of collectives of some ranks, read whenever they are asked for."""
+
+    path: Path
+    here: Here | None
+    processes: Set[int]
+
+    def __call__(self, whole: bool) -> Mapping[str, Any]:
+        """The records as arrays; `whole`: not only which collectives they are of."""
+        table = self._read([*LOGGED, *(TIMED if whole else ())])
+        if not whole:
+            return columns_of(table)
+        called = pc.is_valid(table.column("call_ns"))
+        columns = columns_of(table.drop_columns(["call_ns"]))
+        return {**columns, "progress": called.combine_chunks().to_numpy(zero_copy_only=False)}
+
+    def timed(self) -> Mapping[str, Any]:
+        """The records with their times; the end is when the rank went on, of nonblocking ones that of the call."""
+        table = self._read([*LOGGED, "start_ns", "end_ns", "bytes", "call_ns"])
+        start, end, call = (table.column(name) for name in ("start_ns", "end_ns", "call_ns"))
+        went_on = pc.coalesce(pc.add(start, call), pc.if_else(pc.less(end, 0), start, end))
+        return columns_of(table.set_column(table.column_names.index("end_ns"), "end_ns", went_on))
+
+    def _read(self, columns: list[str]) -> pa.Table:
+        table = read_part(self.path, self.here, "events", columns)
+        for name, value in UNKNOWN.items():
+            if name in table.column_names:
+                at = table.column_names.index(name)
+                table = table.set_column(at, name, pc.fill_null(table.column(name), value))
+        return table
+
+
+def step_part(path: Path, here: Here | None, columns: Sequence[str]) -> Mapping[str, Any]:
+    """These columns of the steps of some ranks."""
+    return columns_of(read_part(path, here, "steps", list(columns)))

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from rankscope.store.executors import ANYWHERE, At, Executor, Killed, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
 from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
-from rankscope.store.load import Loaded, Progress, Read, load
+from rankscope.store.load import Loaded, Progress, Read, load, unseen
 from rankscope.store.many import Many
-from rankscope.store.many_views import add_many, log_part, read_part
+from rankscope.store.many_views import LogPart, add_many, read_part, step_part
 from rankscope.store.roles import assign_roles
 from rankscope.store.summary import Stamp
 from rankscope.store.traces import ReadTrace, Traces, new_folder, traces_of
@@ -60,6 +61,7 @@ class Run:
         many: Many | None = None,
         groups: Path | None = None,
         executor: Executor | None = None,
+        summing: Progress = unseen,
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
@@ -67,7 +69,7 @@ class Run:
         self._database = duckdb.connect(":memory:")
         self._database.register("host_groups", host_groups_table(groups, folder))
         self._traces, self._places, self._derived = traces, list[Place](), False
-        self._many, self._is_joined, self._executor = many, bool(loaded), executor
+        self._many, self._is_joined, self._executor, self._summing = many, bool(loaded), executor, summing
         self._bad_at_first = len(recorded.bad)
         views = add_many(self._database, self._tables, many) if many is not None else []
         if loaded:
@@ -89,7 +91,7 @@ class Run:
     def _prepare(self, sql: str) -> None:
         """Have the traces' events there for SQL that asks for single ones."""
         if self._traces is not None and not self._traces.written and EVENTS.search(TEXTS.sub("", sql)):
-            add_traces(self._database, self._traces.write(self.bad_files))
+            add_traces(self._database, self._traces.write(self.bad_files, self._summing))
 
     def derive(self, summarise: Summarise) -> None:
         """Make the tables of model_traces, once."""
@@ -116,9 +118,12 @@ class Run:
 
         A pool of processes would be forked beside the threads of the database, which may hold locks just then.
         """
-        yield from in_threads(work, tasks[:here] if self._executor is not None else tasks)
-        if self._executor is not None:
-            yield from self._executor.map(work, tasks[here:], at)
+        shared = tasks[here:] if self._executor is not None else []
+        here_done = in_threads(work, tasks[:here] if self._executor is not None else tasks)
+        there_done = self._executor.map(work, shared, at) if self._executor is not None else ()
+        for done, told in enumerate(chain(here_done, there_done), 1):
+            yield told
+            self._summing(done, len(tasks))
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows that the SQL asks for."""
@@ -160,11 +165,17 @@ class Run:
         found = self._database.sql(sql, params=list(parameters))
         yield from (found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_arrow_reader)(rows)
 
-    def log_parts(self) -> Sequence[Callable[[bool], Mapping[str, Any]]] | None:
+    def log_parts(self) -> Sequence[LogPart] | None:
         """The logs of collectives of a large run, some ranks at a time and only when asked for; None of a small one."""
         if self._many is None or self._is_joined or "events" not in self._many.on_disk:
             return None
-        return [partial(log_part, path, here) for path, here in self._many.parts("events")]
+        return [LogPart(path, here, processes) for path, here, processes in self._many.parts("events")]
+
+    def step_parts(self) -> Sequence[Callable[[Sequence[str]], Mapping[str, Any]]] | None:
+        """The same of recorded steps that are too many for memory."""
+        if self._many is None or self._is_joined or "steps" not in self._many.on_disk:
+            return None
+        return [partial(step_part, path, here) for path, here, _ in self._many.parts("steps")]
 
     @property
     def stamps(self) -> dict[str, Stamp] | None:
@@ -192,6 +203,7 @@ def open_run(
     keep: bool = True,
     groups: Path | None = None,
     elsewhere: Sequence[Elsewhere] = (),
+    summing: Progress | None = None,
 ) -> Run:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`.
 
@@ -202,7 +214,7 @@ def open_run(
     folder = find_run(path) if executor is None else find_run(path).absolute()  # others work in folders of their own
     job, problems = read_job(folder)
     folders, bad = sound_folders(folder)
-    files, told = rank_files(folder, folders or bad or elsewhere), progress or (lambda done, total: None)
+    files, told = rank_files(folder, folders or bad or elsewhere), progress or unseen
     files, nodes = with_elsewhere(folder, files, elsewhere), {one.path: one for one in elsewhere}
     is_large = len(files) >= many.MANY_FROM
     if is_large or nodes:
@@ -214,13 +226,13 @@ def open_run(
     traces = traces_of(read_trace if events else None, files, _figures(recorded, kept), nodes)
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor)
+    return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor, summing or unseen)
 
 
 def _figures(recorded: Loaded, many: Many | None) -> Iterable[pa.Table]:
     if many is None or "figures" not in many.on_disk:
         return recorded.tables.get("figures", [])
-    return (read_part(path, here, "figures", ["process", "series"]) for path, here in many.parts("figures"))
+    return (read_part(path, here, "figures", ["process", "series"]) for path, here, _ in many.parts("figures"))
 
 
 def _called(table: str) -> str:

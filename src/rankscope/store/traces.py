@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from rankscope.model import BadFile
 from rankscope.store.batches import NO_NODES, Nodes
 from rankscope.store.columns import columns_table, schema_of
+from rankscope.store.load import Progress, unseen
 
 ReadTrace = Callable[[Path], Iterator[Mapping[str, Any]]]
 
@@ -35,13 +36,15 @@ class Traces:
     def written(self) -> bool:
         return self._place is not None
 
-    def write(self, bad: list[str]) -> Path:
+    def write(self, bad: list[str], progress: Progress = unseen) -> Path:
         """Put all events into Parquet files; a trace that cannot be read leaves none, and is named."""
         self._place = new_folder()
         folder = Path(self._place.name)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             results = pool.map(lambda one: self._written(folder, *one), self.files.items())
-            bad += [text for text in results if text]
+            for done, text in enumerate(results, 1):
+                bad += [text] if text else []
+                progress(done, len(self.files))
         pq.write_table(schema_of("events").empty_table(), folder / "none.parquet")
         return folder
 

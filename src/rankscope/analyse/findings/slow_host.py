@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rankscope.analyse.block_means import estimates
 from rankscope.analyse.findings.finding import Finding, seconds
-from rankscope.analyse.step_data import steps_of
+from rankscope.analyse.lateness import Chosen
+from rankscope.analyse.step_data import Steps, steps_of
 from rankscope.analyse.words import ranges
 from rankscope.model import Tables
 
@@ -26,19 +28,28 @@ class SlowHost:
     steps: int
 
 
+_KEPT: WeakKeyDictionary[Tables, list[SlowHost]] = WeakKeyDictionary()
+
+
 def slow_host(tables: Tables) -> list[SlowHost]:
     """The host whose ranks, two at least, all take longer than every rank elsewhere."""
-    found = steps_of(tables)
+    if tables not in _KEPT:
+        _KEPT[tables] = _slow_host(steps_of(tables))
+    return _KEPT[tables]
+
+
+def _slow_host(found: Steps) -> list[SlowHost]:
     common = found.common()
-    hosts = sorted({one.host for one in found.ranks})
+    hosts = {host: at for at, host in enumerate(sorted({one.host for one in found.ranks}))}
     if len(hosts) < 2 or len(common) < FEWEST_STEPS:
         return []
-    table = np.stack([one.own_ns[np.searchsorted(one.number, common)] for one in found.ranks])
-    own = np.array([one.value for one in estimates(table)])
-    step_ns = float(np.median(np.concatenate([one.length_ns[found.steady(one)] for one in found.ranks])))
+    chosen = Chosen(found.ranks, common)
+    own = np.array([one.value for one in estimates(chosen.table(lambda one: one.own_ns))])
+    step_ns = float(np.median(found.pooled(found.ranks, lambda one: one.length_ns), overwrite_input=True))
     made = []
-    for host in hosts:
-        here = np.array([one.host == host for one in found.ranks])
+    host_of = np.array([hosts[one.host] for one in found.ranks])
+    for host, at in hosts.items():
+        here = host_of == at
         gap = float(own[here].min() - own[~here].max())
         if here.sum() > 1 and (~here).sum() > 1 and gap >= NOTICEABLE * step_ns:
             ranks = [one.rank for one in found.ranks if one.host == host]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from statistics import median
 
 from rankscope.analyse.findings.finding import Finding, seconds
-from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.waterfall import Waterfall, waterfalls
 from rankscope.model import Tables
 
@@ -30,10 +29,7 @@ HEAVIEST_SQL = """
 def slow_start(tables: Tables) -> list[Finding]:
     """The longest phase before the first step, if it is long; the first collective has a rule of its own."""
     found = waterfalls(tables)
-    steps = steps_of(tables)
-    # of a run whose steps were not looked for nobody knows where they begin
-    unknown = {"before steps"} if steps.notes and not steps.ranks else set()
-    phases = {name: _lengths(found, name) for name in ACTIONS if name not in unknown}
+    phases = {name: _lengths(found, name) for name in ACTIONS}
     slowest = max(phases, key=lambda name: median(phases[name]) if phases[name] else 0.0, default="")
     if not found or not phases.get(slowest):
         return []
