@@ -94,10 +94,10 @@ def test_condensed_by_host_percentile_and_outlier() -> None:
     table = Table("times", "Times", columns, list(rows))
     whole = condensed(table, {}, "time_ns", most=11)
     assert (whole.drawn, whole.label, whole.outliers) == (table, "rank", None)
-    few = condensed(table, {number: f"h{number % 2}" for number in range(11)}, "time_ns", most=5)
+    few = condensed(table, {number: f"h{number % 2}" for number in range(11)}, "time_ns", outlying=[10, 4], most=5)
     assert few.drawn.rows == [("h0", 6, (0 + 2 + 4 + 6 + 8 + 500) / 6), ("h1", 5, (1 + 5 + 7 + 9) / 4)]
     assert few.outliers is not None
-    assert few.outliers.rows[0] == (10, 500.0, "")
+    assert few.outliers.rows == [(10, 500.0, ""), (4, 4.0, "")]
     assert few.median == 5.5
     percentiles = dict(few.tables[2].rows)
     assert (percentiles["p0"], percentiles["p50"], percentiles["p100"]) == (0.0, 5.5, 500.0)
