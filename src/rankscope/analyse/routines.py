@@ -23,11 +23,12 @@ COLUMNS = (
     Column("progress_ns", Unit.NS, "In progress"),
     Column("errors", Unit.COUNT, "Errors"),
 )
+# fsum: compensated, because the order in which threads and ranks come must not show in the last digit
 SQL = f"""
-    SELECT name, (sum(calls) FILTER (kind = 'call'))::BIGINT, sum(total_ns) FILTER (kind = 'call'),
+    SELECT name, (sum(calls) FILTER (kind = 'call'))::BIGINT, fsum(total_ns) FILTER (kind = 'call'),
         min(min_ns) FILTER (kind = 'call'), max(max_ns) FILTER (kind = 'call'),
-        sum(sum_squares_ns2) FILTER (kind = 'call'), {BYTES_SQL},
-        sum(total_ns) FILTER (kind = 'progress'), (sum(errors) FILTER (kind = 'call'))::BIGINT
+        fsum(sum_squares_ns2) FILTER (kind = 'call'), {BYTES_SQL},
+        fsum(total_ns) FILTER (kind = 'progress'), (sum(errors) FILTER (kind = 'call'))::BIGINT
     FROM tallies JOIN ranks USING (process) WHERE layer = 'mpi' AND {{condition}}
     GROUP BY name ORDER BY 3 DESC NULLS LAST, name"""
 

@@ -26,13 +26,13 @@ COLUMNS = (
 SQL = """
     WITH summed AS (
         SELECT layer, "group", replace(coalesce(within, ''), chr(31), ' > ') AS within, name,
-            sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns,
+            sum(calls)::BIGINT AS calls, fsum(total_ns) AS total_ns, min(min_ns) AS min_ns,
             max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes, sum(errors)::BIGINT AS errors,
             count(DISTINCT process) AS ranks
         FROM tallies JOIN ranks USING (process)
         WHERE (layer NOT IN ({elsewhere}) OR within <> '') AND (layer <> 'nvtx' OR coalesce(within, '') = '')
             AND kind = 'call' AND {condition} GROUP BY ALL),
-    layers AS (SELECT layer, sum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
+    layers AS (SELECT layer, fsum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
     SELECT layer, "group", within, name, calls, total_ns,
         CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,
         bytes, errors, ranks
