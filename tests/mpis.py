@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +34,8 @@ class Mpi:
 
     def command(self, ranks: int, *argv: str | Path) -> list[str]:
         """The command line that starts argv on so many ranks."""
+        if self.name == "openmpi":
+            remove_left_sessions()
         return [*self.mpirun, "-n", str(ranks), *map(str, argv)]
 
     def run(
@@ -46,6 +50,14 @@ class Mpi:
             timeout=timeout_s,
             check=False,
         )
+
+
+def remove_left_sessions() -> None:
+    """Open MPI names a folder after the process of mpirun: a killed one leaves it, the next of that number fails."""
+    for folder in Path(tempfile.gettempdir()).glob("ompi.*"):
+        number = folder.name.partition(".")[2]
+        if number.isdecimal() and not Path("/proc", number).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_mpi(name: str) -> Mpi:
