@@ -16,11 +16,9 @@ import os
 import sys
 from typing import Any
 
-import torch
+from gpu_loop import launching
+from gpu_worker import serve
 
-from gpu_worker import DEVICE, serve, synchronize, timed
-
-LAUNCHES, WARM = 2_000, 200
 MEMCPY, MEMSET, CONCURRENT_KERNEL, MARKER, MEMCPY2, MEMORY2, POOL = 1, 2, 10, 12, 22, 49, 50
 KINDS = {
     "nothing": (),
@@ -62,18 +60,7 @@ def main() -> int:
     when, _, what = mode.partition("-")
     if when == "early":
         attach(what)
-    x = torch.zeros(16, device=DEVICE)
-
-    def launch(count: int) -> None:
-        for _ in range(count):
-            x.add_(1)
-
-    def turn() -> dict[str, float]:
-        launch(WARM)
-        return timed(lambda: launch(LAUNCHES), LAUNCHES)
-
-    launch(1)
-    synchronize()
+    turn = launching()
     if when == "late":
         attach(what)
     serve(mode, turn)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import torch
 
-from gpu_worker import CUDA, DEVICE, serve, timed
+from gpu_worker import CUDA, DEVICE, serve, synchronize, timed
 
 LAUNCHES = int(os.environ.get("TURN_LAUNCHES", "2000"))
 WARM = LAUNCHES // 10  # the first ones after another program's turn are slower
 
 
-def main() -> int:
-    mode = sys.argv[1] if len(sys.argv) > 1 else "bare"
+def launching() -> Callable[[], dict[str, float]]:
+    """A turn; when this returns, CUDA has started and run its first kernel."""
     x = torch.zeros(16, device=DEVICE)
+    synchronize()
 
     def launch(count: int) -> None:
         for _ in range(count):
@@ -25,6 +27,12 @@ def main() -> int:
         launch(WARM)
         return timed(lambda: launch(LAUNCHES), LAUNCHES)
 
+    return turn
+
+
+def main() -> int:
+    mode = sys.argv[1] if len(sys.argv) > 1 else "bare"
+    turn = launching()
     if mode == "aside":
         kind = torch.profiler.ProfilerActivity.CUDA if CUDA else torch.profiler.ProfilerActivity.CPU
         turn()

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.analyse.alike import alike
 from rankscope.analyse.outliers import outliers
-from rankscope.analyse.places import places
+from rankscope.analyse.places import far_places, places
 from rankscope.analyse.selection import Selection
 from rankscope.api.questions import default_tables
 from rankscope.readers.rankfile import read_rank_file
@@ -66,6 +66,16 @@ def test_hosts_and_groups_that_differ_come_first(tmp_path: Path) -> None:
     assert {name for name, _ in by_group} == {"near", "far"}
     assert by_group["near", "in MPI_Recv"][8] == 2000.0
     assert table.notes == ["1 host of no group of the mapping file."]
+
+
+def test_hosts_of_which_none_differs_are_not_said_to(tmp_path: Path) -> None:
+    ranks = [mpi_rank(number, 16, host=f"node{number // 4}".encode()) for number in range(16)]
+    for number, one in enumerate(ranks):
+        one.tally("MPI_Recv", 10, (500 + number % 3) * MILLI)
+    table = places(open_run(write_run(tmp_path, *ranks), read_rank_file))
+    assert table.rows and not far_places(table).rows
+    assert table.title == "Hosts and groups of hosts, the most different first"
+    assert table.notes == ["None differs: all are within 3.5 spreads of the median in everything."]
 
 
 def test_a_wrong_mapping_is_told_with_its_line(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def places(tables: Tables, selection: Selection = ALL) -> Table:
 
 def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection: Selection = ALL) -> Table:
     """The same of ranks whose behaviour is known already, with the group of each host."""
-    table = Table("places", "Hosts and groups of hosts that differ", COLUMNS, [])
+    table = Table("places", "Hosts and groups of hosts, the most different first", COLUMNS, [])
     chosen = [selection.ranks is None or rank in selection.ranks for rank in found.ranks]
     rows = [*_rows("host", found, found.hosts, chosen)]
     if group_of:
@@ -46,14 +46,19 @@ def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection:
         if unknown:
             table.notes.append(f"{counted(unknown, 'host')} of no group of the mapping file.")
     table.rows = sorted(rows, key=lambda row: -abs(float(row[-1] or 0.0)))
+    if table.rows and not _is_far(table.rows[0]):
+        table.notes.append(f"None differs: all are within {FAR} spreads of the median in everything.")
     return arranged(table, selection)
 
 
 def far_places(table: Table) -> Table:
     """Only those that are as far from the median as ranks have to be to be told."""
-    at = [column.name for column in table.columns].index("spreads")
-    far = [row for row in table.rows if abs(float(row[at] or 0.0)) >= FAR]
-    return Table(table.name, table.title, table.columns, far, table.notes, table.warnings)
+    far = [row for row in table.rows if _is_far(row)]
+    return Table(table.name, "Hosts and groups of hosts that differ", table.columns, far, table.notes, table.warnings)
+
+
+def _is_far(row: Sequence[Cell]) -> bool:
+    return abs(float(row[-1] or 0.0)) >= FAR
 
 
 def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool]) -> Iterator[tuple[Cell, ...]]:
