@@ -132,7 +132,7 @@ def compare(unit: Unit, mode: Mode) -> dict[str, object]:
     if not unit.compares_output and not recorded.rank_files:
         ours["(recorded)"] = {"bare": ["a rank file"], "recorded": ["no rank file: " + " ".join(recorded.warnings)]}
     return {
-        "tests": len(bare.tests),
+        "tests": max(len(bare.tests), 1),  # a file without tests of its own is one
         "outcomes": Counter(bare.tests.values()) if not unit.compares_output else {},
         "end": bare.end,
         "ours": ours,
