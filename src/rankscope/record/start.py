@@ -111,7 +111,7 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         if problem:
             say(problem)
     if folder.created:
-        describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
+        describe(folder, description(options, folder, family or place.launcher, ranks if family else place.ranks))
         if not options.out:
             point_latest(folder)
         if any("python" in word or "torchrun" in word for word in options.command):
