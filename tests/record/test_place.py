@@ -38,7 +38,11 @@ CASES = {
     ),
 }
 
-CASES["environment"] = ("RANK=1 WORLD_SIZE=4 MASTER_ADDR=job-master-0.space.svc MASTER_PORT=2", (1, None, 4), "job-master-0-2")
+CASES["environment"] = (
+    "RANK=1 WORLD_SIZE=4 MASTER_ADDR=job-master-0.space.svc MASTER_PORT=2",
+    (1, None, 4),
+    "job-master-0-2",
+)
 
 
 @pytest.mark.parametrize("launcher", CASES)
@@ -58,7 +62,10 @@ def test_launchers(launcher: str) -> None:
         ("RANK=2 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", ""),
         ("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2", "slurm"),
         ("RANK=1 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2", "environment"),
-        ("RANK=1 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", "environment"),
+        (
+            "RANK=1 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1",
+            "environment",
+        ),
         ("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 PMIX_RANK=1 PMIX_NAMESPACE=x", "pmix"),
     ],
 )

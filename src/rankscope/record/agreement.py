@@ -16,7 +16,7 @@ UNKNOWN_AGE_NS = 600 * 10**9
 MOST_JOBS_WITH_ONE_KEY = 1000
 JOB = "job "  # in a folder given by --out the claim says whose it is, where the launcher has a name for it
 # Ranks started one by one. On other hosts nobody can see whether a rank still runs: torch's ranks wait for each other
-# for at most half an hour. On this host ranks that have all ended count for a moment longer: they may have failed at once.
+# for at most half an hour. On this host ranks that have all ended count a moment longer: they may have failed at once.
 LONGEST_MEETING_NS = 1800 * 10**9
 ENDED_AT_ONCE_NS = 10 * 10**9
 
@@ -125,7 +125,7 @@ def turn_of(prefix: str, rank: int | None) -> int:
 
 
 class Member:
-    """One rank of a job that has no launcher: who it is, where it can be looked at, and its how manieth command this is.
+    """One rank of a job that has no launcher: who it is, and where one can see whether it runs.
 
     Two jobs with one address and port are told apart by their ranks: in a job each rank asks once. A rank that asks
     again belongs to the next one, and so do those who come after it.
@@ -139,7 +139,7 @@ class Member:
         self.identity = found.identity if found else "unknown"
 
     def joins(self, claims: list[str], names: list[str]) -> tuple[int, str, bool]:
-        """Which of these claims is our job's, the run's name in it, and whether we made it (with the name beside it)."""
+        """Which of these claims is our job's, the run's name in it, and whether we made it, by the name beside it."""
         made, turn = self.made(claims)
         for index in range(len(made) - 1, -1, -1):
             if self.is_ours(made[index], turn):
@@ -175,7 +175,7 @@ class Member:
         return make(f"{claim}-ranks/{self.rank}", f"{time.time_ns()}|{self.host}|{self.identity}")
 
     def is_open(self, path: str, claim: str) -> bool:
-        """Whether the job that made this claim still gathers its ranks. Their seats are looked at last: they are many."""
+        """Whether the job that made this claim still gathers its ranks; seats come last: they are many."""
         made_ns, host, identity, _ = split_claim(claim)
         age_ns = time.time_ns() - made_ns
         if host != self.host:

@@ -120,7 +120,7 @@ class Process:
 def find_place(environment: dict[str, str]) -> Place:
     """The place in the innermost job: the launcher's, unless its tasks start ranks themselves, in another number."""
     launched, single = launched_place(environment), one_by_one_place(environment)
-    if launched.launcher in ("torchrun", "local") or launched.launcher and launched.ranks in (None, single.ranks):
+    if launched.launcher in ("torchrun", "local") or (launched.launcher and launched.ranks in (None, single.ranks)):
         return launched
     return single if single.launcher else launched
 
