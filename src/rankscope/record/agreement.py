@@ -49,15 +49,16 @@ def claimant(place: Place) -> Claimant:
 
 
 def agree(paths: list[str], name: str, asking: Claimant) -> tuple[int, str, bool]:
-    """The first of these paths that is free or our job's: its index, the run's name in it, and whether we made it."""
+    """The first of these paths that is free or our job's: its index, what is claimed there, and whether we made it."""
     for index, path in enumerate(paths):
         found = claim_at(path)
         if found is None:
-            if make(path, f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"):
-                return index, name, True
+            claim = f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"
+            if make(path, claim):
+                return index, claim, True
             found = os.readlink(path)
         if is_same_job(found, asking):
-            return index, found.split("|", 3)[3], False
+            return index, found, False
     raise OSError(f"{paths[0]} and {len(paths) - 1} more are taken by other jobs")
 
 
@@ -89,6 +90,11 @@ def make_in_folder(path: str, target: str) -> bool:
     return True
 
 
+def named(claim: str) -> str:
+    """The run's name in a claim."""
+    return claim.split("|", 3)[3]
+
+
 def is_same_job(claim: str, asking: Claimant) -> bool:
     """Whether a claim with our job's key is our job's, and not that of an earlier one with a recycled key."""
     parts = claim.split("|", 3)
@@ -117,26 +123,27 @@ def turn_of(prefix: str, rank: int | None) -> int:
     raise OSError(f"{prefix}: more than {MOST_JOBS_WITH_ONE_KEY} commands in one rank")
 
 
-def given_folder(path: str, place: Place) -> tuple[str, bool]:
+def given_folder(path: str, place: Place) -> tuple[str, bool, str]:
     """The folder given by --out, or path-2, path-3 … where it already holds the run of another job."""
     folders = [path] + [f"{path}-{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
-    index, _, created = agree([f"{folder}/.job" for folder in folders], os.path.basename(path), claimant(place))
-    return folders[index], created
+    index, claim, created = agree([f"{folder}/.job" for folder in folders], os.path.basename(path), claimant(place))
+    return folders[index], created, claim
 
 
-def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool]:
+def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool, str]:
     """The one folder of all ranks of this job, and whether this rank is the one to describe it."""
     asking = claimant(place)
     tagged = f"{dated}-{asking.launcher.pid}" if asking.launcher else dated  # apart from a job of the same second
     base = f"{root}/.jobs/{cleaned(asking.key)}"
-    _, name, created = agree(generations(base), tagged, asking)
+    _, claim, created = agree(generations(base), tagged, asking)
     if asking.wrapped:
-        turn = turn_of(f"{root}/.jobs/{name}", place.rank)
+        turn = turn_of(f"{root}/.jobs/{named(claim)}", place.rank)
         if turn > 1:
-            _, name, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
+            _, claim, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
+    name = named(claim)
     if created or not os.path.isdir(f"{root}/{name}"):  # who claims the name makes the folder a moment later
         make_folder(f"{root}/{name}")
-    return f"{root}/{name}", created
+    return f"{root}/{name}", created, claim
 
 
 def generations(base: str) -> list[str]:

@@ -195,7 +195,7 @@ def python_path(environment: dict[str, str]) -> str:
 
 
 def local_folder(options: Options, folder: Folder) -> str:
-    return os.path.join(os.path.abspath(options.local), folder.name)
+    return os.path.join(os.path.abspath(options.local), folder.node_name)
 
 
 def launched(
