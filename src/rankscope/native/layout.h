@@ -119,6 +119,15 @@ struct rs_header {
     uint32_t calls_note;            /* string id: why not better, or why no longer */
     uint32_t loader_calls;          /* of the dynamic loader before the recorder was loaded, as far as counted */
     uint64_t lost_modules, lost_system_calls, lost_paths;   /* what had no row left */
+
+    /* with pid and start_jiffies: whose file this is, among those of containers and of earlier boots, too */
+    uint64_t boot_id;               /* the first 64 bits of the kernel's */
+    uint64_t pid_namespace;         /* its inode */
+    int32_t ancestor_pid;           /* of the nearest ancestor that had a file when this one was made; 0: none known */
+    uint32_t identity_reserved;
+    /* descendants that had nothing to tell and left no file */
+    uint64_t short_processes, short_failed;     /* all; those that a signal or a status other than 0 ended */
+    uint64_t short_cpu_ns;          /* CPU time of those that ended themselves */
 };
 
 enum rs_chunk_kind {

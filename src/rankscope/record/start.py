@@ -20,6 +20,7 @@ from rankscope.record.program import (
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
 WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
+NOBODY = "00000000:............"  # written over in place by each process that has a file: native/process.c
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
@@ -155,6 +156,7 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
     preload = ":".join([*ours, *theirs])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    added["RANKSCOPE_PARENT"] = NOBODY
     if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
     if options.index is not None:
@@ -206,7 +208,7 @@ def python_path(environment: dict[str, str]) -> str:
 
 
 def local_folder(options: Options, folder: Folder) -> str:
-    return os.path.join(os.path.abspath(options.local), folder.name)
+    return os.path.join(os.path.abspath(options.local), folder.node_name)
 
 
 def launched(
