@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
 READER_SOURCES = ("reading.c", "trace_sums.c", "trace_times.c")
 WRAPPERS_SOURCE = "calls_wrappers.c"
+SHIM_SOURCES = ("shim.c", "pace.c", "counters.c")
+OLDEST_LIBC = "oldest_libc.h"
 
 # The only place where flags are written down.
 # No vectorizer: it loads in one wide piece what was just stored in small ones, which stalls the hot path.
@@ -33,7 +35,7 @@ COMPILE_FLAGS = (
 )  # fmt: skip
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
 # nodelete: whoever opened the recorder may close it (NCCL does), but handlers of ours are registered by then.
-LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-ldl", "-pthread")
+LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--as-needed", "-ldl", "-pthread")
 PROGRAM_LINK_FLAGS = ("-pie", "-pthread")
 
 # The slow file system speaks the kernel's protocol itself; before 7.31 that lacks what it needs.
@@ -79,7 +81,7 @@ def libraries() -> dict[str, list[Path]]:
     recorder = [source for source in sources if source not in (*reader, wrappers)]
     if not set(reader) <= set(sources) or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    shim = [NATIVE / "slow" / name for name in ("shim.c", "pace.c", "counters.c")]
+    shim = [NATIVE / "slow" / name for name in SHIM_SOURCES]
     return {
         "librankscope.so": recorder,
         "librankscope_read.so": reader,
@@ -107,7 +109,13 @@ def has_fuse_header() -> bool:
 
 def compile_command(source: Path, target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, "-c", str(source), "-o", str(target)]
+    first = ["-include", str(NATIVE / OLDEST_LIBC), *(["-DRS_PRELOADED"] if is_preloaded(source) else [])]
+    return [*compiler(), *COMPILE_FLAGS, define, *first, *extra_flags, "-c", str(source), "-o", str(target)]
+
+
+def is_preloaded(source: Path) -> bool:
+    """Whether it becomes part of a library that is loaded into programs that nobody here has compiled."""
+    return (source.parent == NATIVE and source.name not in READER_SOURCES) or source.name in SHIM_SOURCES
 
 
 def link_command(

@@ -98,6 +98,8 @@ static void become_chooser(const struct own *own, ElfW(Sym) *symbol)
 __attribute__((constructor(101))) static void make_optional(void)
 {
     struct own own = {0, NULL, 0, 0};
+    if (!gnu_get_libc_version)      /* only glibc knows IFUNCs */
+        return;
     dl_iterate_phdr(find_own, &own);
     if (!own.symbols || !own.count)
         return;

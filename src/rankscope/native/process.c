@@ -1,7 +1,6 @@
 /* Start, fork, exec, exit, death: the life of one process, as far as it can be watched without disturbing it.
  * No signal handler is installed, and no thread is started but in processes that use CUDA. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,6 +28,7 @@
 #define LEAST_LOG_RECORDS 16u
 
 static struct rs_header identity;
+extern void *__dso_handle __attribute__((visibility("hidden")));
 
 struct rs_process_stat rs_process_stat(void)
 {
@@ -294,9 +294,9 @@ static int (*real_waitid)(idtype_t, id_t, siginfo_t *, int);
 
 static void find_waits(void)
 {
-    real_wait4 = (pid_t(*)(pid_t, int *, int, struct rusage *))dlsym(RTLD_NEXT, "wait4");
-    real_waitid = (int (*)(idtype_t, id_t, siginfo_t *, int))dlsym(RTLD_NEXT, "waitid");
-    real_waitpid = (pid_t(*)(pid_t, int *, int))dlsym(RTLD_NEXT, "waitpid");
+    real_wait4 = (pid_t(*)(pid_t, int *, int, struct rusage *))rs_next("wait4");
+    real_waitid = (int (*)(idtype_t, id_t, siginfo_t *, int))rs_next("waitid");
+    real_waitpid = (pid_t(*)(pid_t, int *, int))rs_next("waitpid");
 }
 
 RS_EXPORT pid_t waitpid(pid_t pid, int *status, int options)
@@ -333,10 +333,22 @@ RS_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     return failed;
 }
 
+/* Whether this libc has all that oldest_libc.h asks for weakly: musl has not, nor has a glibc before 2.34 in a program
+ * without threads and plug-ins. */
+static int libc_suffices(void)
+{
+    return gnu_get_libc_version && __register_atfork && on_exit && dladdr && dlclose && dlopen && dlsym
+        && pthread_condattr_setclock && pthread_create && pthread_getcpuclockid && pthread_key_create && pthread_once
+        && pthread_setspecific && pthread_sigmask;
+}
+
 __attribute__((constructor)) static void loaded(void)
 {
     const char *folder = getenv("RANKSCOPE_DIR");
-    if (!folder || !folder[0])
+    if (!folder || !folder[0] || !gnu_get_libc_version)
+        return;
+    rs_exec_prepare();
+    if (!libc_suffices())
         return;
     int saved = errno;
     rs_own_enter();
@@ -344,7 +356,7 @@ __attribute__((constructor)) static void loaded(void)
     rs_clock_choose();
     record(0);
     if (rs.file) {
-        pthread_atfork(NULL, parent_forked, child_forked);
+        __register_atfork(NULL, parent_forked, child_forked, &__dso_handle);
         on_exit(at_exit, NULL);
     }
     rs_own_leave();
