@@ -7,12 +7,14 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,14 @@ COMPILE_FLAGS = (
     "-std=gnu11", "-O2", "-g1", "-fno-tree-vectorize", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
 )  # fmt: skip
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
+# Pages may have 64 KiB; the symbol table, which mpi_exports.c writes to, must share none with code. A linker that does
+# not know separate-code puts them apart anyway.
+PAGE_FLAGS = {"aarch64": ("-Wl,-z,max-page-size=65536", "-Wl,-z,separate-code")}
 # nodelete: whoever opened the recorder may close it (NCCL does), but handlers of ours are registered by then.
 LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--as-needed", "-ldl", "-pthread")
 PROGRAM_LINK_FLAGS = ("-pie", "-pthread")
+
+SHT_GNU_VERNEED = 0x6FFFFFFE
 
 # The slow file system speaks the kernel's protocol itself; before 7.31 that lacks what it needs.
 SLOW_PROGRAM = "rankscope-slowfs"
@@ -70,6 +77,20 @@ def compiler() -> list[str]:
     raise BuildError(
         f"no C compiler found (tried {tried}): install gcc or clang, or set CC, or install a prebuilt wheel"
     )
+
+
+@cache
+def machine() -> str:
+    """The processor that is compiled for, as uname calls it."""
+    done = subprocess.run([*compiler(), "-dumpmachine"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("-")[0].strip() or os.uname().machine
+
+
+@cache
+def links_with(flag: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        probe = [*compiler(), "-shared", "-x", "c", "-", "-o", f"{folder}/probe.so", flag]
+        return subprocess.run(probe, input="", capture_output=True, text=True, check=False).returncode == 0
 
 
 def libraries() -> dict[str, list[Path]]:
@@ -126,6 +147,7 @@ def link_command(
     beside: Path = NATIVE,
 ) -> list[str]:
     link: tuple[str, ...] = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
+    link = (*filter(links_with, PAGE_FLAGS.get(machine(), ())), *link)
     if sources[0].parent.name in ("libraries", "lookups"):
         link = auditor_flags(link)
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
@@ -136,7 +158,7 @@ def link_command(
 def auditor_flags(link: Sequence[str]) -> tuple[str, ...]:
     """The loader must be able to take an auditor out again. Its own libc is looked for where the system has it, before
     LD_LIBRARY_PATH (hence the old kind of entry), whose length is what the auditor is to save."""
-    folders = f"/lib/{os.uname().machine}-linux-gnu:/lib64:/usr/lib64"
+    folders = f"/lib/{machine()}-linux-gnu:/lib64:/usr/lib64"
     kept = tuple(flag for flag in link if "nodelete" not in flag)
     return (*kept, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{folders}")
 
@@ -169,9 +191,46 @@ def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
     return built
 
 
+def asked_of_glibc(path: Path) -> dict[tuple[int, ...], str]:
+    """The versions of glibc that a library or program asks for, each with the file that is to have it."""
+    octets = path.read_bytes()
+    first, size, count = struct.unpack_from("<40xQ10xHH", octets)
+    sections = [struct.unpack_from("<IIQQQQII", octets, first + size * n) for n in range(count)]
+    asked = {}
+    for kind, at, link in ((section[1], section[4], section[6]) for section in sections):
+        while kind == SHT_GNU_VERNEED:
+            _, entries, file, entry, following = struct.unpack_from("<HHIII", octets, at)
+            entry += at
+            for _ in range(entries):
+                _, _, _, name, next_entry = struct.unpack_from("<IHHII", octets, entry)
+                names = [octets[sections[link][4] + where :].partition(b"\0")[0].decode() for where in (name, file)]
+                version = re.fullmatch(r"GLIBC_([0-9.]+)", names[0])
+                if version:
+                    asked[tuple(map(int, version[1].split(".")))] = names[1]
+                entry += next_entry
+            at += following
+            kind = kind if following else 0
+    return asked
+
+
+def check_promise(built: Sequence[Path], platform: str) -> None:
+    """Raise if what was built would not load where a wheel of this platform may be installed."""
+    promised = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
+    if promised is None or promised[3] != machine():
+        raise BuildError(f"RANKSCOPE_WHEEL_PLATFORM={platform} is not manylinux_X_Y_{machine()}")
+    newest = (int(promised[1]), int(promised[2]))
+    for path in built:
+        beyond = [".".join(map(str, version)) for version in sorted(asked_of_glibc(path)) if version > newest]
+        if beyond:
+            raise BuildError(
+                f"{path.name} asks for glibc {', '.join(beyond)}, {platform} promises that 2.{newest[1]} will do"
+            )
+
+
 def wheel_tag() -> str:
-    """Any Python 3, this platform: the libraries do not use Python's own interface."""
-    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+    """Any Python 3, this platform or the one that was promised: the libraries do not use Python's own interface."""
+    platform = os.environ.get("RANKSCOPE_WHEEL_PLATFORM") or re.sub(r"[-.]", "_", sysconfig.get_platform())
+    return f"py3-none-{platform}"
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]
@@ -180,8 +239,11 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        promised = os.environ.get("RANKSCOPE_WHEEL_PLATFORM", "")
         try:
-            build()
+            built = build()
+            if promised:
+                check_promise(built, promised)
         except BuildError as error:
             self.app.abort(f"rankscope: {error}")
         build_data["pure_python"] = False

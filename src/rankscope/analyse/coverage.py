@@ -160,10 +160,9 @@ def _add_unwrapped(tables: Tables, table: Table) -> None:
 
 def _add_unrecorded(tables: Tables, table: Table) -> None:
     """Processes that ran without the recorder, by the reason why they could not take it."""
-    sql = r"""SELECT parts[3], list(DISTINCT parts[2] ORDER BY parts[2]), sum(parts[1]::BIGINT)::BIGINT FROM (
-        SELECT regexp_extract(text, '^not recorded: (\d+) × (.*): ([^:]*)$', ['n', 'program', 'why']) AS named,
-            [named.n, named.program, named.why] AS parts FROM notes WHERE starts_with(text, 'not recorded: '))
-        GROUP BY 1 ORDER BY 1"""
+    sql = r"""SELECT told.why, list(DISTINCT told.program ORDER BY told.program), sum(told.n::BIGINT)::BIGINT FROM (
+        SELECT regexp_extract(text, '^not recorded: (\d+) × (.*): ([^:]*)$', ['n', 'program', 'why']) AS told FROM notes
+        WHERE starts_with(text, 'not recorded: ')) GROUP BY 1 ORDER BY 1"""
     for why, programs, count in tables.query(sql):
         table.rows.append((f"processes not recorded: {why}", count, _names(programs)))
 
