@@ -180,12 +180,14 @@ def succeeds(command: Sequence[str]) -> bool:
     return subprocess.run(command, check=False).returncode == 0
 
 
-def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
-    """Compiles the libraries, then the programs, into a folder and returns their paths."""
+def build(out: Path = NATIVE, extra_flags: Sequence[str] = (), only: str = "") -> list[Path]:
+    """Compiles the libraries, then the programs (or one of them), into a folder and returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     built = []
     for wanted in (libraries, programs):
         for name, sources in wanted().items():
+            if only and name != only:
+                continue
             build_library(sources, out / name, extra_flags)
             built.append(out / name)
     return built
@@ -256,9 +258,10 @@ def main() -> int:
         "--out", type=Path, default=NATIVE, help="folder for the libraries (default: beside the sources)"
     )
     parser.add_argument("--extra-flags", default="", help='more compiler flags, as in "-fsanitize=address -O1"')
+    parser.add_argument("--only", default="", help="only this library or program")
     options = parser.parse_args()
     try:
-        build(options.out, [*STRICT_FLAGS, *shlex.split(options.extra_flags)])
+        build(options.out, [*STRICT_FLAGS, *shlex.split(options.extra_flags)], options.only)
     except BuildError as error:
         print(f"rankscope: {error}", file=sys.stderr)
         return 1
