@@ -172,7 +172,7 @@ static int open_new(const char *folder, const struct rs_header *identity)
 static void *map_new(int fd, uint64_t bound_bytes)
 {
     struct stat status;
-    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || fstat(fd, &status) != 0)
+    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || rs_fstat(fd, &status) != 0)
         return NULL;
     void *base = mmap(NULL, bound_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
@@ -217,7 +217,7 @@ static int reopen(void)
 {
     struct stat status;
     int fd = open(rs.path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
+    if (fd >= 0 && (rs_fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
         close(fd);
         fd = -1;
     }

@@ -8,7 +8,6 @@
  * - when a layer has something to tell: rs_telling, rs_enter;
  * - at the end: for processes that have lived or worked long enough. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,6 +43,7 @@
 #define PARENT_LETTERS (RANK_LETTERS + 1 + NAME_LETTERS)
 
 static struct rs_header identity;
+extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* What the environment said at load: the program may have changed it before there is something to tell. */
 static struct {
@@ -571,9 +571,9 @@ static int (*real_waitid)(idtype_t, id_t, siginfo_t *, int);
 
 static void find_waits(void)
 {
-    real_wait4 = (pid_t(*)(pid_t, int *, int, struct rusage *))dlsym(RTLD_NEXT, "wait4");
-    real_waitid = (int (*)(idtype_t, id_t, siginfo_t *, int))dlsym(RTLD_NEXT, "waitid");
-    real_waitpid = (pid_t(*)(pid_t, int *, int))dlsym(RTLD_NEXT, "waitpid");
+    real_wait4 = (pid_t(*)(pid_t, int *, int, struct rusage *))rs_next("wait4");
+    real_waitid = (int (*)(idtype_t, id_t, siginfo_t *, int))rs_next("waitid");
+    real_waitpid = (pid_t(*)(pid_t, int *, int))rs_next("waitpid");
 }
 
 RS_EXPORT pid_t waitpid(pid_t pid, int *status, int options)
@@ -616,10 +616,22 @@ static int needs_a_file_at_once(void)
         || asked.imports_mode >= RS_IMPORTS_CALLS;
 }
 
+/* Whether this libc has all that oldest_libc.h asks for weakly: musl has not, nor has a glibc before 2.34 in a program
+ * without threads and plug-ins. */
+static int libc_suffices(void)
+{
+    return gnu_get_libc_version && __register_atfork && on_exit && dladdr && dlclose && dlopen && dlsym
+        && pthread_condattr_setclock && pthread_create && pthread_getcpuclockid && pthread_key_create && pthread_once
+        && pthread_setspecific && pthread_sigmask;
+}
+
 __attribute__((constructor)) static void loaded(void)
 {
     const char *folder = getenv("RANKSCOPE_DIR");
-    if (!folder || !folder[0])
+    if (!folder || !folder[0] || !gnu_get_libc_version)
+        return;
+    rs_exec_prepare();
+    if (!libc_suffices())
         return;
     int saved = errno;
     rs_own_enter();
@@ -635,7 +647,7 @@ __attribute__((constructor)) static void loaded(void)
     if (needs_a_file_at_once())
         make_file_at_once();
     if (rs_recording()) {
-        pthread_atfork(NULL, parent_forked, child_forked);
+        __register_atfork(NULL, parent_forked, child_forked, &__dso_handle);
         on_exit(at_exit, NULL);
     }
     if (rs.untold)
