@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ NEW_START = 40  # more differing tests than this are not picked out: the unit ru
 
 def main() -> int:
     arguments = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it has started, too
     suites = all_suites()
     chosen = [suites[name] for name in arguments.suites.split(",")] if arguments.suites else list(suites.values())
     modes = [MODES[name] for name in arguments.modes.split(",")] if arguments.modes else list(MODES.values())

@@ -189,18 +189,33 @@ def cpython_units() -> Iterable[Unit]:
         yield replace(unit, select=select)
 
 
+# Flags and variables; ranks that wait give their processor away, because there may be more ranks than processors.
 LAUNCHERS = {
     "openmpi": (
         ("--oversubscribe", "--bind-to", "none"),
-        (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")),
+        (
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_mpi_yield_when_idle", "1"),
+        ),
     ),
-    "mpich": ((), ()),
-    "impi": ((), (("I_MPI_PIN", "off"),)),
+    "mpich": ((), (("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1"), ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1"))),
+    "impi": ((), (("I_MPI_PIN", "off"), ("I_MPI_THREAD_YIELD", "2"))),
 }
 # Modules whose tests end the whole job on that MPI without any recorder (Intel MPI: MPI_Open_port crashes).
 MPI4PY_CRASHES_BARE: dict[str, tuple[str, ...]] = {"openmpi": (), "mpich": (), "impi": ("test_dynproc",)}
-# More than half of the suite's time, and each rank for itself: on one rank only.
-MPI4PY_ALONE = ("test_util_dtlib",)
+# The suite in parts, so that a test that ends the job or never ends takes only its part with it. The last one is more
+# than half of the suite's time, each rank for itself: on one rank only.
+MPI4PY_PARTS = {
+    "collectives": "^test_cco_(buf|obj|vec)",
+    "nonblocking": "^test_cco_(nb|pr)",
+    "neighbours": "^test_cco_ngh|^test_comm",
+    "messages": "^test_p2p|^test_msg|^test_request|^test_status|^test_pack|^test_buffer|^test_threads",
+    "windows": "^test_rma|^test_win|^test_io|^test_file",
+    "processes": "^test_spawn|^test_dynproc|^test_util_(pool|pkl5|sync)|^test_session|^test_ulfm",
+    "rest": "",
+    "datatypes": "^test_util_dtlib",
+}
 MPI4PY = "4.1.2"
 
 
@@ -213,8 +228,6 @@ def mpi4py_units() -> Iterable[Unit]:
             if not (binaries / "mpirun").exists():
                 continue
             command = (str(binaries / "python"), str(HERE / "outcomes.py"), OUTCOMES_FILE, "test/main.py")
-            left_out = MPI4PY_CRASHES_BARE[mpi] + (MPI4PY_ALONE if ranks > 1 else ())
-            excluded = tuple(word for module in left_out for word in ("-e", f"^{module}"))
 
             def select(unit: Unit, tests: list[str], command: tuple[str, ...] = command) -> Unit:
                 modules = sorted({test.partition(".")[0] for test in tests})
@@ -222,17 +235,23 @@ def mpi4py_units() -> Iterable[Unit]:
                     unit, command=(*command, *(word for module in modules for word in ("-i", f"^{module}.py")))
                 )
 
-            yield Unit(
-                "mpi4py",
-                f"{mpi}-{ranks}",
-                (*command, *excluded),
-                2400,
-                folder=source,
-                variables=(*variables, ("PATH", f"{binaries}:{os.environ['PATH']}")),
-                launcher=(str(binaries / "mpirun"), *flags, "-n", str(ranks)),
-                mpi=mpi,
-                select=select,
-            )
+            for part, modules in MPI4PY_PARTS.items():
+                others = tuple(word for pattern in MPI4PY_PARTS.values() if pattern for word in ("-e", pattern))
+                chosen = ("-i", modules) if modules else others
+                excluded = tuple(word for module in MPI4PY_CRASHES_BARE[mpi] for word in ("-e", f"^{module}"))
+                unit = Unit(
+                    "mpi4py",
+                    f"{mpi} n={ranks} {part}",
+                    (*command, *chosen, *excluded),
+                    600,
+                    folder=source,
+                    variables=(*variables, ("PATH", f"{binaries}:{os.environ['PATH']}")),
+                    launcher=(str(binaries / "mpirun"), *flags, "-n", str(ranks)),
+                    mpi=mpi,
+                    select=select,
+                )
+                if part != "datatypes" or ranks == 1:
+                    yield unit
 
 
 def joblib_files(root: Path) -> Iterable[Path]:
@@ -293,7 +312,7 @@ def all_suites() -> dict[str, Suite]:
                 lambda root: [
                     file for file in sorted((root / "tests").glob("test_*.py")) if file.stem != "test_memleaks"
                 ],
-                options=("-c", os.devnull),  # this pytest refuses a value in its settings
+                options=("--import-mode=append", "-c", os.devnull),  # this pytest refuses a value in its settings
             ),
         ),
         Suite(

@@ -52,8 +52,8 @@ def heading(kept: list[Result], suites: Mapping[str, Suite]) -> list[str]:
     ran = [suites[name] for name in suites if any(result["suite"] == name for result in kept)]
     return [
         "# Other people's test suites, bare and recorded",
-        "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, mpi4py's suite",
-        "on so many ranks) runs bare, then recorded, and is compared test by test; what differs runs three times more.",
+        "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, a part of mpi4py's suite on",
+        "n ranks) runs bare, then recorded, and is compared test by test; what differs runs three times more.",
         "It counts as ours if it is not as bare in most of the recorded runs and never so in a bare one.",
         "",
         f"{' to '.join(dict.fromkeys([dates[0], dates[-1]])) if dates else 'No results yet'}. {machine()}.",
@@ -93,9 +93,8 @@ def rows(groups: Mapping[Key, list[Result]], suites: Mapping[str, Suite]) -> Ite
         for result in results:
             outcomes.update(result["outcomes"])
         tests, ours, flaky = (sum(count(result[word]) for result in results) for word in ("tests", "ours", "flaky"))
-        units = (
-            str(len(results)) if not mpi else ", ".join(f"n={result['unit'].rpartition('-')[2]}" for result in results)
-        )
+        ranks = Counter(result["unit"].split()[1] for result in results) if mpi else {}
+        units = ", ".join(f"{number} of {name}" for name, number in sorted(ranks.items())) or len(results)
         cells = [
             suite,
             mpi or "–",

@@ -297,7 +297,7 @@ RS_EXPORT int InitializeInjection(void)
 {
     int saved = errno, before = NOT_STARTED;
     const char *asked = getenv("RANKSCOPE_CUDA");
-    if (rs.file && !(asked && !strcmp(asked, "0")) && atomic_compare_exchange_strong(&life, &before, OVER)) {
+    if (!(asked && !strcmp(asked, "0")) && rs_telling() && atomic_compare_exchange_strong(&life, &before, OVER)) {
         owner_pid = getpid();
         start();
     }
@@ -313,7 +313,7 @@ RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
     uint32_t version;
     const char *asked = getenv("RANKSCOPE_CUDA");
     int saved = errno, taken = 0;
-    if (rs.file && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
+    if (rs_recording() && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
         && cupti.InitializeInjectionNvtx2)
         taken = cupti.InitializeInjectionNvtx2(get_export_table);
     errno = saved;
@@ -359,8 +359,9 @@ RS_EXPORT int cuptiActivityRegisterCallbacks(rs_buffer_requested requested, rs_b
 /* In the child of a fork CUDA does not work and CUPTI's threads are gone; where it was not started it still may be. */
 void rs_cuda_forget(void)
 {
-    int before = atomic_load(&life);
-    atomic_store(&life, before == NOT_STARTED ? NOT_STARTED : OVER);
+    if (atomic_load(&life) == NOT_STARTED)
+        return;
+    atomic_store(&life, OVER);
     pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
     memset(&buffers_lock, 0, sizeof buffers_lock);

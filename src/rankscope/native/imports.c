@@ -111,7 +111,7 @@ void rs_import_begin(struct rs_import *import, const char *name)
     import->outer_module = self->module;
     import->outer_cause = self->cause;
     import->begin_ticks = rs_ticks();
-    if (rs.file)
+    if (rs_telling())
         enter_row(import, name);
     import->objects = objects_loaded();
     innermost = import;

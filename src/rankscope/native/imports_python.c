@@ -123,7 +123,7 @@ static object *install(object *self, object *arguments, object *words)
     object *importlib = python.item(arguments, 0);
     if (!importlib)
         python.clear_error();
-    for (size_t i = 0; importlib && rs.file && rs_imports_mode() && i < sizeof wrappers / sizeof wrappers[0]; i++)
+    for (size_t i = 0; importlib && rs_recording() && rs_imports_mode() && i < sizeof wrappers / sizeof wrappers[0]; i++)
         wrap(importlib, &wrappers[i]);
     return nothing();
 }

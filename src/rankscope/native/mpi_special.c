@@ -119,7 +119,7 @@ EXPORT_ALWAYS(Abort, 2)
 RS_EXPORT int MPI_Pcontrol(const int level, ...)
 {
     int (*real)(int, ...) = (int (*)(int, ...))rs_mpi_symbol("PMPI_Pcontrol");
-    if (rs.file) {
+    if (rs_telling()) {
         if (level)
             __atomic_fetch_and(&rs.file->flags, ~(uint32_t)RS_PAUSED, __ATOMIC_RELAXED);
         else
