@@ -52,7 +52,7 @@ def heading(kept: list[Result], suites: Mapping[str, Suite]) -> list[str]:
     ran = [suites[name] for name in suites if any(result["suite"] == name for result in kept)]
     return [
         "# Other people's test suites, bare and recorded",
-        "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, a part of mpi4py's suite on",
+        "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, part of mpi4py's suite on",
         "n ranks) runs bare, then recorded, and is compared test by test; what differs runs three times more.",
         "It counts as ours if it is not as bare in most of the recorded runs and never so in a bare one.",
         "",
