@@ -179,7 +179,7 @@ test-gpu: $(VENV_READY) native
 
 # Other people's test suites, bare and recorded (hours): SUITES=greenlet,gevent MODES=default LIMIT=seconds choose; a stopped run goes on.
 test-foreign: $(VENV_READY) native $(MPI_READY) .envs/foreign-python/.ready .envs/foreign-torch/.ready
-	@$(BIN)/python tests/foreign/run.py $(if $(SUITES),--suites $(SUITES)) $(if $(MODES),--modes $(MODES)) \
+	@PYTHONPATH=tests $(BIN)/python -m foreign.run $(if $(SUITES),--suites $(SUITES)) $(if $(MODES),--modes $(MODES)) \
 		$(if $(UNITS),--units $(UNITS)) $(if $(LIMIT),--limit-s $(LIMIT)) $(FOREIGN_ARGS)
 
 bench: envs native

@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from suites import OUTCOMES_FILE, ROOT, Mode, Unit
+from foreign.suites import OUTCOMES_FILE, ROOT, Mode, Unit
 
 RANKSCOPE = ROOT / ".venv" / "bin" / "rankscope"
 MARK = "FOREIGN_RUN"  # in the environment of everything we start, so that all of it can be ended

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from suites import BUILD, HERE, PYTHON, Suite, Unit, has
+from foreign.suites import BUILD, HERE, PYTHON, Suite, Unit, has
 
 SOURCES = HERE / "programs"
 BUILT = BUILD / "programs"

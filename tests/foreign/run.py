@@ -15,9 +15,9 @@ import sys
 import time
 from collections import Counter
 
-from jobs import Run, run_unit
-from suites import BUILD, MODES, ROOT, Mode, Suite, Unit, all_suites, applies
-from table import short, write_table
+from foreign.jobs import Run, run_unit
+from foreign.suites import BUILD, MODES, ROOT, Mode, Suite, Unit, all_suites, applies
+from foreign.table import short, write_table
 
 RESULTS = BUILD / "results"
 REPETITIONS = 3

@@ -292,7 +292,7 @@ def torch_ready() -> str:
 
 def all_suites() -> dict[str, Suite]:
     """In the order in which they are run."""
-    from programs import program_suite
+    from foreign.programs import program_suite
 
     has_python = needs_file(PYTHON, f"{PYTHON} is missing")
     suites = (

