@@ -27,8 +27,11 @@
 #define LEAST_FILE_BYTES (64u << 10)
 #define DEFAULT_LOG_RECORDS 16384u
 #define LEAST_LOG_RECORDS 16u
+#define CLOSED (-1)
+#define LONGEST_CLOSE_MS 600    /* the GPU's last buffers may take 400 */
 
 static struct rs_header identity;
+static atomic_int closing;      /* the thread that closes the file, or CLOSED */
 
 struct rs_process_stat rs_process_stat(void)
 {
@@ -198,12 +201,11 @@ static void parent_forked(void)
         rs_count(&rs.file->forks_seen, 1);
 }
 
-/* The child gets a file of its own. Where fork was called inside an intercepted call the stack still points into
- * the parent's pages: private memory takes their place. */
-static void new_file_of_child(struct rs_header *parents)
+/* The child gets a file of its own. Where fork was called inside an intercepted call, or by a signal handler that had
+ * interrupted us, the stack still points into the parent's pages: private memory takes their place. */
+static void new_file_of_child(struct rs_header *parents, int inside)
 {
     uint64_t bytes = parents->bound_bytes;
-    int inside = rs_self && rs_self->depth;
     atomic_store(&rs.enabled, 0);
     rs.file = NULL;
     rs_mpi_forget();
@@ -229,10 +231,22 @@ static void child_forked(void)
     struct rs_header *parents = rs.file;
     if (!parents)
         return;
+    const struct rs_calls_thread *calls = &rankscope_calls_thread;
+    int cancel = rs_cancel_off(), inside = calls->own || calls->counting || (rs_self && rs_self->depth);
     rs_own_enter();
+    rs.forks++;
+    atomic_store(&closing, 0);
     rs_calls_forget();
-    new_file_of_child(parents);
+    new_file_of_child(parents, inside);
     rs_own_leave();
+    rs_cancel_back(cancel);
+}
+
+static void mark_ended(struct rs_header *file, int status)
+{
+    file->ended_ticks = rs_ticks();
+    file->exit_code = status & 0xFF;
+    __atomic_store_n(&file->state, RS_EXITED, __ATOMIC_RELEASE);
 }
 
 static void close_file(struct rs_header *file, int status, uint32_t flags)
@@ -241,23 +255,37 @@ static void close_file(struct rs_header *file, int status, uint32_t flags)
     rs_set_flag(flags);
     rs_cuda_finish();
     rs_refresh_facts();
-    file->ended_ticks = rs_ticks();
-    file->exit_code = status & 0xFF;
-    __atomic_store_n(&file->state, RS_EXITED, __ATOMIC_RELEASE);
+    mark_ended(file, status);
     const char *run_folder = getenv("RANKSCOPE_COLLECT");
     if (run_folder && run_folder[0])
         rs_file_collect(run_folder);
+}
+
+/* Where a handler of the program ends it while we are at it, there is only time to say so; where another thread does,
+ * it lets us finish. */
+static void close_file_once(struct rs_header *file, int status, uint32_t flags)
+{
+    int tid = (int)syscall(SYS_gettid), before = 0;
+    if (atomic_compare_exchange_strong(&closing, &before, tid)) {
+        close_file(file, status, flags);
+        atomic_store(&closing, CLOSED);
+        return;
+    }
+    for (int wait = 0; before != tid && atomic_load(&closing) != CLOSED && wait < LONGEST_CLOSE_MS; wait++)
+        rs_pause(1000);
+    mark_ended(file, status);
 }
 
 /* A child of vfork shares our memory but is not us. */
 static void leave(int status, uint32_t flags)
 {
     struct rs_header *file = rs.file;
-    int saved = errno;
+    int saved = errno, cancel = rs_cancel_off();
     rs_own_enter();
     if (file && rs.pid == getpid() && file->state == RS_RUNNING)
-        close_file(file, status, flags);
+        close_file_once(file, status, flags);
     rs_own_leave();
+    rs_cancel_back(cancel);
     errno = saved;
 }
 
@@ -276,15 +304,26 @@ RS_EXPORT void _exit(int status)
 
 RS_EXPORT void _Exit(int status) __attribute__((alias("_exit"), noreturn));
 
+/* Of these handlers none is told the exit code, and libc ends by an _exit of its own. */
+RS_EXPORT void quick_exit(int status)
+{
+    void (*real)(int) = (void (*)(int))dlsym(RTLD_NEXT, "quick_exit");
+    leave(status, RS_FAST_EXIT);
+    if (real)
+        real(status);
+    _exit(status);
+}
+
 /* --- how children end, from the calls by which their parent learns it --- */
 
 static void child_ended(pid_t pid, int status)
 {
-    int saved = errno;
+    int saved = errno, cancel = rs_cancel_off();
     rs_own_enter();
     if (pid > 0 && WIFSIGNALED(status) && rs.file && rs.pid == getpid())
         rs_file_child_signalled(pid, WTERMSIG(status));
     rs_own_leave();
+    rs_cancel_back(cancel);
     errno = saved;
 }
 
