@@ -364,7 +364,6 @@ void rs_cuda_forget(void)
     atomic_store(&life, OVER);
     pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
-    memset(&buffers_lock, 0, sizeof buffers_lock);
     rs_cuda.row = NULL;
     rs_cuda.activities = NULL;
     rs_cuda_records_forget();
