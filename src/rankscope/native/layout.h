@@ -24,6 +24,7 @@ enum rs_flag {
     RS_COMMAND_CUT = 128,   /* the command line did not fit its field */
     RS_MATRIX = 256,        /* bytes per destination were asked for */
     RS_MPI_MULTIPLE = 512,  /* MPI_THREAD_MULTIPLE was provided */
+    RS_MPI_UNKNOWN_KIND = 65536, /* an MPI that is none of those we know: its calls were passed on only */
     RS_WENT_ON_UNRECORDED = 1 << 20     /* became a program that cannot take the recorder, from where no note could be left */
 };
 
@@ -181,7 +182,8 @@ struct rs_collective {
 enum rs_collective_flag {
     RS_COLL_NONBLOCKING = 1, RS_COLL_FAILED = 2,
     RS_COLL_ENQUEUED = 4,       /* end_ticks is the end of the starting call: its completion is told by nobody */
-    RS_COLL_DEVICE = 8          /* enter_ticks is its start on the device; call_ticks the time from call to start */
+    RS_COLL_DEVICE = 8,         /* enter_ticks is its start on the device; call_ticks the time from call to start */
+    RS_COLL_UNSIZED = 16        /* under way, and its bytes are known only when it is over */
 };
 
 /* One communicator, window, file, GPU stream, NVTX domain or range, or process group of torch. */

@@ -21,6 +21,7 @@
 
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
+#define RS_TYPES 16u
 
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
 struct rs_thread {
@@ -33,6 +34,7 @@ struct rs_thread {
 
     uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
     uint64_t last_type_bytes;
+    struct { uint64_t type, epoch, bytes; } types[RS_TYPES];    /* those before it, of any place */
     uint64_t last_group_handle, last_group_epoch;
     void *last_group;
 
