@@ -20,6 +20,8 @@ from rankscope.readers.chunks import open_rank_file
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 MAIN, OTHER = "GPU 0 stream 7", "GPU 0 stream 20"
 GPU_ROWS = {  # (group, name) -> calls, ns, shortest, longest, bytes

@@ -57,6 +57,8 @@ LAUNCHERS: tuple[Row, ...] = (
         ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"),
     ),
 )
+# Ranks that a script, a person or Kubernetes starts one by one: what torch's init_method env:// reads.
+ONE_BY_ONE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_ANCESTORS = 32
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 LONGEST_NAME = 100
@@ -87,6 +89,11 @@ class Place:
         return bool(self.launcher) and self.ranks != 1
 
     @property
+    def one_by_one(self) -> bool:
+        """Whether the ranks have no launcher in common: nothing but their variables says that they are one job."""
+        return self.launcher == "environment"
+
+    @property
     def speaks(self) -> bool:
         """Whether this process is the one of its node that tells the user something."""
         return not self.local_rank
@@ -111,6 +118,31 @@ class Process:
 
 
 def find_place(environment: dict[str, str]) -> Place:
+    """The place in the innermost job: the launcher's, unless its tasks start ranks themselves, in another number."""
+    launched, single = launched_place(environment), one_by_one_place(environment)
+    if launched.launcher in ("torchrun", "local") or (launched.launcher and launched.ranks in (None, single.ranks)):
+        return launched
+    return single if single.launcher else launched
+
+
+def one_by_one_place(environment: dict[str, str]) -> Place:
+    """What RANK and its companions say, where all of them are there and make sense."""
+    rank, ranks = number(environment, ("RANK",)), number(environment, ("WORLD_SIZE",))
+    if rank is None or ranks is None or rank >= ranks or not all(environment.get(name) for name in ONE_BY_ONE):
+        return Place()
+    job = f"{master_host(environment['MASTER_ADDR'])}-{environment['MASTER_PORT']}"
+    return Place("environment", "RANK", rank, number(environment, ("LOCAL_RANK",)), ranks, job)
+
+
+def master_host(address: str) -> str:
+    """One name for rank 0's host: operators of Kubernetes call it localhost in rank 0 and by its name elsewhere."""
+    if address in ("localhost", "::1") or address.startswith("127."):
+        address = os.uname().nodename
+    first = address.partition(".")[0]
+    return address if first.isdigit() else first
+
+
+def launched_place(environment: dict[str, str]) -> Place:
     """The place in the innermost launcher's job."""
     for launcher, marks, ranks, local_ranks, sizes, keys in LAUNCHERS:
         if all(mark in environment for mark in marks):
@@ -150,6 +182,20 @@ def launcher_process(marker: str) -> tuple[Process | None, bool]:
             return process(pid), between
         pid, between = parent_of(pid), True
     return None, between
+
+
+def rank_process(rank: int | None) -> Process | None:
+    """The outermost process of this rank, itself or a script around it: as long as that runs, so does the rank."""
+    pid, entry = os.getpid(), b"\0RANK=%d\0" % (rank or 0)
+    for _ in range(MOST_ANCESTORS):
+        above = parent_of(pid)
+        try:
+            if not above or entry not in b"\0" + content(f"/proc/{above}/environ"):
+                break
+        except OSError:
+            break
+        pid = above
+    return process(pid)
 
 
 def has_variable(pid: int, name: str) -> bool:

@@ -8,7 +8,14 @@ from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, p
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
 from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
-from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
+from rankscope.record.program import (
+    PYTHON_STARTERS,
+    NoProgram,
+    become,
+    find_program,
+    first_environment,
+    restore_signals,
+)
 
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
@@ -74,8 +81,13 @@ def try_to_plan(options: Options, program: str, environment: dict[str, str], pla
 def announce(options: Options, folder: Folder) -> None:
     if options.out and folder.path != os.path.abspath(options.out):
         say(f"{options.out} already holds another run: recording to {shown(folder.path)}")
-    elif not options.quiet and os.isatty(2):  # what a script collects stays the job's own
+    elif speaks(options):
         say(f"recording to {shown(folder.path)}")
+
+
+def speaks(options: Options) -> bool:
+    """Whether anything but a warning is said: what a script collects stays the job's own."""
+    return not options.quiet and os.isatty(2)
 
 
 def warn(place: Place, text: str) -> None:
@@ -111,13 +123,14 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         if problem:
             say(problem)
     if folder.created:
-        describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
+        describe(folder, description(options, folder, family or place.launcher, ranks if family else place.ranks))
         if not options.out:
             point_latest(folder)
-        if any("python" in word or "torchrun" in word for word in options.command):
+        if any("python" in word or word.endswith(PYTHON_STARTERS) for word in options.command):
             from rankscope.record.observer import prepare
 
-            prepare(options.command, environment)
+            if prepare(options.command, environment) and speaks(options):
+                say("hooks in Python observe torch in this run; the observer for the next one is being compiled")
     if options.local:
         os.makedirs(added["RANKSCOPE_DIR"], exist_ok=True)
     return Plan(command, {**environment, **added}, folder)
