@@ -261,7 +261,7 @@ struct rs_device {
     uint64_t busy_ns;           /* at least one activity */
     uint64_t compute_ns, communication_ns, copy_ns;     /* at least one of this kind; copy: copies and sets */
     uint64_t hidden_ns;         /* communication while something is computed too */
-    uint64_t late, late_ns;     /* came out of order by more than the window; at most this is missing in each sum */
+    uint64_t late, late_ns;     /* came after their time was forgotten; at most this is missing in each sum */
     uint64_t allocations, releases, allocated_bytes, released_bytes, current_bytes, peak_bytes;
     uint64_t gaps[RS_GAP_CLASSES], gap_ns[RS_GAP_CLASSES];
     uint64_t pool_bytes, pool_peak_bytes;           /* held by memory pools, whether in use or not */
