@@ -65,7 +65,7 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 
 # Popular packages, whose imports are metered and answered from an index.
 PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinja2 flask sqlalchemy pydantic rich aiohttp \
-	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs
+	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs greenlet gevent
 .envs/packages/.ready: | python
 	@echo '[setup] popular packages in .envs/packages'
 	@$(PYTHON) -m venv .envs/packages
