@@ -196,7 +196,7 @@ static struct import *enter(const char *name, uint64_t begin_ticks)
 uint64_t rs_import_begin(const char *name)
 {
     struct rs_calls_thread *self = &rankscope_calls_thread;
-    if (!rs.file)
+    if (!rs_telling())
         return 0;
     rs_own_enter();
     struct import *import = enter(name, rs_ticks());

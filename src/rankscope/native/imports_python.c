@@ -122,7 +122,7 @@ static object *install(object *self, object *arguments, object *words)
     object *importlib = python.item(arguments, 0);
     if (!importlib)
         python.clear_error();
-    uint32_t mode = rs.file ? rs_imports_mode() : RS_IMPORTS_OFF;
+    uint32_t mode = rs_recording() ? rs_imports_mode() : RS_IMPORTS_OFF;
     size_t count = mode >= RS_IMPORTS_CALLS ? sizeof wrappers / sizeof wrappers[0] : mode == RS_IMPORTS_TIME;
     for (size_t i = 0; importlib && i < count; i++)
         wrap(importlib, &wrappers[i]);

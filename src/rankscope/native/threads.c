@@ -161,6 +161,14 @@ static void free_thread(struct rs_thread *thread)
     rs_memory_free(thread, sizeof *thread);
 }
 
+/* In the child of a fork, for the thread that called it: at once, whatever becomes of the others' slots. */
+void rs_thread_forget(void)
+{
+    if (has_key && rs_self)
+        pthread_setspecific(thread_key, NULL);
+    rs_self = NULL;
+}
+
 /* In the child of a fork. keep: the stack still uses them. */
 void rs_threads_forget(int keep)
 {
