@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mpis import ROOT, Mpi, find_mpi
+from mpis import ROOT, WAITING_VARIABLES, Mpi, find_mpi
 
 
 @pytest.fixture(scope="session", params=["openmpi", "mpich", "impi"])
@@ -46,11 +46,12 @@ def rankscope() -> Path:
     return found
 
 
-# ---------------------------------------------------------------- signals
+# ---------------------------------------------------------------- what programs inherit
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell starts background jobs with SIGINT ignored, and so would be every program that a test starts.
-
-    A handler is not inherited through exec as "ignored" is; this one leaves the tests themselves uninterruptible."""
+    for name, value in WAITING_VARIABLES.items():
+        os.environ.setdefault(name, value)
+    # A shell starts background jobs with SIGINT ignored, and so would be every program that a test starts. "Ignored"
+    # goes through exec, a handler does not; with this one the tests themselves still take no notice.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda number, frame: None)
 

@@ -35,6 +35,8 @@ class Flag(IntFlag):
     COMMAND_CUT = 128
     MATRIX = 256
     MPI_MULTIPLE = 512
+    MPI_UNKNOWN_KIND = 65536
+    WENT_ON_UNRECORDED = 1 << 20
 
 
 class TickSource(IntEnum):
@@ -103,6 +105,7 @@ class CollectiveFlag(IntFlag):
     FAILED = 2
     ENQUEUED = 4
     DEVICE = 8
+    UNSIZED = 16
 
 
 class GroupKind(IntEnum):

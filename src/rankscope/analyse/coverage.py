@@ -46,6 +46,7 @@ def coverage(tables: Tables, selection: Selection = ALL) -> Table:
     _add_endings(tables, table)
     _add_losses(tables, table)
     _add_unwrapped(tables, table)
+    _add_unrecorded(tables, table)
     _add_warnings(tables, table)
     return table
 
@@ -165,6 +166,15 @@ def _add_unwrapped(tables: Tables, table: Table) -> None:
     if not _recorded(tables):
         return
     table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+
+
+def _add_unrecorded(tables: Tables, table: Table) -> None:
+    """Processes that ran without the recorder, by the reason why they could not take it."""
+    sql = r"""SELECT told.why, list(DISTINCT told.program ORDER BY told.program), sum(told.n::BIGINT)::BIGINT FROM (
+        SELECT regexp_extract(text, '^not recorded: (\d+) × (.*): ([^:]*)$', ['n', 'program', 'why']) AS told FROM notes
+        WHERE starts_with(text, 'not recorded: ')) GROUP BY 1 ORDER BY 1"""
+    for why, programs, count in tables.query(sql):
+        table.rows.append((f"processes not recorded: {why}", count, _names(programs)))
 
 
 def _add_warnings(tables: Tables, table: Table) -> None:

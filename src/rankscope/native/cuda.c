@@ -16,7 +16,7 @@
 #define KEPT_BUFFERS 64u
 #define FLUSH_NS 1000000000u
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
-#define SETTLE_NS 3000000000u       /* an activity is in the device's sums after at most this and a flush */
+#define PAST_NS 30000000000u        /* so late an activity may come and still be told from others at its time */
 #define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
 
 struct rs_cuda_layer rs_cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -114,7 +114,7 @@ static void flush(int is_last)
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
         uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns,
                                       &rs_cuda.row->flushed_width_ticks);
-        rs_device_settle(is_last ? UINT64_MAX : now_ns > SETTLE_NS ? now_ns - SETTLE_NS : 0);
+        rs_device_settle(now_ns > PAST_NS ? now_ns - PAST_NS : 0);
         unified = rs_cuda_unified_wanted();
         rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
     }
@@ -364,7 +364,6 @@ void rs_cuda_forget(void)
     atomic_store(&life, OVER);
     pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
-    memset(&buffers_lock, 0, sizeof buffers_lock);
     rs_cuda.row = NULL;
     rs_cuda.activities = NULL;
     rs_cuda_records_forget();

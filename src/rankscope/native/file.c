@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "recorder.h"
@@ -26,7 +28,6 @@ const char *rs_file_problem(void) { return problem; }
 
 void rs_file_forget(void)
 {
-    memset(&chunk_lock, 0, sizeof chunk_lock);
     set_aside = 0;
 }
 
@@ -41,28 +42,38 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit -
 
 void *rs_memory(size_t bytes)
 {
+    int saved = errno;
     rs_own_enter();
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rs_own_leave();
+    errno = saved;
     return memory == MAP_FAILED ? NULL : memory;
 }
 
 void rs_memory_free(void *memory, size_t bytes)
 {
     rs_own_enter();
-    if (memory)
+    if (memory && bytes)
         munmap(memory, bytes);
     rs_own_leave();
+}
+
+void rs_pause(long us)
+{
+    struct timespec time = {0, us * 1000};
+    int saved = errno;
+    syscall(SYS_nanosleep, &time, NULL);
+    errno = saved;
 }
 
 /* Bounded: a signal handler that interrupted the holder must not wait for it for ever. */
 int rs_lock_take(rs_lock *lock)
 {
     for (int spin = 0; spin < 20000; spin++) {
-        if (!atomic_flag_test_and_set_explicit(&lock->held, memory_order_acquire))
+        if (rs_lock_try(lock))
             return 1;
         if (spin > 64)
-            usleep(spin > 1000 ? 50 : 0);
+            rs_pause(spin > 1000 ? 50 : 0);
     }
     return 0;
 }
@@ -172,7 +183,7 @@ static int open_new(const char *folder, const struct rs_header *identity)
 static void *map_new(int fd, uint64_t bound_bytes)
 {
     struct stat status;
-    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || fstat(fd, &status) != 0)
+    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || rs_fstat(fd, &status) != 0)
         return NULL;
     void *base = mmap(NULL, bound_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
@@ -217,7 +228,7 @@ static int reopen(void)
 {
     struct stat status;
     int fd = open(rs.path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
+    if (fd >= 0 && (rs_fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
         close(fd);
         fd = -1;
     }
@@ -234,11 +245,12 @@ static int reserve_up_to(uint64_t wanted)
     uint64_t target = round_up(wanted, RESERVE_STEP);
     if (target > file->bound_bytes)
         target = file->bound_bytes;
-    int fd = reopen();
-    if (fd < 0)
-        return 0;
-    int done = reserve(fd, file->reserved_bytes, target);
-    close(fd);
+    int cancel = rs_cancel_off(), fd = reopen(), done = 0;
+    if (fd >= 0) {
+        done = reserve(fd, file->reserved_bytes, target);
+        close(fd);
+    }
+    rs_cancel_back(cancel);
     if (done)
         file->reserved_bytes = target;
     return done;
@@ -325,7 +337,7 @@ struct rs_header *rs_file_map_head(const char *folder, const char *host, const c
         return NULL;
     struct stat status;
     struct rs_header *head = MAP_FAILED;
-    if (fstat(fd, &status) == 0 && status.st_size >= (off_t)RS_PAGE)    /* not one that was cut: touching it would kill */
+    if (rs_fstat(fd, &status) == 0 && status.st_size >= (off_t)RS_PAGE)    /* not one that was cut: touching it would kill */
         head = mmap(NULL, RS_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (head == MAP_FAILED)

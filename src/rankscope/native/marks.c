@@ -7,7 +7,6 @@ static uint32_t seen;           /* a bit per kind */
 
 void rs_marks_forget(void)
 {
-    memset(&lock, 0, sizeof lock);
     rows = NULL;
     seen = 0;
 }

@@ -8,7 +8,6 @@
  * - when a layer has something to tell: rs_telling, rs_enter;
  * - at the end: for processes that have lived or worked long enough. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,6 +36,8 @@
 #define LEAST_FILE_BYTES (64u << 10)
 #define DEFAULT_LOG_RECORDS 16384u
 #define LEAST_LOG_RECORDS 16u
+#define CLOSED (-1)
+#define LONGEST_CLOSE_MS 600    /* the GPU's last buffers may take 400 */
 #define LONG_NS 1000000000u             /* who lived so long, */
 #define MUCH_CPU_NS 100000000u          /* or worked so long, has a file at the end */
 #define RANK_LETTERS 8
@@ -44,6 +45,8 @@
 #define PARENT_LETTERS (RANK_LETTERS + 1 + NAME_LETTERS)
 
 static struct rs_header identity;
+static atomic_int closing;      /* the thread that closes the file, or CLOSED */
+extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* What the environment said at load: the program may have changed it before there is something to tell. */
 static struct {
@@ -164,7 +167,7 @@ static uint64_t boot_id(void)
 static uint64_t pid_namespace(void)
 {
     struct stat found;
-    return stat("/proc/self/ns/pid", &found) == 0 ? (uint64_t)found.st_ino : 0;
+    return rs_stat("/proc/self/ns/pid", &found) == 0 ? (uint64_t)found.st_ino : 0;
 }
 
 static void identify(void)
@@ -417,7 +420,8 @@ static void leave_parents_file(struct rs_header *parents)
     rs_step_open = 0;
 }
 
-/* Forked inside an intercepted call: the stack still points into the parent's pages. Private memory takes their place. */
+/* Forked inside an intercepted call, or by a signal handler that had interrupted us: the stack still points into the
+ * parent's pages. Private memory takes their place. */
 static int replace_parents_pages(struct rs_header *parents)
 {
     uint64_t bytes = parents->bound_bytes;
@@ -429,26 +433,37 @@ static int replace_parents_pages(struct rs_header *parents)
 static void child_forked(void)
 {
     struct rs_header *parents = rs.file;
-    int inside = rs_self && rs_self->depth;
     if (!rs_recording())
         return;
+    const struct rs_calls_thread *calls = &rankscope_calls_thread;
+    int cancel = rs_cancel_off(), inside = calls->own || calls->counting || (rs_self && rs_self->depth);
     rs_own_enter();
     life.began = rs_anchor_now();
     life.load_ticks = 0;
     life.flags = RS_FORKED;
     life.parent_pid = rs.pid;
     rs.pid = getpid();
+    rs.forks++;
+    atomic_store(&closing, 0);
     memset(&begin_lock, 0, sizeof begin_lock);
     beginning = 0;
     if (asked.imports_mode >= RS_IMPORTS_CALLS)
         rs_calls_forget();
     if (parents)
         leave_parents_file(parents);
-    rs.untold = !inside || replace_parents_pages(parents);
+    rs.untold = !inside || !parents || replace_parents_pages(parents);
     rs_thread_forget();
     if (rs.untold && asked.imports_mode >= RS_IMPORTS_CALLS)
         make_file_at_once();
     rs_own_leave();
+    rs_cancel_back(cancel);
+}
+
+static void mark_ended(struct rs_header *file, int status)
+{
+    file->ended_ticks = rs_ticks();
+    file->exit_code = status & 0xFF;
+    __atomic_store_n(&file->state, RS_EXITED, __ATOMIC_RELEASE);
 }
 
 /* --- the end --- */
@@ -459,9 +474,7 @@ static void close_file(struct rs_header *file, int status, uint32_t flags)
     rs_set_flag(flags);
     rs_cuda_finish();
     rs_refresh_facts();
-    file->ended_ticks = rs_ticks();
-    file->exit_code = status & 0xFF;
-    __atomic_store_n(&file->state, RS_EXITED, __ATOMIC_RELEASE);
+    mark_ended(file, status);
     const char *run_folder = getenv("RANKSCOPE_COLLECT");
     if (run_folder && run_folder[0])
         rs_file_collect(run_folder);
@@ -513,18 +526,34 @@ static void end_untold(int status)
     rs_lock_give(&begin_lock);
 }
 
+/* Where a handler of the program ends it while we are at it, there is only time to say so; where another thread does,
+ * it lets us finish. */
+static void close_file_once(struct rs_header *file, int status, uint32_t flags)
+{
+    int tid = (int)syscall(SYS_gettid), before = 0;
+    if (atomic_compare_exchange_strong(&closing, &before, tid)) {
+        close_file(file, status, flags);
+        atomic_store(&closing, CLOSED);
+        return;
+    }
+    for (int wait = 0; before != tid && atomic_load(&closing) != CLOSED && wait < LONGEST_CLOSE_MS; wait++)
+        rs_pause(1000);
+    mark_ended(file, status);
+}
+
 /* A child of vfork shares our memory but is not us. */
 static void leave(int status, uint32_t flags)
 {
-    int saved = errno;
+    int saved = errno, cancel = rs_cancel_off();
     rs_own_enter();
     if (rs_recording() && rs.pid == getpid()) {
         if (rs.untold)
             end_untold(status);
         if (rs.file && rs.file->state == RS_RUNNING)
-            close_file(rs.file, status, flags);
+            close_file_once(rs.file, status, flags);
     }
     rs_own_leave();
+    rs_cancel_back(cancel);
     errno = saved;
 }
 
@@ -543,6 +572,16 @@ RS_EXPORT void _exit(int status)
 
 RS_EXPORT void _Exit(int status) __attribute__((alias("_exit"), noreturn));
 
+/* Of these handlers none is told the exit code, and libc ends by an _exit of its own. */
+RS_EXPORT void quick_exit(int status)
+{
+    void (*real)(int) = (void (*)(int))dlsym(RTLD_NEXT, "quick_exit");
+    leave(status, RS_FAST_EXIT);
+    if (real)
+        real(status);
+    _exit(status);
+}
+
 /* --- how children end, from the calls by which their parent learns it --- */
 
 static int say_signalled(pid_t pid, int signal)
@@ -557,11 +596,12 @@ static void child_ended(pid_t pid, int status, int again)
 {
     if (pid <= 0 || !WIFSIGNALED(status) || !rs_recording() || rs.pid != getpid() || rankscope_calls_thread.own)
         return;
-    int saved = errno;
+    int saved = errno, cancel = rs_cancel_off();
     rs_own_enter();
     if (!say_signalled(pid, WTERMSIG(status)) && !again)
         count_short(rs.file ? rs.file : ancestor.mapped, 1, 0);
     rs_own_leave();
+    rs_cancel_back(cancel);
     errno = saved;
 }
 
@@ -571,9 +611,9 @@ static int (*real_waitid)(idtype_t, id_t, siginfo_t *, int);
 
 static void find_waits(void)
 {
-    real_wait4 = (pid_t(*)(pid_t, int *, int, struct rusage *))dlsym(RTLD_NEXT, "wait4");
-    real_waitid = (int (*)(idtype_t, id_t, siginfo_t *, int))dlsym(RTLD_NEXT, "waitid");
-    real_waitpid = (pid_t(*)(pid_t, int *, int))dlsym(RTLD_NEXT, "waitpid");
+    real_wait4 = (pid_t(*)(pid_t, int *, int, struct rusage *))rs_next("wait4");
+    real_waitid = (int (*)(idtype_t, id_t, siginfo_t *, int))rs_next("waitid");
+    real_waitpid = (pid_t(*)(pid_t, int *, int))rs_next("waitpid");
 }
 
 RS_EXPORT pid_t waitpid(pid_t pid, int *status, int options)
@@ -616,10 +656,22 @@ static int needs_a_file_at_once(void)
         || asked.imports_mode >= RS_IMPORTS_CALLS;
 }
 
+/* Whether this libc has all that oldest_libc.h asks for weakly: musl has not, nor has a glibc before 2.34 in a program
+ * without threads and plug-ins. */
+static int libc_suffices(void)
+{
+    return gnu_get_libc_version && __register_atfork && on_exit && dladdr && dlclose && dlopen && dlsym
+        && pthread_condattr_setclock && pthread_create && pthread_getcpuclockid && pthread_key_create && pthread_once
+        && pthread_setspecific && pthread_sigmask;
+}
+
 __attribute__((constructor)) static void loaded(void)
 {
     const char *folder = getenv("RANKSCOPE_DIR");
-    if (!folder || !folder[0])
+    if (!folder || !folder[0] || !gnu_get_libc_version)
+        return;
+    rs_exec_prepare();
+    if (!libc_suffices())
         return;
     int saved = errno;
     rs_own_enter();
@@ -635,7 +687,7 @@ __attribute__((constructor)) static void loaded(void)
     if (needs_a_file_at_once())
         make_file_at_once();
     if (rs_recording()) {
-        pthread_atfork(NULL, parent_forked, child_forked);
+        __register_atfork(NULL, parent_forked, child_forked, &__dso_handle);
         on_exit(at_exit, NULL);
     }
     if (rs.untold)

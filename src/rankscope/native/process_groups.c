@@ -34,7 +34,6 @@ static uint32_t first_free, never_used = 1;
 
 void rs_process_groups_forget(void)
 {
-    memset(&lock, 0, sizeof lock);
     rs_memory_free(groups, MOST_GROUPS * sizeof *groups);
     rs_memory_free(open_ones, MOST_OPEN * sizeof *open_ones);
     groups = NULL;

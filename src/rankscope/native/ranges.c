@@ -40,7 +40,6 @@ void rs_ranges_forget(void)
     rs_memory_free(names, NAME_SLOTS * sizeof *names);
     names = NULL;
     names_used = 0;
-    memset(&lock, 0, sizeof lock);
 }
 
 static uint8_t part_of(const char *text)

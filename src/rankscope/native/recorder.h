@@ -3,6 +3,7 @@
 #ifndef RANKSCOPE_RECORDER_H
 #define RANKSCOPE_RECORDER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
+#define RS_TYPES 16u
 
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
 struct rs_thread {
@@ -32,6 +34,7 @@ struct rs_thread {
 
     uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
     uint64_t last_type_bytes;
+    struct { uint64_t type, epoch, bytes; } types[RS_TYPES];    /* those before it, of any place */
     uint64_t last_group_handle, last_group_epoch;
     void *last_group;
 
@@ -56,6 +59,7 @@ struct rs_recorder {
     uint8_t tracing;            /* not 0: events go to the trace as well */
     uint8_t untold;             /* this process has told nothing yet: its file is made when it does */
     int32_t pid;
+    uint32_t forks;             /* between the process that loaded us and this one */
     uint64_t refresh_ticks;     /* ticks between two looks at the facts */
     uint64_t log_capacity;
     struct rs_collective *log;
@@ -136,9 +140,31 @@ static inline int rs_chunk_full(const struct rs_chunk *chunk)
 void *rs_memory(size_t bytes);
 void rs_memory_free(void *memory, size_t bytes);
 
-typedef struct { atomic_flag held; } rs_lock;
+/* Says since which fork it is held: whoever held it in the parent does not in the child. */
+typedef struct { atomic_uint held; } rs_lock;
 int rs_lock_take(rs_lock *lock);    /* 0 where it could not be had: give up rather than hang */
-static inline void rs_lock_give(rs_lock *lock) { atomic_flag_clear_explicit(&lock->held, memory_order_release); }
+
+static inline int rs_lock_try(rs_lock *lock)
+{
+    unsigned held = atomic_load_explicit(&lock->held, memory_order_relaxed);
+    return held != rs.forks + 1
+           && atomic_compare_exchange_strong_explicit(&lock->held, &held, rs.forks + 1, memory_order_acquire,
+                                                      memory_order_relaxed);
+}
+
+static inline void rs_lock_give(rs_lock *lock) { atomic_store_explicit(&lock->held, 0, memory_order_release); }
+
+void rs_pause(long us);     /* no cancellation point, and errno stays */
+
+/* Files are opened and read on behalf of calls that are no cancellation points, fork and _exit among them. */
+static inline int rs_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_DISABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void rs_cancel_back(int before) { pthread_setcancelstate(before, NULL); }
 
 static inline void rs_count(uint64_t *counter, uint64_t by)
 {

@@ -166,6 +166,8 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
             f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
         )
         notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
+    if header["flags"] & Flag.WENT_ON_UNRECORDED:
+        notes.append(Note("not recorded: 1 × what this process went on as: another root", Severity.NOTE, where))
     if header["flags"] & Flag.PAUSED:
         notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
     if header["lost_peers"]:

@@ -7,7 +7,7 @@ from rankscope import __version__
 from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, point_latest
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
-from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
+from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import (
     PYTHON_STARTERS,
     NoProgram,
@@ -154,7 +154,8 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     """What the recorder is told: docs/environment.md."""
     ours = [LIBRARY, WRAPPERS] if counts_calls(options, environment) else [LIBRARY]
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
-    preload = ":".join([*ours, *theirs])
+    first = [word for word in theirs if os.path.basename(word).startswith(FIRST_RUNTIMES)]  # or they end the program
+    preload = ":".join([*first, *ours, *(word for word in theirs if word not in first)])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
     added["RANKSCOPE_PARENT"] = NOBODY
     if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
