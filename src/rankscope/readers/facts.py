@@ -162,6 +162,12 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
             f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
         )
         notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
+    if header["flags"] & Flag.MPI_UNKNOWN_KIND:
+        named = " ".join(_text(header["mpi_version"]).split()) or "it does not say which"
+        told = (
+            f"the MPI library is of no kind that rankscope knows ({named[:80]}): its calls were passed on, not recorded"
+        )
+        notes.append(Note(told, Severity.WARNING, where))
     if header["flags"] & Flag.PAUSED:
         notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
     if header["lost_peers"]:
