@@ -35,7 +35,7 @@ class Flag(IntFlag):
     COMMAND_CUT = 128
     MATRIX = 256
     MPI_MULTIPLE = 512
-    WENT_ON_UNRECORDED = 1 << 20
+    WENT_ON_UNRECORDED = 1048576
 
 
 class TickSource(IntEnum):
