@@ -19,7 +19,7 @@ def start(recorder: Any, torch: Any) -> str:
     if os.environ.get("RANKSCOPE_TORCH") == "python":
         return _in_python(recorder, torch, "asked for by RANKSCOPE_TORCH")
     try:
-        path = build.find_or_build(os.path.dirname(os.path.abspath(torch.__file__)))
+        path = build.find(os.path.dirname(os.path.abspath(torch.__file__)))
         library = ctypes.PyDLL(path)
         library.rankscope_observer_enter.argtypes = library.rankscope_observer_own_group.argtypes = (ctypes.c_uint32,)
         if library.rankscope_observer_start():
