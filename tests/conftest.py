@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from mpis import ROOT, WAITING_VARIABLES, Mpi, find_mpi
 
@@ -50,6 +51,10 @@ def rankscope() -> Path:
 def pytest_configure(config: pytest.Config) -> None:
     for name, value in WAITING_VARIABLES.items():
         os.environ.setdefault(name, value)
+    # Examples are as many as there is time for, and however long one takes on a busy machine.
+    settings.register_profile("quick", max_examples=30, deadline=None)
+    settings.register_profile("thorough", max_examples=100, deadline=None)
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "thorough")
     # A shell starts background jobs with SIGINT ignored, and so would be every program that a test starts. "Ignored"
     # goes through exec, a handler does not; with this one the tests themselves still take no notice.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
