@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo test test-all test-gpu bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -33,6 +33,7 @@ help:
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
 	@echo 'make bench     the benchmarks'
 	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
+	@echo 'make wheels    manylinux wheels for x86-64 and aarch64 in dist/, each tried where it promises to run'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
 	@echo 'make clean     remove what was built (distclean: the environments too)'
@@ -63,7 +64,7 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 
 # Popular packages, whose imports are metered and answered from an index.
 PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinja2 flask sqlalchemy pydantic rich aiohttp \
-	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs
+	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs greenlet gevent
 .envs/packages/.ready: | python
 	@echo '[setup] popular packages in .envs/packages'
 	@$(PYTHON) -m venv .envs/packages
@@ -117,6 +118,16 @@ $(NATIVE)/librankscope.so: $(NATIVE_SOURCES) hatch_build.py src/rankscope/__init
 
 $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so: $(NATIVE)/librankscope.so
 	@test -f $@ || $(BIN)/python hatch_build.py
+
+# ---------------------------------------------------------------- wheels
+build/wheels/env/.ready: | python
+	@echo '[setup] zig, hatchling and auditwheel in build/wheels/env'
+	@$(PYTHON) -m venv build/wheels/env
+	@build/wheels/env/bin/python $(PIP_INSTALL) ziglang==0.17.0 'hatchling>=1.27' auditwheel
+	@touch $@
+
+wheels: $(VENV_READY) build/wheels/env/.ready
+	@$(BIN)/python tools/wheels.py --table benchmarks/results/wheels.md
 
 # ---------------------------------------------------------------- checks
 # The native code is always compiled with -Wall -Wextra -Werror, so an up-to-date library has no warnings.
