@@ -6,8 +6,10 @@ import fcntl
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,7 @@ LONGEST_FILES = {
     "studies/test_allreduce.py": 20,
     "test_docs.py": 12,
 }
+LONG_FILE_S = 10
 TURNS = ROOT / "build" / "tests" / "turns"
 
 
@@ -110,6 +113,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Files(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The longest files, for LONGEST_FILES and for whoever asks where the minutes of `make test` go."""
+    seconds: Counter[str] = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+    longest = [f"{file} {taken:.0f}" for file, taken in seconds.most_common(12) if taken > LONG_FILE_S]
+    if longest:
+        terminalreporter.section("longest files, in seconds")
+        terminalreporter.write_line(", ".join(longest))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of what counts a test's time
