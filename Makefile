@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo test test-all test-gpu bench studies lint format envs env-horovod env-oneccl native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -33,6 +33,7 @@ help:
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
 	@echo 'make bench     the benchmarks'
 	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
+	@echo 'make wheels    manylinux wheels for x86-64 and aarch64 in dist/, each tried where it promises to run'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
 	@echo 'make clean     remove what was built (distclean: the environments too)'
@@ -63,7 +64,7 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 
 # Popular packages, whose imports are metered and answered from an index.
 PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinja2 flask sqlalchemy pydantic rich aiohttp \
-	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs
+	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs greenlet gevent
 .envs/packages/.ready: | python
 	@echo '[setup] popular packages in .envs/packages'
 	@$(PYTHON) -m venv .envs/packages
@@ -118,6 +119,16 @@ $(NATIVE)/librankscope.so: $(NATIVE_SOURCES) hatch_build.py src/rankscope/__init
 $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so: $(NATIVE)/librankscope.so
 	@test -f $@ || $(BIN)/python hatch_build.py
 
+# ---------------------------------------------------------------- wheels
+build/wheels/env/.ready: | python
+	@echo '[setup] zig, hatchling and auditwheel in build/wheels/env'
+	@$(PYTHON) -m venv build/wheels/env
+	@build/wheels/env/bin/python $(PIP_INSTALL) ziglang==0.17.0 'hatchling>=1.27' auditwheel
+	@touch $@
+
+wheels: $(VENV_READY) build/wheels/env/.ready
+	@$(BIN)/python tools/wheels.py --table benchmarks/results/wheels.md
+
 # ---------------------------------------------------------------- checks
 # The native code is always compiled with -Wall -Wextra -Werror, so an up-to-date library has no warnings.
 lint: $(VENV_READY) native
@@ -133,11 +144,19 @@ format: $(VENV_READY)
 	@$(BIN)/ruff check --quiet --fix
 	@$(BIN)/ruff format --quiet
 
-test: lint envs
-	@$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
+# Many tests wait (for ranks, for a time-out), so there is one worker more than processors.
+TEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --durations 15 --durations-min 5
 
-test-all: lint envs
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: ready-to-test
+	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
+
+test-all: ready-to-test
+	@$(PYTEST) $(PYTEST_ARGS)
+
+# pip waits for the disk and for the network: several environments at a time, and lint beside them.
+ready-to-test: $(VENV_READY)
+	@$(MAKE) -j 3 lint envs
 
 test-gpu: $(VENV_READY) native
 	@GPU_PYTHON=$(GPU_PYTHON) $(BIN)/python -m pytest tests/gpu $(PYTEST_ARGS)

@@ -1,13 +1,20 @@
-"""The fixtures all tests share."""
+"""The fixtures all tests share, and how they are run beside each other."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
+import signal
 import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mpis import ROOT, Mpi, find_mpi
+from mpis import ROOT, WAITING_VARIABLES, Mpi, find_mpi
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -47,3 +54,84 @@ def rankscope() -> Path:
     if not found.exists():
         pytest.skip(".venv/bin/rankscope is missing: run make envs")
     return found
+
+
+# ---------------------------------------------------------------- what programs inherit
+def pytest_configure(config: pytest.Config) -> None:
+    for name, value in WAITING_VARIABLES.items():
+        os.environ.setdefault(name, value)
+    # A shell starts background jobs with SIGINT ignored, and so would be every program that a test starts. "Ignored"
+    # goes through exec, a handler does not; with this one the tests themselves still take no notice.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+# ---------------------------------------------------------------- several workers
+# pytest-xdist, as `make test` calls it: one worker takes a whole file, so that what a module's fixtures make is made
+# once, but each MPI and each sanitizer of a file apart, since nothing is shared between them.
+APART = re.compile(r"\[.*?\b(openmpi|mpich|impi|plain|address|thread)\b")
+# Seconds of the longest files, begun first, so that no worker is left with one of them when the others have ended.
+LONGEST_FILES = {
+    "robust/test_kill.py": 90,
+    "native/test_nccl.py": 80,
+    "native/test_trace.py": 70,
+    "native/test_driver.py": 60,
+    "mpi/test_every_call.py": 60,
+    "hang/test_hang_mpi.py": 60,
+    "compare/test_compare.py": 20,
+    "studies/test_allreduce.py": 20,
+    "test_docs.py": 12,
+}
+TURNS = ROOT / "build" / "tests" / "turns"
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the groups next
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            if item.get_closest_marker("alone"):
+                item.add_marker(pytest.mark.xdist_group("alone"))
+        items.sort(key=place_in_line)
+
+
+def place_in_line(item: pytest.Item) -> int:
+    """Long files first, tests that must be alone last, all others as they are."""
+    if item.get_closest_marker("alone"):
+        return 1
+    return -LONGEST_FILES.get(item.nodeid.partition("::")[0].removeprefix("tests/"), 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One file at a time to each worker, in the order of collection."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class Files(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.endswith("@alone"):
+                return "alone"
+            apart = APART.search(nodeid)
+            return nodeid.partition("::")[0] + (f"[{apart[1]}]" if apart else "")
+
+    config.option.loadscopereorder = False
+    return Files(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of what counts a test's time
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test marked `alone` waits for the tests of the other workers to end, and they for it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with turn(is_alone=item.get_closest_marker("alone") is not None):
+        return (yield)
+
+
+@contextmanager
+def turn(is_alone: bool) -> Iterator[None]:
+    """Whoever wants to be alone holds the door while the others leave, so that they cannot keep it waiting."""
+    TURNS.mkdir(parents=True, exist_ok=True)
+    with (TURNS / "door").open("w") as door, (TURNS / "room").open("w") as room:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield

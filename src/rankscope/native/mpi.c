@@ -15,13 +15,58 @@ static const char *const texts[] = {
 void *rs_mpi_real[RS_MPI_FUNCTIONS];
 uint16_t rs_mpi_name[RS_MPI_FUNCTIONS];
 
-RS_COLD void *rs_mpi_resolve(enum rs_mpi_function function)
+/* The library's own function, and what stands in front of it behind us: another layer's, else the same. */
+static struct { void *own, *next; } found[RS_MPI_FUNCTIONS];
+static __thread uint8_t straight;   /* called as PMPI_X: the layers behind us are not meant */
+
+static RS_COLD void find(enum rs_mpi_function function)
 {
     char symbol[64];
     snprintf(symbol, sizeof symbol, "P%s", texts[function]);
-    void *real = rs_mpi_symbol(symbol);
-    __atomic_store_n(&rs_mpi_real[function], real, __ATOMIC_RELAXED);
-    return real;
+    void *own = rs_mpi_symbol(symbol), *next = rs_mpi_next(symbol + 1, own);
+    __atomic_store_n(&found[function].own, own, __ATOMIC_RELAXED);
+    __atomic_store_n(&found[function].next, next, __ATOMIC_RELEASE);
+    if (own == next && rs_mpi_describe() && !rs_mpi.passive)
+        __atomic_store_n(&rs_mpi_real[function], own, __ATOMIC_RELAXED);
+}
+
+/* Where there is no other layer and the MPI is of a kind we know, this is asked once. */
+RS_COLD void *rs_mpi_resolve(enum rs_mpi_function function)
+{
+    if (!__atomic_load_n(&found[function].next, __ATOMIC_ACQUIRE))
+        find(function);
+    int to_own = straight;
+    straight = 0;
+    return to_own ? found[function].own : found[function].next;
+}
+
+RS_COLD struct rs_thread *rs_mpi_enter_slow(void) { return rs_mpi_describe() && !rs_mpi.passive ? rs_enter() : NULL; }
+
+#define SITES 1024u
+static uint64_t sites[SITES];   /* places that PMPI_X is called from: address << 1 | whether they count */
+
+static int counts(enum rs_mpi_function function, const void *caller)
+{
+    uint64_t *site = &sites[((uint64_t)caller * 0x9E3779B97F4A7C15u) >> 54];
+    uint64_t known = __atomic_load_n(site, __ATOMIC_RELAXED);
+    if (known >> 1 != (uint64_t)caller) {
+        known = (uint64_t)caller << 1 | (uint64_t)rs_mpi_speaks_for_program(caller, texts[function]);
+        __atomic_store_n(site, known, __ATOMIC_RELAXED);
+    }
+    return known & 1;
+}
+
+/* What a call of PMPI_X goes to where it is to be passed on only: from inside an intercepted call, from the MPI itself,
+ * from a program that wants it unseen. Else NULL: Fortran bindings make it, or a layer in front of us. */
+RS_COLD void *rs_mpi_pass_on(enum rs_mpi_function function, const void *caller)
+{
+    if (!__atomic_load_n(&found[function].next, __ATOMIC_ACQUIRE))
+        find(function);
+    void *own = __atomic_load_n(&found[function].own, __ATOMIC_RELAXED);
+    if (rs_mpi.passive || (rs_self && rs_self->depth) || rs_mpi_contains(caller) || !counts(function, caller))
+        return own;
+    straight = !__atomic_load_n(&rs_mpi_real[function], __ATOMIC_RELAXED);
+    return NULL;
 }
 
 RS_COLD uint16_t rs_mpi_intern(enum rs_mpi_function function)
@@ -38,6 +83,16 @@ RS_COLD struct rs_thread *rs_paused_thread(void)
         return NULL;
     rs_count(&rs.file->paused_calls, 1);
     return rs_self ? rs_self : rs_thread_start();
+}
+
+/* What could not be known before the call: how much a collective moves. */
+RS_COLD void rs_collective_sized(struct rs_logged logged, uint64_t bytes)
+{
+    struct rs_collective *record = logged.record;
+    if (!record || rs_log_number(record) != logged.number)
+        return;
+    RS_SET(record->bytes, bytes);
+    RS_SET(record->flags, (uint8_t)(record->flags & ~RS_COLL_UNSIZED));
 }
 
 void rs_mpi_forget(void)
@@ -106,6 +161,32 @@ static void note_unwrapped(const char *name)
         rs_unwrapped_add(name);
 }
 
+/* A binding is seen where its library calls the C function of that name; one that does not is told of. */
+static uint8_t needed[RS_MPI_FUNCTIONS];
+
+static void note_needed(const char *name)
+{
+    name += name[0] == 'P';
+    for (uint32_t at = slot_of(name); wrapped[at]; at = (at + 1) % TABLE_SLOTS)
+        if (!strcmp(texts[wrapped[at] - 1], name))
+            needed[wrapped[at] - 1] = 1;
+}
+
+static void note_fortran(const struct rs_object *bindings)
+{
+    memset(needed, 0, sizeof needed);
+    rs_object_each_needed(bindings, note_needed);
+    for (uint32_t i = 0; i < RS_MPI_FUNCTIONS; i++) {
+        char name[64];
+        uint32_t length = 0;
+        for (const char *c = texts[i]; *c && length < sizeof name - 2; c++)
+            name[length++] = (char)(*c >= 'A' && *c <= 'Z' ? *c + 'a' - 'A' : *c);
+        memcpy(name + length, "_", 2);
+        if (!needed[i] && rs_object_defines(bindings, name))
+            rs_unwrapped_add(name);
+    }
+}
+
 void rs_mpi_list_unwrapped(void)
 {
     for (uint16_t i = 0; i < RS_MPI_FUNCTIONS; i++) {
@@ -115,44 +196,58 @@ void rs_mpi_list_unwrapped(void)
         wrapped[at] = (uint16_t)(i + 1);
     }
     rs_mpi_each_symbol(note_unwrapped);
+    rs_mpi_each_fortran(note_fortran);
 }
 
 /* --- the words of the table --- */
 
+/* Before a call (only_known) nobody is asked, no array is looked into, and what stays open makes the sum unsure. */
+enum { only_known = 0 };
+static int unsure;      /* never looked at: wrappers that can be unsure have their own */
+#define OPEN_QUESTION ((uint64_t)(unsure = 1, 0))
+#define KNOWN(word) ({ enum { only_known = 1 }; (word); })
+
 #define COUNT(c) (RS_WIDE ? (int64_t)a##c : (int64_t)(int)a##c)
-#define CT(c, t) rs_bytes(thread, COUNT(c), a##t)
+#define CT(c, t) (only_known ? rs_bytes_known(thread, COUNT(c), a##t, &unsure) : rs_bytes(thread, COUNT(c), a##t))
 #define ONE(t) rs_bytes(thread, 1, a##t)
 #define PLACE(b, there, here) (a##b == rs_mpi.in_place ? (there) : (here))
 #define ELEMENT(array, i) (RS_WIDE ? ((const int64_t *)(array))[i] : (int64_t)((const int *)(array))[i])
-#define AT(c, i, t) rs_bytes(thread, ELEMENT(a##c, i), a##t)
-#define SUM(c, n, t) sum_bytes(thread, a##c, n, a##t, RS_WIDE)
-#define SUMW(c, n, t) sum_bytes_w(thread, a##c, n, a##t, RS_WIDE)
+#define AT(c, i, t) (only_known ? OPEN_QUESTION : rs_bytes(thread, ELEMENT(a##c, i), a##t))
+#define SUM(c, n, t) (only_known ? OPEN_QUESTION : sum_bytes(thread, a##c, n, a##t, RS_WIDE))
+#define SUMW(c, n, t) (only_known ? OPEN_QUESTION : sum_bytes_w(thread, a##c, n, a##t, RS_WIDE))
 #define MY_RANK group->rank
-#define MEMBERS group->size
-#define PEERS group->remote_size
-#define NEIGHBOURS(c) (uint32_t)rs_out_degree(group, a##c)
+#define OF_GROUP(size) (only_known && group == rs_group_none() ? OPEN_QUESTION : (uint64_t)(size))
+#define MEMBERS OF_GROUP(group->size)
+#define PEERS OF_GROUP(group->remote_size)
+#define NEIGHBOURS(c) (!only_known ? (uint64_t)rs_out_degree(group, a##c)                         \
+                       : group->out_degree < 0 ? OPEN_QUESTION : (uint64_t)group->out_degree)
 #define ROOT(r) (int32_t)a##r
-enum { only_known = 0 };     /* 1 where a wrapper says so */
+/* Negative roots are of intercommunicators: MPI_ROOT in the group of the root, MPI_PROC_NULL beside it. */
+#define TO_ROOT(r, bytes) (RS_UNLIKELY((int)a##r < 0) ? 0 : (bytes))
+#define WITH_ROOT(r, bytes) (RS_UNLIKELY((int)a##r < 0) && (int)a##r != rs_mpi.root ? 0 : (bytes))
+/* To MPI_PROC_NULL, which is negative in every MPI, nothing is sent. */
+#define TO_PEER(r, bytes) (RS_UNLIKELY((int)a##r < 0) ? 0 : (bytes))
+#define TO_SOME(n, bytes) ((n) ? (bytes) : 0)
 #define COMM(c) (only_known ? rs_comm_known(thread, a##c) : rs_comm(thread, a##c))
-#define KNOWN_ID(group_word) ({ enum { only_known = 1 }; (group_word)->id; })
 #define WIN(w) rs_win(thread, a##w)
 #define FILE_(f) rs_file_group(thread, a##f)
 #define NONE rs_group_none()
+#define FROM_TAG(text) (int64_t)rs_hash((const char *)a##text)
 
-static uint64_t sum_bytes(struct rs_thread *thread, W counts, uint32_t n, W type, int wide)
+static uint64_t sum_bytes(struct rs_thread *thread, W counts, uint64_t n, W type, int wide)
 {
     int64_t total = 0;
-    for (uint32_t i = 0; i < n && counts; i++)
+    for (uint64_t i = 0; i < n && counts; i++)
         total += wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i];
     return rs_bytes(thread, total, type);
 }
 
-static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W types, int wide)
+static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W types, int wide)
 {
     uint64_t total = 0;
-    for (uint32_t i = 0; i < n && counts; i++)
+    for (uint64_t i = 0; i < n && counts; i++)
         total += rs_bytes(thread, wide ? ((const int64_t *)counts)[i] : ((const int *)counts)[i],
-                          (W)rs_handle_at(types, i));
+                          (W)rs_handle_at(types, (int64_t)i));
     return total;
 }
 
@@ -163,13 +258,19 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
 
 /* --- the kinds of the table --- */
 
-#define PLAIN_(fn, n, group_word, bytes)                                                          \
+/* After the call: what it was about, asked for only where the MPI has taken the arguments. */
+#define GROUP_AFTER(group_word)                                                                   \
+    struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : (group_word);
+#define BYTES_AFTER(bytes_word) uint64_t bytes = RS_UNLIKELY(failed) ? 0 : (bytes_word);
+
+#define PLAIN_(fn, n, group_word, bytes_word)                                                     \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
         TIMED(n)                                                                                  \
-        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(bytes_word)                                                                   \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -180,8 +281,8 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED_WAITING(fn, n, KNOWN_ID(group_word), source)                                        \
-        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, source)                                       \
+        GROUP_AFTER(group_word)                                                                   \
         rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -192,19 +293,17 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        struct rs_mpi_group *group = group_word;                                                  \
         TIMED(n)                                                                                  \
-        uint64_t bytes = bytes_word;                                                              \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(bytes_word)                                                                   \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-/* To MPI_PROC_NULL, which is negative in every MPI, nothing is sent. */
-#define SENT(destination, bytes) ((int)a##destination < 0 ? 0 : (bytes))
-#define COUNT_DESTINATION(group, comm_word, destination, bytes)                                   \
-    if (RS_UNLIKELY(rs.matrix))                                                                   \
+#define COUNT_DESTINATION(destination, bytes)                                                     \
+    if (RS_UNLIKELY(rs.matrix) && !failed)                                                        \
         rs_matrix_add(thread, group, (W)group->handle, (int)a##destination, bytes);
 
 #define SEND_(fn, n, group_word, bytes_word, destination)                                         \
@@ -212,11 +311,11 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED_WAITING(fn, n, KNOWN_ID(group_word), (int32_t)a##destination)                       \
-        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
-        uint64_t bytes = SENT(destination, bytes_word);                                           \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, (int32_t)a##destination)                      \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
-        COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
+        COUNT_DESTINATION(destination, bytes)                                                     \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
@@ -227,11 +326,11 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
         TIMED(n)                                                                                  \
-        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
-        uint64_t bytes = SENT(destination, bytes_word);                                           \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
-        COUNT_DESTINATION(group, group_word, destination, bytes)                                  \
+        COUNT_DESTINATION(destination, bytes)                                                     \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
@@ -245,12 +344,12 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
         uint64_t own[8];                                                                          \
-        struct rs_mpi_group *group = group_word;                                                  \
         int readable = rs_mpi.ready;                                                              \
         if (readable && a##status == rs_mpi.status_ignore)                                        \
             a##status = (W)own;                                                                   \
-        TIMED_WAITING(fn, n, group->id, source)                                                   \
-        uint64_t bytes = failed || !readable ? 0 : rs_status_bytes((const void *)a##status);      \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, source)                                       \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(readable ? rs_status_bytes((const void *)a##status) : 0)                      \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -262,7 +361,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
         TIMED(n)                                                                                  \
-        struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : group_word;          \
+        GROUP_AFTER(group_word)                                                                   \
         rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         TRACK(fn, request, bytes_word, more_flags, dest_or_root_word, RS_NOT_LOGGED)              \
         CLOSE                                                                                     \
@@ -274,19 +373,14 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
 #define RECEIVE_INIT_(fn, n, group_word, request)                                                 \
     START_LATER(fn, n, group_word, 0, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT)
 #define SEND_INIT_(fn, n, group_word, bytes, destination, request)                                \
-    START_LATER(fn, n, group_word, SENT(destination, bytes), (int)a##destination, request, RS_REQUEST_PERSISTENT)
+    START_LATER(fn, n, group_word, TO_PEER(destination, bytes), (int)a##destination, request, RS_REQUEST_PERSISTENT)
 #define COLLECTIVE_INIT_(fn, n, group_word, bytes, root, request)                                 \
     START_LATER(fn, n, group_word, bytes, root, request, RS_REQUEST_PERSISTENT | RS_REQUEST_COLLECTIVE)
 
 #define COLLECTIVE_BODY(fn, n, group_word, bytes_word, root)                                      \
         OPEN(fn, n)                                                                               \
-        PASS_ON_COLLECTIVE(n, group_word)                                                         \
-        struct rs_mpi_group *group = group_word;                                                  \
-        uint64_t bytes = bytes_word;                                                              \
-        uint64_t enter = rs_ticks();                                                              \
-        struct rs_logged logged = rs_collective_enter(thread, F_##fn, group, bytes, root, 0, enter); \
-        int failed = real(PASS_##n);                                                              \
-        uint64_t leave = rs_ticks();                                                              \
+        PASS_ON_COLLECTIVE(n, KNOWN(group_word), group_word)                                      \
+        COLLECTIVE_CALL(fn, n, KNOWN(group_word), group_word, KNOWN((uint64_t)(bytes_word)), bytes_word, root, 0) \
         rs_collective_end(logged, leave, failed);                                                 \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         rs_collective_seen(group);
@@ -303,15 +397,10 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
-        PASS_ON_COLLECTIVE(n, group_word)                                                         \
-        struct rs_mpi_group *group = group_word;                                                  \
-        uint64_t bytes = bytes_word;                                                              \
-        uint64_t enter = rs_ticks();                                                              \
-        struct rs_logged logged =                                                                 \
-            rs_collective_enter(thread, F_##fn, group, bytes, root_word, RS_COLL_NONBLOCKING, enter); \
-        int failed = real(PASS_##n);                                                              \
-        uint64_t leave = rs_ticks();                                                              \
-        rs_collective_started(logged, leave - enter, leave, failed);                               \
+        PASS_ON_COLLECTIVE(n, KNOWN(group_word), group_word)                                      \
+        COLLECTIVE_CALL(fn, n, KNOWN(group_word), group_word, KNOWN((uint64_t)(bytes_word)), bytes_word, root_word, \
+                        RS_COLL_NONBLOCKING)                                                      \
+        rs_collective_started(logged, leave - enter, leave, failed);                              \
         rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
         TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, logged)                                  \
         rs_collective_seen(group);                                                                \
@@ -336,20 +425,23 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint32_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        struct rs_mpi_group *group = group_word;                                                  \
         TIMED(n)                                                                                  \
+        GROUP_AFTER(group_word)                                                                   \
         rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
+        if (RS_LIKELY(!failed) && !rs_mpi.ready)                                                  \
+            rs_mpi_started(1);                                                                    \
         if (RS_LIKELY(!failed))                                                                   \
             rs_group_new((W)rs_handle_at(a##made, 0), RS_GROUP_COMM, group, label, tag);          \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
+/* Nobody can be asked about the handle afterwards: a communicator that was never seen in use stays unknown. */
 #define FREE_COMM_(fn)                                                                            \
     static int wrap_##fn(ARGS_1)                                                                  \
     {                                                                                             \
-        W freed = (W)rs_handle_at(a0, 0);                                                         \
-        COLLECTIVE_BODY(fn, 1, rs_comm(thread, freed), 0, -1)                                     \
+        W freed = (W)rs_handle_given(a0);                                                         \
+        COLLECTIVE_BODY(fn, 1, rs_comm_known(thread, freed), 0, -1)                               \
         if (RS_LIKELY(!failed))                                                                   \
             rs_group_freed(freed, RS_GROUP_COMM);                                                 \
         CLOSE                                                                                     \

@@ -44,10 +44,11 @@ static RS_COLD void scratch_grow(struct rs_thread *thread, size_t bytes)
 
 static inline W before(struct rs_thread *thread, struct waited *waited, int64_t n, W requests, W statuses)
 {
-    size_t bytes = (size_t)(n > 0 ? n : 0) * (sizeof(uint64_t) + STATUS_MOST);
+    n = requests && n > 0 ? n : 0;
+    size_t bytes = (size_t)n * (sizeof(uint64_t) + STATUS_MOST);
     if (RS_UNLIKELY(bytes > thread->scratch_bytes))
         scratch_grow(thread, bytes);
-    waited->n = thread->scratch && n > 0 ? n : 0;
+    waited->n = thread->scratch ? n : 0;
     waited->handles = thread->scratch;
     waited->statuses = (char *)statuses;
     if (rs_mpi.int_handles)
@@ -71,8 +72,6 @@ static const void *status_of(const struct waited *waited, int64_t i)
     OPEN(fn, n)                                                                                   \
     PASS_ON(n)                                                                                    \
     struct waited waited = {NULL, NULL, 0};                                                       \
-    if (RS_UNLIKELY(!rs_mpi.ready))                                                               \
-        rs_mpi_started();                                                                         \
     int known = rs_mpi.ready;
 
 #define NOTE(fn) rs_note(thread, F_##fn, rs_group_none(), 0, enter, leave, failed);
@@ -84,7 +83,7 @@ static int wrap_Wait(ARGS_2)
     uint64_t own[8], handle = 0;
     int known = rs_mpi.ready;
     if (known) {
-        handle = rs_handle_at(a0, 0);
+        handle = rs_handle_given(a0);
         a1 = a1 == rs_mpi.status_ignore ? (W)own : a1;
     }
     TIMED_WAITING(Wait, 2, 0, RS_NO_PEER)
@@ -102,7 +101,7 @@ static int wrap_Test(ARGS_3)
     uint64_t own[8], handle = 0;
     int known = rs_mpi.ready;
     if (known) {
-        handle = rs_handle_at(a0, 0);
+        handle = rs_handle_given(a0);
         a2 = a2 == rs_mpi.status_ignore ? (W)own : a2;
     }
     TIMED(3)
@@ -170,9 +169,9 @@ static int wrap_Waitany(ARGS_4)
         a3 = before(thread, &waited, (int)a0, a1, a3);
     TIMED_WAITING(Waitany, 4, 0, RS_NO_PEER)
     NOTE(Waitany)
-    if (known) {
+    if (known && !failed) {
         int index = *(const int *)a2;
-        if (!failed && index >= 0 && index < waited.n)
+        if (index >= 0 && index < waited.n)
             complete(thread, waited.handles[index], status_of(&waited, 0), leave);
     }
     CLOSE
@@ -186,9 +185,9 @@ static int wrap_Testany(ARGS_5)
         a4 = before(thread, &waited, (int)a0, a1, a4);
     TIMED(5)
     NOTE(Testany)
-    if (known) {
+    if (known && !failed && *(const int *)a3) {
         int index = *(const int *)a2;
-        if (!failed && *(const int *)a3 && index >= 0 && index < waited.n)
+        if (index >= 0 && index < waited.n)
             complete(thread, waited.handles[index], status_of(&waited, 0), leave);
     }
     CLOSE
@@ -263,9 +262,9 @@ static int wrap_Start(ARGS_1)
 {
     OPEN(Start, 1)
     PASS_ON(1)
-    struct rs_mpi_group *group = rs_group_none();
-    uint64_t bytes = rs_mpi.ready ? start(thread, rs_handle_at(a0, 0), rs_ticks(), &group) : 0;
     TIMED(1)
+    struct rs_mpi_group *group = rs_group_none();
+    uint64_t bytes = rs_mpi.ready && !failed ? start(thread, rs_handle_at(a0, 0), enter, &group) : 0;
     rs_note(thread, F_Start, group, bytes, enter, leave, failed);
     CLOSE
 }
@@ -275,22 +274,23 @@ static int wrap_Startall(ARGS_2)
 {
     OPEN(Startall, 2)
     PASS_ON(2)
-    struct rs_mpi_group *group = rs_group_none();
-    uint64_t bytes = 0, now = rs_ticks();
-    for (int i = 0; rs_mpi.ready && i < (int)a0; i++)
-        bytes += start(thread, rs_handle_at(a1, i), now, &group);
     TIMED(2)
+    struct rs_mpi_group *group = rs_group_none();
+    uint64_t bytes = 0;
+    for (int i = 0; rs_mpi.ready && !failed && i < (int)a0; i++)
+        bytes += start(thread, rs_handle_at(a1, i), enter, &group);
     rs_note(thread, F_Startall, group, bytes, enter, leave, failed);
     CLOSE
 }
 EXPORT_ALWAYS(Startall, 2)
 
+/* Forgotten before the call: afterwards the handle may be another thread's already. */
 static int wrap_Request_free(ARGS_1)
 {
     OPEN(Request_free, 1)
     PASS_ON(1)
     if (rs_mpi.ready)
-        rs_request_drop(thread, rs_handle_at(a0, 0));
+        rs_request_drop(thread, rs_handle_given(a0));
     TIMED(1)
     NOTE(Request_free)
     CLOSE

@@ -9,10 +9,8 @@
 static struct rs_mpi_group *buckets[BUCKETS], *unused;
 static rs_lock lock;
 static struct rs_group nowhere;     /* the row of groups that have none in the file */
-static struct rs_mpi_group none = {.size = 1, .remote_size = 1, .out_degree = 0, .row = &nowhere};
+struct rs_mpi_group rs_no_group = {.size = 1, .remote_size = 1, .out_degree = 0, .row = &nowhere};
 static uint16_t folded_id;
-
-struct rs_mpi_group *rs_group_none(void) { return &none; }
 
 static int ask(const char *symbol, W a, W b, W c, W d, W e)
 {
@@ -48,12 +46,21 @@ static struct rs_mpi_group **find(uint64_t handle, uint8_t kind)
 
 /* --- members --- */
 
-static int32_t world_rank_of(const char *group_function, W comm, int32_t rank)
+/* Everybody, of the model that the communicator was made in: objects of two must not meet in one call. */
+static int world_group(int of_session, W *world)
+{
+    if (!of_session)
+        return rs_mpi.world && ask("PMPI_Comm_group", rs_mpi.comm_world, (W)world, 0, 0, 0) == 0;
+    return rs_mpi.sessions == 1
+           && ask("PMPI_Group_from_session_pset", rs_mpi.session, (W)"mpi://WORLD", (W)world, 0, 0) == 0;
+}
+
+static int32_t world_rank_of(const struct rs_mpi_group *group, const char *group_function, W comm, int32_t rank)
 {
     W members = 0, world = 0;
     int in = rank, out = -1;
     if (ask(group_function, comm, (W)&members, 0, 0, 0) == 0) {
-        if (ask("PMPI_Comm_group", rs_mpi.comm_world, (W)&world, 0, 0, 0) == 0) {
+        if (world_group(group->of_session, &world)) {
             ask("PMPI_Group_translate_ranks", members, 1, (W)&in, world, (W)&out);
             ask("PMPI_Group_free", (W)&world, 0, 0, 0, 0);
         }
@@ -80,10 +87,10 @@ static void learn_members(struct rs_mpi_group *group, W comm)
 /* Equal on both sides of an intercommunicator. */
 static uint64_t first_members(const struct rs_mpi_group *group, W comm)
 {
-    uint64_t first = (uint32_t)world_rank_of("PMPI_Comm_group", comm, 0);
+    uint64_t first = (uint32_t)world_rank_of(group, "PMPI_Comm_group", comm, 0);
     if (!group->inter)
         return first;
-    uint64_t other = (uint32_t)world_rank_of("PMPI_Comm_remote_group", comm, 0);
+    uint64_t other = (uint32_t)world_rank_of(group, "PMPI_Comm_remote_group", comm, 0);
     return first < other ? first << 32 | other : other << 32 | first;
 }
 
@@ -154,40 +161,51 @@ static struct rs_mpi_group *insert(uint64_t handle, uint8_t kind)
 static struct rs_mpi_group *register_found(W handle, uint8_t kind)
 {
     if (kind != RS_GROUP_COMM || rs_handle(handle) == rs_handle(rs_mpi.comm_null))
-        return &none;
+        return &rs_no_group;
     struct rs_mpi_group *group = insert(rs_handle(handle), kind);
     if (!group)
-        return &none;
+        return &rs_no_group;
+    group->of_session = !rs_mpi.world;
     learn_members(group, handle);
     if (group->handle == rs_handle(rs_mpi.comm_world)) {
         group->identity = 1;
-        write_row(group, &none, "MPI_COMM_WORLD", 0);
+        write_row(group, &rs_no_group, "MPI_COMM_WORLD", 0);
     } else if (group->handle == rs_handle(rs_mpi.comm_self)) {
         group->identity = mix(2, (uint32_t)rs.file->rank);
-        write_row(group, &none, "MPI_COMM_SELF", 0);
+        write_row(group, &rs_no_group, "MPI_COMM_SELF", 0);
     } else {
         group->identity = mix(mix(3, first_members(group, handle)), group->size);
-        write_row(group, &none, "(communicator made unseen)", RS_GROUP_GUESSED);
+        write_row(group, &rs_no_group, "(communicator made unseen)", RS_GROUP_GUESSED);
     }
     return group;
 }
 
-RS_COLD struct rs_mpi_group *rs_group_slow(struct rs_thread *thread, W handle, uint8_t kind)
+static int is_predefined(W handle)
 {
-    if (RS_UNLIKELY(!rs_mpi.ready)) {
-        rs_mpi_started();
+    return rs_mpi.world
+           && (rs_handle(handle) == rs_handle(rs_mpi.comm_world) || rs_handle(handle) == rs_handle(rs_mpi.comm_self));
+}
+
+/* proven: the MPI has just taken the handle. Else it is looked up, and nobody is asked about it. */
+RS_COLD struct rs_mpi_group *rs_group_slow(struct rs_thread *thread, W handle, uint8_t kind, int proven)
+{
+    if (RS_UNLIKELY(!__atomic_load_n(&rs_mpi.ready, __ATOMIC_ACQUIRE))) {
+        if (proven)
+            rs_mpi_started(1);
         if (!rs_mpi.ready)
-            return &none;
+            return &rs_no_group;
     }
     if (!rs_lock_take(&lock))
-        return &none;
+        return &rs_no_group;
     uint64_t epoch = __atomic_load_n(&rs_mpi.group_epoch, __ATOMIC_ACQUIRE);
     struct rs_mpi_group *group = *find(key_of(handle, kind), kind);
-    if (!group) {
+    if (!group && kind == RS_GROUP_COMM && (proven || is_predefined(handle))) {
         group = register_found(handle, kind);
         epoch = __atomic_load_n(&rs_mpi.group_epoch, __ATOMIC_ACQUIRE);
     }
     rs_lock_give(&lock);
+    if (!group)
+        return &rs_no_group;
     if (kind == RS_GROUP_COMM) {
         thread->last_group_handle = (uint64_t)handle;
         thread->last_group_epoch = epoch;
@@ -222,6 +240,8 @@ void rs_group_new(W handle, uint8_t kind, struct rs_mpi_group *parent, const cha
             group->size = parent->size;
             group->rank = parent->rank;
             group->remote_size = parent->remote_size;
+            group->of_session = parent == &rs_no_group ? !strncmp(label, "from_group", 10) || !rs_mpi.world
+                                                       : parent->of_session;
             if (kind == RS_GROUP_COMM)
                 learn_members(group, handle);
             identify(group, handle, parent, label, tag);
@@ -286,7 +306,7 @@ static void learn_world_ranks(struct rs_mpi_group *group, W comm)
         return;
     const char *members = group->inter ? "PMPI_Comm_remote_group" : "PMPI_Comm_group";
     for (uint32_t i = 0; i < group->remote_size; i++)
-        ranks[i] = (uint32_t)world_rank_of(members, comm, (int32_t)i);
+        ranks[i] = (uint32_t)world_rank_of(group, members, comm, (int32_t)i);
     group->world_ranks = ranks;
 }
 
@@ -310,9 +330,8 @@ RS_COLD void rs_matrix_add(struct rs_thread *thread, struct rs_mpi_group *group,
 void rs_groups_forget(void)
 {
     memset(buckets, 0, sizeof buckets);
-    memset(&lock, 0, sizeof lock);
     unused = NULL;
     folded_id = 0;
-    none.children = 0;
+    rs_no_group.children = 0;
     rs_mpi.group_epoch++;
 }

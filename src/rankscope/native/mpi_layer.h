@@ -12,11 +12,16 @@ enum rs_mpi_flavour { RS_MPI_UNKNOWN, RS_MPI_OPENMPI, RS_MPI_MPICH, RS_MPI_ABI }
 struct rs_mpi {
     enum rs_mpi_flavour flavour;
     uint8_t int_handles;        /* handles are 32-bit integers (MPICH and kin) */
+    uint8_t described;          /* the library was asked what it is; all above `ready` is fixed from then on */
+    uint8_t passive;            /* of no kind we know: its calls are passed on and nothing else */
     uint8_t ready;              /* initialised, not finalised: local questions may be asked */
-    uint8_t finalized;
+    uint8_t world;              /* by MPI_Init: MPI_COMM_WORLD is valid; else only sessions are open */
+    uint32_t sessions;          /* open ones */
+    W session;                  /* the one opened last */
     uint32_t status_bytes;      /* sizeof(MPI_Status) */
     uint32_t status_layout;     /* how the received size is read from a status */
     W in_place, status_ignore;
+    int root;                   /* MPI_ROOT */
     int topology_cart, topology_graph, threads_multiple;
     W comm_world, comm_self, comm_null, byte_type;
     uint64_t type_epoch;        /* changes when a datatype is freed */
@@ -33,7 +38,7 @@ struct rs_mpi_group {
     uint32_t children;
     int32_t out_degree;                 /* -1: not asked yet */
     uint16_t id;
-    uint8_t kind, inter;
+    uint8_t kind, inter, of_session;    /* of_session: of the sessions model, not made from MPI_COMM_WORLD */
     struct rs_group *row;
     uint32_t *world_ranks;              /* only with the matrix on */
     struct rs_mpi_group *next;
@@ -59,20 +64,32 @@ enum rs_request_flag {
 /* mpi_library.c */
 int rs_elf_defines(const char *symbol);
 void *rs_mpi_symbol(const char *symbol);
-void rs_mpi_started(void);
-uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type);
+void *rs_mpi_next(const char *symbol, void *otherwise);
+int rs_mpi_describe(void);
+int rs_mpi_contains(const void *code);
+int rs_mpi_speaks_for_program(const void *code, const char *symbol);
+void rs_mpi_started(int proven);
+void rs_mpi_session_opened(W session);
+void rs_mpi_session_closed(void);
+void rs_mpi_finalized(void);
+uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type, int *unsure);
 uint64_t rs_status_bytes_slow(const void *status);
 void rs_mpi_each_symbol(void (*visit)(const char *name));
+struct rs_object;
+void rs_mpi_each_fortran(void (*visit)(const struct rs_object *bindings));
+int rs_object_defines(const struct rs_object *object, const char *symbol);
+void rs_object_each_needed(const struct rs_object *object, void (*visit)(const char *name));
 
 /* mpi_groups.c */
-struct rs_mpi_group *rs_group_slow(struct rs_thread *thread, W handle, uint8_t kind);
+struct rs_mpi_group *rs_group_slow(struct rs_thread *thread, W handle, uint8_t kind, int proven);
 void rs_group_new(W handle, uint8_t kind, struct rs_mpi_group *parent, const char *label, int64_t tag);
 void rs_group_freed(W handle, uint8_t kind);
 void rs_group_named(W handle, const char *name);
 int32_t rs_out_degree(struct rs_mpi_group *group, W comm);
 void rs_matrix_add(struct rs_thread *thread, struct rs_mpi_group *group, W comm, int32_t dest, uint64_t bytes);
-struct rs_mpi_group *rs_group_none(void);
 void rs_groups_forget(void);
+extern struct rs_mpi_group rs_no_group __attribute__((visibility("hidden")));
+static inline struct rs_mpi_group *rs_group_none(void) { return &rs_no_group; }
 
 /* mpi.c */
 void rs_mpi_forget(void);
@@ -88,6 +105,9 @@ static inline uint64_t rs_handle_at(W array, int64_t index)
 {
     return rs_mpi.int_handles ? ((const uint32_t *)array)[index] : ((const uint64_t *)array)[index];
 }
+
+/* The one that a program gives by its address, before the call: a mistaken NULL is for the MPI to find. */
+static inline uint64_t rs_handle_given(W place) { return place ? rs_handle_at(place, 0) : 0; }
 
 static inline uint64_t rs_epoch(const uint64_t *epoch) { return __atomic_load_n(epoch, __ATOMIC_RELAXED); }
 
@@ -112,42 +132,48 @@ static inline uint64_t rs_status_bytes(const void *status)
     return RS_LIKELY(layout != RS_STATUS_UNKNOWN) ? rs_status_decode(layout, status) : rs_status_bytes_slow(status);
 }
 
-static inline uint64_t rs_type_bytes(struct rs_thread *thread, W type)
-{
-    if (RS_LIKELY((uint64_t)type == thread->last_type && thread->last_type_epoch == rs_epoch(&rs_mpi.type_epoch)))
-        return thread->last_type_bytes;
-    return rs_type_bytes_slow(thread, type);
-}
-
-/* A datatype is asked for its size only where something is counted: MPI_DATATYPE_NULL may stand beside a zero. */
+/* A datatype is asked for its size only where something is counted: MPI_DATATYPE_NULL may stand beside a zero. And only
+ * after a call that took it: a type that the program made a mistake with would end in its error handler. */
 static inline uint64_t rs_bytes(struct rs_thread *thread, int64_t count, W type)
 {
-    return count > 0 ? (uint64_t)count * rs_type_bytes(thread, type) : 0;
+    if (count <= 0)
+        return 0;
+    if (RS_LIKELY((uint64_t)type == thread->last_type && thread->last_type_epoch == rs_epoch(&rs_mpi.type_epoch)))
+        return (uint64_t)count * thread->last_type_bytes;
+    return (uint64_t)count * rs_type_bytes_slow(thread, type, NULL);
 }
 
-static inline struct rs_mpi_group *rs_comm(struct rs_thread *thread, W comm)
+/* Before a call: of a type that was asked about earlier. */
+static inline uint64_t rs_bytes_known(struct rs_thread *thread, int64_t count, W type, int *unsure)
+{
+    if (count <= 0)
+        return 0;
+    if (RS_LIKELY((uint64_t)type == thread->last_type && thread->last_type_epoch == rs_epoch(&rs_mpi.type_epoch)))
+        return (uint64_t)count * thread->last_type_bytes;
+    return (uint64_t)count * rs_type_bytes_slow(thread, type, unsure);
+}
+
+static inline struct rs_mpi_group *rs_comm_by(struct rs_thread *thread, W comm, int proven)
 {
     if (RS_LIKELY((uint64_t)comm == thread->last_group_handle && thread->last_group_epoch == rs_epoch(&rs_mpi.group_epoch)))
         return thread->last_group;
-    return rs_group_slow(thread, comm, RS_GROUP_COMM);
+    return rs_group_slow(thread, comm, RS_GROUP_COMM, proven);
 }
 
-/* Only if it is the one used last: before a call nobody must be asked about a handle that may not be valid. */
-static inline struct rs_mpi_group *rs_comm_known(struct rs_thread *thread, W comm)
-{
-    if (RS_LIKELY((uint64_t)comm == thread->last_group_handle && thread->last_group_epoch == rs_epoch(&rs_mpi.group_epoch)))
-        return thread->last_group;
-    return rs_group_none();
-}
+/* After a call that took the handle: the MPI may be asked about it. */
+static inline struct rs_mpi_group *rs_comm(struct rs_thread *thread, W comm) { return rs_comm_by(thread, comm, 1); }
+
+/* Before a call nobody must be asked about a handle that may not be valid: only what is known already. */
+static inline struct rs_mpi_group *rs_comm_known(struct rs_thread *thread, W comm) { return rs_comm_by(thread, comm, 0); }
 
 static inline struct rs_mpi_group *rs_win(struct rs_thread *thread, W win)
 {
-    return rs_group_slow(thread, win, RS_GROUP_WINDOW);
+    return rs_group_slow(thread, win, RS_GROUP_WINDOW, 0);
 }
 
 static inline struct rs_mpi_group *rs_file_group(struct rs_thread *thread, W file)
 {
-    return rs_group_slow(thread, file, RS_GROUP_FILE);
+    return rs_group_slow(thread, file, RS_GROUP_FILE, 0);
 }
 
 #endif

@@ -10,16 +10,19 @@
 
 struct rs_mpi rs_mpi = {.status_bytes = 40};
 
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+
 /* --- looking into loaded objects without the dynamic loader's help: an IFUNC resolver may not call dlsym --- */
 
 struct search {
     const char *symbol;
     uint32_t gnu_hash, sysv_hash;
     int found;
+    ElfW(Addr) begin, end;      /* of the object that has it */
     char path[sizeof ((struct rs_header *)0)->mpi_library];
 };
 
-struct object {
+struct rs_object {
     const ElfW(Sym) *symbols;
     const char *strings;
     const uint32_t *gnu, *sysv;
@@ -27,13 +30,15 @@ struct object {
 
 static ElfW(Addr) absolute(ElfW(Addr) base, ElfW(Addr) pointer) { return pointer < base ? base + pointer : pointer; }
 
-static struct object read_object(const struct dl_phdr_info *info)
+static struct rs_object read_object(const struct dl_phdr_info *info)
 {
-    struct object object = {NULL, NULL, NULL, NULL};
+    struct rs_object object = {NULL, NULL, NULL, NULL};
     const ElfW(Dyn) *entry = NULL;
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
             entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    if (entry == _DYNAMIC)
+        return object;      /* our own names are not what is looked for */
     for (; entry && entry->d_tag != DT_NULL; entry++) {
         const void *at = (const void *)absolute(info->dlpi_addr, entry->d_un.d_ptr);
         if (entry->d_tag == DT_SYMTAB)
@@ -48,13 +53,13 @@ static struct object read_object(const struct dl_phdr_info *info)
     return object;
 }
 
-static int same_symbol(const struct object *object, uint32_t index, const char *symbol)
+static int same_symbol(const struct rs_object *object, uint32_t index, const char *symbol)
 {
     const ElfW(Sym) *entry = &object->symbols[index];
     return entry->st_shndx != SHN_UNDEF && __builtin_strcmp(object->strings + entry->st_name, symbol) == 0;
 }
 
-static int in_gnu_hash(const struct object *object, const struct search *search)
+static int in_gnu_hash(const struct rs_object *object, const struct search *search)
 {
     uint32_t buckets = object->gnu[0], first = object->gnu[1], words = object->gnu[2];
     const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(object->gnu + 4) + words);
@@ -71,7 +76,7 @@ static int in_gnu_hash(const struct object *object, const struct search *search)
     }
 }
 
-static int in_sysv_hash(const struct object *object, const struct search *search)
+static int in_sysv_hash(const struct rs_object *object, const struct search *search)
 {
     uint32_t buckets = object->sysv[0];
     const uint32_t *bucket = object->sysv + 2, *chain = bucket + buckets;
@@ -81,20 +86,42 @@ static int in_sysv_hash(const struct object *object, const struct search *search
     return 0;
 }
 
+static int has_symbol(const struct rs_object *object, const struct search *search)
+{
+    if (!object->symbols || !object->strings)
+        return 0;
+    return object->gnu ? in_gnu_hash(object, search) : object->sysv ? in_sysv_hash(object, search) : 0;
+}
+
+static void extent(const struct dl_phdr_info *info, struct search *search)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        if (!search->end || from < search->begin)
+            search->begin = from;
+        if (from + part->p_memsz > search->end)
+            search->end = from + part->p_memsz;
+    }
+}
+
 static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
-    struct object object = read_object(info);
+    struct rs_object object = read_object(info);
     (void)size;
-    if (!object.symbols || !object.strings)
-        return 0;
-    search->found = object.gnu ? in_gnu_hash(&object, search) : object.sysv ? in_sysv_hash(&object, search) : 0;
-    if (search->found && info->dlpi_name)
-        snprintf(search->path, sizeof search->path, "%s", info->dlpi_name);
+    search->found = has_symbol(&object, search);
+    if (search->found) {
+        extent(info, search);
+        if (info->dlpi_name)
+            snprintf(search->path, sizeof search->path, "%s", info->dlpi_name);
+    }
     return search->found;
 }
 
-static struct search search_for(const char *symbol)
+static struct search search_named(const char *symbol)
 {
     struct search search = {.symbol = symbol, .gnu_hash = 5381};
     for (const uint8_t *c = (const uint8_t *)symbol; *c; c++) {
@@ -102,16 +129,22 @@ static struct search search_for(const char *symbol)
         search.sysv_hash = (search.sysv_hash << 4) + *c;
         search.sysv_hash = (search.sysv_hash ^ (search.sysv_hash >> 24 & 0xF0)) & 0x0FFFFFFF;
     }
+    return search;
+}
+
+static struct search search_for(const char *symbol)
+{
+    struct search search = search_named(symbol);
     dl_iterate_phdr(look_into, &search);
     return search;
 }
 
-/* Does any loaded object define it? */
+/* Does any loaded object but ours define it? */
 int rs_elf_defines(const char *symbol) { return search_for(symbol).found; }
 
 /* --- every name the loaded MPI exports --- */
 
-static void each_in_gnu_hash(const struct object *object, void (*visit)(const char *))
+static void each_in_gnu_hash(const struct rs_object *object, void (*visit)(const char *))
 {
     uint32_t buckets = object->gnu[0], first = object->gnu[1], words = object->gnu[2];
     const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(object->gnu + 4) + words);
@@ -133,7 +166,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *data)
     (void)size;
     if (!info->dlpi_name || strcmp(info->dlpi_name, visitor->path))
         return 0;
-    struct object object = read_object(info);
+    struct rs_object object = read_object(info);
     if (object.symbols && object.strings && object.gnu)
         each_in_gnu_hash(&object, visitor->visit);
     return 1;
@@ -145,9 +178,64 @@ void rs_mpi_each_symbol(void (*visit)(const char *))
     dl_iterate_phdr(visit_object, &visitor);
 }
 
+/* --- the Fortran bindings, which are libraries of their own that call the C functions --- */
+
+int rs_object_defines(const struct rs_object *object, const char *symbol)
+{
+    struct search search = search_named(symbol);
+    return has_symbol(object, &search);
+}
+
+/* What an object needs of others stands in front of what it defines. */
+void rs_object_each_needed(const struct rs_object *object, void (*visit)(const char *))
+{
+    uint32_t end = object->gnu ? object->gnu[1] : object->sysv ? object->sysv[1] : 0;
+    for (uint32_t index = 1; index < end; index++)
+        if (object->symbols[index].st_shndx == SHN_UNDEF)
+            visit(object->strings + object->symbols[index].st_name);
+}
+
+static int visit_fortran(struct dl_phdr_info *info, size_t size, void *data)
+{
+    void (*visit)(const struct rs_object *) = *(void (**)(const struct rs_object *))data;
+    struct rs_object object = read_object(info);
+    (void)size;
+    if (object.symbols && object.strings && rs_object_defines(&object, "mpi_allreduce_"))
+        visit(&object);
+    return 0;
+}
+
+void rs_mpi_each_fortran(void (*visit)(const struct rs_object *)) { dl_iterate_phdr(visit_fortran, &visit); }
+
+struct caller { ElfW(Addr) code; const char *symbol; int speaks; };
+
+static int judge_caller(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct caller *caller = data;
+    struct search span = {.begin = 0, .end = 0};
+    (void)size;
+    extent(info, &span);
+    if (caller->code < span.begin || caller->code >= span.end)
+        return 0;
+    struct rs_object object = read_object(info);
+    caller->speaks = object.symbols && object.strings
+                     && (rs_object_defines(&object, "mpi_allreduce_") || rs_object_defines(&object, "mpi_allreduce_f08_")
+                         || rs_object_defines(&object, caller->symbol));
+    return 1;
+}
+
+/* Whether who calls PMPI_X does so for the program: Fortran bindings, or a layer in front of us that has an MPI_X. */
+RS_COLD int rs_mpi_speaks_for_program(const void *code, const char *symbol)
+{
+    struct caller caller = {(ElfW(Addr))code, symbol, 0};
+    dl_iterate_phdr(judge_caller, &caller);
+    return caller.speaks;
+}
+
 /* --- the library --- */
 
 static void *library;
+static ElfW(Addr) library_begin, library_end;
 
 static void *open_library(void)
 {
@@ -155,6 +243,8 @@ static void *open_library(void)
     if (!search.found)
         return NULL;
     void *handle = dlopen(search.path[0] ? search.path : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    library_begin = search.begin;
+    library_end = search.end;
     if (handle && rs.file)
         memcpy(rs.file->mpi_library, search.path, sizeof rs.file->mpi_library);
     return handle;
@@ -165,6 +255,25 @@ void *rs_mpi_symbol(const char *symbol)
     if (!library)
         library = open_library();
     return library ? dlsym(library, symbol) : NULL;
+}
+
+int rs_mpi_contains(const void *code)
+{
+    ElfW(Addr) at = (ElfW(Addr))code;
+    return at >= library_begin && at < library_end;
+}
+
+/* Other layers stand between the program and its MPI too (Darshan, mpiP, a site's own): the definition of MPI_X that
+ * comes behind ours, unless it is the library's. */
+void *rs_mpi_next(const char *symbol, void *otherwise)
+{
+    Dl_info next, own;
+    void *found = dlsym(RTLD_NEXT, symbol);
+    if (!found || rs_mpi_contains(found))
+        return otherwise;
+    if (!dladdr(found, &next) || !dladdr((const void *)rs_mpi_next, &own) || next.dli_fbase == own.dli_fbase)
+        return otherwise;   /* an auditor that hands out our own */
+    return found;
 }
 
 /* A variable that a program was linked against may have been copied into the program: that copy is the one in use. */
@@ -182,41 +291,87 @@ static int ask(const char *symbol, W a, W b, W c, W d, W e)
 }
 
 static const struct rs_mpi flavours[] = {
-    [RS_MPI_OPENMPI] = {.flavour = RS_MPI_OPENMPI, .status_bytes = 24, .in_place = 1, .status_ignore = 0,
+    [RS_MPI_UNKNOWN] = {.flavour = RS_MPI_UNKNOWN, .passive = 1, .status_bytes = 40},
+    [RS_MPI_OPENMPI] = {.flavour = RS_MPI_OPENMPI, .status_bytes = 24, .in_place = 1, .status_ignore = 0, .root = -4,
                         .topology_cart = 1, .topology_graph = 2, .threads_multiple = 3},
     [RS_MPI_MPICH] = {.flavour = RS_MPI_MPICH, .int_handles = 1, .status_bytes = 20, .in_place = -1,
-                      .status_ignore = 1, .comm_null = 0x04000000, .comm_world = 0x44000000, .comm_self = 0x44000001,
-                      .byte_type = 0x4c00010d, .topology_cart = 2, .topology_graph = 1, .threads_multiple = 3},
-    [RS_MPI_ABI] = {.flavour = RS_MPI_ABI, .status_bytes = 32, .in_place = 1, .status_ignore = 0,
+                      .status_ignore = 1, .root = -3, .comm_null = 0x04000000, .comm_world = 0x44000000,
+                      .comm_self = 0x44000001, .byte_type = 0x4c00010d, .topology_cart = 2, .topology_graph = 1,
+                      .threads_multiple = 3},
+    [RS_MPI_ABI] = {.flavour = RS_MPI_ABI, .status_bytes = 32, .in_place = 1, .status_ignore = 0, .root = -4,
                     .comm_null = 0x100, .comm_world = 0x101, .comm_self = 0x102, .byte_type = 0x247,
                     .topology_cart = 211, .topology_graph = 212, .threads_multiple = 4096},
 };
 
-static void choose_flavour(void)
+/* Those that keep the common ABI of MPICH, by what they say of themselves. */
+static const char *const mpich_like[] = {"MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"};
+
+/* Both questions may be asked at any time, before MPI_Init too. */
+static enum rs_mpi_flavour recognise(void)
 {
-    W world = variable("ompi_mpi_comm_world");
-    const char *path = rs.file ? rs.file->mpi_library : "";
-    struct rs_mpi before = rs_mpi;
-    rs_mpi = flavours[world ? RS_MPI_OPENMPI : strstr(path, "libmpi_abi") ? RS_MPI_ABI : RS_MPI_MPICH];
-    rs_mpi.type_epoch = before.type_epoch;
-    rs_mpi.group_epoch = before.group_epoch;
-    if (world) {
-        rs_mpi.comm_world = world;
-        rs_mpi.comm_self = variable("ompi_mpi_comm_self");
-        rs_mpi.comm_null = variable("ompi_mpi_comm_null");
-        rs_mpi.byte_type = variable("ompi_mpi_byte");
+    static char text[8192];
+    int major = -1, minor = -1, length = 0;
+    if (ask("PMPI_Abi_get_version", (W)&major, (W)&minor, 0, 0, 0) == 0 && major >= 1)
+        return RS_MPI_ABI;
+    if (variable("ompi_mpi_comm_world"))
+        return RS_MPI_OPENMPI;
+    if (ask("PMPI_Get_library_version", (W)text, (W)&length, 0, 0, 0) == 0)
+        for (unsigned i = 0; i < sizeof mpich_like / sizeof mpich_like[0]; i++)
+            if (strstr(text, mpich_like[i]))
+                return RS_MPI_MPICH;
+    return RS_MPI_UNKNOWN;
+}
+
+static void learn_version(struct rs_header *file)
+{
+    char text[8192] = "";
+    int length = 0;
+    if (ask("PMPI_Get_library_version", (W)text, (W)&length, 0, 0, 0) != 0)
+        return;
+    text[strcspn(text, "\n")] = 0;
+    for (char *c = text; *c; c++)
+        if (*c == '\t')
+            *c = ' ';
+    snprintf(file->mpi_version, sizeof file->mpi_version, "%.250s", text);
+}
+
+static rs_lock start_lock;
+
+/* What the loaded MPI is, once and for all; a library of unknown kind is left alone. 0: not now. */
+RS_COLD int rs_mpi_describe(void)
+{
+    if (__atomic_load_n(&rs_mpi.described, __ATOMIC_ACQUIRE))
+        return 1;
+    if (!rs_mpi_symbol("PMPI_Init") || !rs_lock_take(&start_lock))
+        return 0;
+    if (!rs_mpi.described) {
+        struct rs_mpi described = flavours[recognise()];
+        described.type_epoch = rs_mpi.type_epoch;
+        described.group_epoch = rs_mpi.group_epoch;
+        if (described.flavour == RS_MPI_OPENMPI) {
+            described.comm_world = variable("ompi_mpi_comm_world");
+            described.comm_self = variable("ompi_mpi_comm_self");
+            described.comm_null = variable("ompi_mpi_comm_null");
+            described.byte_type = variable("ompi_mpi_byte");
+        }
+        rs_mpi = described;
+        if (described.passive && rs.file) {
+            learn_version(rs.file);
+            rs_set_flag(RS_MPI_UNKNOWN_KIND);
+        }
+        __atomic_store_n(&rs_mpi.described, 1, __ATOMIC_RELEASE);
     }
+    rs_lock_give(&start_lock);
+    return 1;
 }
 
 /* --- sizes --- */
 
-RS_COLD uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type)
+static uint64_t ask_type_bytes(W type)
 {
     static void *found, *found_x;       /* looked up by whoever comes first, or by several at once */
     int64_t bytes = 0;
     int small = 0;
-    if (rs_mpi.finalized)
-        return 0;
     if (!__atomic_load_n(&found, __ATOMIC_ACQUIRE)) {
         __atomic_store_n(&found_x, rs_mpi_symbol("PMPI_Type_size_x"), __ATOMIC_RELAXED);
         __atomic_store_n(&found, rs_mpi_symbol("PMPI_Type_size"), __ATOMIC_RELEASE);
@@ -227,10 +382,28 @@ RS_COLD uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type)
         bytes = small;
     if (bytes < 0 && (!type_size_x || type_size_x(type, &bytes) != 0 || bytes < 0))
         bytes = 0;
-    thread->last_type_epoch = rs_epoch(&rs_mpi.type_epoch);
-    thread->last_type = (uint64_t)type;
-    thread->last_type_bytes = (uint64_t)bytes;
     return (uint64_t)bytes;
+}
+
+/* A type other than the one used last. unsure: it is set, and nobody asked, where the type is not known. */
+RS_COLD uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type, int *unsure)
+{
+    uint64_t epoch = rs_epoch(&rs_mpi.type_epoch), key = rs_handle(type);
+    uint32_t at = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 60) % RS_TYPES;
+    if (thread->types[at].type != (uint64_t)type || thread->types[at].epoch != epoch) {
+        if (unsure || !rs_mpi.ready) {
+            if (unsure)
+                *unsure = 1;
+            return 0;
+        }
+        thread->types[at].bytes = ask_type_bytes(type);
+        thread->types[at].type = (uint64_t)type;
+        thread->types[at].epoch = epoch;
+    }
+    thread->last_type_epoch = epoch;
+    thread->last_type = (uint64_t)type;
+    thread->last_type_bytes = thread->types[at].bytes;
+    return thread->last_type_bytes;
 }
 
 /* The layout is not guessed: a status is made to hold a known size and read back. */
@@ -256,11 +429,25 @@ RS_COLD uint64_t rs_status_bytes_slow(const void *status)
 
 /* --- after initialisation --- */
 
+static int rank_in_world(int *rank, int *size)
+{
+    W members = 0;
+    if (rs_mpi.world)
+        return ask("PMPI_Comm_rank", rs_mpi.comm_world, (W)rank, 0, 0, 0) == 0
+               && ask("PMPI_Comm_size", rs_mpi.comm_world, (W)size, 0, 0, 0) == 0;
+    if (!rs_mpi.sessions
+        || ask("PMPI_Group_from_session_pset", rs_mpi.session, (W)"mpi://WORLD", (W)&members, 0, 0) != 0)
+        return 0;
+    ask("PMPI_Group_rank", members, (W)rank, 0, 0, 0);
+    ask("PMPI_Group_size", members, (W)size, 0, 0, 0);
+    ask("PMPI_Group_free", (W)&members, 0, 0, 0, 0);
+    return *rank >= 0;
+}
+
 static void learn_rank(struct rs_header *file)
 {
     int rank = -1, size = -1;
-    if (ask("PMPI_Comm_rank", rs_mpi.comm_world, (W)&rank, 0, 0, 0)
-        || ask("PMPI_Comm_size", rs_mpi.comm_world, (W)&size, 0, 0, 0))
+    if (!rank_in_world(&rank, &size))
         return;
     int mpi_launched = file->rank_source != RS_RANK_TORCHRUN && file->rank_source != RS_RANK_HOROVOD;
     if (size == 1 && file->launcher_world_size > 1) {
@@ -273,45 +460,77 @@ static void learn_rank(struct rs_header *file)
     file->rank_source = RS_RANK_MPI;
 }
 
-static void learn_version(struct rs_header *file)
+/* No question of the sessions model: it has no level for the whole process. */
+static void learn_threads(struct rs_header *file)
 {
-    char text[8192] = "";
-    int length = 0, level = 0;
-    if (ask("PMPI_Get_library_version", (W)text, (W)&length, 0, 0, 0) == 0) {
-        text[strcspn(text, "\n")] = 0;
-        for (char *c = text; *c; c++)
-            if (*c == '\t')
-                *c = ' ';
-        snprintf(file->mpi_version, sizeof file->mpi_version, "%.250s", text);
-    }
-    if (ask("PMPI_Query_thread", (W)&level, 0, 0, 0, 0) == 0)
-        file->mpi_threads_level = (uint32_t)level;
+    int level = 0;
+    if (!rs_mpi.world || ask("PMPI_Query_thread", (W)&level, 0, 0, 0, 0) != 0)
+        return;
+    file->mpi_threads_level = (uint32_t)level;
     if (level >= rs_mpi.threads_multiple)
         rs_set_flag(RS_MPI_MULTIPLE);
 }
 
-/* Once MPI can be asked: from MPI_Init's return, or from the first call where we did not see it. */
-void rs_mpi_started(void)
+static void start_recording(void)
 {
-    int initialized = 0, finalized = 0;
-    if (rs_mpi.ready || rs_mpi.finalized || !rs.file || !rs_mpi_symbol("PMPI_Init"))
-        return;
-    ask("PMPI_Initialized", (W)&initialized, 0, 0, 0, 0);
-    ask("PMPI_Finalized", (W)&finalized, 0, 0, 0, 0);
-    choose_flavour();
-    if (!initialized || finalized)
-        return;
-    rs_mpi.ready = 1;
     rs_mpi.group_epoch++;
     rs_mpi.type_epoch++;
     learn_status_layout();
     learn_rank(rs.file);
-    learn_version(rs.file);
-    rs_log_open();
-    rs_file_reserve(rs.file->used_bytes + 32 * RS_PAGE);
-    rs_calibrate();
-    rs_mpi_list_unwrapped();
-    rs.file->mpi_started_ticks = rs_ticks();
-    rs_set_flag(RS_MPI_STARTED);
+    learn_threads(rs.file);
+    if (!(rs.file->flags & RS_MPI_STARTED)) {
+        learn_version(rs.file);
+        rs_log_open();
+        rs_file_reserve(rs.file->used_bytes + 32 * RS_PAGE);
+        rs_calibrate();
+        rs_mpi_list_unwrapped();
+        rs.file->mpi_started_ticks = rs_ticks();
+        rs_set_flag(RS_MPI_STARTED);
+    }
+    __atomic_fetch_and(&rs.file->flags, ~(uint32_t)RS_MPI_FINALIZED, __ATOMIC_RELAXED);
     rs_set_phase(RS_PHASE_FIRST_COLLECTIVE);
+    __atomic_store_n(&rs_mpi.ready, 1, __ATOMIC_RELEASE);
+}
+
+/* Once MPI can be asked: from MPI_Init's return, or from the first call where we did not see it. proven: a call has
+ * succeeded that no MPI takes before it is started, so where it was not by MPI_Init there are sessions. */
+RS_COLD void rs_mpi_started(int proven)
+{
+    int initialized = 0, finalized = 0;
+    if (!rs.file || !rs_mpi_describe() || rs_mpi.passive || (rs_mpi.ready && rs_mpi.world) || !rs_lock_take(&start_lock))
+        return;
+    if (!rs_mpi.ready || !rs_mpi.world) {
+        ask("PMPI_Initialized", (W)&initialized, 0, 0, 0, 0);
+        ask("PMPI_Finalized", (W)&finalized, 0, 0, 0, 0);
+        rs_mpi.world = initialized && !finalized;
+        if (rs_mpi.world || (proven && !rs_mpi.ready))
+            start_recording();
+    }
+    rs_lock_give(&start_lock);
+}
+
+void rs_mpi_session_opened(W session)
+{
+    if (!rs_lock_take(&start_lock))
+        return;
+    rs_mpi.session = session;
+    __atomic_fetch_add(&rs_mpi.sessions, 1, __ATOMIC_RELAXED);
+    rs_lock_give(&start_lock);
+    if (!rs_mpi.ready)
+        rs_mpi_started(1);
+}
+
+void rs_mpi_session_closed(void)
+{
+    if (rs_mpi.sessions)
+        __atomic_fetch_sub(&rs_mpi.sessions, 1, __ATOMIC_RELAXED);
+    if (!rs_mpi.sessions && !rs_mpi.world)
+        __atomic_store_n(&rs_mpi.ready, 0, __ATOMIC_RELEASE);
+}
+
+void rs_mpi_finalized(void)
+{
+    rs_mpi.world = 0;
+    if (!rs_mpi.sessions)
+        __atomic_store_n(&rs_mpi.ready, 0, __ATOMIC_RELEASE);
 }

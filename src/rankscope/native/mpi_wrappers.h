@@ -19,19 +19,17 @@ enum rs_mpi_function {
 /* An error class every MPI has a meaning for: the function is not in the loaded MPI. */
 #define RS_MPI_MISSING 16
 
+/* What a wrapper calls; NULL: not looked up yet, or to be chosen anew for every call (rs_mpi_resolve). */
 extern void *rs_mpi_real[RS_MPI_FUNCTIONS] __attribute__((visibility("hidden")));
 extern uint16_t rs_mpi_name[RS_MPI_FUNCTIONS] __attribute__((visibility("hidden")));
 void rs_mpi_in_step(uint64_t ticks);
 void rs_mpi_first_collective(void);
 void *rs_mpi_resolve(enum rs_mpi_function function);
+void *rs_mpi_pass_on(enum rs_mpi_function function, const void *caller);
+struct rs_thread *rs_mpi_enter_slow(void);
 uint16_t rs_mpi_intern(enum rs_mpi_function function);
 struct rs_thread *rs_paused_thread(void);
-
-static inline void *rs_mpi_function(enum rs_mpi_function function)
-{
-    void *real = __atomic_load_n(&rs_mpi_real[function], __ATOMIC_RELAXED);
-    return RS_LIKELY(real != NULL) ? real : rs_mpi_resolve(function);
-}
+void rs_collective_sized(struct rs_logged logged, uint64_t bytes);
 
 static inline uint16_t rs_mpi_name_of(enum rs_mpi_function function)
 {
@@ -102,7 +100,15 @@ static inline void rs_collective_seen(const struct rs_mpi_group *group)
 
 /* --- how a wrapper gets its name --- */
 
-#define EXPORT_ALWAYS(fn, n) RS_EXPORT int MPI_##fn(ARGS_##n) __attribute__((alias("wrap_" #fn)));
+/* PMPI_X is ours too: the Fortran bindings of Open MPI (and part of MPICH's) call it, as do layers in front of us. */
+#define EXPORT_ALWAYS(fn, n)                                                                      \
+    RS_EXPORT int MPI_##fn(ARGS_##n) __attribute__((alias("wrap_" #fn)));                         \
+    static int profiled_##fn(ARGS_##n)                                                            \
+    {                                                                                             \
+        int (*real)(ARGS_##n) = (int (*)(ARGS_##n))rs_mpi_pass_on(F_##fn, __builtin_return_address(0)); \
+        return real ? real(PASS_##n) : wrap_##fn(PASS_##n);                                       \
+    }                                                                                             \
+    RS_EXPORT int PMPI_##fn(ARGS_##n) __attribute__((alias("profiled_" #fn)));
 
 /* A name that must not be there where the loaded MPI has no such function: see mpi_exports.c. */
 struct rs_optional { void *wrapper; void *(*choose)(void); };
@@ -110,18 +116,29 @@ struct rs_optional { void *wrapper; void *(*choose)(void); };
 #define EXPORT_IF_PRESENT(fn, n)                                                                  \
     EXPORT_ALWAYS(fn, n)                                                                          \
     static void *choose_##fn(void) { return rs_elf_defines("PMPI_" #fn) ? (void *)wrap_##fn : NULL; } \
-    static struct rs_optional optional_##fn __attribute__((used, section("rs_optional"))) =       \
-        {(void *)wrap_##fn, choose_##fn};
+    static void *choose_profiled_##fn(void)                                                       \
+    {                                                                                             \
+        return rs_elf_defines("PMPI_" #fn) ? (void *)profiled_##fn : NULL;                        \
+    }                                                                                             \
+    static struct rs_optional optional_##fn[2] __attribute__((used, section("rs_optional"))) =    \
+        {{(void *)wrap_##fn, choose_##fn}, {(void *)profiled_##fn, choose_profiled_##fn}};
 #else
 #define EXPORT_IF_PRESENT(fn, n)
 #endif
 
 /* The opening of every wrapper. */
 #define OPEN(fn, n)                                                                               \
-    int (*real)(ARGS_##n) = (int (*)(ARGS_##n))rs_mpi_function(F_##fn);                           \
-    if (RS_UNLIKELY(!real))                                                                       \
-        return RS_MPI_MISSING;                                                                    \
-    struct rs_thread *thread = rs_enter();
+    struct rs_thread *thread;                                                                     \
+    int (*real)(ARGS_##n) =                                                                       \
+        (int (*)(ARGS_##n))__atomic_load_n(&rs_mpi_real[F_##fn], __ATOMIC_RELAXED);               \
+    if (RS_LIKELY(real != NULL)) {                                                                \
+        thread = rs_enter();                                                                      \
+    } else {                                                                                      \
+        real = (int (*)(ARGS_##n))rs_mpi_resolve(F_##fn);                                         \
+        if (!real)                                                                                \
+            return RS_MPI_MISSING;                                                                \
+        thread = rs_mpi_enter_slow();                                                             \
+    }
 
 #define TIMED(n)                                                                                  \
     uint64_t enter = rs_ticks();                                                                  \
@@ -146,11 +163,47 @@ struct rs_optional { void *wrapper; void *(*choose)(void); };
         rs_paused_thread();                                                                       \
         return real(PASS_##n);                                                                    \
     }
-#define PASS_ON_COLLECTIVE(n, group_word)                                                         \
+#define PASS_ON_COLLECTIVE(n, known_word, group_word)                                             \
     if (RS_UNLIKELY(!thread)) {                                                                   \
-        if ((thread = rs_paused_thread()))                                                        \
-            (group_word)->row->collectives++;                                                     \
-        return real(PASS_##n);                                                                    \
+        if (!(thread = rs_paused_thread()))                                                       \
+            return real(PASS_##n);                                                                \
+        struct rs_mpi_group *counted = known_word;                                                \
+        int failed = real(PASS_##n);                                                              \
+        if (!failed && counted == rs_group_none())                                                \
+            counted = group_word;                                                                 \
+        counted->row->collectives++;                                                              \
+        return failed;                                                                            \
+    }
+
+/* A collective on a group that the recorder does not know yet: it is logged when the MPI has taken the handle. Until
+ * then who looks sees the call that the thread is in. known_word and group_word: the group, without asking for it and
+ * with. Needs bytes_word, its bytes, in the same two ways. */
+#define COLLECTIVE_CALL(fn, n, known_word, group_word, known_bytes, bytes_word, root, flags)      \
+    int unsure = 0;                                                                               \
+    struct rs_mpi_group *group = known_word;                                                      \
+    uint64_t bytes = known_bytes;                                                                 \
+    uint64_t enter = rs_ticks();                                                                  \
+    struct rs_logged logged = RS_NOT_LOGGED;                                                      \
+    if (RS_LIKELY(group != rs_group_none()))                                                      \
+        logged = rs_collective_enter(thread, F_##fn, group, bytes, root,                          \
+                                     (uint8_t)((flags) | (unsure ? RS_COLL_UNSIZED : 0)), enter); \
+    else                                                                                          \
+        rs_call_begins(thread, rs_mpi_name_of(F_##fn), 0, RS_NO_PEER, enter);                     \
+    int failed = real(PASS_##n);                                                                  \
+    uint64_t leave = rs_ticks();                                                                  \
+    if (RS_UNLIKELY(failed))                                                                      \
+        bytes = 0;                                                                                \
+    if (RS_UNLIKELY(group == rs_group_none())) {                                                  \
+        rs_call_ended(thread);                                                                    \
+        if (!failed) {                                                                            \
+            group = group_word;                                                                   \
+            bytes = bytes_word;                                                                   \
+            if (group != rs_group_none())                                                         \
+                logged = rs_collective_enter(thread, F_##fn, group, bytes, root, flags, enter);   \
+        }                                                                                         \
+    } else if (RS_UNLIKELY(unsure) && !failed) {                                                  \
+        bytes = bytes_word;                                                                       \
+        rs_collective_sized(logged, bytes);                                                       \
     }
 
 #endif

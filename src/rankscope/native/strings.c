@@ -80,7 +80,6 @@ uint16_t rs_intern(const char *text)
 
 void rs_strings_forget(void)
 {
-    memset(&string_lock, 0, sizeof string_lock);
     string_chunk = NULL;
     strings_used = 0;
     rs_memory_free(names, NAME_SLOTS * sizeof *names);

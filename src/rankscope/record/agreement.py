@@ -56,15 +56,16 @@ def claimant(place: Place) -> Claimant:
 
 
 def agree(paths: list[str], name: str, asking: Claimant) -> tuple[int, str, bool]:
-    """The first of these paths that is free or our job's: its index, the run's name in it, and whether we made it."""
+    """The first of these paths that is free or our job's: its index, what is claimed there, and whether we made it."""
     for index, path in enumerate(paths):
         found = claim_at(path)
         if found is None:
-            if make(path, f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"):
-                return index, name, True
+            claim = f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"
+            if make(path, claim):
+                return index, claim, True
             found = os.readlink(path)
         if is_same_job(found, asking):
-            return index, found.split("|", 3)[3], False
+            return index, found, False
     raise OSError(f"{paths[0]} and {len(paths) - 1} more are taken by other jobs")
 
 
@@ -139,18 +140,18 @@ class Member:
         self.identity = found.identity if found else "unknown"
 
     def joins(self, claims: list[str], names: list[str]) -> tuple[int, str, bool]:
-        """Which of these claims is our job's, the run's name in it, and whether we made it, by the name beside it."""
+        """Which of these claims is our job's, what it says, and whether we made it, by the name beside it."""
         made, turn = self.made(claims)
         for index in range(len(made) - 1, -1, -1):
             if self.is_ours(made[index], turn):
                 if self.is_open(claims[index], made[index]) and self.enters(claims[index]):
-                    return index, split_claim(made[index])[3], False
+                    return index, made[index], False
                 break
         for index in range(len(made), len(claims)):
             mine = make(claims[index], f"{time.time_ns()}|{self.host}|{self.identity}.{turn}|{names[index]}")
             claim = os.readlink(claims[index])
             if self.is_ours(claim, turn) and self.enters(claims[index]):
-                return index, split_claim(claim)[3], mine
+                return index, claim, mine
         raise OSError(f"{claims[0]} and {len(claims) - 1} more are taken by other jobs")
 
     def made(self, claims: list[str]) -> tuple[list[str], int]:
@@ -212,38 +213,39 @@ def pid_namespace() -> str:
         return "unknown"
 
 
-def given_folder(path: str, place: Place) -> tuple[str, bool]:
+def given_folder(path: str, place: Place) -> tuple[str, bool, str]:
     """The folder given by --out, or path-2, path-3 … where it already holds the run of another job."""
     folders = [path] + [f"{path}-{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
     claims = [f"{folder}/.job" for folder in folders]
     if place.shared and place.one_by_one:
         member = Member(place)
-        index, _, created = member.joins(claims, [JOB + member.key] * len(claims))
+        index, claim, created = member.joins(claims, [JOB + member.key] * len(claims))
     else:
         asking = claimant(place)
-        index, _, created = agree(claims, JOB + asking.job, asking)
-    return folders[index], created
+        index, claim, created = agree(claims, JOB + asking.job, asking)
+    return folders[index], created, claim
 
 
-def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool]:
+def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool, str]:
     """The one folder of all ranks of this job, and whether this rank is the one to describe it."""
     if place.one_by_one:
         member = Member(place)
         claims = generations(f"{root}/.jobs/{cleaned(member.key)}")
-        _, name, created = member.joins(claims, generations(f"{dated}-{cleaned(place.job)}"))
-        make_folder(f"{root}/{name}")
-        return f"{root}/{name}", created
+        _, claim, created = member.joins(claims, generations(f"{dated}-{cleaned(place.job)}"))
+        make_folder(f"{root}/{split_claim(claim)[3]}")
+        return f"{root}/{split_claim(claim)[3]}", created, claim
     asking = claimant(place)
     tagged = f"{dated}-{asking.launcher.pid}" if asking.launcher else dated  # apart from a job of the same second
     base = f"{root}/.jobs/{cleaned(asking.key)}"
-    _, name, created = agree(generations(base), tagged, asking)
+    _, claim, created = agree(generations(base), tagged, asking)
     if asking.wrapped:
-        turn = turn_of(f"{root}/.jobs/{name}", place.rank)
+        turn = turn_of(f"{root}/.jobs/{split_claim(claim)[3]}", place.rank)
         if turn > 1:
-            _, name, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
+            _, claim, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
+    name = split_claim(claim)[3]
     if created or not os.path.isdir(f"{root}/{name}"):  # who claims the name makes the folder a moment later
         make_folder(f"{root}/{name}")
-    return f"{root}/{name}", created
+    return f"{root}/{name}", created, claim
 
 
 def generations(base: str) -> list[str]:

@@ -219,6 +219,39 @@ def process(pid: int) -> Process | None:
         return None
 
 
+FIRST_PID_NAMESPACE = 0xEFFFFFFC  # of the machine itself; all others are below it
+
+
+def namespace_of(pid: int | str) -> int:
+    """The inode of a process's pid namespace, 0 where it cannot be seen."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def boot() -> int:
+    """What the recorder calls this boot of the machine."""
+    try:
+        return int(content("/proc/sys/kernel/random/boot_id").replace(b"-", b"")[:16], 16)
+    except (OSError, ValueError):
+        return 0
+
+
+def may_run(pid: int, start_ticks: int, namespace: int, boot_id: int) -> bool:
+    """Whether a process that is known by these runs here, or may run where we cannot look."""
+    if boot_id and boot_id != boot():
+        return False
+    ours = namespace_of("self")
+    if namespace in (0, ours):
+        found = process(pid)
+        return found is not None and found.start_ticks == start_ticks
+    others = [one for one in os.listdir("/proc") if one.isdecimal() and namespace_of(one) == namespace]
+    if others:  # a container that we see from outside, under other numbers
+        return any(int(stat_of(int(one))[19]) == start_ticks for one in others if process(int(one)))
+    return ours != FIRST_PID_NAMESPACE
+
+
 def parent_of(pid: int) -> int:
     try:
         return int(stat_of(pid)[1])

@@ -7,7 +7,7 @@ from rankscope import __version__
 from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, point_latest
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
-from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
+from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import (
     PYTHON_STARTERS,
     NoProgram,
@@ -20,6 +20,7 @@ from rankscope.record.program import (
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
 WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
+NOBODY = "00000000:............"  # written over in place by each process that has a file: native/process.c
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
@@ -153,8 +154,10 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     """What the recorder is told: docs/environment.md."""
     ours = [LIBRARY, WRAPPERS] if counts_calls(options, environment) else [LIBRARY]
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
-    preload = ":".join([*ours, *theirs])
+    first = [word for word in theirs if os.path.basename(word).startswith(FIRST_RUNTIMES)]  # or they end the program
+    preload = ":".join([*first, *ours, *(word for word in theirs if word not in first)])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    added["RANKSCOPE_PARENT"] = NOBODY
     if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
     if options.index is not None:
@@ -206,7 +209,7 @@ def python_path(environment: dict[str, str]) -> str:
 
 
 def local_folder(options: Options, folder: Folder) -> str:
-    return os.path.join(os.path.abspath(options.local), folder.name)
+    return os.path.join(os.path.abspath(options.local), folder.node_name)
 
 
 def launched(
