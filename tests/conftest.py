@@ -7,12 +7,15 @@ import os
 import re
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from mpis import ROOT, WAITING_VARIABLES, Mpi, find_mpi
 
@@ -60,6 +63,10 @@ def rankscope() -> Path:
 def pytest_configure(config: pytest.Config) -> None:
     for name, value in WAITING_VARIABLES.items():
         os.environ.setdefault(name, value)
+    # Examples are as many as there is time for, and however long one takes on a busy machine.
+    settings.register_profile("quick", max_examples=30, deadline=None)
+    settings.register_profile("thorough", max_examples=100, deadline=None)
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "thorough")
     # A shell starts background jobs with SIGINT ignored, and so would be every program that a test starts. "Ignored"
     # goes through exec, a handler does not; with this one the tests themselves still take no notice.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -82,6 +89,7 @@ LONGEST_FILES = {
     "studies/test_allreduce.py": 20,
     "test_docs.py": 12,
 }
+LONG_FILE_S = 10
 TURNS = ROOT / "build" / "tests" / "turns"
 
 
@@ -115,6 +123,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Files(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The longest files, for LONGEST_FILES and for whoever asks where the minutes of `make test` go."""
+    seconds: Counter[str] = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid.partition("::")[0].removeprefix("tests/")] += report.duration
+    longest = [f"{file} {taken:.0f}" for file, taken in seconds.most_common(12) if taken > LONG_FILE_S]
+    if longest:
+        terminalreporter.section("longest files, in seconds")
+        terminalreporter.write_line(", ".join(longest))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of what counts a test's time

@@ -111,7 +111,7 @@ def check_sums(reading: recorded.Reading) -> None:
     assert (steps["covered_ns"] <= steps["progress_ns"] + 1000).all()
 
 
-@pytest.mark.parametrize("how", ["torchrun", "spawn"])
+@pytest.mark.parametrize("how", ["torchrun", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_ddp_on_gloo(rankscope: str, tmp_path: Path, environment: dict[str, str], how: str) -> None:
     steps = ["--steps", str(STEPS), "--sleep-ms", "4"]
     job = torchrun(2, *steps) if how == "torchrun" else [BIN / "python", PROGRAM, "--spawn", "2", *steps]
@@ -176,6 +176,7 @@ def test_a_step_that_the_scaler_leaves_out_is_a_step(
     assert reading.step_columns["skipped"].tolist() == [False, False, True] * 3
 
 
+@pytest.mark.alone  # the other parts of a step are short, unless others take the processor
 @pytest.mark.parametrize(("option", "part"), [("--delay-ms", "data_ns"), ("--sleep-ms", "forward_ns")])
 def test_a_delay_shows_where_it_is(
     rankscope: str, tmp_path: Path, environment: dict[str, str], option: str, part: str
