@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,15 @@ import pytest
 from hypothesis import settings
 
 from mpis import ROOT, WAITING_VARIABLES, Mpi, find_mpi
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have torch's observer compiled before tests of torch begin: no job of theirs waits for it."""
+    python, rankscope = ROOT / ".envs" / "torch" / "bin" / "python", ROOT / ".venv" / "bin" / "rankscope"
+    if session.config.option.collectonly or not python.exists() or not rankscope.exists():
+        return
+    if any("torch" in path.read_text(errors="replace") for path in {item.path for item in session.items}):
+        subprocess.run([rankscope, "doctor", "--prepare", "--python", python], capture_output=True, check=False)
 
 
 @pytest.fixture(scope="session", params=["openmpi", "mpich", "impi"])
