@@ -459,14 +459,14 @@ static void child_forked(void)
     rs_cancel_back(cancel);
 }
 
+/* --- the end --- */
+
 static void mark_ended(struct rs_header *file, int status)
 {
     file->ended_ticks = rs_ticks();
     file->exit_code = status & 0xFF;
     __atomic_store_n(&file->state, RS_EXITED, __ATOMIC_RELEASE);
 }
-
-/* --- the end --- */
 
 static void close_file(struct rs_header *file, int status, uint32_t flags)
 {
@@ -517,12 +517,14 @@ static void end_untold(int status)
         rs_file_now();
         return;
     }
-    if (!rs_lock_take(&begin_lock))
+    if (beginning || !rs_lock_take(&begin_lock))   /* a handler that interrupted us ends the program */
         return;
+    beginning = 1;
     if (rs.untold) {
-        count_short(ancestor.mapped, (status & 0xFF) != 0, cpu_ns);
         __atomic_store_n(&rs.untold, 0, __ATOMIC_RELEASE);
+        count_short(ancestor.mapped, (status & 0xFF) != 0, cpu_ns);
     }
+    beginning = 0;
     rs_lock_give(&begin_lock);
 }
 
