@@ -264,13 +264,21 @@ def emulated(wheel: Path) -> str:
                 call("unzip", "-q", "-o", other, "-d", site)
     mpiexec = hydra()
     with tempfile.TemporaryDirectory(prefix="wheel-", dir="/tmp") as folder:
-        package = unpacked(wheel, Path(folder))
+        kind = wheel.stem.rpartition("-")[2]
+        chosen = ("--no-deps", "--only-binary=:all:", "--platform", kind, "--target", folder)
+        call(TOOLS, "-m", "pip", "install", "-q", *chosen, wheel)
         Path(folder, "job.py").write_text(MPI_PROGRAM)
         Path(folder, "run").mkdir()
         mpi = next(site.rglob("libmpi.so.12"))
-        inside = [f"LD_PRELOAD={package}/native/librankscope.so", f"PYTHONPATH={site}", f"LD_LIBRARY_PATH={mpi.parent}"]
+        inside = [
+            f"LD_PRELOAD={folder}/rankscope/native/librankscope.so",
+            f"PYTHONPATH={folder}:{site}",
+            f"LD_LIBRARY_PATH={mpi.parent}",
+        ]
         options = [word for setting in inside for word in ("-E", setting)]
-        line = ["qemu-aarch64", "-L", root, *options, python, f"{folder}/job.py"]
+        line: list[str | Path] = ["qemu-aarch64", "-L", root, *options, python, f"{folder}/job.py"]
+        check = "from rankscope.record.preload import check_library; print(check_library().architecture)"
+        assert call(*line[:-1], "-c", check) == "aarch64\n"
         said = call(*mpiexec, *line, RANKSCOPE_DIR=f"{folder}/run", MPI4PY_LIBMPI=str(mpi))
         wanted = 2 if mpiexec else 1
         assert said.count(f"sum {wanted}") == wanted, said

@@ -36,7 +36,7 @@ class Flag(IntFlag):
     MATRIX = 256
     MPI_MULTIPLE = 512
     MPI_UNKNOWN_KIND = 65536
-    WENT_ON_UNRECORDED = 1 << 20
+    WENT_ON_UNRECORDED = 1048576
 
 
 class TickSource(IntEnum):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from rankscope.record.preload import Elf
 from rankscope.store.folder import unrecorded
 
 from .conftest import ROOT, Run, compile_c
@@ -45,6 +46,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no readelf")
     (folder / "ld-other.so.1").symlink_to(loader.stdout.partition("interpreter: ")[2].partition("]")[0])
     compile_c(SAYS, folder / "other", f"-Wl,--dynamic-linker={folder}/ld-other.so.1")
+    (folder / "ld-2.12.so").symlink_to(folder / "ld-other.so.1")
+    (folder / "ld-linux.so.9").symlink_to("ld-2.12.so")
+    compile_c(SAYS, folder / "old", f"-Wl,--dynamic-linker={folder}/ld-linux.so.9")
     compile_c(SAYS, folder / "plain")
     for name, first in (("script", f"#!{folder}/other\n"), ("no_interpreter", f"{folder}/other from sh; exit $?\n")):
         (folder / name).write_text(first)
@@ -92,6 +96,13 @@ def test_a_program_of_another_libc_starts_without_us(rankscope: str, run: Run, w
     line = f"{each(programs, HOWS, programs / 'other')}; {each(programs, SEARCHING, 'other')}"
     assert_as_bare(rankscope, run, "sh", "-c", line, env=theirs)
     assert noted(work) == [f"not recorded: {len(HOWS + SEARCHING)} × other: another C library than glibc"]
+
+
+def test_a_program_of_an_old_glibc_starts_without_us(rankscope: str, run: Run, work: Path, programs: Path) -> None:
+    assert_as_bare(rankscope, run, "sh", "-c", each(programs, ("execve", "posix_spawn"), programs / "old"))
+    assert noted(work) == ["not recorded: 2 × old: an older glibc than the recorder needs"]
+    done = run(rankscope, "run", str(programs / "old"))
+    assert done.returncode == 3 and b"preload=- " in done.stdout and b"uses a glibc older than 2.17" in done.stderr
 
 
 def test_scripts_are_judged_by_their_interpreter(rankscope: str, run: Run, work: Path, programs: Path) -> None:
@@ -197,6 +208,9 @@ def test_notes_are_bounded(rankscope: str, run: Run, programs: Path, work: Path)
 
 
 def test_no_preloaded_library_asks_for_a_new_glibc() -> None:
+    """Nor for its loader by name, which musl has not."""
     for path in sorted(hatch_build.NATIVE.glob("*.so")):
+        needed = Elf(path.read_bytes()[:4096]).needed(str(path))
+        assert needed and not [name for name in needed if name.startswith("ld")], needed
         newest = max(hatch_build.asked_of_glibc(path), default=(2,))
         assert newest <= (2, 17), f"{path.name} asks for GLIBC_{'.'.join(map(str, newest))}"

@@ -60,35 +60,6 @@ static int is_glibc_loader(const char *path)
         || starts_with(name, "ld.so");
 }
 
-/* The newest glibc that our library asks for, as in 17 for GLIBC_2.17. */
-static int newest_asked(void)
-{
-    const ElfW(Verneed) *need = NULL;
-    const char *strings = NULL;
-    int newest = 0;
-    for (const ElfW(Dyn) *entry = _DYNAMIC; entry->d_tag != DT_NULL; entry++) {
-        ElfW(Addr) pointer = entry->d_un.d_ptr, base = (ElfW(Addr))&__ehdr_start;
-        if (entry->d_tag == DT_VERNEED)
-            need = (const ElfW(Verneed) *)(pointer < base ? base + pointer : pointer);
-        else if (entry->d_tag == DT_STRTAB)
-            strings = (const char *)(pointer < base ? base + pointer : pointer);
-    }
-    for (; need && strings; need = need->vn_next ? (const void *)((const char *)need + need->vn_next) : NULL) {
-        const ElfW(Vernaux) *version = (const void *)((const char *)need + need->vn_aux);
-        for (int left = need->vn_cnt; left; left--, version = (const void *)((const char *)version + version->vna_next)) {
-            const char *name = strings + version->vna_name;
-            int minor = 0;
-            if (!starts_with(name, "GLIBC_2."))
-                continue;
-            for (const char *digit = name + strlen("GLIBC_2."); *digit >= '0' && *digit <= '9'; digit++)
-                minor = minor * 10 + (*digit - '0');
-            if (minor > newest)
-                newest = minor;
-        }
-    }
-    return newest;
-}
-
 /* Before 2.34 the loader was called ld-2.31.so, and its well-known name was a link to that. */
 static int loader_version(const char *path)
 {
@@ -98,7 +69,7 @@ static int loader_version(const char *path)
     const char *name = base_name(length > 0 ? target : path);
     int minor = 0;
     if (!starts_with(name, "ld-2."))
-        return 34;
+        return RS_ASKED_GLIBC > 34 ? RS_ASKED_GLIBC : 34;
     for (const char *digit = name + strlen("ld-2."); *digit >= '0' && *digit <= '9'; digit++)
         minor = minor * 10 + (*digit - '0');
     return minor;
@@ -106,11 +77,10 @@ static int loader_version(const char *path)
 
 static struct finding by_loader(const char *path)
 {
-    int asked;
     if (!is_glibc_loader(path))
         return (struct finding){"another C library than glibc", 1};
-    if ((asked = newest_asked()) > 17 && loader_version(path) < asked)
-        return (struct finding){"an older glibc than the recorder was built for", 1};
+    if (loader_version(path) < RS_ASKED_GLIBC)
+        return (struct finding){"an older glibc than the recorder needs", 1};
     return recordable;
 }
 
@@ -681,6 +651,18 @@ static int find_own_path(struct dl_phdr_info *info, size_t size, void *unused)
     if (info->dlpi_name && strlen(info->dlpi_name) < sizeof own_library)
         strcpy(own_library, info->dlpi_name);
     return 1;
+}
+
+/* From the new root neither the folder of the run nor a file of ours may be in reach: if this process is to say that it went
+ * on unrecorded there, its file must be there before. */
+RS_EXPORT int chroot(const char *path)
+{
+    static int (*real)(const char *);
+    if (own_package_length && rs_recording())
+        rs_telling();
+    if (!real)
+        real = (__typeof__(real))rs_next("chroot");
+    return real ? real(path) : result_of(rankscope_raw(SYS_chroot, (long)path, 0, 0, 0, 0, 0));
 }
 
 /* At load: <package>/native/librankscope.so is this library, and everything of ours lies in <package>. */

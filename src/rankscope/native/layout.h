@@ -25,7 +25,7 @@ enum rs_flag {
     RS_MATRIX = 256,        /* bytes per destination were asked for */
     RS_MPI_MULTIPLE = 512,  /* MPI_THREAD_MULTIPLE was provided */
     RS_MPI_UNKNOWN_KIND = 65536, /* an MPI that is none of those we know: its calls were passed on only */
-    RS_WENT_ON_UNRECORDED = 1 << 20     /* became a program that cannot take the recorder, from where no note could be left */
+    RS_WENT_ON_UNRECORDED = 1048576     /* became a program that cannot take the recorder, from where no note could be left */
 };
 
 enum rs_tick_source { RS_TICKS_TSC = 1, RS_TICKS_CNTVCT = 2, RS_TICKS_MONOTONIC = 3 };

@@ -72,6 +72,13 @@ extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*
 #define RS_CONDATTR_GLIBC RS_FIRST_GLIBC
 #endif
 
+/* The minor number of the newest glibc of which something is asked; the build looks whether that holds. */
+#if defined(RS_FIRST_GLIBC)
+#define RS_ASKED_GLIBC 17
+#else
+#define RS_ASKED_GLIBC __GLIBC_MINOR__
+#endif
+
 #if defined(RS_FIRST_GLIBC) && defined(__GLIBC__)
 #define RS_OLDEST(name, version) __asm__(".symver " #name ", " #name "@" version);
 #if __GLIBC_PREREQ(2, 32)

@@ -34,7 +34,7 @@
 
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
-#define DEFAULT_LOG_RECORDS 16384u
+#define DEFAULT_LOG_RECORDS 4096u   /* 192 KiB: with more, the ring and what the MPI needs do not fit one core's cache */
 #define LEAST_LOG_RECORDS 16u
 #define CLOSED (-1)
 #define LONGEST_CLOSE_MS 600    /* the GPU's last buffers may take 400 */

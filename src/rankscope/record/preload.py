@@ -12,6 +12,7 @@ ELF64 = 2
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NULL, DT_NEEDED, DT_STRTAB = 0, 1, 5
 GLIBC_LOADERS = ("ld-linux", "ld64.so", "ld-2.", "ld.so")
+OLDEST_GLIBC = 17  # as native/oldest_libc.h has it
 FIRST_RUNTIMES = ("libasan.", "libhwasan.", "libtsan.", "libclang_rt.asan", "libclang_rt.hwasan", "libclang_rt.tsan")
 SET_UID, SET_GID = 0o4000, 0o2000  # from the module stat
 MOST_INTERPRETERS = 4
@@ -134,9 +135,21 @@ def check_elf(path: str, program: Elf, library: Elf) -> None:
     loader = program.loader(path)
     if not os.path.basename(loader).startswith(GLIBC_LOADERS):
         raise NotRecordable(f"{path} is made for another C library than glibc ({loader}); use a build for glibc")
+    if loader_version(loader) < OLDEST_GLIBC:
+        raise NotRecordable(f"{path} uses a glibc older than 2.{OLDEST_GLIBC} ({loader}); use a newer one")
     runtime = next((name for name in program.needed(path) if name.startswith(FIRST_RUNTIMES)), "")
     if runtime:
         raise NotRecordable(f"{path} needs {runtime}, which must be loaded first; build it without sanitizer")
+
+
+def loader_version(loader: str) -> int:
+    """The minor number of the glibc of a loader: before 2.34 it is in the name that the well-known one leads to."""
+    try:
+        name = os.path.basename(os.readlink(loader))
+    except OSError:
+        name = os.path.basename(loader)
+    digits = name.removeprefix("ld-2.").partition(".")[0]
+    return int(digits) if name.startswith("ld-2.") and digits.isdigit() else 34
 
 
 def check_privileges(path: str) -> None:
