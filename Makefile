@@ -24,15 +24,17 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo test test-all test-gpu bench studies lint format envs env-horovod env-oneccl native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
 	@echo 'make test      lint and all tests but the slow ones'
 	@echo 'make test-all  lint and all tests'
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
+	@echo 'make test-foreign  other people'"'"'s test suites, bare and recorded, compared test by test (hours)'
 	@echo 'make bench     the benchmarks'
 	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
+	@echo 'make wheels    manylinux wheels for x86-64 and aarch64 in dist/, each tried where it promises to run'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
 	@echo 'make clean     remove what was built (distclean: the environments too)'
@@ -63,7 +65,7 @@ $(VENV_READY): pyproject.toml hatch_build.py bin/rankscope | python
 
 # Popular packages, whose imports are metered and answered from an index.
 PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinja2 flask sqlalchemy pydantic rich aiohttp \
-	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs
+	networkx pillow pyarrow h5py pyyaml cryptography lxml tqdm polars fsspec attrs greenlet gevent
 .envs/packages/.ready: | python
 	@echo '[setup] popular packages in .envs/packages'
 	@$(PYTHON) -m venv .envs/packages
@@ -83,6 +85,21 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@mkdir -p .envs/browser
 	@cp tests/browser/package.json tests/browser/package-lock.json .envs/browser/
 	@npm ci --prefix .envs/browser --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# What `make test-foreign` runs: other people's tests with their packages, and torch with what its own tests need.
+.envs/foreign-python/.ready: tests/foreign/requirements.txt | python
+	@echo '[setup] other people'"'"'s test suites in .envs/foreign-python'
+	@$(PYTHON) -m venv --clear .envs/foreign-python
+	@.envs/foreign-python/bin/python $(PIP_INSTALL) -r tests/foreign/requirements.txt
+	@touch $@
+
+.envs/foreign-torch/.ready: .envs/torch/.ready | python
+	@echo '[setup] what torch'"'"'s own tests need in .envs/foreign-torch'
+	@$(PYTHON) -m venv --clear .envs/foreign-torch
+	@.envs/foreign-torch/bin/python $(PIP_INSTALL) expecttest==0.3.0 typing_extensions==4.16.0
+	@.envs/foreign-torch/bin/python -c "import site, glob, os; print(*map(os.path.abspath, glob.glob('.envs/torch/lib/python*/site-packages')))" \
+		>"$$(.envs/foreign-torch/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
 	@touch $@
 
 # Further backends of the studies. They are large or take long to compile, so that nothing asks for them by itself:
@@ -106,6 +123,7 @@ env-oneccl: .envs/oneccl/.ready
 BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)
 
 envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready $(BROWSER_READY)
+	@:
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)
@@ -117,6 +135,16 @@ $(NATIVE)/librankscope.so: $(NATIVE_SOURCES) hatch_build.py src/rankscope/__init
 
 $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so: $(NATIVE)/librankscope.so
 	@test -f $@ || $(BIN)/python hatch_build.py
+
+# ---------------------------------------------------------------- wheels
+build/wheels/env/.ready: | python
+	@echo '[setup] zig, hatchling and auditwheel in build/wheels/env'
+	@$(PYTHON) -m venv build/wheels/env
+	@build/wheels/env/bin/python $(PIP_INSTALL) ziglang==0.17.0 'hatchling>=1.27' auditwheel
+	@touch $@
+
+wheels: $(VENV_READY) build/wheels/env/.ready
+	@$(BIN)/python tools/wheels.py --table benchmarks/results/wheels.md
 
 # ---------------------------------------------------------------- checks
 # The native code is always compiled with -Wall -Wextra -Werror, so an up-to-date library has no warnings.
@@ -133,14 +161,27 @@ format: $(VENV_READY)
 	@$(BIN)/ruff check --quiet --fix
 	@$(BIN)/ruff format --quiet
 
-test: lint envs
-	@$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
+# Many tests wait (for ranks, for a time-out), so there is one worker more than processors.
+TEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --durations 15 --durations-min 5
 
-test-all: lint envs
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: ready-to-test
+	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
+
+test-all: ready-to-test
+	@$(PYTEST) $(PYTEST_ARGS)
+
+# pip waits for the disk and for the network: several environments at a time, and lint beside them.
+ready-to-test: $(VENV_READY)
+	@$(MAKE) -j 3 lint envs
 
 test-gpu: $(VENV_READY) native
 	@GPU_PYTHON=$(GPU_PYTHON) $(BIN)/python -m pytest tests/gpu $(PYTEST_ARGS)
+
+# Other people's test suites, bare and recorded (hours): SUITES=greenlet,gevent MODES=default LIMIT=seconds choose; a stopped run goes on.
+test-foreign: $(VENV_READY) native $(MPI_READY) .envs/foreign-python/.ready .envs/foreign-torch/.ready
+	@PYTHONPATH=tests $(BIN)/python -m foreign.run $(if $(SUITES),--suites $(SUITES)) $(if $(MODES),--modes $(MODES)) \
+		$(if $(UNITS),--units $(UNITS)) $(if $(LIMIT),--limit-s $(LIMIT)) $(FOREIGN_ARGS)
 
 bench: envs native
 	@set -e; for script in benchmarks/*.py; do \

@@ -7,12 +7,14 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,25 @@ ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
 READER_SOURCES = ("reading.c", "trace_sums.c", "trace_times.c")
 WRAPPERS_SOURCE = "calls_wrappers.c"
+SHIM_SOURCES = ("shim.c", "pace.c", "counters.c")
+OLDEST_LIBC = "oldest_libc.h"
 
 # The only place where flags are written down.
 # No vectorizer: it loads in one wide piece what was just stored in small ones, which stalls the hot path.
 COMPILE_FLAGS = (
     "-std=gnu11", "-O2", "-g1", "-fno-tree-vectorize", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
 )  # fmt: skip
+# initial-exec: other thread-local data need __tls_get_addr, and with it the dynamic loader of glibc by name.
+PRELOADED_FLAGS = ("-DRS_PRELOADED", "-ftls-model=initial-exec")
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
+# Pages may have 64 KiB; the symbol table, which mpi_exports.c writes to, must share none with code. A linker that does
+# not know separate-code puts them apart anyway.
+PAGE_FLAGS = {"aarch64": ("-Wl,-z,max-page-size=65536", "-Wl,-z,separate-code")}
 # nodelete: whoever opened the recorder may close it (NCCL does), but handlers of ours are registered by then.
-LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-ldl", "-pthread")
+LINK_FLAGS = ("-shared", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--as-needed", "-ldl", "-pthread")
 PROGRAM_LINK_FLAGS = ("-pie", "-pthread")
+
+SHT_GNU_VERNEED = 0x6FFFFFFE
 
 # The slow file system speaks the kernel's protocol itself; before 7.31 that lacks what it needs.
 SLOW_PROGRAM = "rankscope-slowfs"
@@ -70,6 +81,20 @@ def compiler() -> list[str]:
     )
 
 
+@cache
+def machine() -> str:
+    """The processor that is compiled for, as uname calls it."""
+    done = subprocess.run([*compiler(), "-dumpmachine"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("-")[0].strip() or os.uname().machine
+
+
+@cache
+def links_with(flag: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        probe = [*compiler(), "-shared", "-x", "c", "-", "-o", f"{folder}/probe.so", flag]
+        return subprocess.run(probe, input="", capture_output=True, text=True, check=False).returncode == 0
+
+
 def libraries() -> dict[str, list[Path]]:
     """Each shared library with its sources: the recorder, what readers and analyses do row by row, functions of libc
     that go through the recorder where it counts system calls, the slow shim, and two auditors of the dynamic loader:
@@ -79,7 +104,7 @@ def libraries() -> dict[str, list[Path]]:
     recorder = [source for source in sources if source not in (*reader, wrappers)]
     if not set(reader) <= set(sources) or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    shim = [NATIVE / "slow" / name for name in ("shim.c", "pace.c", "counters.c")]
+    shim = [NATIVE / "slow" / name for name in SHIM_SOURCES]
     return {
         "librankscope.so": recorder,
         "librankscope_read.so": reader,
@@ -107,7 +132,13 @@ def has_fuse_header() -> bool:
 
 def compile_command(source: Path, target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    return [*compiler(), *COMPILE_FLAGS, define, *extra_flags, "-c", str(source), "-o", str(target)]
+    first = ["-include", str(NATIVE / OLDEST_LIBC), *(PRELOADED_FLAGS if is_preloaded(source) else ())]
+    return [*compiler(), *COMPILE_FLAGS, define, *first, *extra_flags, "-c", str(source), "-o", str(target)]
+
+
+def is_preloaded(source: Path) -> bool:
+    """Whether it becomes part of a library that is loaded into programs that nobody here has compiled."""
+    return (source.parent == NATIVE and source.name not in READER_SOURCES) or source.name in SHIM_SOURCES
 
 
 def link_command(
@@ -118,6 +149,7 @@ def link_command(
     beside: Path = NATIVE,
 ) -> list[str]:
     link: tuple[str, ...] = LINK_FLAGS if target.suffix == ".so" else PROGRAM_LINK_FLAGS
+    link = (*filter(links_with, PAGE_FLAGS.get(machine(), ())), *link)
     if sources[0].parent.name in ("libraries", "lookups"):
         link = auditor_flags(link)
     if sources[0].name == WRAPPERS_SOURCE:  # uses the recorder that lies beside it
@@ -128,7 +160,7 @@ def link_command(
 def auditor_flags(link: Sequence[str]) -> tuple[str, ...]:
     """The loader must be able to take an auditor out again. Its own libc is looked for where the system has it, before
     LD_LIBRARY_PATH (hence the old kind of entry), whose length is what the auditor is to save."""
-    folders = f"/lib/{os.uname().machine}-linux-gnu:/lib64:/usr/lib64"
+    folders = f"/lib/{machine()}-linux-gnu:/lib64:/usr/lib64"
     kept = tuple(flag for flag in link if "nodelete" not in flag)
     return (*kept, "-Wl,--disable-new-dtags", f"-Wl,-rpath,{folders}")
 
@@ -150,20 +182,59 @@ def succeeds(command: Sequence[str]) -> bool:
     return subprocess.run(command, check=False).returncode == 0
 
 
-def build(out: Path = NATIVE, extra_flags: Sequence[str] = ()) -> list[Path]:
-    """Compiles the libraries, then the programs, into a folder and returns their paths."""
+def build(out: Path = NATIVE, extra_flags: Sequence[str] = (), only: str = "") -> list[Path]:
+    """Compiles the libraries, then the programs (or one of them), into a folder and returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     built = []
     for wanted in (libraries, programs):
         for name, sources in wanted().items():
+            if only and name != only:
+                continue
             build_library(sources, out / name, extra_flags)
             built.append(out / name)
     return built
 
 
+def asked_of_glibc(path: Path) -> dict[tuple[int, ...], str]:
+    """The versions of glibc that a library or program asks for, each with the file that is to have it."""
+    octets = path.read_bytes()
+    first, size, count = struct.unpack_from("<40xQ10xHH", octets)
+    sections = [struct.unpack_from("<IIQQQQII", octets, first + size * n) for n in range(count)]
+    asked = {}
+    for kind, at, link in ((section[1], section[4], section[6]) for section in sections):
+        while kind == SHT_GNU_VERNEED:
+            _, entries, file, entry, following = struct.unpack_from("<HHIII", octets, at)
+            entry += at
+            for _ in range(entries):
+                _, _, _, name, next_entry = struct.unpack_from("<IHHII", octets, entry)
+                names = [octets[sections[link][4] + where :].partition(b"\0")[0].decode() for where in (name, file)]
+                version = re.fullmatch(r"GLIBC_([0-9.]+)", names[0])
+                if version:
+                    asked[tuple(map(int, version[1].split(".")))] = names[1]
+                entry += next_entry
+            at += following
+            kind = kind if following else 0
+    return asked
+
+
+def check_promise(built: Sequence[Path], platform: str) -> None:
+    """Raise if what was built would not load where a wheel of this platform may be installed."""
+    promised = re.fullmatch(r"manylinux_(\d+)_(\d+)_(\w+)", platform)
+    if promised is None or promised[3] != machine():
+        raise BuildError(f"RANKSCOPE_WHEEL_PLATFORM={platform} is not manylinux_X_Y_{machine()}")
+    newest = (int(promised[1]), int(promised[2]))
+    for path in built:
+        beyond = [".".join(map(str, version)) for version in sorted(asked_of_glibc(path)) if version > newest]
+        if beyond:
+            raise BuildError(
+                f"{path.name} asks for glibc {', '.join(beyond)}, {platform} promises that 2.{newest[1]} will do"
+            )
+
+
 def wheel_tag() -> str:
-    """Any Python 3, this platform: the libraries do not use Python's own interface."""
-    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+    """Any Python 3, this platform or the one that was promised: the libraries do not use Python's own interface."""
+    platform = os.environ.get("RANKSCOPE_WHEEL_PLATFORM") or re.sub(r"[-.]", "_", sysconfig.get_platform())
+    return f"py3-none-{platform}"
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]
@@ -172,8 +243,11 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc]
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        promised = os.environ.get("RANKSCOPE_WHEEL_PLATFORM", "")
         try:
-            build()
+            built = build()
+            if promised:
+                check_promise(built, promised)
         except BuildError as error:
             self.app.abort(f"rankscope: {error}")
         build_data["pure_python"] = False
@@ -186,9 +260,10 @@ def main() -> int:
         "--out", type=Path, default=NATIVE, help="folder for the libraries (default: beside the sources)"
     )
     parser.add_argument("--extra-flags", default="", help='more compiler flags, as in "-fsanitize=address -O1"')
+    parser.add_argument("--only", default="", help="only this library or program")
     options = parser.parse_args()
     try:
-        build(options.out, [*STRICT_FLAGS, *shlex.split(options.extra_flags)])
+        build(options.out, [*STRICT_FLAGS, *shlex.split(options.extra_flags)], options.only)
     except BuildError as error:
         print(f"rankscope: {error}", file=sys.stderr)
         return 1

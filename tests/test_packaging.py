@@ -152,6 +152,19 @@ def test_compiler_that_fails_leaves_the_old_library(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [old]
 
 
+def test_wheel_that_promises_too_much_is_not_built(tmp_path: Path) -> None:
+    """The dynamic loader of the promised glibc would refuse it."""
+    (tmp_path / "new.c").write_text("#include <pthread.h>\nvoid *f(void) { return (void *)pthread_create; }\n")
+    library = tmp_path / "new.so"
+    succeed(*hatch_build.compiler(), "-shared", "-fPIC", tmp_path / "new.c", "-o", library, "-pthread")
+    machine = hatch_build.machine()
+    hatch_build.check_promise([library], f"manylinux_2_99_{machine}")
+    with pytest.raises(hatch_build.BuildError, match=r"new.so asks for glibc 2\.\d+.*newer than manylinux_2_1_"):
+        hatch_build.check_promise([library], f"manylinux_2_1_{machine}")
+    with pytest.raises(hatch_build.BuildError, match="is not manylinux_X_Y_"):
+        hatch_build.check_promise([library], "linux_x86_64")
+
+
 def test_extra_flags_come_after_the_common_ones(tmp_path: Path) -> None:
     line = hatch_build.compile_command(tmp_path / "a.c", tmp_path / "a.o", ["-O0"])
     assert line.index("-O0") > line.index("-O2")

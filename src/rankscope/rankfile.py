@@ -36,6 +36,7 @@ class Flag(IntFlag):
     MATRIX = 256
     MPI_MULTIPLE = 512
     MPI_UNKNOWN_KIND = 65536
+    WENT_ON_UNRECORDED = 1048576
 
 
 class TickSource(IntEnum):
@@ -261,6 +262,10 @@ HEADER = _structure(
     "u4 trace_keep trace_reserved",
     "u4 imports_mode calls_method calls_note loader_calls",
     "u8 lost_modules lost_system_calls lost_paths",
+    "u8 boot_id pid_namespace",
+    "i4 ancestor_pid",
+    "u4 identity_reserved",
+    "u8 short_processes short_failed short_cpu_ns",
 )
 CHUNK = _structure("u4 kind thread chunk_bytes row_bytes rows first_id", "V40 reserved")
 TALLY = _structure(

@@ -34,6 +34,24 @@ TEXTS = (
             Type  Time(%)      Time     Calls       Avg       Min       Max  Name
           Range:  100.00%  9.0000ms         1  9.0000ms  9.0000ms  9.0000ms  step
 """,
+    # the same after a scanner: tabs for columns, cells lost or misread, times apart from their rows
+    """# Four GPUs, batch 32
+#\\_42== NVPROF is profiling process 42, command: python train\\_a.py ==42== Profiling application: python train\\_a.py
+Type\tTime(%)\tTime\tCalls\tAvg\tMin\tMax\tName
+GPU activities:\t40.00%\t80.000ms\t16\t5.0000ms\t4.0000ms\t6.5000ms\tvoid gemm&lt;float, int=4&gt;(float*, int)
+\t25.00%\t50.000ms\t\t3.1250ms\t\t\tncclAllReduceRingLLKernel
+\t2 50%\t5 000mc\t32\t156.25u\t90.000us\t210.00us\t[CUDA memcpy HtoD]
+\t1.25%\t2.E00me\t48\t\t\t\tvoid add <addop<float>, int=1 td=""></addop<float>
+10.000ms
+ 5.00%
+3.0000ms
+32 312.50us 300.00us 330.00us relu
+16 187.50us 90.000us 200.00us [CUDA memset]
+16 187.50us 90.000us 200.00us [CUDA memset]
+## Four GPUs, batch 64
+#\\_43== NVPROF is profiling process 43, command: python train\\_a.py
+GPU activities:\t100.00%\t1.5000s\t64\t23.438ms\t1.0000ms\t40.000ms\tgemm
+""",
     """"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"
 ,%,ms,,ms,ms,ms,
 "GPU activities",75.0,3.0,3,1.0,0.5,1.5,"gemm(float*)"

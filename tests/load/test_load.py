@@ -206,3 +206,10 @@ def test_names_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     assert report.run([]) == 0
     told = capsys.readouterr()
     assert "\x1b" not in told.out + told.err and "\x07" not in told.out and "<script>" in told.out
+
+
+def test_a_trace_without_gpu_work_has_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.txt").write_text("toy profile\nprocess rank=0 host=a\nevent cpu forward 100 250\n")
+    assert command.run(["a.txt"]) == 0
+    assert report.run([]) == 0
+    assert table("gpu_time", capsys) == []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,10 +15,11 @@ import hatch_build
 from programs.jobs import WARNINGS
 
 HERE = Path(__file__).parent
+KEPT = hatch_build.ROOT / "build" / "tests"  # for the next run
 SANITIZERS = {
     "plain": (),
-    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"),
-    "thread": ("-fsanitize=thread", "-fno-omit-frame-pointer", "-Wno-tsan"),
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-O1"),
+    "thread": ("-fsanitize=thread", "-fno-omit-frame-pointer", "-Wno-tsan", "-O1"),
 }
 
 
@@ -36,13 +37,24 @@ class Driver:
 
 @cache
 def _built(flags: tuple[str, ...]) -> Path:
-    """Compiled once for all tests of a session; the one beside the sources will do if it is new."""
+    """Compiled once for these sources, whichever worker asks first; the one beside the sources will do if it is new."""
     if not flags and _is_new(hatch_build.NATIVE / "librankscope.so"):
         return hatch_build.NATIVE / "librankscope.so"
-    folder = Path(tempfile.mkdtemp(prefix="rankscope-native-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    hatch_build.build_library(hatch_build.libraries()["librankscope.so"], folder / "librankscope.so", flags)
+    folder = KEPT / _name_of(flags)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "librankscope.so").exists():
+            hatch_build.build_library(hatch_build.libraries()["librankscope.so"], folder / "librankscope.so", flags)
     return folder / "librankscope.so"
+
+
+def _name_of(flags: tuple[str, ...]) -> str:
+    """The same for the same compiler, flags and sources only."""
+    digest = hashlib.sha256(repr((hatch_build.compiler(), flags)).encode())
+    for path in [Path(hatch_build.__file__), *sorted(hatch_build.NATIVE.rglob("*.[ch]"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _is_new(library: Path) -> bool:

@@ -164,7 +164,7 @@ static void many_threads(void)
         pthread_join(threads[i], NULL);
 }
 
-/* An hour: starts in order but for one that comes far too late. */
+/* Starts in order but for one that comes last of all. */
 static void long_run(int count)
 {
     uint64_t t = 1000000;
@@ -172,7 +172,7 @@ static void long_run(int count)
         kernel("tick", 0, 7, t + (uint64_t)i * 100, t + (uint64_t)i * 100 + 40);
         kernel("tock", 0, 7, t + (uint64_t)i * 100 + 20, t + (uint64_t)i * 100 + 50);
     }
-    kernel("late", 0, 7, t + 150, t + 190);             /* into a gap that was counted long ago */
+    kernel("late", 0, 7, t + 150, t + 190);             /* into a gap that was counted before */
 }
 
 /* What a launch costs: 1,000 of them a buffer's worth of calls, then their kernels, of 50 names as long as real ones.

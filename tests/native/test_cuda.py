@@ -20,6 +20,8 @@ from rankscope.readers.chunks import open_rank_file
 from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 MAIN, OTHER = "GPU 0 stream 7", "GPU 0 stream 20"
 GPU_ROWS = {  # (group, name) -> calls, ns, shortest, longest, bytes
@@ -199,11 +201,11 @@ def test_names_that_count_do_not_fill_the_file(driver: Path, tmp_path: Path) -> 
     assert (int(how["open_ranges"]), int(how["lost_ranges"]), int(how["folded_ranges"])) == (1000, 0, 20_000 - 2048)
 
 
-def test_what_comes_too_late_is_bounded(plain: Path, tmp_path: Path) -> None:
+def test_what_comes_last_falls_into_its_place(plain: Path, tmp_path: Path) -> None:
     run(plain, tmp_path, "long", "50000")
     device = row_of(only(tmp_path), ChunkKind.DEVICES)
-    assert (int(device["activities"]), int(device["busy_ns"])) == (100_001, 50 * 50_000)
-    assert (int(device["late"]), int(device["late_ns"])) == (1, 40)
+    assert (int(device["activities"]), int(device["busy_ns"])) == (100_001, 50 * 50_000 + 40)
+    assert (int(device["late"]), int(device["late_ns"])) == (0, 0)
     assert only(tmp_path).stat().st_blocks * 512 < 1 << 20
 
 

@@ -20,6 +20,8 @@ from rankscope.model import INSIDE
 from rankscope.rankfile import ChunkKind
 from rankscope.readers.chunks import open_rank_file
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 LAUNCH, MALLOC = 2, 3  # the fake runtime's numbers of cudaLaunchKernel and cudaMalloc; in the driver 2 launches
 Sums = dict[tuple[str, str, str], tuple[int, int, int]]  # layer, path, name -> calls, ns, bytes
 

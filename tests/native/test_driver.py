@@ -11,6 +11,8 @@ import pytest
 from native.builds import SANITIZERS, Driver, make_driver, recording
 from programs import recorded
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 PARTS = {
     "threads": (40, {}),
     "forks": (60, {}),

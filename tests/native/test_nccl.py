@@ -17,6 +17,8 @@ from native.test_driver import STRICT, compiler_has
 from programs import recorded
 from rankscope.model import Reading
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 VERSIONS = range(1, 7)
 WITH_KERNELS = range(3, 7)
 COMMS = {"default_pg #a1a1a1a1": "0000a1a1a1a1a1a1", "NCCL #b2b2b2b2": "0000b2b2b2b2b2b2"}

@@ -23,6 +23,8 @@ from rankscope.readers.rankfile import read_rank_file
 from rankscope.readers.trace import trace_blocks
 from rankscope.readers.trace_events import trace_events
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 SMALL = "65536"
 CAPACITY = (17 * 4096 - 64) // 32  # 64 KiB and the chunk's header, in whole pages
 LARGE = str(8 << 20)

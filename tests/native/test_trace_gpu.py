@@ -19,6 +19,8 @@ from rankscope.readers.clock import Clock
 from rankscope.readers.trace import trace_blocks
 from rankscope.readers.trace_events import trace_events
 
+pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
+
 TRACE = {"RANKSCOPE_TRACE_BYTES": str(4 << 20)}
 INTERFACES = (1, 3, 6)  # without kernels, with them, and the newest: what the trace is told does not change in between
 KEPT = ("layer", "group", "name", "start_ns", "end_ns", "bytes", "failed")

@@ -10,7 +10,7 @@ import pytest
 
 from rankscope.cli.gather import run as gather
 from rankscope.record.heads import BYTE_ORDER, FIELDS, HEAD_BYTES, MAGIC, RUNNING
-from rankscope.record.place import process
+from rankscope.record.place import boot, namespace_of, process
 
 from .conftest import ROOT, compile_c
 
@@ -29,6 +29,8 @@ def rank_file(path: Path, used_bytes: int = 8192, fill: bytes = b"x", order: str
         "start_jiffies": 77,
         "loaded_realtime_ns": 10**18,
         "heard_realtime_ns": 10**18 + 5,
+        "boot_id": boot(),
+        "pid_namespace": namespace_of("self"),
         **fields,
     }
     head = bytearray(HEAD_BYTES)

@@ -38,6 +38,12 @@ CASES = {
     ),
 }
 
+CASES["environment"] = (
+    "RANK=1 WORLD_SIZE=4 MASTER_ADDR=job-master-0.space.svc MASTER_PORT=2",
+    (1, None, 4),
+    "job-master-0-2",
+)
+
 
 @pytest.mark.parametrize("launcher", CASES)
 def test_launchers(launcher: str) -> None:
@@ -47,6 +53,32 @@ def test_launchers(launcher: str) -> None:
     assert (place.rank, place.local_rank, place.ranks) == numbers
     assert place.job == job
     assert place.shared
+
+
+@pytest.mark.parametrize(
+    ("text", "launcher"),
+    [
+        ("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a", ""),  # no port: nobody could meet there
+        ("RANK=2 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", ""),
+        ("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2", "slurm"),
+        ("RANK=1 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2", "environment"),
+        (
+            "RANK=1 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1",
+            "environment",
+        ),
+        ("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 PMIX_RANK=1 PMIX_NAMESPACE=x", "pmix"),
+    ],
+)
+def test_variables_of_a_rank_beside_those_of_a_launcher(text: str, launcher: str) -> None:
+    assert find_place(dict(word.split("=") for word in text.split())).launcher == launcher
+
+
+def test_the_first_rank_may_call_its_own_host_localhost() -> None:
+    ours = os.uname().nodename
+    addresses = ("localhost", "127.0.0.1", "::1", ours, f"{ours}.some.domain")
+    environments = [{"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1", "MASTER_ADDR": a} for a in addresses]
+    assert len({find_place(environment).job for environment in environments}) == 1
+    assert find_place({**environments[0], "MASTER_ADDR": "10.1.2.3"}).job == "10.1.2.3-1"
 
 
 def test_batch_script_is_not_a_rank() -> None:

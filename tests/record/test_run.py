@@ -16,6 +16,7 @@ DOCUMENTED = {
     "LD_PRELOAD",
     "RANKSCOPE_DIR",
     "RANKSCOPE_PID",
+    "RANKSCOPE_PARENT",
     "CUDA_INJECTION64_PATH",
     "NVTX_INJECTION64_PATH",
     "NCCL_PROFILER_PLUGIN",
@@ -187,7 +188,8 @@ def test_where_it_records_is_said_on_a_terminal(rankscope: str, work: Path, word
 def test_options_reach_the_recorder(rankscope: str, run: Run, work: Path) -> None:
     done = run(rankscope, "run", "--out", "o/p", "--local", "l", "--matrix", "--size", "64K", "--log", "0", "env", "-0")
     found = {os.fsdecode(name): os.fsdecode(value) for name, value in variables(done.stdout).items()}
-    assert found["RANKSCOPE_DIR"] == str(work / "l" / "p") and (work / "l" / "p").is_dir()
+    node = Path(found["RANKSCOPE_DIR"])
+    assert node.parent == work / "l" and node.name.startswith("p-") and node.is_dir()
     assert found["RANKSCOPE_COLLECT"] == str(work / "o" / "p")
     numbers = [found[f"RANKSCOPE_{name}"] for name in ("MATRIX", "FILE_BYTES", "LOG_RECORDS")]
     assert numbers == ["1", "65536", "0"]

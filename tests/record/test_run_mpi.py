@@ -98,3 +98,19 @@ def test_python_with_mpi4py(rankscope: str, mpi: Mpi, run: Run) -> None:
     python = str(mpi.bin / "python")
     done = run(*mpi.mpirun(2), rankscope, "run", "--out", "prof", python, "-c", program, env=mpi.environment)
     assert sorted(done.stdout.splitlines()) == [b"1 2", b"1 2"] and done.returncode == 0, done
+
+
+def test_outside_with_any_letter_in_the_path_and_a_python_path_of_the_user(
+    rankscope: str, mpi: Mpi, run: Run, work: Path
+) -> None:
+    out = "a b,c=d;e'f"
+    assignment = "PYTHONPATH=/of/the user,1"
+    give = {"openmpi": ["-x", assignment], "mpich": ["-genv", *assignment.split("=")]}.get(
+        mpi.name, ["-genv", assignment]
+    )
+    launcher = mpi.mpirun(2)
+    show = ("sh", "-c", 'echo "$RANKSCOPE_DIR|$PYTHONPATH"')
+    done = run(rankscope, "run", "--out", out, launcher[0], *give, *launcher[1:], *show, env=mpi.environment)
+    agent = library_of(Path(rankscope)).parents[1] / "agent" / "start"
+    assert done.stdout.decode().splitlines() == [f"{work}/{out}|{agent}:/of/the user,1"] * 2, done
+    assert run_json(f"{work}/{out}")["expected_ranks"] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -64,3 +66,23 @@ def test_a_killed_worker_is_known_by_its_signal(rankscope: str, job: Path) -> No
     assert done.returncode == 1
     facts = ranks_of(job.parent / "run")[1].facts
     assert (facts.ending, facts.end_signal) == ("signalled", 9)
+
+
+def test_ranks_started_one_by_one(rankscope: str, job: Path) -> None:
+    """As scripts and Kubernetes start them: no torchrun, out of order, twice with the same port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [rankscope, "run", TORCHRUN.with_name("python"), job]
+    for _ in range(2):
+        ranks = [
+            subprocess.Popen(
+                command,
+                cwd=job.parent,
+                env={**os.environ, "RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port},
+            )
+            for rank in "10"
+        ]
+        assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
+    folders = [path for path in (job.parent / "rankscope-runs").iterdir() if path.name[0] == "2"]
+    assert [sorted(ranks_of(folder)) for folder in folders] == [[0, 1], [0, 1]]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,16 @@ pytestmark = pytest.mark.skipif(not (BIN / "torchrun").exists(), reason=".envs/t
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the observer is compiled, once for all tests."""
-    return tmp_path_factory.mktemp("cache")
+def cache(rankscope: str) -> Path:
+    """Where the observer lies, compiled once on this machine."""
+    done = prepare(rankscope, dict(os.environ))
+    assert done.returncode == 0, done
+    return Path(done.stdout.strip().rpartition(": ")[2]).parent
+
+
+def prepare(rankscope: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [rankscope, "doctor", "--prepare", "--python", str(BIN / "python")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
@@ -103,7 +111,7 @@ def check_sums(reading: recorded.Reading) -> None:
     assert (steps["covered_ns"] <= steps["progress_ns"] + 1000).all()
 
 
-@pytest.mark.parametrize("how", ["torchrun", "spawn"])
+@pytest.mark.parametrize("how", ["torchrun", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_ddp_on_gloo(rankscope: str, tmp_path: Path, environment: dict[str, str], how: str) -> None:
     steps = ["--steps", str(STEPS), "--sleep-ms", "4"]
     job = torchrun(2, *steps) if how == "torchrun" else [BIN / "python", PROGRAM, "--spawn", "2", *steps]
@@ -168,6 +176,7 @@ def test_a_step_that_the_scaler_leaves_out_is_a_step(
     assert reading.step_columns["skipped"].tolist() == [False, False, True] * 3
 
 
+@pytest.mark.alone  # the other parts of a step are short, unless others take the processor
 @pytest.mark.parametrize(("option", "part"), [("--delay-ms", "data_ns"), ("--sleep-ms", "forward_ns")])
 def test_a_delay_shows_where_it_is(
     rankscope: str, tmp_path: Path, environment: dict[str, str], option: str, part: str
@@ -201,28 +210,86 @@ def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Pat
         )
 
 
+def compiler(folder: Path, *lines: str) -> str:
+    """A compiler that notes who calls it and then does what these lines say."""
+    path = folder / "cxx"
+    path.write_text("\n".join(["#!/bin/sh", f'echo "$$ $PPID ${{LD_PRELOAD-none}}" >> {folder}/called', *lines, ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+def observers(folder: Path) -> list[str]:
+    """What each process says that observed torch in it."""
+    found = [recorded.read(path) for path in recorded.rank_files(folder)]
+    return [mark.what for reading in found for mark in reading.marks if mark.name == "observer"]
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_no_rank_waits_for_the_compiler(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    """It sleeps for longer than the test may take, and is nobody's child in the job."""
+    environment |= {"CXX": compiler(tmp_path, "exec sleep 600"), "RANKSCOPE_CACHE": str(tmp_path / "new")}
+    done = start([rankscope, "run", "--out", "run", *torchrun(2, "--steps", "2")], tmp_path, environment)
+    assert len(told_by(done)) == 2
+    (called,) = (tmp_path / "called").read_text().splitlines()
+    pid, parent, preload = called.split()
+    try:
+        assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null" and os.readlink(f"/proc/{pid}/exe").endswith("sleep")
+        assert os.getpriority(os.PRIO_PROCESS, int(pid)) == 19 and preload == "none"
+        opened = {os.readlink(path) for path in Path(f"/proc/{parent}/fd").iterdir()}
+        assert not any(target.startswith(str(tmp_path / "run")) for target in opened)
+        told = set(observers(tmp_path / "run"))
+        assert told == {"Python hooks: the compiled observer is being made for the next run"}
+        again = [rankscope, "run", "--out", "again", BIN / "python", PROGRAM, "--alone", "--steps", "2"]
+        told_by(start(again, tmp_path, environment))
+        assert len((tmp_path / "called").read_text().splitlines()) == 1  # one compiles for all
+    finally:
+        os.kill(int(parent), signal.SIGKILL)
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def test_the_next_run_has_the_compiled_observer(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    compiled = prepare(rankscope, environment).stdout.strip().rpartition(": ")[2]
+    fast = compiler(tmp_path, 'while [ "$1" != -o ]; do shift; done', f"cat {compiled} > $2")
+    new = tmp_path / "new"
+    environment |= {"CXX": fast, "RANKSCOPE_CACHE": str(new)}
+    job = [BIN / "python", PROGRAM, "--alone", "--steps", "2"]
+    told_by(start([rankscope, "run", "--out", "first", *job], tmp_path, environment))
+    wait_for(lambda: list(new.glob("*.so")) and not list(new.glob("*.compiling")))
+    told_by(start([rankscope, "run", "--out", "second", *job], tmp_path, environment))
+    assert observers(tmp_path / "second") == ["C++ observer"]
+    assert [path.suffix for path in new.iterdir() if path.is_file()] == [".so"]  # nothing is left beside it
+    (library,) = new.glob("*.so")
+    library.write_bytes(library.read_bytes()[:-100])
+    told_by(start([rankscope, "run", "--out", "third", *job], tmp_path, environment))
+    assert observers(tmp_path / "third") == [f"Python hooks: {library} is damaged; remove it"]
+
+
 def test_without_a_compiler_the_hooks_in_python_are_used(
     rankscope: str, tmp_path: Path, environment: dict[str, str]
 ) -> None:
+    environment |= {"CXX": "/nowhere/g++", "RANKSCOPE_CACHE": str(tmp_path / "new")}
+    done = prepare(rankscope, environment)
+    assert done.returncode == 1 and "/nowhere/g++" in done.stdout
     job = [rankscope, "run", "--out", "run", BIN / "python", PROGRAM, "--alone", "--steps", "3"]
-    told_by(start(job, tmp_path, environment | {"CXX": "/nowhere/g++", "RANKSCOPE_CACHE": str(tmp_path / "new")}))
+    told_by(start(job, tmp_path, environment))
     (reading,) = readings_of(tmp_path / "run").values()
     assert len(reading.step_columns["number"]) == 3
-    (how,) = [mark.what for mark in reading.marks if mark.name == "observer"]
-    assert how.startswith("Python hooks: /nowhere/g++")
+    assert observers(tmp_path / "run")[0].startswith("Python hooks: /nowhere/g++")
 
 
-def test_many_processes_compile_once(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "g++").write_text(f'#!/bin/sh\necho x >> {tmp_path}/compiled\nexec /usr/bin/g++ "$@"\n')
-    (tmp_path / "g++").chmod(0o755)
-    code = "import torch"
-    environment |= {"CXX": str(tmp_path / "g++"), "RANKSCOPE_CACHE": str(tmp_path / "cache")}
-    command = [rankscope, "run", "--out", "run", "sh", "-c", f"for i in 1 2 3 4; do python -c '{code}' & done; wait"]
-    assert start(command, tmp_path, environment).returncode == 0
-    assert (tmp_path / "compiled").read_text() == "x\n"
-    found = [recorded.read(path) for path in recorded.rank_files(tmp_path / "run")]
-    told = [mark.what for reading in found for mark in reading.marks if mark.name == "observer"]
-    assert told == ["C++ observer"] * 4
+def test_many_that_prepare_compile_once(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    fast = compiler(tmp_path, 'while [ "$1" != -o ]; do shift; done', "sleep 1; echo library > $2")
+    environment |= {"CXX": fast, "RANKSCOPE_CACHE": str(tmp_path / "new")}
+    command = [rankscope, "doctor", "--prepare", "--python", str(BIN / "python")]
+    started = [subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) for _ in range(4)]
+    assert [process.wait(timeout=100) for process in started] == [0] * 4
+    assert len((tmp_path / "called").read_text().splitlines()) == 1
 
 
 def test_a_kill_loses_no_completed_step(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:

@@ -1,4 +1,8 @@
-"""The compiled observer of one torch: found in the cache, or compiled once by whoever comes first."""
+"""The compiled observer of one torch: looked up by every rank, compiled beside the job for the next one.
+
+No rank compiles or waits. `rankscope run` starts this file as a program of its own where the library is missing, and
+`rankscope doctor --prepare` compiles before any job.
+"""
 
 from __future__ import annotations
 
@@ -7,70 +11,134 @@ import time
 
 SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "native", "torch_observer.cpp")
 STANDARDS = ("-std=c++17", "-std=c++20")
-LONGEST_BUILD_S = 120
-LONGEST_WAIT_S = 60
-RETRY_S = 600
+LONGEST_BUILD_S = 600  # beside a job, at the lowest priority
+RETRY_S = 24 * 3600
 OLDEST = (2, 1)
+# Behind the library's own bytes, which the loader does not mind: what they must hash to. One file is renamed at once,
+# where two could come from two compilers.
+TRAILER = b"rankscope observer\n"
+DIGEST_BYTES = 32
+WRITABLE_BY_OTHERS, STICKY = 0o022, 0o1000
 
 
 class NotBuilt(Exception):
     """Why there is no compiled observer."""
 
 
-def find_or_build(torch_folder: str) -> str:
-    """The library for the torch in this folder."""
-    torch_folder = os.path.realpath(torch_folder)
-    path = library_path(torch_folder)
-    if os.path.exists(path):
-        return path
+def find(torch_folder: str) -> str:
+    """The library for the torch in this folder, checked; never waits and never compiles."""
+    path = library_path(os.path.realpath(torch_folder))
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        lock = os.open(path + ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        check(path)
+    except FileNotFoundError:
+        raise NotBuilt(why_missing(path)) from None
     except OSError as error:
-        raise NotBuilt(f"{os.path.dirname(path)}: {error.strerror}") from None
-    try:
-        if take(lock, path):
-            check_failed(path)
-            compile_or_say(path, torch_folder)
-    finally:
-        os.close(lock)
+        raise NotBuilt(f"{path}: {error.strerror}") from None
     return path
 
 
-def compile_or_say(path: str, torch_folder: str) -> None:
+def check(path: str) -> None:
+    """Raise unless these are the bytes that were compiled, in a file that nobody but us and root can change."""
+    folder = os.stat(os.path.dirname(path))
+    foreign = folder.st_uid not in (0, os.geteuid()) or folder.st_mode & 0o002
+    if (foreign or (folder.st_mode & 0o020 and folder.st_gid != os.getegid())) and not folder.st_mode & STICKY:
+        raise NotBuilt(f"{os.path.dirname(path)} can be changed by others; chmod go-w, or set RANKSCOPE_CACHE")
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        compile_to(path, torch_folder)
-    except NotBuilt as reason:
-        with open(path + ".failed", "w", encoding="utf-8") as file:
-            file.write(str(reason))
-        raise
+        status = os.fstat(file)
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & WRITABLE_BY_OTHERS:
+            raise NotBuilt(f"{path} can be changed by others; remove it")
+        with os.fdopen(file, "rb", closefd=False) as opened:
+            whole = opened.read()
+    finally:
+        os.close(file)
+    if not is_whole(whole):
+        raise NotBuilt(f"{path} is damaged; remove it")
 
 
-def check_failed(path: str) -> None:
-    """What has failed a moment ago fails again: a thousand ranks need not all try."""
+def is_whole(content: bytes) -> bool:
+    length = len(content) - len(TRAILER) - DIGEST_BYTES
+    return length > 0 and content[length:] == TRAILER + digest(content[:length])
+
+
+def digest(content: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.sha256(content).digest()
+
+
+def why_missing(path: str) -> str:
+    """What a rank says that finds no library."""
+    failed = failure(path)
+    if failed:
+        return failed
+    if is_being_compiled(path):
+        return "the compiled observer is being made for the next run"
+    return "the observer is not compiled yet: rankscope doctor --prepare"
+
+
+def failure(path: str) -> str:
+    """Why the last attempt failed, "" if there was none for long: what has failed will fail again."""
     try:
         if time.time() - os.path.getmtime(path + ".failed") < RETRY_S:
             with open(path + ".failed", encoding="utf-8") as file:
-                raise NotBuilt(file.read())
+                return file.read()
     except OSError:
+        pass
+    return ""
+
+
+def is_being_compiled(path: str) -> bool:
+    """Whether somebody says so, who has not been killed since."""
+    try:
+        if time.time() - os.path.getmtime(path + ".compiling") > LONGEST_BUILD_S:
+            return False
+        with open(path + ".compiling", encoding="utf-8") as file:
+            host, pid, _ = file.read().rsplit(".", 2)
+    except OSError:
+        return False
+    except ValueError:
+        return True  # not written yet
+    return host != os.uname().nodename or os.path.exists(f"/proc/{pid}")
+
+
+def build(torch_folder: str) -> str:
+    """Compile, unless another process does; the library's path, or the reason why there is none."""
+    torch_folder = os.path.realpath(torch_folder)
+    path = library_path(torch_folder)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        if not is_being_compiled(path):
+            remove(path + ".compiling")  # of one that was killed
+        file = os.open(path + ".compiling", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        os.write(file, f"{unique()}\n".encode())
+        os.close(file)
+    except FileExistsError:
+        raise NotBuilt("another process is compiling it") from None
+    except OSError as error:
+        raise NotBuilt(f"{error.filename}: {error.strerror}") from None
+    try:
+        compile_to(path, torch_folder)
+        remove(path + ".failed")
+    except (NotBuilt, OSError) as reason:
+        with open(path + ".failed", "w", encoding="utf-8") as text:
+            text.write(str(reason))
+        raise NotBuilt(str(reason)) from None
+    finally:
+        remove(path + ".compiling")
+    return path
+
+
+def remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
         pass
 
 
-def take(lock: int, path: str) -> bool:
-    """Whether we are to compile; false once another process has done so."""
-    import fcntl
-
-    for _ in range(LONGEST_WAIT_S * 10):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return not os.path.exists(path)
-        except BlockingIOError:
-            time.sleep(0.1)
-        except OSError as error:  # a file system without locks
-            raise NotBuilt(f"{path}.lock: {error.strerror}") from None
-        if os.path.exists(path):
-            return False
-    raise NotBuilt("another process is still compiling it")
+def unique() -> str:
+    """A process of any host that shares the folder, and of any time."""
+    return f"{os.uname().nodename}.{os.getpid()}.{time.time_ns()}"
 
 
 def library_path(torch_folder: str) -> str:
@@ -87,7 +155,7 @@ def library_path(torch_folder: str) -> str:
         raise NotBuilt(f"torch {version or 'of no version'} is older than 2.1")
     import zlib
 
-    name = f"torch-{version}-{os.uname().machine}-{zlib.crc32(told + torch_folder.encode()):08x}.so"
+    name = f"torch-{version}-{os.uname().machine}-{zlib.crc32(told + TRAILER + torch_folder.encode()):08x}.so"
     return os.path.join(cache_folder(), name.replace("/", "-"))
 
 
@@ -103,35 +171,54 @@ def compile_to(path: str, torch_folder: str) -> None:
     """Compile aside and rename: who looks finds all of it or nothing."""
     import subprocess
 
-    fresh = f"{path}.{os.getpid()}"
+    fresh = f"{path}.{unique()}"
     problem = "no C++ compiler (g++, c++ or clang++)"
-    for command in commands(torch_folder, fresh):
-        try:
-            done = subprocess.run(
-                command, env=plain_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST_BUILD_S
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            problem = f"{command[0]}: {error}"
-            continue
-        if done.returncode == 0:
-            os.rename(fresh, path)
-            return
-        problem = f"{command[0]} failed: " + done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+    try:
+        for command in commands(torch_folder, fresh):
+            try:
+                done = subprocess.run(
+                    command,
+                    env=plain_environment(),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=LONGEST_BUILD_S / 2,
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                problem = f"{command[0]}: {error}"
+                continue
+            if done.returncode == 0:
+                seal(fresh)
+                os.rename(fresh, path)
+                return
+            problem = f"{command[0]} failed: " + done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+    finally:
+        remove(fresh)
     raise NotBuilt(problem)
 
 
-def commands(torch_folder: str, target: str) -> list[list[str]]:
+def seal(path: str) -> None:
+    """Write the hash behind the library, and let nobody else write to it."""
+    with open(path, "r+b") as file:
+        file.write(TRAILER + digest(file.read()))
+    os.chmod(path, 0o755)
+
+
+def compilers() -> list[list[str]]:
+    """How the compiler is called: the one asked for, else the first that is there."""
     import shlex
     import shutil
 
     asked = shlex.split(os.environ.get("CXX", ""))
-    found = [asked] if asked else [[name] for name in ("g++", "c++", "clang++") if shutil.which(name)][:1]
+    return [asked] if asked else [[name] for name in ("g++", "c++", "clang++") if shutil.which(name)][:1]
+
+
+def commands(torch_folder: str, target: str) -> list[list[str]]:
     folder = os.path.join(torch_folder, "lib")
     flags = ["-O2", "-DNDEBUG", "-fPIC", "-shared", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={abi(folder)}"]
     for include in ("include", "include/torch/csrc/api/include"):
         flags += ["-isystem", os.path.join(torch_folder, include)]
     rest = [SOURCE, "-o", target, f"-L{folder}", "-lc10", "-ltorch_cpu"]
-    return [[*compiler, standard, *flags, *rest] for compiler in found for standard in STANDARDS]
+    return [[*compiler, standard, *flags, *rest] for compiler in compilers() for standard in STANDARDS]
 
 
 def abi(library_folder: str) -> int:
@@ -145,5 +232,15 @@ def abi(library_folder: str) -> int:
 
 def plain_environment() -> dict[str, str]:
     """The compiler is not part of the job: it is not recorded."""
-    ours = ("LD_PRELOAD", "PYTHONPATH")
+    ours = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH")
     return {key: value for key, value in os.environ.items() if key not in ours and not key.startswith("RANKSCOPE_")}
+
+
+if __name__ == "__main__":
+    import sys
+
+    try:
+        os.environ["RANKSCOPE_CACHE"] = sys.argv[2]
+        build(sys.argv[1])
+    except NotBuilt:  # the ranks of the next run say why
+        pass

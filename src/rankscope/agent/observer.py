@@ -6,7 +6,7 @@ import ctypes
 import os
 from typing import Any
 
-from . import build, python_observer
+from . import build
 
 NATIVE, PYTHON = "C++ observer", "Python hooks"
 
@@ -19,7 +19,7 @@ def start(recorder: Any, torch: Any) -> str:
     if os.environ.get("RANKSCOPE_TORCH") == "python":
         return _in_python(recorder, torch, "asked for by RANKSCOPE_TORCH")
     try:
-        path = build.find_or_build(os.path.dirname(os.path.abspath(torch.__file__)))
+        path = build.find(os.path.dirname(os.path.abspath(torch.__file__)))
         library = ctypes.PyDLL(path)
         library.rankscope_observer_enter.argtypes = library.rankscope_observer_own_group.argtypes = (ctypes.c_uint32,)
         if library.rankscope_observer_start():
@@ -32,6 +32,8 @@ def start(recorder: Any, torch: Any) -> str:
 
 
 def _in_python(recorder: Any, torch: Any, why: str) -> str:
+    from . import python_observer
+
     python_observer.start(recorder, torch)
     return f"{PYTHON}: {why}"
 

@@ -46,6 +46,7 @@ def coverage(tables: Tables, selection: Selection = ALL) -> Table:
     _add_endings(tables, table)
     _add_losses(tables, table)
     _add_unwrapped(tables, table)
+    _add_unrecorded(tables, table)
     _add_warnings(tables, table)
     return table
 
@@ -98,11 +99,21 @@ def _add_processes(tables: Tables, table: Table) -> None:
         count(*) FROM ranks WHERE role <> 'rank' GROUP BY 1 ORDER BY 1"""
     for role, count in tables.query(sql):
         table.rows.append((ROLES.get(role, role), count, ""))
+    _add_short(tables, table)
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
         told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"
         table.warnings.append(f"{told}: several MPI jobs in one run? Their calls are not in these tables")
     _add_left_aside(tables, table)
+
+
+def _add_short(tables: Tables, table: Table) -> None:
+    """Processes that had nothing to tell: compilers, shells, children that were forked and left."""
+    sql = "SELECT sum(short_processes)::BIGINT, sum(short_failed)::BIGINT, sum(short_cpu_ns)::BIGINT FROM ranks"
+    processes, failed, cpu_ns = tables.query(sql)[0]
+    if processes:
+        told = f"{cpu_ns / 1e9:.3g} s of CPU time, {failed} did not end with exit 0"
+        table.rows.append(("short processes that left no file", processes, told))
 
 
 def _add_left_aside(tables: Tables, table: Table) -> None:
@@ -155,6 +166,15 @@ def _add_unwrapped(tables: Tables, table: Table) -> None:
     if not _recorded(tables):
         return
     table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+
+
+def _add_unrecorded(tables: Tables, table: Table) -> None:
+    """Processes that ran without the recorder, by the reason why they could not take it."""
+    sql = r"""SELECT told.why, list(DISTINCT told.program ORDER BY told.program), sum(told.n::BIGINT)::BIGINT FROM (
+        SELECT regexp_extract(text, '^not recorded: (\d+) × (.*): ([^:]*)$', ['n', 'program', 'why']) AS told FROM notes
+        WHERE starts_with(text, 'not recorded: ')) GROUP BY 1 ORDER BY 1"""
+    for why, programs, count in tables.query(sql):
+        table.rows.append((f"processes not recorded: {why}", count, _names(programs)))
 
 
 def _add_warnings(tables: Tables, table: Table) -> None:

@@ -26,7 +26,8 @@ COLUMNS = (
 )
 SQL = """
     SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),
-        count(*) FILTER (ending <> 'replaced' AND role NOT IN ('document', 'summary')),
+        count(*) FILTER (ending <> 'replaced' AND role NOT IN ('document', 'summary'))
+            + coalesce(sum(short_processes), 0)::BIGINT,
         min(started_ns), max(ended_ns), list_sort(list(DISTINCT versions) FILTER (role = 'rank' AND versions <> '')),
         list_sort(list(DISTINCT rank_source) FILTER (role = 'rank' AND rank_source NOT IN ('', 'none'))),
         min_by(command, rank) FILTER (role = 'rank'), list_sort(list(DISTINCT tool) FILTER (tool <> ''))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.analyse.gpu_activities import GpuWork, rows_of_layers
-from rankscope.analyse.gpu_walk import Gaps, walked
+from rankscope.analyse.gpu_walk import Gaps, GpuTime, walked
 from rankscope.analyse.launches import Launches
 from rankscope.analyse.range_sums import LAYERS as RANGE_LAYERS
 from rankscope.analyse.range_sums import RangeWork, threads_of
@@ -57,14 +57,14 @@ def _activities(gpu: GpuWork) -> Columns:
 
 
 def _devices(gpu: GpuWork, launches: Launches) -> tuple[Columns, list[Gaps]]:
-    told: dict[str, list[Any]] = {"device": []}
+    told: dict[str, list[Any]] = {"device": [], **{key: [] for key in GpuTime.__slots__}}
     gaps: list[Gaps] = []
     for name, device in gpu.devices.items():
         time, found = walked(device, len(gpu.streams), launches)
         gaps.append(found)
         told["device"].append(name)
-        for key in time.__slots__:
-            told.setdefault(key, []).append(getattr(time, key))
+        for key in GpuTime.__slots__:
+            told[key].append(getattr(time, key))
     return told, gaps
 
 

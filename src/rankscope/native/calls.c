@@ -58,14 +58,30 @@ void rs_calls_count(struct rs_calls_thread *self, const struct rs_call *call)
 /* May run in a signal handler; errno is the caller's. */
 RS_EXPORT void rankscope_calls_add(struct rs_calls_thread *self, const struct rs_call *call)
 {
-    if (rankscope_calls_counting && !self->own && rs.file)
-        rs_calls_count(self, call);
+    if (!rankscope_calls_counting || self->own || !rs.file)
+        return;
+    uint32_t before = self->counting;
+    self->counting = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    rs_calls_count(self, call);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    self->counting = before;
+    if (self->cancelled && !before)
+        rs_signal_cancel_again(self);
 }
 
 static void note(const char *text)
 {
     if (rs.file && text && text[0])
         rs.file->calls_note = rs_intern(text);
+}
+
+void rs_calls_say(const char *text)
+{
+    rs_own_enter();
+    if (rs.file && !rs.file->calls_note)
+        note(text);
+    rs_own_leave();
 }
 
 /* Every thread ends its own dispatch at its next call. */

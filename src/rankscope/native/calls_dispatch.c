@@ -4,6 +4,7 @@
  * The handler makes the call with the thread's own signal mask, so that waiting calls are interrupted as without us;
  * handlers of the program may run inside it, leave by longjmp, and make calls of their own. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
@@ -28,22 +29,24 @@
 #define X86_64 0xC000003Eu              /* si_arch */
 #define SA_RESTORER_FLAG 0x04000000
 
-static uintptr_t loader_begin, loader_end;
+struct code { uintptr_t begin, end; };
+static struct code loader, ours;
 
-/* The executable part of ld.so. */
-static void find_loader(void)
+/* The executable part of what is loaded at `base`. */
+static struct code code_of(uintptr_t base)
 {
-    uintptr_t base = getauxval(AT_BASE);
+    struct code code = {0, 0};
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)base;
     if (!base)
-        return;
+        return code;
     const ElfW(Phdr) *part = (const ElfW(Phdr) *)(base + head->e_phoff);
     for (int i = 0; i < head->e_phnum; i++)
-        if (part[i].p_type == PT_LOAD && part[i].p_flags & PF_X) {
-            loader_begin = base + part[i].p_vaddr;
-            loader_end = loader_begin + part[i].p_memsz;
-        }
+        if (part[i].p_type == PT_LOAD && part[i].p_flags & PF_X)
+            code = (struct code){base + part[i].p_vaddr, base + part[i].p_vaddr + part[i].p_memsz};
+    return code;
 }
+
+int rs_dispatch_is_ours(uintptr_t address) { return address >= ours.begin && address < ours.end; }
 
 static volatile int filtered;   /* by the program: a call of ours may be its end */
 
@@ -76,15 +79,14 @@ static void make_call(struct rs_calls_thread *self, void *context, struct rs_cal
         return;
     uint64_t begin = rs_ticks();
     if (!rs_signal_call(self, context, call, &call->result))
-        call->result = rankscope_raw(call->number, a[0], a[1], a[2], a[3], a[4], a[5]);
+        call->result = rs_raw_call(call->number, a[0], a[1], a[2], a[3], a[4], a[5]);
     call->ticks = rs_ticks() - begin;
     registers[REG_RAX] = call->result;
     rankscope_calls_add(self, call);
 }
 
-static void on_dispatch(int signal, siginfo_t *info, void *context)
+static void on_dispatch(struct rs_calls_thread *self, int signal, siginfo_t *info, void *context)
 {
-    struct rs_calls_thread *self = &rankscope_calls_thread;
     greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
     if (info->si_code != USER_DISPATCH || !self->armed) {
         rs_signal_pass_on(signal, info, context);
@@ -99,7 +101,7 @@ static void on_dispatch(int signal, siginfo_t *info, void *context)
         .number = info->si_syscall,
         .arguments = {registers[REG_RDI], registers[REG_RSI], registers[REG_RDX], registers[REG_R10], registers[REG_R8],
                       registers[REG_R9]},
-        .in_loader = from > loader_begin && from <= loader_end};
+        .in_loader = from > loader.begin && from <= loader.end};
     if (call.number == SYS_rt_sigreturn) {      /* needs the stack as it is: from our own code, after this handler */
         rankscope_calls_add(self, &call);
         sigdelset(&((ucontext_t *)registers[REG_RSP])->uc_sigmask, SIGSYS);
@@ -109,6 +111,15 @@ static void on_dispatch(int signal, siginfo_t *info, void *context)
     make_call(self, context, &call);
     if (!rankscope_calls_counting && self->armed)
         rs_dispatch_disarm_here();
+}
+
+/* From rs_raw_entry. Handlers of the program run inside calls, and make calls of their own: called_from is as it was. */
+__attribute__((visibility("hidden"))) void rs_dispatch_entered(int signal, siginfo_t *info, void *context, uint64_t before);
+void rs_dispatch_entered(int signal, siginfo_t *info, void *context, uint64_t before)
+{
+    struct rs_calls_thread *self = &rankscope_calls_thread;
+    on_dispatch(self, signal, info, context);
+    self->called_from = before;
 }
 
 /* As the kernel has it: libc would put its own restorer there, whose call is trapped. */
@@ -133,16 +144,19 @@ static int arm_here(void)
 
 int rs_dispatch_arm(const char **why_not)
 {
-    struct kernel_action ours = {(void *)on_dispatch, SA_SIGINFO | SA_NODEFER | SA_RESTORER_FLAG, (void *)rs_raw_restorer, 0};
+    struct kernel_action action = {(void *)rs_raw_entry, SA_SIGINFO | SA_NODEFER | SA_RESTORER_FLAG, (void *)rs_raw_restorer, 0};
     struct kernel_action theirs = {0, 0, 0, 0};
-    find_loader();
+    Dl_info here;
+    loader = code_of(getauxval(AT_BASE));
+    if (dladdr((void *)rs_dispatch_arm, &here))
+        ours = code_of((uintptr_t)here.dli_fbase);
     rs_spawn_prepare();
     rankscope_raw(SYS_rt_sigaction, SIGSYS, 0, (long)&theirs, 8, 0, 0);
-    if (theirs.handler && theirs.handler != (void *)on_dispatch) {
+    if (theirs.handler && theirs.handler != (void *)rs_raw_entry) {
         *why_not = "the program has a handler for SIGSYS already";
         return 0;
     }
-    if (rankscope_raw(SYS_rt_sigaction, SIGSYS, (long)&ours, 0, 8, 0, 0) != 0) {
+    if (rankscope_raw(SYS_rt_sigaction, SIGSYS, (long)&action, 0, 8, 0, 0) != 0) {
         *why_not = "no handler for SIGSYS may be installed";
         return 0;
     }
@@ -164,6 +178,7 @@ int rs_dispatch_arm(const char **why_not)
 }
 
 void rs_dispatch_disarm_here(void) {}
+int rs_dispatch_is_ours(uintptr_t address) { return address == 0; }
 void rs_dispatch_filtered(void) {}
 
 #endif

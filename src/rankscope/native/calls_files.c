@@ -77,19 +77,21 @@ static int lies_in(const char *path, int at)
     return length == 1 || (!strncmp(path, mounts[at].place, length) && (path[length] == '/' || !path[length]));
 }
 
+/* Not on the stack, of which threads may have little. */
+static char both[640];
+static volatile int both_busy;
+
 static __attribute__((noinline)) uint16_t string_of(int at)
 {
-    char both[640];
-    if (!mounts[at].string) {
-        size_t type = strlen(mounts[at].type), place = mounts[at].length;
-        if (type + place + 2 > sizeof both)
-            return 0;
-        memcpy(both, mounts[at].type, type);
-        both[type] = ' ';
-        memcpy(both + type + 1, mounts[at].place, place);
-        both[type + 1 + place] = 0;
-        mounts[at].string = rs_intern(both);
-    }
+    size_t type = strlen(mounts[at].type), place = mounts[at].length;
+    if (mounts[at].string || type + place + 2 > sizeof both || !rs_calls_try(&both_busy))
+        return mounts[at].string;
+    memcpy(both, mounts[at].type, type);
+    both[type] = ' ';
+    memcpy(both + type + 1, mounts[at].place, place);
+    both[type + 1 + place] = 0;
+    mounts[at].string = rs_intern(both);
+    rs_calls_done(&both_busy);
     return mounts[at].string;
 }
 
@@ -103,11 +105,15 @@ static uint16_t mount_of(const char *path)
     return best < 0 ? 0 : string_of(best);
 }
 
-/* Apart: threads may have little stack, and only this needs much. */
-static __attribute__((noinline)) uint16_t mount_of_here(void)
+static uint16_t mount_of_here(void)
 {
-    char here[PATH_MAX];
-    return rankscope_raw(SYS_getcwd, (long)here, sizeof here, 0, 0, 0, 0) > 0 ? mount_of(here) : 0;
+    static char here[PATH_MAX];
+    static volatile int here_busy;
+    if (!rs_calls_try(&here_busy))
+        return 0;
+    uint16_t mount = rankscope_raw(SYS_getcwd, (long)here, sizeof here, 0, 0, 0, 0) > 0 ? mount_of(here) : 0;
+    rs_calls_done(&here_busy);
+    return mount;
 }
 
 uint16_t rs_call_mount(const struct rs_call *call)

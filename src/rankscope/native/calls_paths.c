@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -97,23 +96,14 @@ static struct rs_path *find_or_append(const struct rs_path *row, const char *pat
     return places[at] = append(row, path);
 }
 
-/* The lock is only tried for: its holder may be what we have interrupted. */
-static int lock_taken(void)
-{
-    for (int spin = 0; spin < 2000; spin++)
-        if (!__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE))
-            return 1;
-    return 0;
-}
-
 static void add(const struct rs_path *asked, const char *path, const struct rs_call *call)
 {
     struct rs_path row = *asked, *found = NULL;
     row.path_bytes = (uint32_t)strlen(path);
     row.record_bytes = (uint32_t)(sizeof row + (row.path_bytes + 1 + 7) / 8 * 8);
-    if (row.path_bytes < PATH_MAX && lock_taken()) {
+    if (row.path_bytes < PATH_MAX && rs_calls_try(&busy)) {
         found = find_or_append(&row, path);
-        __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+        rs_calls_done(&busy);
     }
     if (!found) {
         rs_count(&rs.file->lost_paths, 1);
@@ -125,15 +115,28 @@ static void add(const struct rs_path *asked, const char *path, const struct rs_c
     rs_count(&found->times, call->taken_back ? (uint64_t)-1 : 1);
 }
 
-/* A path that is not absolute, put behind the folder it is meant from. Apart, because it needs much stack. */
-static __attribute__((noinline)) void add_relative(const struct rs_path *row, const char *path, const struct rs_call *call)
+static void write_link(char *link, int descriptor)
 {
-    char link[64], whole[PATH_MAX];
+    char digits[12], *digit = digits + sizeof digits;
+    for (*--digit = 0; digit == digits + sizeof digits - 1 || descriptor > 0; descriptor /= 10)
+        *--digit = (char)('0' + descriptor % 10);
+    strcpy(link, "/proc/self/fd/");
+    strcpy(link + strlen(link), digit);
+}
+
+/* A path that is not absolute, put behind the folder it is meant from; as it is where that cannot be done. */
+static void add_relative(const struct rs_path *row, const char *path, const struct rs_call *call)
+{
+    static char whole[PATH_MAX];
+    static volatile int whole_busy;
+    char link[32] = "/proc/self/cwd";
     int folder = rs_call_about(call) == RS_ABOUT_PATH_AT ? (int)call->arguments[0] : AT_FDCWD;
-    if (folder == AT_FDCWD)
-        strcpy(link, "/proc/self/cwd");
-    else
-        snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    if (!rs_calls_try(&whole_busy)) {
+        add(row, path, call);
+        return;
+    }
+    if (folder >= 0)
+        write_link(link, folder);
     long length = rankscope_raw(SYS_readlinkat, AT_FDCWD, (long)link, (long)whole, sizeof whole - 2, 0, 0);
     if (length > 0 && (size_t)length + strlen(path) + 2 <= sizeof whole) {
         whole[length] = '/';
@@ -141,6 +144,7 @@ static __attribute__((noinline)) void add_relative(const struct rs_path *row, co
         path = whole;
     }
     add(row, path, call);
+    rs_calls_done(&whole_busy);
 }
 
 void rs_path_add(uint32_t module, uint8_t cause, const struct rs_call *call)

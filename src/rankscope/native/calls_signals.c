@@ -22,13 +22,16 @@
 #define SYS_epoll_pwait2 441
 #endif
 
+#define CANCEL 32               /* glibc's signal to the thread that is to be cancelled */
+
 struct kernel_action { void *handler; unsigned long flags; void *restorer; unsigned long mask; };
 
 static struct kernel_action theirs;     /* what the program wants done at SIGSYS */
+static struct kernel_action libcs;      /* what libc does at CANCEL */
 
 static long raw(const struct rs_call *call, const long *a)
 {
-    return rankscope_raw(call->number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return rs_raw_call(call->number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* The kernel checks and changes; the mask that holds after the handler is the one in its frame. */
@@ -82,11 +85,74 @@ static long change_sigsys(const struct rs_call *call)
     return 0;
 }
 
+/* Where the call was trapped, if it was not made yet; else 0. Handlers of the program that interrupt it are not in
+ * our code. */
+static uint64_t not_yet_made(const struct rs_calls_thread *self, const greg_t *registers)
+{
+    uintptr_t at = (uintptr_t)registers[REG_RIP];
+    if (at >= (uintptr_t)rs_raw_entry && at < (uintptr_t)rs_raw_entered)
+        return (uint64_t)((ucontext_t *)registers[REG_RDX])->uc_mcontext.gregs[REG_RIP];
+    if (at >= (uintptr_t)rs_raw_made && at < (uintptr_t)rs_raw_told)
+        return 0;
+    return rs_dispatch_is_ours(at) ? self->called_from : 0;
+}
+
+/* From version 2.41 on, glibc cancels a thread where its own system call instruction was interrupted and has the kernel
+ * restart all other calls. We make that call elsewhere: libc is shown where it believes to be. Older versions cancel
+ * wherever the signal finds the thread: not while it counts, with locks held. */
+static void on_cancel(int signal, siginfo_t *info, void *context)
+{
+    struct rs_calls_thread *self = &rankscope_calls_thread;
+    void (*handler)(int, siginfo_t *, void *) = (void (*)(int, siginfo_t *, void *))libcs.handler;
+    uint64_t from = not_yet_made(self, ((ucontext_t *)context)->uc_mcontext.gregs);
+    if (self->counting) {
+        self->cancelled = 1;
+    } else if (!from) {
+        handler(signal, info, context);
+    } else {
+        ucontext_t shown = *(ucontext_t *)context;
+        shown.uc_mcontext.gregs[REG_RIP] = (greg_t)from - 2;    /* the instruction itself */
+        handler(signal, info, &shown);
+        ((ucontext_t *)context)->uc_sigmask = shown.uc_sigmask;
+    }
+}
+
+void rs_signal_cancel_again(struct rs_calls_thread *self)
+{
+    self->cancelled = 0;
+    long thread = rankscope_raw(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    rankscope_raw(SYS_tgkill, rankscope_raw(SYS_getpid, 0, 0, 0, 0, 0, 0), thread, CANCEL, 0, 0, 0);
+}
+
+static long change_cancel(const struct rs_call *call)
+{
+    long a[6];
+    struct kernel_action before = libcs, ours, was;
+    memcpy(a, call->arguments, sizeof a);
+    if (a[1]) {
+        memcpy(&ours, (void *)a[1], sizeof ours);
+        libcs = ours;
+        if (ours.flags & SA_SIGINFO)
+            ours.handler = (void *)on_cancel;
+        ours.mask &= ~SIGSYS_BIT;
+        a[1] = (long)&ours;
+    }
+    a[2] = (long)&was;
+    long result = raw(call, a);
+    if (result)
+        libcs = before;
+    else if (call->arguments[2])
+        memcpy((void *)call->arguments[2], was.handler == (void *)on_cancel ? &before : &was, sizeof was);
+    return result;
+}
+
 static long change_action(const struct rs_call *call)
 {
     long a[6];
     struct kernel_action copy;
     memcpy(a, call->arguments, sizeof a);
+    if (a[0] == CANCEL && a[3] == MASK_BYTES)
+        return change_cancel(call);
     if (a[0] == SIGSYS && a[3] == MASK_BYTES)
         return change_sigsys(call);
     if (a[1] && a[3] == MASK_BYTES) {
@@ -193,5 +259,9 @@ void rs_signal_pass_on(int signal, void *info, void *context)
     else
         ((void (*)(int))theirs.handler)(signal);
 }
+
+#else
+
+void rs_signal_cancel_again(struct rs_calls_thread *self) { self->cancelled = 0; }
 
 #endif

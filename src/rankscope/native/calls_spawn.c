@@ -18,7 +18,14 @@
 #define SYS_clone3 435
 #endif
 
-struct request { uint64_t flags, stack_top, arguments_bytes; };     /* stack_top 0: the parent's stack */
+#define LEAST_STACK (32u << 10)
+#define SMALL_STACKS "system calls of threads with stacks of less than 32 KiB are not counted"
+
+/* What becomes of the child's dispatch: calls_raw.c knows the numbers. */
+enum arming { LEAVE_OFF = 0, ARM = 1, KEEP_AWAY = 2 };
+
+/* stack_top 0: the parent's stack. stack_bytes 0: not told. */
+struct request { uint64_t flags, stack_top, stack_bytes, arguments_bytes; };
 
 /* The fields of struct clone_args that we need. */
 struct clone3_arguments { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls; };
@@ -44,6 +51,7 @@ static int request_of(const struct rs_call *call, struct request *request)
         memcpy(&asked, (void *)call->arguments[0], sizeof asked);
         request->flags = asked.flags;
         request->stack_top = asked.stack ? asked.stack + asked.stack_size : 0;
+        request->stack_bytes = asked.stack_size;
         return 1;
     }
     }
@@ -70,7 +78,7 @@ void rs_spawn_prepare(void)
 static int in_libc(uintptr_t address) { return address > libc_begin && address < libc_end; }
 
 /* What the child finds on its stack: see rs_raw_clone. */
-static uint64_t *prepare_stack(uint64_t stack_top, const greg_t *registers, int arm)
+static uint64_t *prepare_stack(uint64_t stack_top, const greg_t *registers, enum arming arm)
 {
     uint64_t *top = (uint64_t *)(stack_top & ~7ull) - ON_CHILDS_STACK;
     const int order[] = {REG_RBX, REG_RBP, REG_R12, REG_R13, REG_R14, REG_R15, REG_RDI, REG_RSI, REG_RIP};
@@ -80,11 +88,21 @@ static uint64_t *prepare_stack(uint64_t stack_top, const greg_t *registers, int 
     return top;
 }
 
+/* A trap takes some of the thread's stack: one that has little is not trapped, nor counted in wrapped functions. */
+static enum arming arming_of(const struct request *request, const greg_t *registers)
+{
+    if (!(request->flags & CLONE_VM) || !in_libc((uintptr_t)registers[REG_RIP]))
+        return LEAVE_OFF;
+    if (!request->stack_bytes || request->stack_bytes >= LEAST_STACK || !(request->flags & CLONE_THREAD))
+        return ARM;
+    rs_calls_say(SMALL_STACKS);
+    return KEEP_AWAY;
+}
+
 static long clone_with_stack(const struct rs_call *call, const struct request *request, const greg_t *registers)
 {
     const long *a = call->arguments;
-    int arm = request->flags & CLONE_VM && in_libc((uintptr_t)registers[REG_RIP]);
-    uint64_t *top = prepare_stack(request->stack_top, registers, arm);
+    uint64_t *top = prepare_stack(request->stack_top, registers, arming_of(request, registers));
     if (call->number == SYS_clone)
         return rs_raw_clone(call->number, a[0], (long)top, a[2], a[3], a[4], a[5]);
     union { struct clone3_arguments fields; char bytes[MOST_ARGUMENTS]; } copy;

@@ -25,33 +25,6 @@
 #define STACK_BYTES (64u << 10)
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 
-extern char **environ;
-
-/* The environment without our libraries in LD_PRELOAD. */
-static char **bare_environment(void)
-{
-    static char preload[4096] = "LD_PRELOAD=";
-    size_t count = 0, used = strlen("LD_PRELOAD="), kept = 0;
-    while (environ[count])
-        count++;
-    char **made = rs_memory((count + 1) * sizeof *made);
-    for (size_t i = 0; made && i < count; i++) {
-        if (strncmp(environ[i], "LD_PRELOAD=", used)) {
-            made[kept++] = environ[i];
-            continue;
-        }
-        char copy[4096], *place = NULL;
-        snprintf(copy, sizeof copy, "%s", environ[i] + strlen("LD_PRELOAD="));
-        for (char *word = strtok_r(copy, ": ", &place); word; word = strtok_r(NULL, ": ", &place))
-            if (!strstr(word, "/librankscope") && used + strlen(word) + 2 < sizeof preload)
-                used += (size_t)sprintf(preload + used, "%s%s", used > strlen("LD_PRELOAD=") ? ":" : "", word);
-        if (used > strlen("LD_PRELOAD="))
-            made[kept++] = preload;
-        used = strlen("LD_PRELOAD=");
-    }
-    return made;
-}
-
 static int child(void *environment)
 {
     static char name[] = "rankscope-loader";
@@ -158,7 +131,9 @@ static void drop_child_signal(void)
 /* No signal tells its end, and memory is shared until it has become the loader: as posix_spawn does it. */
 void rs_loader_replay(void)
 {
-    char **environment = bare_environment();
+    size_t bytes = rs_bare_environment_bytes(environ);
+    void *memory = rs_memory(bytes);
+    char **environment = memory ? rs_bare_environment(environ, memory) : NULL;
     char *stack = rs_memory(STACK_BYTES);
     int waited = child_signal_waits();
     if (!environment || !stack)
@@ -171,6 +146,7 @@ void rs_loader_replay(void)
     if (!waited)
         drop_child_signal();
     rs_memory_free(stack, STACK_BYTES);
+    rs_memory_free(memory, bytes);
 }
 
 #else

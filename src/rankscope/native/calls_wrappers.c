@@ -32,6 +32,8 @@ static int fstat_is_a_call;     /* of its own: glibc 2.39 and later */
 
 __attribute__((constructor)) static void find_real(void)
 {
+    if (!gnu_get_libc_version || !dlsym)    /* musl, or a glibc before 2.34 without libdl: nothing is recorded */
+        return;
     const char *version = gnu_get_libc_version();
     char *rest;
     long major = strtol(version, &rest, 10), minor = *rest == '.' ? strtol(rest + 1, NULL, 10) : 0;

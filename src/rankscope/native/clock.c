@@ -33,11 +33,24 @@ static int tsc_is_invariant(void)
 void rs_clock_choose(void)
 {
 #if defined(__x86_64__)
-    if (tsc_is_invariant() && !kernel_rejected_tsc())
+    if (tsc_is_invariant())
         rs_tick_source = RS_TICKS_TSC;
 #elif defined(__aarch64__)
     rs_tick_source = RS_TICKS_CNTVCT;
 #endif
+}
+
+/* 1: ticks are nanoseconds from now on. Asked when a file is made, because it costs calls that most processes can do
+ * without; a forked child's parent has asked, or nobody. */
+int rs_clock_rejected(void)
+{
+#if defined(__x86_64__)
+    if (rs_tick_source == RS_TICKS_TSC && kernel_rejected_tsc()) {
+        rs_tick_source = RS_TICKS_MONOTONIC;
+        return 1;
+    }
+#endif
+    return 0;
 }
 
 /* The tightest of a few tries: a preemption between two of the readings would bend the rate. */

@@ -35,6 +35,7 @@ static inline uint64_t rs_ticks(void)
 }
 
 void rs_clock_choose(void);
+int rs_clock_rejected(void);
 struct rs_anchor rs_anchor_now(void);
 
 #endif

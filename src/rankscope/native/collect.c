@@ -52,8 +52,8 @@ static int is_earlier_copy(const char *path, const struct rs_header *ours)
         return 0;
     ssize_t got = pread(fd, &theirs, sizeof theirs, 0);
     close(fd);
-    return got == (ssize_t)sizeof theirs && !memcmp(theirs.magic, RS_MAGIC, 8) && theirs.pid == ours->pid
-        && theirs.start_jiffies == ours->start_jiffies && theirs.loaded.realtime_ns == ours->loaded.realtime_ns;
+    return got == (ssize_t)sizeof theirs && rs_file_is_of_same_process(&theirs, ours)
+        && theirs.loaded.realtime_ns == ours->loaded.realtime_ns;
 }
 
 /* Under a name that is not taken, because process numbers come back; or in place of an earlier copy. */
@@ -83,9 +83,12 @@ static int collect_one(const char *path, const char *folder, const char *host)
     int done = 0, from = open(path, O_RDONLY | O_CLOEXEC);
     if (from < 0)
         return 0;
-    if (pread(from, &header, sizeof header, 0) == (ssize_t)sizeof header && header.pid == rs.pid
+    if (pread(from, &header, sizeof header, 0) == (ssize_t)sizeof header
+        && rs_file_is_of_same_process(&header, rs.file)
         && (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= header.used_bytes)
-        && snprintf(part, sizeof part, "%s/ranks/%s/.%d.part", folder, host, rs.pid) < (int)sizeof part) {
+        && snprintf(part, sizeof part, "%s/ranks/%s/.%d.%llu.%llu.%llx.part", folder, host, rs.pid,
+                    (unsigned long long)header.start_jiffies, (unsigned long long)header.pid_namespace,
+                    (unsigned long long)header.boot_id) < (int)sizeof part) {
         int to = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
         if (to < 0 && errno == ENOENT) {    /* the first of its host: others need not ask */
             rs_file_make_folders(folder, host);
@@ -105,7 +108,8 @@ static int collect_one(const char *path, const char *folder, const char *host)
 }
 
 /* Node-local recording: at a clean end the files of this process, those of earlier program images included, join the
- * others; after a crash `rankscope gather` does it. */
+ * others; after a crash `rankscope gather` does it. Files of its number that another process made, in a container or
+ * before the last boot, stay where they are. */
 void rs_file_collect(const char *run_folder)
 {
     char path[sizeof rs.path];

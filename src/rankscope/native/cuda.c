@@ -16,7 +16,7 @@
 #define KEPT_BUFFERS 64u
 #define FLUSH_NS 1000000000u
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
-#define SETTLE_NS 3000000000u       /* an activity is in the device's sums after at most this and a flush */
+#define PAST_NS 30000000000u        /* so late an activity may come and still be told from others at its time */
 #define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
 
 struct rs_cuda_layer rs_cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -114,7 +114,7 @@ static void flush(int is_last)
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
         uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns,
                                       &rs_cuda.row->flushed_width_ticks);
-        rs_device_settle(is_last ? UINT64_MAX : now_ns > SETTLE_NS ? now_ns - SETTLE_NS : 0);
+        rs_device_settle(now_ns > PAST_NS ? now_ns - PAST_NS : 0);
         unified = rs_cuda_unified_wanted();
         rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
     }
@@ -297,7 +297,8 @@ RS_EXPORT int InitializeInjection(void)
 {
     int saved = errno, before = NOT_STARTED;
     const char *asked = getenv("RANKSCOPE_CUDA");
-    if (rs.file && !(asked && !strcmp(asked, "0")) && atomic_compare_exchange_strong(&life, &before, OVER)) {
+    if (!(asked && !strcmp(asked, "0")) && rs_telling() && atomic_compare_exchange_strong(&life, &before, OVER)) {
+        rs.cuda = 1;
         owner_pid = getpid();
         start();
     }
@@ -313,7 +314,7 @@ RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
     uint32_t version;
     const char *asked = getenv("RANKSCOPE_CUDA");
     int saved = errno, taken = 0;
-    if (rs.file && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
+    if (rs_recording() && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
         && cupti.InitializeInjectionNvtx2)
         taken = cupti.InitializeInjectionNvtx2(get_export_table);
     errno = saved;
@@ -359,11 +360,11 @@ RS_EXPORT int cuptiActivityRegisterCallbacks(rs_buffer_requested requested, rs_b
 /* In the child of a fork CUDA does not work and CUPTI's threads are gone; where it was not started it still may be. */
 void rs_cuda_forget(void)
 {
-    int before = atomic_load(&life);
-    atomic_store(&life, before == NOT_STARTED ? NOT_STARTED : OVER);
+    if (atomic_load(&life) == NOT_STARTED)
+        return;
+    atomic_store(&life, OVER);
     pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
-    memset(&buffers_lock, 0, sizeof buffers_lock);
     rs_cuda.row = NULL;
     rs_cuda.activities = NULL;
     rs_cuda_records_forget();

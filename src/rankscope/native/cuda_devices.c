@@ -1,39 +1,50 @@
-/* How long each GPU was busy, with what, and idle: the union of intervals, summed up as they come and in constant
- * memory. Records come nearly in the order of their starts: a window of them is kept sorted, and what leaves it
- * goes into the sums. docs/metrics.md has the formula and what an activity that comes too late can change. */
+/* How long each GPU was busy, with what, and idle: exact unions of intervals, whatever the order in which they come.
+ *
+ * CUPTI delivers a buffer for each launching thread, so the kernels of autograd's thread come hundreds of milliseconds
+ * after later ones of the main thread. Each device therefore has a timeline of its latest past: a sorted row of
+ * boundaries, each saying what the device does from there on. An activity is laid over it, and the sums change by what
+ * it covers that nothing covered before. The row is a gap buffer: activities of one buffer lie close together, so the
+ * gap moves little. The past is forgotten when rs_device_settle says so, or sooner where the boundaries would be too
+ * many; what then still comes for it is counted as late. docs/metrics.md has the formulas. */
 #include "cuda_layer.h"
 
 #define DEVICES 64u
-#define WINDOW 4096u
+#define FIRST_BOUNDARIES 4096u
+#define MOST_BOUNDARIES (1u << 20)      /* 16 MiB: 10 s of 50,000 kernels a second */
 
-struct activity { uint64_t start_ns, end_ns; enum rs_work work; };
+/* From at_ns on, until the next boundary, the device does this: bits of 1 << enum rs_work, 0: idle. Two neighbours
+ * never say the same. */
+struct boundary { uint64_t at_ns; uint64_t doing; };
 
-enum { UNION_ALL = 3, UNION_BOTH = 4, UNIONS = 5 };    /* the first three are those of rs_work; both: not the copies */
-
-struct lane {
+struct timeline {
     struct rs_device *row;
-    uint32_t waiting, is_unordered;     /* activities in the window, and whether they are not in the order of starts */
-    uint64_t last_start_ns;
-    uint64_t until_ns[UNIONS];          /* how far each union reaches */
-    uint64_t both_ns;
-    struct activity window[WINDOW];
+    struct boundary *all;
+    uint32_t capacity, left, right;     /* in use: [0, left) and [right, capacity) */
+    uint64_t begins_ns;                 /* what lies before is forgotten */
 };
 
-static struct lane *lanes[DEVICES];
+static struct timeline *timelines[DEVICES];
 static struct rs_chunk *rows;
+
+static void free_timeline(struct timeline *timeline)
+{
+    if (timeline)
+        rs_memory_free(timeline->all, timeline->capacity * sizeof *timeline->all);
+    rs_memory_free(timeline, sizeof *timeline);
+}
 
 void rs_devices_forget(void)
 {
     for (uint32_t i = 0; i < DEVICES; i++) {
-        rs_memory_free(lanes[i], sizeof *lanes[i]);
-        lanes[i] = NULL;
+        free_timeline(timelines[i]);
+        timelines[i] = NULL;
     }
     rows = NULL;
 }
 
 static struct rs_device *new_row(uint32_t device)
 {
-    if (!rows || (rows->rows + 1) * sizeof(struct rs_device) > rows->chunk_bytes - sizeof *rows)
+    if (rs_chunk_full(rows))
         rows = rs_chunk_new(RS_CHUNK_DEVICES, 0, sizeof(struct rs_device), RS_PAGE);
     if (!rows)
         return NULL;
@@ -43,152 +54,225 @@ static struct rs_device *new_row(uint32_t device)
     return row;
 }
 
-static struct lane *lane_of(uint32_t device)
+static struct timeline *new_timeline(uint32_t device)
+{
+    struct timeline *timeline = rs_memory(sizeof *timeline);
+    if (!timeline)
+        return NULL;
+    timeline->capacity = timeline->right = FIRST_BOUNDARIES;
+    timeline->all = rs_memory(FIRST_BOUNDARIES * sizeof *timeline->all);
+    timeline->row = timeline->all ? new_row(device) : NULL;
+    if (!timeline->row) {
+        free_timeline(timeline);
+        return NULL;
+    }
+    return timeline;
+}
+
+static struct timeline *timeline_of(uint32_t device)
 {
     if (device >= DEVICES)
         return NULL;
-    if (!lanes[device]) {
-        struct lane *lane = rs_memory(sizeof *lane);
-        if (!lane || !(lane->row = new_row(device))) {
-            rs_memory_free(lane, sizeof *lane);
-            return NULL;
-        }
-        lanes[device] = lane;
-    }
-    return lanes[device];
+    if (!timelines[device])
+        timelines[device] = new_timeline(device);
+    return timelines[device];
 }
 
 struct rs_device *rs_device_row(uint32_t device)
 {
-    struct lane *lane = lane_of(device);
-    return lane ? lane->row : NULL;
+    struct timeline *timeline = timeline_of(device);
+    return timeline ? timeline->row : NULL;
 }
 
-/* --- unions --- */
+/* --- the gap buffer --- */
 
-static uint64_t extend(uint64_t *until_ns, uint64_t start_ns, uint64_t end_ns)
+static int has_next(const struct timeline *timeline) { return timeline->right < timeline->capacity; }
+
+/* Everything before at_ns to the left of the gap, the rest to its right. */
+static void move_gap(struct timeline *timeline, uint64_t at_ns)
 {
-    uint64_t from_ns = start_ns > *until_ns ? start_ns : *until_ns;
-    if (end_ns <= from_ns)
-        return 0;
-    *until_ns = end_ns;
-    return end_ns - from_ns;
+    struct boundary *all = timeline->all;
+    if (timeline->left && all[timeline->left - 1].at_ns >= at_ns) {
+        uint32_t from = 0, to = timeline->left - 1;     /* the first that is not before lies in [from, to] */
+        while (from < to) {
+            uint32_t middle = from + (to - from) / 2;
+            if (all[middle].at_ns < at_ns)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        uint32_t moved = timeline->left - from;
+        timeline->left -= moved;
+        timeline->right -= moved;
+        memmove(all + timeline->right, all + timeline->left, moved * sizeof *all);
+    } else if (has_next(timeline) && all[timeline->right].at_ns < at_ns) {
+        uint32_t from = timeline->right + 1, to = timeline->capacity;
+        while (from < to) {
+            uint32_t middle = from + (to - from) / 2;
+            if (all[middle].at_ns < at_ns)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        uint32_t moved = from - timeline->right;
+        memmove(all + timeline->left, all + timeline->right, moved * sizeof *all);
+        timeline->left += moved;
+        timeline->right += moved;
+    }
 }
 
-static void add_gap(struct rs_device *row, uint64_t ns)
+/* Begins the timeline later, with something the device does: an idle time before that is complete. */
+static void forget_first(struct timeline *timeline, uint32_t count)
+{
+    struct boundary *all = timeline->all;
+    move_gap(timeline, UINT64_MAX);
+    while (count < timeline->left && !all[count].doing)
+        count++;
+    if (!count || count >= timeline->left)
+        return;
+    timeline->begins_ns = all[count].at_ns;
+    timeline->left -= count;
+    memmove(all, all + count, timeline->left * sizeof *all);
+}
+
+static void grow(struct timeline *timeline)
+{
+    uint32_t capacity = timeline->capacity * 2;
+    struct boundary *more = rs_memory(capacity * sizeof *more);
+    if (!more)
+        return;
+    uint32_t behind = timeline->capacity - timeline->right;
+    memcpy(more, timeline->all, timeline->left * sizeof *more);
+    memcpy(more + capacity - behind, timeline->all + timeline->right, behind * sizeof *more);
+    rs_memory_free(timeline->all, timeline->capacity * sizeof *more);
+    timeline->all = more;
+    timeline->capacity = capacity;
+    timeline->right = capacity - behind;
+}
+
+static void make_room(struct timeline *timeline)
+{
+    if (timeline->right - timeline->left < 2 && timeline->capacity < MOST_BOUNDARIES)
+        grow(timeline);
+    if (timeline->right - timeline->left < 2)
+        forget_first(timeline, timeline->capacity / 4);
+}
+
+static uint64_t last_doing(const struct timeline *timeline)
+{
+    return timeline->left ? timeline->all[timeline->left - 1].doing : 0;
+}
+
+static void put(struct timeline *timeline, uint64_t at_ns, uint64_t doing)
+{
+    if (last_doing(timeline) != doing)
+        timeline->all[timeline->left++] = (struct boundary){at_ns, doing};
+}
+
+/* --- the sums --- */
+
+static void count_gap(struct rs_device *row, uint64_t ns, int sign)
 {
     uint32_t class = 0;
+    if (!ns)
+        return;
     for (uint64_t bound_ns = 1000; class < RS_GAP_CLASSES - 1 && ns >= bound_ns; bound_ns *= 10)
         class++;
-    row->gaps[class]++;
-    row->gap_ns[class] += ns;
+    row->gaps[class] += (uint64_t)sign;
+    row->gap_ns[class] += (uint64_t)sign * ns;
 }
 
-static void add_times(struct lane *lane, const struct activity *one)
+/* Of an idle time, a part becomes busy. It is a gap where something was done before it and after it. */
+static void split_gap(const struct timeline *timeline, uint64_t from_ns, uint64_t to_ns)
 {
-    struct rs_device *row = lane->row;
+    int has_before = timeline->left > 0, has_after = has_next(timeline);
+    uint64_t idle_from = has_before ? timeline->all[timeline->left - 1].at_ns : 0;
+    uint64_t idle_to = has_after ? timeline->all[timeline->right].at_ns : 0;
+    if (has_before && has_after)
+        count_gap(timeline->row, idle_to - idle_from, -1);
+    if (has_before)
+        count_gap(timeline->row, from_ns - idle_from, 1);
+    if (has_after)
+        count_gap(timeline->row, idle_to - to_ns, 1);
+}
+
+static void add_time(struct rs_device *row, uint64_t before, uint64_t bit, uint64_t ns)
+{
+    const uint64_t both = 1u << RS_WORK_COMPUTE | 1u << RS_WORK_COMMUNICATION;
     uint64_t *sums[] = {&row->compute_ns, &row->communication_ns, &row->copy_ns};
-    *sums[one->work] += extend(&lane->until_ns[one->work], one->start_ns, one->end_ns);
-    row->busy_ns += extend(&lane->until_ns[UNION_ALL], one->start_ns, one->end_ns);
-    if (one->work != RS_WORK_COPY)
-        lane->both_ns += extend(&lane->until_ns[UNION_BOTH], one->start_ns, one->end_ns);
-    row->hidden_ns = row->compute_ns + row->communication_ns - lane->both_ns;
+    if (before & bit)
+        return;
+    *sums[__builtin_ctzll(bit)] += ns;
+    if (!before)
+        row->busy_ns += ns;
+    if (((before | bit) & both) == both && (bit & both))
+        row->hidden_ns += ns;
 }
 
-static void settle(struct lane *lane, const struct activity *one)
+/* From start to end the device does this as well. Boundaries are taken from the right of the gap and put to its left
+ * with what they say now; at most two more come than go. */
+static void lay_over(struct timeline *timeline, uint64_t start_ns, uint64_t end_ns, uint64_t bit)
 {
-    struct rs_device *row = lane->row;
-    rs_device_begin(row);
-    if (!row->activities || one->start_ns < row->first_ns)
-        row->first_ns = one->start_ns;
-    if (one->start_ns < lane->last_start_ns) {
-        uint64_t before_ns = one->end_ns < lane->last_start_ns ? one->end_ns : lane->last_start_ns;
-        row->late++;
-        row->late_ns += before_ns - one->start_ns;
+    move_gap(timeline, start_ns);
+    uint64_t before = last_doing(timeline);
+    for (uint64_t at_ns = start_ns; at_ns < end_ns;) {
+        if (has_next(timeline) && timeline->all[timeline->right].at_ns == at_ns)
+            before = timeline->all[timeline->right++].doing;
+        uint64_t to_ns = end_ns;
+        if (has_next(timeline) && timeline->all[timeline->right].at_ns < end_ns)
+            to_ns = timeline->all[timeline->right].at_ns;
+        if (!before) {
+            /* The idle time begins at its own boundary: where that was just taken, it has to be there again. */
+            if (last_doing(timeline))
+                put(timeline, at_ns, 0);
+            split_gap(timeline, at_ns, to_ns);
+            if (timeline->left && timeline->all[timeline->left - 1].at_ns == at_ns)
+                timeline->left--;
+        }
+        add_time(timeline->row, before, bit, to_ns - at_ns);
+        put(timeline, at_ns, before | bit);
+        at_ns = to_ns;
+    }
+    if (has_next(timeline) && timeline->all[timeline->right].at_ns == end_ns) {
+        if (timeline->all[timeline->right].doing == last_doing(timeline))
+            timeline->right++;
     } else {
-        if (row->activities && one->start_ns > lane->until_ns[UNION_ALL])
-            add_gap(row, one->start_ns - lane->until_ns[UNION_ALL]);
-        lane->last_start_ns = one->start_ns;
+        put(timeline, end_ns, before);
     }
-    add_times(lane, one);
-    if (one->end_ns > row->last_ns)
-        row->last_ns = one->end_ns;
-    row->activities++;
-    rs_device_done(row);
-}
-
-/* --- the window --- */
-
-/* Where the run of rising starts ends that begins at `at`. */
-static uint32_t end_of_run(const struct activity *all, uint32_t at, uint32_t used)
-{
-    for (at++; at < used && all[at].start_ns >= all[at - 1].start_ns; at++)
-        continue;
-    return at < used ? at : used;
-}
-
-/* Two neighbouring runs into one; gives where the second one ends. */
-static uint32_t merge_two(const struct activity *from, struct activity *to, uint32_t at, uint32_t used)
-{
-    uint32_t first_end = end_of_run(from, at, used), next = first_end;
-    uint32_t next_end = first_end < used ? end_of_run(from, first_end, used) : used;
-    for (uint32_t place = at; place < next_end; place++) {
-        int takes_first = at < first_end && (next == next_end || from[at].start_ns <= from[next].start_ns);
-        to[place] = from[takes_first ? at++ : next++];
-    }
-    return next_end;
-}
-
-/* Records come in a few runs, one of each buffer: merging them costs less than a heap does. */
-static void put_in_order(struct lane *lane)
-{
-    static struct activity scratch[WINDOW];
-    struct activity *from = lane->window, *to = scratch;
-    for (uint32_t runs = lane->is_unordered ? 2 : 1; runs > 1;) {
-        runs = 0;
-        for (uint32_t at = 0; at < lane->waiting; runs++)
-            at = merge_two(from, to, at, lane->waiting);
-        struct activity *merged = to;
-        to = from;
-        from = merged;
-    }
-    if (from != lane->window)
-        memcpy(lane->window, from, lane->waiting * sizeof *from);
-    lane->is_unordered = 0;
-}
-
-static void settle_first(struct lane *lane, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        settle(lane, &lane->window[i]);
-    lane->waiting -= count;
-    memmove(lane->window, lane->window + count, lane->waiting * sizeof lane->window[0]);
 }
 
 void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs_work work)
 {
-    struct lane *lane = lane_of(device);
-    if (!lane)
+    struct timeline *timeline = timeline_of(device);
+    if (!timeline)
         return;
-    if (lane->waiting == WINDOW) {
-        put_in_order(lane);
-        settle_first(lane, WINDOW / 2);
+    struct rs_device *row = timeline->row;
+    make_room(timeline);
+    rs_device_begin(row);
+    if (!row->activities || start_ns < row->first_ns)
+        row->first_ns = start_ns;
+    if (end_ns > row->last_ns)
+        row->last_ns = end_ns;
+    row->activities++;
+    if (start_ns < timeline->begins_ns) {
+        uint64_t known_ns = end_ns < timeline->begins_ns ? end_ns : timeline->begins_ns;
+        row->late++;
+        row->late_ns += known_ns - start_ns;
+        start_ns = known_ns;
     }
-    if (lane->waiting && start_ns < lane->window[lane->waiting - 1].start_ns)
-        lane->is_unordered = 1;
-    lane->window[lane->waiting++] = (struct activity){start_ns, end_ns, work};
+    if (start_ns < end_ns)
+        lay_over(timeline, start_ns, end_ns, (uint64_t)1 << work);
+    rs_device_done(row);
 }
 
-/* Everything that began before then: so a kill loses little, and so the end is complete. */
+/* Nothing more is expected of what lies before. */
 void rs_device_settle(uint64_t before_ns)
 {
     for (uint32_t i = 0; i < DEVICES; i++) {
-        uint32_t ready = 0;
-        if (!lanes[i] || !lanes[i]->waiting)
+        struct timeline *timeline = timelines[i];
+        if (!timeline)
             continue;
-        put_in_order(lanes[i]);
-        while (ready < lanes[i]->waiting && lanes[i]->window[ready].start_ns < before_ns)
-            ready++;
-        settle_first(lanes[i], ready);
+        move_gap(timeline, before_ns);
+        forget_first(timeline, timeline->left);
     }
 }

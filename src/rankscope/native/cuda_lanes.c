@@ -99,7 +99,7 @@ static void open_range(struct lane *lane, const struct event *event)
 
 /* Ranges of several domains, and those of nvtxRangeStart, may overlap: what began inside the one that ends goes on
  * without it. */
-static void close_range(struct lane *lane, const struct event *event)
+static void end_range(struct lane *lane, const struct event *event)
 {
     uint32_t at = lane->depth;
     while (at && lane->stack[at - 1].id != event->id)
@@ -173,7 +173,7 @@ static void settle(struct lane *lane, uint64_t before_ns)
     while (lane->waiting && lane->events[0].at_ns < before_ns) {
         struct event event = take_earliest(lane);
         if (event.is_end)
-            close_range(lane, &event);
+            end_range(lane, &event);
         else
             open_range(lane, &event);
     }

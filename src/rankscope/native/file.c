@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "recorder.h"
@@ -26,7 +28,6 @@ const char *rs_file_problem(void) { return problem; }
 
 void rs_file_forget(void)
 {
-    memset(&chunk_lock, 0, sizeof chunk_lock);
     set_aside = 0;
 }
 
@@ -41,28 +42,38 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit -
 
 void *rs_memory(size_t bytes)
 {
+    int saved = errno;
     rs_own_enter();
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rs_own_leave();
+    errno = saved;
     return memory == MAP_FAILED ? NULL : memory;
 }
 
 void rs_memory_free(void *memory, size_t bytes)
 {
     rs_own_enter();
-    if (memory)
+    if (memory && bytes)
         munmap(memory, bytes);
     rs_own_leave();
+}
+
+void rs_pause(long us)
+{
+    struct timespec time = {0, us * 1000};
+    int saved = errno;
+    syscall(SYS_nanosleep, &time, NULL);
+    errno = saved;
 }
 
 /* Bounded: a signal handler that interrupted the holder must not wait for it for ever. */
 int rs_lock_take(rs_lock *lock)
 {
     for (int spin = 0; spin < 20000; spin++) {
-        if (!atomic_flag_test_and_set_explicit(&lock->held, memory_order_acquire))
+        if (rs_lock_try(lock))
             return 1;
         if (spin > 64)
-            usleep(spin > 1000 ? 50 : 0);
+            rs_pause(spin > 1000 ? 50 : 0);
     }
     return 0;
 }
@@ -125,15 +136,23 @@ void rs_file_make_folders(const char *folder, const char *host)
     mkdir(path, 0755);
 }
 
+/* Two programs that one process became in turn; not two processes of equal number. */
+int rs_file_is_of_same_process(const struct rs_header *one, const struct rs_header *other)
+{
+    return !memcmp(one->magic, RS_MAGIC, sizeof one->magic) && one->pid == other->pid
+        && one->start_jiffies == other->start_jiffies && one->boot_id == other->boot_id
+        && one->pid_namespace == other->pid_namespace;
+}
+
 /* The program image this process had before exec left its file running: say what became of it. */
-static void close_earlier_image(const char *path, uint64_t start_jiffies)
+static void close_earlier_image(const char *path, const struct rs_header *identity)
 {
     struct rs_header old;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return;
-    if (pread(fd, &old, sizeof old, 0) == (ssize_t)sizeof old && !memcmp(old.magic, RS_MAGIC, 8)
-        && old.pid == getpid() && old.start_jiffies == start_jiffies && old.state == RS_RUNNING) {
+    if (pread(fd, &old, sizeof old, 0) == (ssize_t)sizeof old && rs_file_is_of_same_process(&old, identity)
+        && old.state == RS_RUNNING) {
         uint32_t replaced = RS_REPLACED;
         if (pwrite(fd, &replaced, sizeof replaced, offsetof(struct rs_header, state)) < 0)
             errno = 0;
@@ -141,8 +160,9 @@ static void close_earlier_image(const char *path, uint64_t start_jiffies)
     close(fd);
 }
 
-static int open_new(const char *folder, const char *host, uint64_t start_jiffies)
+static int open_new(const char *folder, const struct rs_header *identity)
 {
+    const char *host = identity->host;
     int made = 0;
     for (int take = 0; take < RS_NAMES_PER_PID; take++) {
         int fd = open_in(folder, host, rs.path, sizeof rs.path, take);
@@ -155,7 +175,7 @@ static int open_new(const char *folder, const char *host, uint64_t start_jiffies
             return fd;
         if (errno != EEXIST)
             return -1;
-        close_earlier_image(rs.path, start_jiffies);
+        close_earlier_image(rs.path, identity);
     }
     return -1;
 }
@@ -163,7 +183,7 @@ static int open_new(const char *folder, const char *host, uint64_t start_jiffies
 static void *map_new(int fd, uint64_t bound_bytes)
 {
     struct stat status;
-    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || fstat(fd, &status) != 0)
+    if (ftruncate(fd, (off_t)bound_bytes) != 0 || !reserve(fd, 0, FIRST_RESERVE) || rs_fstat(fd, &status) != 0)
         return NULL;
     void *base = mmap(NULL, bound_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
@@ -182,7 +202,7 @@ struct rs_header *rs_file_create(const char *folder, uint64_t bound_bytes, const
         snprintf(problem, sizeof problem, "the limit on file sizes leaves no room");
         return NULL;
     }
-    int fd = open_new(folder, identity->host, identity->start_jiffies);
+    int fd = open_new(folder, identity);
     if (fd < 0) {
         say(folder);
         return NULL;
@@ -208,7 +228,7 @@ static int reopen(void)
 {
     struct stat status;
     int fd = open(rs.path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
+    if (fd >= 0 && (rs_fstat(fd, &status) != 0 || status.st_dev != file_device || status.st_ino != file_inode)) {
         close(fd);
         fd = -1;
     }
@@ -225,11 +245,12 @@ static int reserve_up_to(uint64_t wanted)
     uint64_t target = round_up(wanted, RESERVE_STEP);
     if (target > file->bound_bytes)
         target = file->bound_bytes;
-    int fd = reopen();
-    if (fd < 0)
-        return 0;
-    int done = reserve(fd, file->reserved_bytes, target);
-    close(fd);
+    int cancel = rs_cancel_off(), fd = reopen(), done = 0;
+    if (fd >= 0) {
+        done = reserve(fd, file->reserved_bytes, target);
+        close(fd);
+    }
+    rs_cancel_back(cancel);
     if (done)
         file->reserved_bytes = target;
     return done;
@@ -281,29 +302,48 @@ struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes
 }
 
 /* A child that a signal ended cannot say so itself; its parent knows. */
-void rs_file_child_signalled(int32_t pid, int signal)
+int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, int signal, uint64_t boot_id,
+                            uint64_t pid_namespace)
 {
-    char path[560];
-    const char *slash = strrchr(rs.path, '/');
-    if (!slash)
-        return;
-    for (int take = 0; take < RS_NAMES_PER_PID; take++) {
-        int length = (int)(slash - rs.path);
-        if (take)
-            snprintf(path, sizeof path, "%.*s/%d-%d.rank", length, rs.path, pid, take);
-        else
-            snprintf(path, sizeof path, "%.*s/%d.rank", length, rs.path, pid);
+    char path[640];
+    int done = 0;
+    for (int take = 0; take < RS_NAMES_PER_PID && !done; take++) {
         struct rs_header child;
+        uint32_t number = (uint32_t)signal, state = RS_SIGNALLED;
+        if (take)
+            snprintf(path, sizeof path, "%s/ranks/%s/%d-%d.rank", folder, host, pid, take);
+        else
+            snprintf(path, sizeof path, "%s/ranks/%s/%d.rank", folder, host, pid);
         int fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd < 0)
-            return;
+            return 0;
         if (pread(fd, &child, sizeof child, 0) == (ssize_t)sizeof child && child.state == RS_RUNNING
-            && child.pid == pid) {
-            uint32_t number = (uint32_t)signal, state = RS_SIGNALLED;
-            if (pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
-                && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0)
-                take = RS_NAMES_PER_PID;
-        }
+            && child.pid == pid && child.boot_id == boot_id && child.pid_namespace == pid_namespace)
+            done = pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
+                && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0;
         close(fd);
     }
+    return done;
+}
+
+/* The header of another process, to be counted in; unmapped by the caller. */
+struct rs_header *rs_file_map_head(const char *folder, const char *host, const char *name)
+{
+    char path[512];
+    if (snprintf(path, sizeof path, "%s/ranks/%s/%s.rank", folder, host, name) >= (int)sizeof path)
+        return NULL;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    struct stat status;
+    struct rs_header *head = MAP_FAILED;
+    if (rs_fstat(fd, &status) == 0 && status.st_size >= (off_t)RS_PAGE)    /* not one that was cut: touching it would kill */
+        head = mmap(NULL, RS_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (head == MAP_FAILED)
+        return NULL;
+    if (!memcmp(head->magic, RS_MAGIC, sizeof head->magic) && head->header_bytes >= sizeof *head)
+        return head;
+    munmap(head, RS_PAGE);
+    return NULL;
 }

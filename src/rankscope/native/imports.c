@@ -10,11 +10,33 @@
 #define FIRST_CHUNK (2u * RS_PAGE)      /* most Pythons of a job import little */
 #define MODULES_CHUNK (8u * RS_PAGE)
 #define MOST_MODULES 0xFFFFFu       /* a system call's key has 20 bits for it */
+#define MOST_OPEN 4096u             /* imports at a time; more are counted as lost */
+
+/* An import that goes on. Never on a stack: greenlets copy stacks away and back, end in any order, or never. */
+struct import {
+    uint64_t number;                /* 0: the place is free */
+    struct rs_module *row;          /* NULL: it has none */
+    uint64_t outer;                 /* number of what the same thread had begun before, and not ended */
+    struct import *older, *newer;   /* the others of its thread; older of a free place: the next free one */
+    uint32_t thread, forks;         /* begun by which thread, before how many forks */
+    uint32_t id, objects;
+    uint8_t outer_cause;
+    uint64_t begin_ticks, begin_cpu_ns;
+    uint64_t inner_ticks, inner_cpu_ns, inner_objects;  /* of the imports inside */
+} __attribute__((aligned(128)));
 
 static rs_lock lock;
 static struct rs_chunk *rows;
 static uint32_t modules_used;
-static __thread struct rs_import *innermost __attribute__((tls_model("initial-exec")));
+
+static struct import open_imports[MOST_OPEN];
+static uint32_t places_used;        /* under the lock */
+static struct import *first_free;   /* taken under the lock, given back without */
+static uint64_t begun;
+static uint32_t threads;
+
+/* Of this thread: its newest import that goes on, and a number that no other thread has. */
+static __thread struct { struct import *newest; uint32_t thread; } here __attribute__((tls_model("initial-exec")));
 
 uint32_t rs_imports_mode(void)
 {
@@ -32,18 +54,79 @@ uint64_t rs_imports_bytes(void)
     return mode == RS_IMPORTS_PATHS ? 32u << 20 : mode == RS_IMPORTS_CALLS ? 8u << 20 : 0;
 }
 
+/* --- imports that go on --- */
+
+static struct import *import_of(uint64_t number)
+{
+    struct import *import = &open_imports[number % MOST_OPEN];
+    return number && import->number == number ? import : NULL;
+}
+
+/* Only one takes at a time, so that the place at the head cannot have gone and come back meanwhile. */
+static struct import *take_place(void)
+{
+    struct import *import = __atomic_load_n(&first_free, __ATOMIC_ACQUIRE);
+    while (import && !__atomic_compare_exchange_n(&first_free, &import, import->older, 0, __ATOMIC_ACQUIRE,
+                                                  __ATOMIC_ACQUIRE))
+        continue;
+    if (!import && places_used < MOST_OPEN)
+        import = &open_imports[places_used++];
+    if (!import)
+        return NULL;
+    begun += MOST_OPEN;
+    import->number = begun + (uint64_t)(import - open_imports);
+    return import;
+}
+
+static void give_place(struct import *import)
+{
+    import->number = 0;
+    import->thread = 0;
+    import->older = __atomic_load_n(&first_free, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&first_free, &import->older, import, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        continue;
+}
+
+static void link_newest(struct import *import)
+{
+    import->older = here.newest;
+    import->newer = NULL;
+    if (here.newest)
+        here.newest->newer = import;
+    here.newest = import;
+}
+
+static void unlink_and_give(struct import *import)
+{
+    if (import->newer)
+        import->newer->older = import->older;
+    else
+        here.newest = import->older;
+    if (import->older)
+        import->older->newer = import->newer;
+    give_place(import);
+}
+
+void rs_imports_thread_ended(void)
+{
+    while (here.newest)
+        unlink_and_give(here.newest);
+}
+
+/* Imports of the thread that forked go on in the child, without the rows, which are the parent's. */
 void rs_imports_forget(void)
 {
-    memset(&lock, 0, sizeof lock);
     rows = NULL;
     modules_used = 0;
-    for (struct rs_import *import = innermost; import; import = import->outer) {
-        import->row = NULL;     /* forked inside an import: the rows are the parent's */
-        import->id = import->outer_module = 0;
-    }
+    first_free = NULL;
+    for (uint32_t i = 0; i < places_used; i++)
+        if (!open_imports[i].number || open_imports[i].thread != here.thread)
+            give_place(&open_imports[i]);
     rankscope_calls_thread.module = 0;
     rankscope_calls_thread.cause = RS_CAUSE_INTERPRETER;
 }
+
+/* --- their rows --- */
 
 /* The other layers need room in a small file, too. */
 static int room_for_more(void)
@@ -55,8 +138,6 @@ static int room_for_more(void)
 static struct rs_module *add_row(const struct rs_module *filled, uint32_t *id)
 {
     struct rs_module *row = NULL;
-    if (!rs_lock_take(&lock))
-        return NULL;
     if (rs_chunk_full(rows) && room_for_more()) {
         struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_MODULES, 0, sizeof(struct rs_module),
                                               rows ? MODULES_CHUNK : FIRST_CHUNK);
@@ -71,7 +152,6 @@ static struct rs_module *add_row(const struct rs_module *filled, uint32_t *id)
         *id = ++modules_used;
         __atomic_store_n(&rows->rows, rows->rows + 1, __ATOMIC_RELEASE);
     }
-    rs_lock_give(&lock);
     return row;
 }
 
@@ -90,40 +170,58 @@ static uint32_t objects_loaded(void)
     return (uint32_t)count;
 }
 
-static void enter_row(struct rs_import *import, const char *name)
+static struct import *enter(const char *name, uint64_t begin_ticks)
 {
+    struct import *import = NULL;
+    struct rs_module *row = NULL;
     struct rs_thread *thread = rs_self ? rs_self : rs_thread_start();
-    struct rs_module filled = {.parent = import->outer_module, .name = rs_intern(name),
-                               .thread = thread ? (uint16_t)thread->slot : 0, .begin_ticks = import->begin_ticks};
-    import->row = add_row(&filled, &import->id);
-    if (!import->row) {
-        rs_count(&rs.file->lost_modules, 1);
-        import->id = import->outer_module;
+    uint32_t id = rankscope_calls_thread.module;
+    struct rs_module filled = {.parent = id, .name = rs_intern(name), .thread = thread ? (uint16_t)thread->slot : 0,
+                               .begin_ticks = begin_ticks};
+    if (rs_lock_try(&lock) || rs_lock_take(&lock)) {
+        import = take_place();
+        row = import ? add_row(&filled, &id) : NULL;
+        rs_lock_give(&lock);
     }
+    if (!row)
+        rs_count(&rs.file->lost_modules, 1);
+    if (!import)
+        return NULL;
+    import->row = row;
+    import->id = id;
+    import->begin_ticks = begin_ticks;
+    return import;
 }
 
-void rs_import_begin(struct rs_import *import, const char *name)
+uint64_t rs_import_begin(const char *name)
 {
     struct rs_calls_thread *self = &rankscope_calls_thread;
-    memset(import, 0, sizeof *import);
+    if (!rs_telling())
+        return 0;
+    rs.imported = 1;
     rs_own_enter();
-    import->outer = innermost;
-    import->outer_module = self->module;
-    import->outer_cause = self->cause;
-    import->begin_ticks = rs_ticks();
-    if (rs.file)
-        enter_row(import, name);
-    import->objects = objects_loaded();
-    innermost = import;
-    self->module = import->id;
-    self->cause = RS_CAUSE_SEARCH;
-    import->begin_cpu_ns = rs_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    struct import *import = enter(name, rs_ticks());
+    if (import) {
+        if (!here.thread)
+            here.thread = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+        import->thread = here.thread;
+        import->forks = rs.forks;
+        import->outer = here.newest ? here.newest->number : 0;
+        import->outer_cause = self->cause;
+        import->inner_ticks = import->inner_cpu_ns = import->inner_objects = 0;
+        link_newest(import);
+        self->module = import->id;
+        self->cause = RS_CAUSE_SEARCH;
+        import->objects = objects_loaded();
+        import->begin_cpu_ns = rs_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    }
     rs_own_leave();
+    return import ? import->number : 0;
 }
 
 static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-static void fill_row(struct rs_import *import, uint64_t ticks, uint64_t cpu_ns, uint64_t objects, int failed)
+static void fill_row(struct import *import, uint64_t ticks, uint64_t cpu_ns, uint64_t objects, int failed)
 {
     struct rs_module *row = import->row;
     row->wall_ticks = ticks;
@@ -134,31 +232,55 @@ static void fill_row(struct rs_import *import, uint64_t ticks, uint64_t cpu_ns, 
     __atomic_store_n(&row->flags, RS_MODULE_ENDED | (failed ? RS_MODULE_FAILED : 0), __ATOMIC_RELEASE);
 }
 
-void rs_import_end(struct rs_import *import, int failed)
+static void leave(struct import *import, int failed)
 {
     struct rs_calls_thread *self = &rankscope_calls_thread;
-    rs_own_enter();
     uint64_t cpu_ns = minus(rs_clock_ns(CLOCK_THREAD_CPUTIME_ID), import->begin_cpu_ns);
     uint64_t ticks = rs_ticks() - import->begin_ticks;
     uint64_t objects = (uint32_t)(objects_loaded() - import->objects);
-    if (import->row)
+    struct import *outer = import_of(import->outer);    /* NULL also where a greenlet has ended it before us */
+    if (import->row && import->forks == rs.forks)
         fill_row(import, ticks, cpu_ns, objects, failed);
-    if (import->outer) {
-        import->outer->inner_ticks += ticks;
-        import->outer->inner_cpu_ns += cpu_ns;
-        import->outer->inner_objects += objects;
+    if (outer) {
+        outer->inner_ticks += ticks;
+        outer->inner_cpu_ns += cpu_ns;
+        outer->inner_objects += objects;
     }
-    innermost = import->outer;
-    self->module = import->outer_module;
-    self->cause = import->outer_cause;
+    self->module = outer && outer->forks == rs.forks ? outer->id : 0;
+    self->cause = outer || !import->outer ? import->outer_cause : RS_CAUSE_INTERPRETER;
+    unlink_and_give(import);
+}
+
+void rs_import_end(uint64_t number, int failed)
+{
+    struct import *import = import_of(number);
+    if (!import || import->thread != here.thread)
+        return;
+    rs_own_enter();
+    leave(import, failed);
     rs_own_leave();
 }
 
-uint8_t rs_import_cause(uint8_t cause)
+/* --- what system calls are put down to --- */
+
+struct rs_import_place rs_import_here(void)
 {
     struct rs_calls_thread *self = &rankscope_calls_thread;
-    uint8_t before = self->cause;
-    if (self->module || innermost)
+    return (struct rs_import_place){self->module, rs.forks, self->cause};
+}
+
+void rs_import_cause(uint8_t cause)
+{
+    struct rs_calls_thread *self = &rankscope_calls_thread;
+    if (self->module || here.newest)
         self->cause = cause;
-    return before;
+}
+
+void rs_import_back_to(const struct rs_import_place *place)
+{
+    struct rs_calls_thread *self = &rankscope_calls_thread;
+    if (!self->module && !here.newest)
+        return;
+    self->cause = place->cause;
+    self->module = place->forks == rs.forks ? place->module : 0;
 }

@@ -1,8 +1,8 @@
 /* The recorder as a module of Python, without being linked with one: the agent asks the interpreter to make a module
  * of this library, which is in the process already. What it uses is of Python's stable ABI and found by name.
  *
- * Three functions of importlib are given wrappers. A function in C leaves no frame, so that tracebacks are those of
- * the program; the function that it stands for is its `self`. */
+ * Functions of importlib are given wrappers: one, and two more where system calls are put down to causes. A function in
+ * C leaves no frame, so that tracebacks are those of the program; the function that it stands for is its `self`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -54,12 +54,11 @@ static const char *first_text(object *arguments)
 
 static object *find_and_load(object *original, object *arguments, object *words)
 {
-    struct rs_import import;
     if (rankscope_calls_thread.own)     /* the agent's own */
         return python.call(original, arguments, words);
-    rs_import_begin(&import, first_text(arguments));
+    uint64_t number = rs_import_begin(first_text(arguments));
     object *module = python.call(original, arguments, words);
-    rs_import_end(&import, module == NULL);
+    rs_import_end(number, module == NULL);
     return module;
 }
 
@@ -83,12 +82,12 @@ static object *call_with_frames_removed(object *original, object *arguments, obj
     int runs = text && (!strcmp(text, "exec") || !strcmp(text, "exec_dynamic") || !strcmp(text, "create_dynamic"));
     if (name)
         python.release(name);
-    uint8_t before = rankscope_calls_thread.cause;
-    if (runs)
-        rs_import_cause(RS_CAUSE_MODULE);
+    if (!runs)
+        return python.call(original, arguments, words);
+    struct rs_import_place before = rs_import_here();
+    rs_import_cause(RS_CAUSE_MODULE);
     object *result = python.call(original, arguments, words);
-    if (runs)
-        rs_import_cause(before);
+    rs_import_back_to(&before);
     return result;
 }
 
@@ -123,7 +122,9 @@ static object *install(object *self, object *arguments, object *words)
     object *importlib = python.item(arguments, 0);
     if (!importlib)
         python.clear_error();
-    for (size_t i = 0; importlib && rs.file && rs_imports_mode() && i < sizeof wrappers / sizeof wrappers[0]; i++)
+    uint32_t mode = rs_recording() ? rs_imports_mode() : RS_IMPORTS_OFF;
+    size_t count = mode >= RS_IMPORTS_CALLS ? sizeof wrappers / sizeof wrappers[0] : mode == RS_IMPORTS_TIME;
+    for (size_t i = 0; importlib && i < count; i++)
         wrap(importlib, &wrappers[i]);
     return nothing();
 }

@@ -19,7 +19,6 @@ static struct {
 
 void rs_progress_forget(void)
 {
-    memset(&lock, 0, sizeof lock);
     memset(&sums, 0, sizeof sums);
     memset(&exposure, 0, sizeof exposure);
     running = changed_ticks = 0;

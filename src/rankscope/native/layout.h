@@ -24,7 +24,8 @@ enum rs_flag {
     RS_COMMAND_CUT = 128,   /* the command line did not fit its field */
     RS_MATRIX = 256,        /* bytes per destination were asked for */
     RS_MPI_MULTIPLE = 512,  /* MPI_THREAD_MULTIPLE was provided */
-    RS_MPI_UNKNOWN_KIND = 65536 /* an MPI that is none of those we know: its calls were passed on only */
+    RS_MPI_UNKNOWN_KIND = 65536, /* an MPI that is none of those we know: its calls were passed on only */
+    RS_WENT_ON_UNRECORDED = 1048576     /* became a program that cannot take the recorder, from where no note could be left */
 };
 
 enum rs_tick_source { RS_TICKS_TSC = 1, RS_TICKS_CNTVCT = 2, RS_TICKS_MONOTONIC = 3 };
@@ -120,6 +121,15 @@ struct rs_header {
     uint32_t calls_note;            /* string id: why not better, or why no longer */
     uint32_t loader_calls;          /* of the dynamic loader before the recorder was loaded, as far as counted */
     uint64_t lost_modules, lost_system_calls, lost_paths;   /* what had no row left */
+
+    /* with pid and start_jiffies: whose file this is, among those of containers and of earlier boots, too */
+    uint64_t boot_id;               /* the first 64 bits of the kernel's */
+    uint64_t pid_namespace;         /* its inode */
+    int32_t ancestor_pid;           /* of the nearest ancestor that had a file when this one was made; 0: none known */
+    uint32_t identity_reserved;
+    /* descendants that had nothing to tell and left no file */
+    uint64_t short_processes, short_failed;     /* all; those that a signal or a status other than 0 ended */
+    uint64_t short_cpu_ns;          /* CPU time of those that ended themselves */
 };
 
 enum rs_chunk_kind {
@@ -251,7 +261,7 @@ struct rs_device {
     uint64_t busy_ns;           /* at least one activity */
     uint64_t compute_ns, communication_ns, copy_ns;     /* at least one of this kind; copy: copies and sets */
     uint64_t hidden_ns;         /* communication while something is computed too */
-    uint64_t late, late_ns;     /* came out of order by more than the window; at most this is missing in each sum */
+    uint64_t late, late_ns;     /* came after their time was forgotten; at most this is missing in each sum */
     uint64_t allocations, releases, allocated_bytes, released_bytes, current_bytes, peak_bytes;
     uint64_t gaps[RS_GAP_CLASSES], gap_ns[RS_GAP_CLASSES];
     uint64_t pool_bytes, pool_peak_bytes;           /* held by memory pools, whether in use or not */

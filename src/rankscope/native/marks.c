@@ -7,7 +7,6 @@ static uint32_t seen;           /* a bit per kind */
 
 void rs_marks_forget(void)
 {
-    memset(&lock, 0, sizeof lock);
     rows = NULL;
     seen = 0;
 }
@@ -60,7 +59,7 @@ static void move_phase(uint32_t kind)
 /* For Python: a moment that may lie back (0: now), in nanoseconds of CLOCK_MONOTONIC. */
 RS_EXPORT void rankscope_mark(uint32_t kind, const char *name, uint64_t monotonic_ns)
 {
-    if (!rs.file)
+    if (!rs_telling())
         return;
     rs_mark_at((uint16_t)kind, name, monotonic_ns ? ticks_of(monotonic_ns) : rs_ticks());
     move_phase(kind);

@@ -19,7 +19,8 @@
 extern const struct rs_optional __start_rs_optional[] __attribute__((visibility("hidden")));
 extern const struct rs_optional __stop_rs_optional[] __attribute__((visibility("hidden")));
 
-struct own { ElfW(Addr) base; ElfW(Sym) *symbols; uint32_t count; int protection; };
+/* from, to: the pages in which the symbol table lies. */
+struct own { ElfW(Addr) base; ElfW(Sym) *symbols; uint32_t count; int protection; ElfW(Addr) from, to; };
 
 /* The symbol table has no length of its own: the last symbol is at the end of the last hash chain. */
 static uint32_t symbol_count(const uint32_t *hash)
@@ -37,16 +38,17 @@ static uint32_t symbol_count(const uint32_t *hash)
     return last + 1;
 }
 
-static int protection_of(const struct dl_phdr_info *info, ElfW(Addr) address)
+/* Of everything in these pages: the larger they are, the sooner the code that runs now is among it. */
+static int protection_of(const struct dl_phdr_info *info, ElfW(Addr) from, ElfW(Addr) to)
 {
+    int protection = PROT_READ;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
-        if (part->p_type == PT_LOAD && address >= from && address < from + part->p_memsz)
-            return (part->p_flags & PF_R ? PROT_READ : 0) | (part->p_flags & PF_W ? PROT_WRITE : 0)
-                 | (part->p_flags & PF_X ? PROT_EXEC : 0);
+        ElfW(Addr) begin = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type == PT_LOAD && begin < to && begin + part->p_memsz > from)
+            protection |= (part->p_flags & PF_W ? PROT_WRITE : 0) | (part->p_flags & PF_X ? PROT_EXEC : 0);
     }
-    return PROT_READ;
+    return protection;
 }
 
 static int is_ours(const struct dl_phdr_info *info)
@@ -81,7 +83,10 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *data)
                 own->count = symbol_count((const uint32_t *)absolute(own->base, entry->d_un.d_ptr));
         }
     }
-    own->protection = protection_of(info, (ElfW(Addr))own->symbols);
+    ElfW(Addr) page = (ElfW(Addr))sysconf(_SC_PAGESIZE);
+    own->from = (ElfW(Addr))own->symbols & ~(page - 1);
+    own->to = ((ElfW(Addr))(own->symbols + own->count) + page - 1) & ~(page - 1);
+    own->protection = protection_of(info, own->from, own->to);
     return 1;
 }
 
@@ -97,18 +102,18 @@ static void become_chooser(const struct own *own, ElfW(Sym) *symbol)
 
 __attribute__((constructor(101))) static void make_optional(void)
 {
-    struct own own = {0, NULL, 0, 0};
+    struct own own = {0};
+    if (!gnu_get_libc_version)      /* only glibc knows IFUNCs */
+        return;
     dl_iterate_phdr(find_own, &own);
     if (!own.symbols || !own.count)
         return;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)own.symbols & ~(page - 1);
-    size_t bytes = (uintptr_t)(own.symbols + own.count) - from;
-    if (mprotect((void *)from, bytes, PROT_READ | PROT_WRITE) != 0)
+    if (mprotect((void *)own.from, own.to - own.from, own.protection | PROT_WRITE) != 0)
         return;
     for (uint32_t i = 0; i < own.count; i++)
         if (own.symbols[i].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(own.symbols[i].st_info) == STT_FUNC)
             become_chooser(&own, &own.symbols[i]);
-    mprotect((void *)from, bytes, own.protection);
+    mprotect((void *)own.from, own.to - own.from, own.protection);
 }
 
 #endif

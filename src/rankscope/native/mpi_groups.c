@@ -330,7 +330,6 @@ RS_COLD void rs_matrix_add(struct rs_thread *thread, struct rs_mpi_group *group,
 void rs_groups_forget(void)
 {
     memset(buckets, 0, sizeof buckets);
-    memset(&lock, 0, sizeof lock);
     unused = NULL;
     folded_id = 0;
     rs_no_group.children = 0;

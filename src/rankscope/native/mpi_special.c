@@ -155,7 +155,7 @@ static int pcontrol(int level, va_list more, void *real)
     W words[5];
     for (int i = 0; i < 5; i++)
         words[i] = va_arg(more, W);
-    if (rs.file) {
+    if (rs_telling()) {
         if (level)
             __atomic_fetch_and(&rs.file->flags, ~(uint32_t)RS_PAUSED, __ATOMIC_RELAXED);
         else

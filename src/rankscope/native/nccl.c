@@ -32,7 +32,7 @@ static atomic_int mode_chosen = -1;
 enum rs_nccl_mode rs_nccl_mode(void)
 {
     int mode = atomic_load_explicit(&mode_chosen, memory_order_relaxed);
-    if (!rs.file)
+    if (!rs_telling())
         return RS_NCCL_NONE;
     if (mode >= 0)
         return (enum rs_nccl_mode)mode;

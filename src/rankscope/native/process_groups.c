@@ -34,7 +34,6 @@ static uint32_t first_free, never_used = 1;
 
 void rs_process_groups_forget(void)
 {
-    memset(&lock, 0, sizeof lock);
     rs_memory_free(groups, MOST_GROUPS * sizeof *groups);
     rs_memory_free(open_ones, MOST_OPEN * sizeof *open_ones);
     groups = NULL;
@@ -47,7 +46,7 @@ void rs_process_groups_forget(void)
 RS_EXPORT uint32_t rankscope_group(const char *name, uint64_t identity, uint32_t size, uint32_t my_rank, int guessed)
 {
     uint32_t number = 0;
-    if (!rs.file || !rs_lock_take(&lock))
+    if (!rs_telling() || !rs_lock_take(&lock))
         return 0;
     if (!groups)
         groups = rs_memory(MOST_GROUPS * sizeof *groups);
@@ -82,7 +81,7 @@ RS_EXPORT void rankscope_group_freed(uint32_t number)
 /* What init_process_group was told, where no launcher has said it: the children of mp.spawn. */
 RS_EXPORT void rankscope_rank(int32_t rank, int32_t world_size)
 {
-    if (!rs.file || rs.file->rank_source != RS_RANK_NONE)
+    if (!rs_telling() || rs.file->rank_source != RS_RANK_NONE)
         return;
     rs.file->world_size = world_size;
     rs.file->rank_source = RS_RANK_TORCH;
@@ -171,7 +170,7 @@ static uint32_t begin_locked(struct rs_thread *thread, struct process_group *gro
 RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, uint64_t bytes, int32_t root,
                                               uint64_t order, int backend)
 {
-    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)))
+    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)) && !rs_begin())
         return 0;
     if (backend == BACKEND_NCCL && rs_nccl_recording())
         return 0;

@@ -40,7 +40,6 @@ void rs_ranges_forget(void)
     rs_memory_free(names, NAME_SLOTS * sizeof *names);
     names = NULL;
     names_used = 0;
-    memset(&lock, 0, sizeof lock);
 }
 
 static uint8_t part_of(const char *text)
@@ -106,7 +105,7 @@ static inline const struct range_name *name_of(const char *text)
 /* When it began, to be given to the end; 0 where nothing is recorded. */
 RS_EXPORT uint64_t rankscope_range_begin(const char *text)
 {
-    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)))
+    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)) && !rs_begin())
         return 0;
     const struct range_name *name = name_of(text);
     uint64_t now = rs_ticks();

@@ -6,7 +6,7 @@
 #include "process.h"
 #include "recorder.h"
 
-struct rs_recorder rs;
+struct rs_recorder rs RS_FORKED_DATA;
 
 static rs_lock facts_lock, group_lock, log_lock;
 static struct rs_chunk *group_chunk, *unwrapped_rows;
@@ -97,10 +97,12 @@ static void store_facts(struct rs_facts *facts)
 void rs_refresh_facts(void)
 {
     int saved = errno;
-    if (rs.file && !atomic_flag_test_and_set_explicit(&facts_lock.held, memory_order_acquire)) {
+    if (rs.file && rs_lock_try(&facts_lock)) {
+        int cancel = rs_cancel_off();
         rs_own_enter();
         store_facts(&rs.file->facts);
         rs_own_leave();
+        rs_cancel_back(cancel);
         rs_lock_give(&facts_lock);
     }
     errno = saved;
@@ -158,9 +160,6 @@ void rs_calibrate(void)
 /* In the child: nothing of the parent's file may be touched again. keep_threads: the stack still uses them. */
 void rs_recorder_forget(int keep_threads)
 {
-    rs_lock *locks[] = {&facts_lock, &group_lock, &log_lock};
-    for (unsigned i = 0; i < sizeof locks / sizeof locks[0]; i++)
-        memset(locks[i], 0, sizeof *locks[i]);
     rs_threads_forget(keep_threads);
     rs_strings_forget();
     group_chunk = unwrapped_rows = NULL;

@@ -3,6 +3,7 @@
 #ifndef RANKSCOPE_RECORDER_H
 #define RANKSCOPE_RECORDER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,9 @@
 #define RS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RS_COLD __attribute__((noinline, cold))
 #define RS_HOT static inline __attribute__((always_inline))
+/* What a forked child runs and writes lies together: every page of it is a fault and a copy in every child. */
+#define RS_FORK_PATH __attribute__((section(".text.hot.fork")))
+#define RS_FORKED_DATA __attribute__((section("rs_forked")))
 
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
@@ -56,7 +60,10 @@ struct rs_recorder {
     uint8_t matrix;
     uint8_t full;               /* no chunk left */
     uint8_t tracing;            /* not 0: events go to the trace as well */
+    uint8_t imported, cuda;     /* these layers have begun: a forked child has to clear what is theirs at once */
+    uint8_t untold;             /* this process has told nothing yet: its file is made when it does */
     int32_t pid;
+    uint32_t forks;             /* between the process that loaded us and this one */
     uint64_t refresh_ticks;     /* ticks between two looks at the facts */
     uint64_t log_capacity;
     struct rs_collective *log;
@@ -66,11 +73,24 @@ struct rs_recorder {
 extern struct rs_recorder rs __attribute__((visibility("hidden")));
 extern __thread struct rs_thread *rs_self __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
+/* process.c: a process that has nothing to tell leaves no file. Both make it where that is still to be done. */
+int rs_begin(void);                         /* 1: calls are recorded now */
+struct rs_header *rs_file_now(void);        /* NULL: not recording */
+
+/* For all that is worth a file: what a layer counts, names or marks. */
+static inline struct rs_header *rs_telling(void)
+{
+    return RS_UNLIKELY(__atomic_load_n(&rs.untold, __ATOMIC_ACQUIRE)) ? rs_file_now() : rs.file;
+}
+
+static inline int rs_recording(void) { return rs.file || rs.untold; }
+
 /* threads.c */
 struct rs_thread *rs_thread_start(void);
 struct rs_thread *rs_thread_of(uint32_t tid, const char *name); /* rows kept by a layer for another thread */
 void rs_thread_clear(struct rs_thread *thread);
 void rs_solo_prepare(void);
+void rs_thread_forget(void);
 void rs_threads_forget(int keep);
 
 /* tallies.c */
@@ -108,8 +128,11 @@ void rs_file_reserve(uint64_t up_to_bytes);
 void rs_file_set_aside(uint64_t bytes);     /* for the trace: nothing else may use them */
 #define RS_NAMES_PER_PID 1000   /* PID.rank, PID-1.rank, …: one for each program that a process becomes */
 void rs_file_make_folders(const char *folder, const char *host);
+int rs_file_is_of_same_process(const struct rs_header *one, const struct rs_header *other);
 void rs_file_collect(const char *run_folder);
-void rs_file_child_signalled(int32_t pid, int signal);
+int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, int signal, uint64_t boot_id,
+                            uint64_t pid_namespace);    /* 0: it has no file */
+struct rs_header *rs_file_map_head(const char *folder, const char *host, const char *name);
 const char *rs_file_problem(void);
 
 static inline int rs_chunk_full(const struct rs_chunk *chunk)
@@ -121,9 +144,31 @@ static inline int rs_chunk_full(const struct rs_chunk *chunk)
 void *rs_memory(size_t bytes);
 void rs_memory_free(void *memory, size_t bytes);
 
-typedef struct { atomic_flag held; } rs_lock;
+/* Says since which fork it is held: whoever held it in the parent does not in the child. */
+typedef struct { atomic_uint held; } rs_lock;
 int rs_lock_take(rs_lock *lock);    /* 0 where it could not be had: give up rather than hang */
-static inline void rs_lock_give(rs_lock *lock) { atomic_flag_clear_explicit(&lock->held, memory_order_release); }
+
+static inline int rs_lock_try(rs_lock *lock)
+{
+    unsigned held = atomic_load_explicit(&lock->held, memory_order_relaxed);
+    return held != rs.forks + 1
+           && atomic_compare_exchange_strong_explicit(&lock->held, &held, rs.forks + 1, memory_order_acquire,
+                                                      memory_order_relaxed);
+}
+
+static inline void rs_lock_give(rs_lock *lock) { atomic_store_explicit(&lock->held, 0, memory_order_release); }
+
+void rs_pause(long us);     /* no cancellation point, and errno stays */
+
+/* Files are opened and read on behalf of calls that are no cancellation points, fork and _exit among them. */
+static inline int rs_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_DISABLE;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void rs_cancel_back(int before) { pthread_setcancelstate(before, NULL); }
 
 static inline void rs_count(uint64_t *counter, uint64_t by)
 {
@@ -210,7 +255,7 @@ RS_HOT void rs_tally(struct rs_thread *thread, uint64_t key, uint64_t ticks, uin
 /* The calling thread, ready to record one call; NULL where it should only be passed on. */
 static inline struct rs_thread *rs_enter(void)
 {
-    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)))
+    if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)) && !rs_begin())
         return NULL;
     struct rs_thread *thread = rs_self;
     if (RS_UNLIKELY(!thread)) {

@@ -68,7 +68,7 @@ static void complete(struct rs_sample *sums)
 
 static int open_first(uint64_t now)
 {
-    if (loop.owner || !rs.file)
+    if (!rs_telling() || loop.owner)
         return is_owner();
     struct rs_thread *thread = rs_self ? rs_self : rs_thread_start();
     const struct rs_thread *nobody = NULL;
@@ -231,7 +231,7 @@ static uint64_t earliest(void)
 RS_EXPORT void rankscope_step(void)
 {
     uint64_t now = rs_ticks();
-    if (!rs.file || !open_first(loop.owner ? now : earliest()))
+    if (!rs_telling() || !open_first(loop.owner ? now : earliest()))
         return;
     loop.told = 1;
     advance(now);
@@ -254,7 +254,7 @@ RS_EXPORT void rankscope_gc(int begins)
     }
 }
 
-RS_EXPORT uint64_t rankscope_ticks(void) { return rs.file ? rs_ticks() : 0; }
+RS_EXPORT uint64_t rankscope_ticks(void) { return rs_recording() ? rs_ticks() : 0; }
 
 /* A wait for a collective that began at `begin` (rankscope_ticks) and ends now. */
 RS_EXPORT void rankscope_blocked(uint64_t begin)

@@ -62,7 +62,7 @@ uint16_t rs_intern_as(const char *text, const char **stored)
     if (!text[0] || !rs.file)
         return 0;
     rs_own_enter();     /* calls are not counted in here: counting may need a string */
-    if (rs_lock_take(&string_lock)) {
+    if (rs_lock_try(&string_lock) || rs_lock_take(&string_lock)) {
         id = intern_locked(text, stored);
         rs_lock_give(&string_lock);
     }
@@ -80,7 +80,6 @@ uint16_t rs_intern(const char *text)
 
 void rs_strings_forget(void)
 {
-    memset(&string_lock, 0, sizeof string_lock);
     string_chunk = NULL;
     strings_used = 0;
     rs_memory_free(names, NAME_SLOTS * sizeof *names);

@@ -16,6 +16,17 @@ static void index_put(struct rs_tally **index, uint32_t capacity, struct rs_tall
     index[at] = row;
 }
 
+/* Another thread may fork at any moment, and its child frees what it finds: never a table with the size of another. */
+static void replace(void **table, uint32_t *capacity, void *larger, uint32_t larger_capacity)
+{
+    void *smaller = *table;
+    uint32_t smaller_capacity = *capacity;
+    __atomic_store_n(capacity, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(table, larger, __ATOMIC_RELEASE);
+    __atomic_store_n(capacity, larger_capacity, __ATOMIC_RELEASE);
+    rs_memory_free(smaller, smaller_capacity * sizeof(void *));
+}
+
 static int index_grow(struct rs_thread *thread)
 {
     uint32_t capacity = thread->index ? 2 * thread->index_capacity : FIRST_INDEX;
@@ -25,9 +36,7 @@ static int index_grow(struct rs_thread *thread)
     for (uint32_t i = 0; i < thread->index_capacity; i++)
         if (thread->index[i])
             index_put(index, capacity, thread->index[i]);
-    rs_memory_free(thread->index, thread->index_capacity * sizeof *index);
-    thread->index = index;
-    thread->index_capacity = capacity;
+    replace((void **)&thread->index, &thread->index_capacity, index, capacity);
     return 1;
 }
 
@@ -97,9 +106,7 @@ static int peers_grow(struct rs_thread *thread)
     for (uint32_t i = 0; i < thread->peers_capacity; i++)
         if (thread->peers[i])
             *peer_place(peers, capacity, thread->peers[i]->world_rank) = thread->peers[i];
-    rs_memory_free(thread->peers, thread->peers_capacity * sizeof *peers);
-    thread->peers = peers;
-    thread->peers_capacity = capacity;
+    replace((void **)&thread->peers, &thread->peers_capacity, peers, capacity);
     return 1;
 }
 

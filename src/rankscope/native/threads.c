@@ -7,7 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "imports.h"
 #include "recorder.h"
+
+#define MOST_UNRETURNED 64u     /* slots, where the ends of threads are not told */
 
 __thread struct rs_thread *rs_self __attribute__((tls_model("initial-exec")));
 
@@ -18,6 +21,7 @@ static rs_lock thread_lock;
 static struct rs_thread *free_threads, *all_threads;
 static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+static int has_key;     /* before, and where the program has used up all, thread_key is a key of somebody else */
 static uint32_t slots_used;
 static struct rs_chunk *thread_rows;
 static struct rs_thread_row no_row;     /* of threads for which the file has no room */
@@ -33,6 +37,8 @@ static void thread_ended(void *memory)
 {
     struct rs_thread *thread = memory;
     rs_self = NULL;
+    rs_imports_thread_ended();
+    rs_call_ended(thread);      /* it may have ended inside of one */
     if (!rs_lock_take(&thread_lock))
         return;
     thread->next_free = free_threads;
@@ -59,13 +65,13 @@ static void end_solo(const struct rs_thread *newcomer)
         return;
     __atomic_store_n(&rs.concurrent, 1, __ATOMIC_SEQ_CST);
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
-        usleep(10000);  /* longer than any thread stays in a critical section of some instructions */
+        rs_pause(10000);  /* longer than any thread stays in a critical section of some instructions */
     for (struct rs_thread *thread = all_threads; thread; thread = thread->next)
         for (int wait = 0; thread != newcomer && __atomic_load_n(&thread->solo, __ATOMIC_ACQUIRE) && wait < 10000; wait++)
-            usleep(10);
+            rs_pause(10);
 }
 
-static void make_thread_key(void) { pthread_key_create(&thread_key, thread_ended); }
+static void make_thread_key(void) { has_key = pthread_key_create(&thread_key, thread_ended) == 0; }
 
 static struct rs_thread_row *write_thread_row(uint32_t slot, uint32_t tid, const char *name)
 {
@@ -104,6 +110,8 @@ static struct rs_thread *take_slot(void)
         free_threads = thread->next_free;
         return thread;
     }
+    if (!has_key && slots_used >= MOST_UNRETURNED)
+        return NULL;
     prctl(PR_GET_NAME, name);
     return new_slot((uint32_t)syscall(SYS_gettid), name);
 }
@@ -139,7 +147,8 @@ RS_COLD struct rs_thread *rs_thread_start(void)
         return NULL;
     thread->depth = 0;
     thread->refresh_at = rs_ticks() + rs.refresh_ticks;
-    pthread_setspecific(thread_key, thread);
+    if (has_key)
+        pthread_setspecific(thread_key, thread);
     rs_self = thread;
     return thread;
 }
@@ -152,11 +161,18 @@ static void free_thread(struct rs_thread *thread)
     rs_memory_free(thread, sizeof *thread);
 }
 
+/* In the child of a fork, for the thread that called it: at once, whatever becomes of the others' slots. */
+void rs_thread_forget(void)
+{
+    if (has_key && rs_self)
+        pthread_setspecific(thread_key, NULL);
+    rs_self = NULL;
+}
+
 /* In the child of a fork. keep: the stack still uses them. */
 void rs_threads_forget(int keep)
 {
-    memset(&thread_lock, 0, sizeof thread_lock);
-    if (all_threads)
+    if (has_key)
         pthread_setspecific(thread_key, NULL);
     for (struct rs_thread *thread = all_threads, *next; thread; thread = next) {
         next = thread->next;

@@ -39,7 +39,6 @@ void rs_trace_begin(uint64_t room_bytes)
 
 void rs_trace_forget(void)
 {
-    memset(&open_lock, 0, sizeof open_lock);
     ring = NULL;
     capacity = room = 0;
     rs.tracing = OFF;

@@ -19,7 +19,7 @@ TIMES = {
     "communication": "communication_ns",
     "copy": "copy_ns",
     "communication hidden": "hidden_ns",
-    "out of order at most": "late_ns",
+    "too late to be placed, at most": "late_ns",
 }
 COUNTS = {
     "activities": "activities",
@@ -115,6 +115,8 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
         if row["open_ranges"] and row["state"] == CudaState.RECORDING:
             notes.append(Note(f"{row['open_ranges']} NVTX ranges had begun and not ended", Severity.NOTE, where))
     for row in devices[devices["late"] > 0]:
-        told = f"GPU {row['device']}: {row['late']} activities came out of order"
-        notes.append(Note(f"{told}: up to {row['late_ns'] / 1e6:.3g} ms are missing in its times", where=where))
+        told = f"GPU {row['device']}: {row['late']} activities came too late to be placed"
+        notes.append(
+            Note(f"{told}: up to {row['late_ns'] / 1e6:.3g} ms are missing in its times", Severity.WARNING, where)
+        )
     return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -26,6 +27,13 @@ class Here:
     proc: Path = Path("/proc")
     now_ns: Callable[[], int] = time.time_ns
 
+    def sees(self, namespace: int) -> bool:
+        """Whether the processes of a pid namespace have the numbers here that they have there."""
+        try:
+            return namespace in (0, os.stat(f"{self.proc}/self/ns/pid").st_ino)
+        except OSError:
+            return True
+
 
 def ending(header: Any, last_heard_ns: int, here: Here) -> Ending:
     """How the process ended; for one that left no end state, whether it still runs."""
@@ -41,8 +49,8 @@ def ending(header: Any, last_heard_ns: int, here: Here) -> Ending:
 
 
 def _running(header: Any, last_heard_ns: int, here: Here) -> Ending:
-    """On its own host the kernel knows; elsewhere only the last sign of life can speak."""
-    if header["host"].decode("utf-8", "backslashreplace") == here.host:
+    """On its own host the kernel knows; elsewhere, and in containers, only the last sign of life can speak."""
+    if header["host"].decode("utf-8", "backslashreplace") == here.host and here.sees(int(header["pid_namespace"])):
         return "running" if _is_alive(header, here.proc) else "vanished"
     return "running" if here.now_ns() - last_heard_ns < HEARD_WITHIN_NS else "unknown"
 

@@ -43,7 +43,10 @@ def _span(first: str, last: str) -> slice:
 # plain numbers: members of enumerations are slow to look up where thousands of files are read
 STARTED, FINALIZED, EXITED = int(Flag.MPI_STARTED), int(Flag.MPI_FINALIZED), int(rankfile.State.EXITED)
 LASTING = (_span("flags", "flags"), _span("pid", "start_jiffies"), _span("loaded", "loaded"), _span("host", "command"))
-LOSSES = ("lost_calls", "untracked_requests", "folded_groups", "lost_strings", "paused_calls")
+COUNTS = (
+    *("lost_calls", "untracked_requests", "folded_groups", "lost_strings", "paused_calls"),
+    *("short_processes", "short_failed", "short_cpu_ns"),
+)
 
 
 def _text(raw: bytes) -> str:
@@ -95,6 +98,7 @@ def _lasting(file: RankFile) -> dict[str, Any]:
         "host": _text(header["host"]),
         "pid": int(header["pid"]),
         "parent_pid": int(header["parent_pid"]),
+        "ancestor_pid": int(header["ancestor_pid"]) or None,
         "rank": _known(header["rank"]),
         "local_rank": _known(header["local_rank"]),
         "world_size": _known(header["world_size"]) or int(header["launcher_world_size"]) or None,
@@ -127,7 +131,7 @@ def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:
     facts.call_cost_ns = (int(header["call_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
     facts.collective_cost_ns = (int(header["collective_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
     facts.lost_ns = clock.ns(int(header["lost_ticks"]))
-    for name in LOSSES:
+    for name in COUNTS:
         setattr(facts, name, int(header[name]) % 2**63)
 
 
@@ -162,6 +166,8 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
             f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
         )
         notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
+    if header["flags"] & Flag.WENT_ON_UNRECORDED:
+        notes.append(Note("not recorded: 1 × what this process went on as: another root", Severity.NOTE, where))
     if header["flags"] & Flag.MPI_UNKNOWN_KIND:
         named = " ".join(_text(header["mpi_version"]).split()) or "it does not say which"
         told = (

@@ -7,20 +7,26 @@ read in one call. It says when, on which host and under which launcher process i
 import os
 import time
 
-from rankscope.record.place import Place, Process, cleaned, hydra_port, launcher_process, process
+from rankscope.record.place import Place, Process, cleaned, hydra_port, launcher_process, process, rank_process
 
 # Daemons of one job start one after another and clocks differ: a claim from another host may be this much older than
 # our own launcher. An unknown launcher (hidden by a process namespace) is taken to have started this long ago.
 SLACK_NS = 60 * 10**9
 UNKNOWN_AGE_NS = 600 * 10**9
 MOST_JOBS_WITH_ONE_KEY = 1000
+JOB = "job "  # in a folder given by --out the claim says whose it is, where the launcher has a name for it
+# Ranks started one by one. On other hosts nobody can see whether a rank still runs: torch's ranks wait for each other
+# for at most half an hour. On this host ranks that have all ended count a moment longer: they may have failed at once.
+LONGEST_MEETING_NS = 1800 * 10**9
+ENDED_AT_ONCE_NS = 10 * 10**9
 
 
 class Claimant:
     """Who asks: the job as seen from this process."""
 
-    def __init__(self, key: str, host: str, launcher: Process | None, wrapped: bool) -> None:
+    def __init__(self, key: str, host: str, launcher: Process | None, wrapped: bool, job: str = "") -> None:
         self.key = key
+        self.job = job  # what the launcher calls it on every host, "" where it has no name for it
         self.host = host
         self.launcher = launcher
         self.wrapped = wrapped  # a shell stands between the launcher and us, so one rank may ask several times
@@ -43,21 +49,23 @@ def claimant(place: Place) -> Claimant:
         return Claimant("", host, process(os.getpid()), False)
     launcher, wrapped = launcher_process(place.marker)
     key = place.job or (hydra_port(launcher.pid) if launcher else "")
+    named = f"{place.launcher}-{key}-{place.ranks}" if key else ""
     if not key:
         key = f"{host}-{launcher.identity if launcher else 'unknown'}"
-    return Claimant(f"{place.launcher}-{key}-{place.ranks}", host, launcher, wrapped)
+    return Claimant(f"{place.launcher}-{key}-{place.ranks}", host, launcher, wrapped, named)
 
 
 def agree(paths: list[str], name: str, asking: Claimant) -> tuple[int, str, bool]:
-    """The first of these paths that is free or our job's: its index, the run's name in it, and whether we made it."""
+    """The first of these paths that is free or our job's: its index, what is claimed there, and whether we made it."""
     for index, path in enumerate(paths):
         found = claim_at(path)
         if found is None:
-            if make(path, f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"):
-                return index, name, True
+            claim = f"{time.time_ns()}|{asking.host}|{asking.identity}|{name}"
+            if make(path, claim):
+                return index, claim, True
             found = os.readlink(path)
         if is_same_job(found, asking):
-            return index, found.split("|", 3)[3], False
+            return index, found, False
     raise OSError(f"{paths[0]} and {len(paths) - 1} more are taken by other jobs")
 
 
@@ -94,8 +102,8 @@ def is_same_job(claim: str, asking: Claimant) -> bool:
     parts = claim.split("|", 3)
     if len(parts) != 4:
         return False
-    made_ns, host, identity, _ = parts
-    if not asking.key:
+    made_ns, host, identity, name = parts
+    if not asking.key or (name.startswith(JOB) and asking.job and name != JOB + asking.job):
         return False
     if host == asking.host and asking.launcher and (identity == asking.identity or is_alive(identity)):
         return True
@@ -117,26 +125,127 @@ def turn_of(prefix: str, rank: int | None) -> int:
     raise OSError(f"{prefix}: more than {MOST_JOBS_WITH_ONE_KEY} commands in one rank")
 
 
-def given_folder(path: str, place: Place) -> tuple[str, bool]:
+class Member:
+    """One rank of a job that has no launcher: who it is, and where one can see whether it runs.
+
+    Two jobs with one address and port are told apart by their ranks: in a job each rank asks once. A rank that asks
+    again belongs to the next one, and so do those who come after it.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.rank = place.rank
+        self.key = f"environment-{place.job}-{place.ranks}"
+        self.host = f"{os.uname().nodename}.{pid_namespace()}"
+        found = rank_process(place.rank)
+        self.identity = found.identity if found else "unknown"
+
+    def joins(self, claims: list[str], names: list[str]) -> tuple[int, str, bool]:
+        """Which of these claims is our job's, what it says, and whether we made it, by the name beside it."""
+        made, turn = self.made(claims)
+        for index in range(len(made) - 1, -1, -1):
+            if self.is_ours(made[index], turn):
+                if self.is_open(claims[index], made[index]) and self.enters(claims[index]):
+                    return index, made[index], False
+                break
+        for index in range(len(made), len(claims)):
+            mine = make(claims[index], f"{time.time_ns()}|{self.host}|{self.identity}.{turn}|{names[index]}")
+            claim = os.readlink(claims[index])
+            if self.is_ours(claim, turn) and self.enters(claims[index]):
+                return index, claim, mine
+        raise OSError(f"{claims[0]} and {len(claims) - 1} more are taken by other jobs")
+
+    def made(self, claims: list[str]) -> tuple[list[str], int]:
+        """The claims that are there, and the number of this command among those of our rank's process."""
+        made: list[str] = []
+        turn = 1
+        for path in claims:
+            claim = claim_at(path)
+            if claim is None:
+                break
+            made.append(claim)
+            turn += (claim_at(f"{path}-ranks/{self.rank}") or "").split("|")[1:] == [self.host, self.identity]
+        return made, turn
+
+    def is_ours(self, claim: str, turn: int) -> bool:
+        """Whether it has our key, and is for the same command of those that a script starts in each rank."""
+        _, _, identity, name = split_claim(claim)
+        return identity.endswith(f".{turn}") and (not name.startswith(JOB) or name == JOB + self.key)
+
+    def enters(self, claim: str) -> bool:
+        """Take our rank's seat; False if it was taken before."""
+        return make(f"{claim}-ranks/{self.rank}", f"{time.time_ns()}|{self.host}|{self.identity}")
+
+    def is_open(self, path: str, claim: str) -> bool:
+        """Whether the job that made this claim still gathers its ranks; seats come last: they are many."""
+        made_ns, host, identity, _ = split_claim(claim)
+        age_ns = time.time_ns() - made_ns
+        if host != self.host:
+            return age_ns < LONGEST_MEETING_NS
+        if age_ns < ENDED_AT_ONCE_NS or is_alive(identity.rpartition(".")[0]):
+            return True
+        return any(self.may_run(seat, age_ns) for seat in seats_at(path))
+
+    def may_run(self, seat: str, age_ns: int) -> bool:
+        _, host, identity = seat.split("|")
+        return is_alive(identity) if host == self.host else age_ns < LONGEST_MEETING_NS
+
+
+def split_claim(claim: str) -> tuple[int, str, str, str]:
+    """Its parts; those of a damaged one, or one that another version made, are of no job."""
+    parts = claim.split("|", 3)
+    if len(parts) != 4 or not parts[0].isdigit():
+        return 0, "", "", ""
+    return int(parts[0]), parts[1], parts[2], parts[3]
+
+
+def seats_at(claim: str) -> list[str]:
+    try:
+        return [os.readlink(f"{claim}-ranks/{name}") for name in os.listdir(f"{claim}-ranks")]
+    except FileNotFoundError:
+        return []
+
+
+def pid_namespace() -> str:
+    """Containers of one host may share its name; process ids of another one say nothing here."""
+    try:
+        return "".join(letter for letter in os.readlink("/proc/self/ns/pid") if letter.isdigit())
+    except OSError:
+        return "unknown"
+
+
+def given_folder(path: str, place: Place) -> tuple[str, bool, str]:
     """The folder given by --out, or path-2, path-3 … where it already holds the run of another job."""
     folders = [path] + [f"{path}-{n}" for n in range(2, MOST_JOBS_WITH_ONE_KEY)]
-    index, _, created = agree([f"{folder}/.job" for folder in folders], os.path.basename(path), claimant(place))
-    return folders[index], created
+    claims = [f"{folder}/.job" for folder in folders]
+    if place.shared and place.one_by_one:
+        member = Member(place)
+        index, claim, created = member.joins(claims, [JOB + member.key] * len(claims))
+    else:
+        asking = claimant(place)
+        index, claim, created = agree(claims, JOB + asking.job, asking)
+    return folders[index], created, claim
 
 
-def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool]:
+def agreed_folder(root: str, dated: str, place: Place) -> tuple[str, bool, str]:
     """The one folder of all ranks of this job, and whether this rank is the one to describe it."""
+    if place.one_by_one:
+        member = Member(place)
+        claims = generations(f"{root}/.jobs/{cleaned(member.key)}")
+        _, claim, created = member.joins(claims, generations(f"{dated}-{cleaned(place.job)}"))
+        make_folder(f"{root}/{split_claim(claim)[3]}")
+        return f"{root}/{split_claim(claim)[3]}", created, claim
     asking = claimant(place)
     tagged = f"{dated}-{asking.launcher.pid}" if asking.launcher else dated  # apart from a job of the same second
     base = f"{root}/.jobs/{cleaned(asking.key)}"
-    _, name, created = agree(generations(base), tagged, asking)
+    _, claim, created = agree(generations(base), tagged, asking)
     if asking.wrapped:
-        turn = turn_of(f"{root}/.jobs/{name}", place.rank)
+        turn = turn_of(f"{root}/.jobs/{split_claim(claim)[3]}", place.rank)
         if turn > 1:
-            _, name, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
+            _, claim, created = agree(generations(f"{base}.turn{turn}"), f"{tagged}-{turn}", asking)
+    name = split_claim(claim)[3]
     if created or not os.path.isdir(f"{root}/{name}"):  # who claims the name makes the folder a moment later
         make_folder(f"{root}/{name}")
-    return f"{root}/{name}", created
+    return f"{root}/{name}", created, claim
 
 
 def generations(base: str) -> list[str]:

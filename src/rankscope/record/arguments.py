@@ -76,8 +76,11 @@ def option_at(arguments: list[str], at: int, arity: dict[str, int]) -> tuple[Opt
         return Option(name, [value], at, at), 1
     if name not in arity and arity.get(word[1:2]) == 1 and word[2:].isdigit():  # -n4
         return Option(word[1], [word[2:]], at, at), 1
-    values = arguments[at + 1 : at + 1 + arity.get(name, 0)]
-    if len(values) < arity.get(name, 0):
+    width = arity.get(name, 0)
+    if width == 2 and name in ("env", "genv") and "=" in "".join(arguments[at + 1 : at + 2]):
+        width = 1  # -genv NAME=value is understood as well as -genv NAME value
+    values = arguments[at + 1 : at + 1 + width]
+    if len(values) < width:
         values = []
     return Option(name, values, at, at + 1), 1 + len(values)
 

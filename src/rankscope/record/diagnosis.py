@@ -1,12 +1,17 @@
 """What can be recorded on this machine, with this Python, in this folder."""
 
+import ctypes
+import mmap
 import os
 import platform
+import re
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankscope.agent import build
 from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import NoProgram, find_program
 
@@ -31,8 +36,15 @@ NETWORK_FILE_SYSTEMS = frozenset(
 MANY_RANKS = 64
 RANK_FILE_BYTES = 4 * 1024 * 1024
 PROBE_SECONDS = 60
+CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden")
+SMALL_SHM_BYTES = 64 * 1024 * 1024  # what docker gives
+OLDEST_CUPTI, OLDEST_NCCL = 18, 22300  # CUDA 12.0; the first NCCL with the plugin's interface
+LONGEST_PLUGIN_PATH = 254  # NCCL cuts longer ones
+PR_SET_SYSCALL_USER_DISPATCH = 59
+SYS_MEMBARRIER = {"x86_64": 324, "aarch64": 283}
 # Runs in the Python that will be profiled, under the preload but with the recorder idle.
 PROBE = """
+import ctypes, glob, os, sys
 maps = open("/proc/self/maps").read()
 print("preloaded", "librankscope.so" in maps)
 try:
@@ -44,6 +56,28 @@ try:
     print("library", " ".join(sorted(paths)))
 except Exception as error:
     print("no", type(error).__name__ + ": " + str(error).split("\\n")[0])
+from importlib.util import find_spec
+torch = find_spec("torch")
+if torch and torch.submodule_search_locations:
+    print("torch", torch.submodule_search_locations[0])
+def ask(word, names, function, kind):
+    for name in names:
+        try:
+            library, number = ctypes.CDLL(name), kind(0)
+            if getattr(library, function)(ctypes.byref(number)) == 0:
+                print(word, number.value, name)
+                return
+        except (OSError, AttributeError):
+            pass
+def wheels(pattern):
+    return [path for folder in sys.path for path in sorted(glob.glob(folder + "/nvidia/" + pattern), reverse=True)]
+homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+asked = os.environ.get("RANKSCOPE_CUPTI")
+cupti = wheels("cu*/lib/libcupti.so.*") + wheels("cuda_cupti/lib/libcupti.so.*")
+cupti += [home + below for home in homes if home for below in ("/extras/CUPTI/lib64/libcupti.so", "/lib64/libcupti.so")]
+ask("driver", ["libcuda.so.1"], "cuDriverGetVersion", ctypes.c_int)
+ask("cupti", [asked] if asked else [*cupti, "libcupti.so.13", "libcupti.so.12"], "cuptiGetVersion", ctypes.c_uint32)
+ask("nccl", [*wheels("nccl/lib/libnccl.so.2"), "libnccl.so.2"], "ncclGetVersion", ctypes.c_int)
 """
 
 
@@ -58,7 +92,10 @@ class Finding:
 
 def diagnose(python: str, folder: Path) -> list[Finding]:
     """All findings, in the order in which a user would act on them."""
-    return [library(), machine(), ticks(), *interpreter(python), writable(folder), file_system(folder)]
+    machinery = [library(), machine(), ticks(), libc(), container(), *kernel()]
+    place = [writable(folder), file_system(folder)]
+    place += [mapping(folder)] if place[0].verdict == "ok" else []
+    return [*machinery, *interpreter(python), *place, shared_memory()]
 
 
 def library() -> Finding:
@@ -85,8 +122,94 @@ def ticks() -> Finding:
     return Finding("clock", "note", "no invariant time stamp counter: clock_gettime is used, which costs more per call")
 
 
+def libc() -> Finding:
+    """Our own C library beside the one that the recorder was made for; a program may have another."""
+    try:
+        needed = max(
+            map(version_of, re.findall(rb"\0GLIBC_(\d+\.\d+)(?=\0)", Path(LIBRARY).read_bytes())), default=(0, 0)
+        )
+        ours = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError):
+        ours = ""
+    if not ours.startswith("glibc "):
+        return Finding(
+            "libc", "note", "not glibc: programs of this C library run unrecorded; use a Python made for glibc"
+        )
+    if version_of(ours.split()[1].encode()) < needed:
+        return Finding("libc", "bad", f"{ours}, the recorder needs {dotted(needed)}; build rankscope on this machine")
+    return Finding(
+        "libc", "ok", f"{ours}, the recorder needs {dotted(needed)}; programs of an older one run unrecorded"
+    )
+
+
+def version_of(text: bytes) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(b"."))
+
+
+def dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def container() -> Finding:
+    """In another file system the library's path must exist, and process ids are others."""
+    marks = [path for path in ("/.dockerenv", "/run/.containerenv") if os.path.exists(path)]
+    marks += [
+        name for name in ("SINGULARITY_NAME", "APPTAINER_NAME", "KUBERNETES_SERVICE_HOST") if os.environ.get(name)
+    ]
+    try:
+        marks += [word for word in CONTAINER_WORDS if word in Path("/proc/1/cgroup").read_text()]
+    except OSError:
+        pass
+    if not marks:
+        return Finding("container", "ok", "none seen; in one of its own file system rankscope must be installed too")
+    where = f"this is one ({', '.join(marks)})"
+    return Finding(
+        "container", "note", f"{where}: put rankscope run inside, where {LIBRARY} is; give --out a mounted folder"
+    )
+
+
+def kernel() -> list[Finding]:
+    """What the kernel, or a filter of system calls (a container's), lets the recorder do."""
+    c = ctypes.CDLL(None, use_errno=True)
+    filtered = status_field("Seccomp") == "2"
+    here = " (system calls are filtered here)" if filtered else ""
+    findings = []
+    if platform.machine() == "x86_64" and c.prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) == 0:
+        findings.append(Finding("system calls", "ok", "can be trapped: --imports calls and paths count all of them"))
+    else:
+        text = f"cannot be trapped{here}: --imports calls and paths count those of wrapped functions of libc alone"
+        findings.append(Finding("system calls", "note", text))
+    number = SYS_MEMBARRIER.get(platform.machine())
+    if number and c.syscall(number, 0, 0, 0) < 0:
+        text = f"no membarrier{here}: a process of one thread locks its counters too, some nanoseconds a call"
+        findings.append(Finding("membarrier", "note", text))
+    return [*findings, yama()]
+
+
+def status_field(name: str) -> str:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name + ":")), "")
+
+
+def yama() -> Finding:
+    """Whether another process of the user may be looked into."""
+    try:
+        scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
+    except (OSError, ValueError):
+        scope = 0
+    if scope >= 3 or (scope and os.geteuid()):
+        return Finding(
+            "ptrace", "note", f"ptrace_scope is {scope}: rankscope hang shows no Python lines (py-spy) but to root"
+        )
+    return Finding(
+        "ptrace",
+        "ok",
+        "processes of the same user may be looked into: rankscope hang shows Python lines where py-spy is",
+    )
+
+
 def interpreter(python: str) -> list[Finding]:
-    """Whether the preload reaches this Python, and which MPI it would load."""
+    """Whether the preload reaches this Python, and which MPI, torch, CUDA and NCCL it would load."""
     try:
         program = find_program(python, dict(os.environ))
         check_program(program, check_library())
@@ -95,7 +218,16 @@ def interpreter(python: str) -> list[Finding]:
     answers = probe(program)
     if answers.get("preloaded") != "True":
         return [Finding("python", "bad", f"LD_PRELOAD does not reach {program}; name the interpreter itself")]
-    return [Finding("python", "ok", f"{program} can be recorded"), mpi(answers)]
+    theirs = preloads()
+    return [Finding("python", "ok", f"{program} can be recorded"), *theirs, mpi(answers), torch(answers), *gpu(answers)]
+
+
+def preloads() -> list[Finding]:
+    theirs = os.environ.get("LD_PRELOAD", "")
+    gone = [path for path in theirs.replace(":", " ").split() if "/" in path and not os.path.exists(path)]
+    if gone:
+        return [Finding("LD_PRELOAD", "note", f"{gone[0]} does not exist: the loader complains in every process")]
+    return [Finding("LD_PRELOAD", "ok", f"{theirs} is loaded too, behind the recorder")] if theirs else []
 
 
 def probe(program: str) -> dict[str, str]:
@@ -125,6 +257,101 @@ def mpi(answers: dict[str, str]) -> Finding:
     return Finding("MPI", "ok", f"{answers.get('version', 'unknown version')} from {answers['library']}")
 
 
+def torch(answers: dict[str, str]) -> Finding:
+    """By what torch will be observed."""
+    folder = answers.get("torch", "")
+    if not folder:
+        return Finding("torch", "ok", "this Python has none")
+    way = os.environ.get("RANKSCOPE_TORCH")
+    if way in ("0", "python"):
+        what = "is not observed" if way == "0" else "is observed by hooks in Python"
+        return Finding("torch", "note", f"{folder} {what}, because of RANKSCOPE_TORCH={way}")
+    try:
+        return Finding("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
+    except build.NotBuilt as reason:
+        if build.compilers():
+            return Finding("torch", "note", f"{folder} is observed by hooks in Python: {reason}")
+        return Finding(
+            "torch", "note", f"{folder} is observed by hooks in Python: no C++ compiler; install g++ or set CXX"
+        )
+
+
+def prepare(python: str) -> Finding:
+    """Compile the observer of this Python's torch now; waits for another process that does so."""
+    try:
+        folder = probe(find_program(python, dict(os.environ))).get("torch", "")
+    except NoProgram as error:
+        return Finding("torch", "bad", str(error))
+    if not folder:
+        return Finding("torch", "bad", f"{python} has no torch; name the job's Python with --python")
+    until = time.monotonic() + build.LONGEST_BUILD_S
+    while True:
+        try:
+            return Finding("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
+        except build.NotBuilt:
+            pass
+        try:
+            build.build(folder)
+        except build.NotBuilt as reason:
+            try:
+                running = build.is_being_compiled(build.library_path(os.path.realpath(folder)))
+            except build.NotBuilt:
+                running = False
+            if not running or time.monotonic() > until:
+                return Finding("torch", "bad", f"{folder}: {reason}")
+            time.sleep(0.2)
+
+
+def gpu(answers: dict[str, str]) -> list[Finding]:
+    """Of CUDA and NCCL: the driver, the library that tells of kernels, and the variables that bring us in."""
+    findings = [injected(name) for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH") if os.environ.get(name)]
+    if "driver" not in answers and not os.path.exists("/dev/nvidiactl"):
+        return [Finding("CUDA", "ok", "no NVIDIA driver here: nothing of a GPU is recorded"), *findings]
+    if "driver" not in answers:
+        text = "a GPU, but no libcuda.so.1 that can be loaded; give the container the driver (--gpus all, --nv)"
+        return [Finding("CUDA", "note", text), *findings]
+    version = int(answers["driver"].split()[0])
+    findings.insert(0, Finding("CUDA", "ok", f"driver for CUDA {version // 1000}.{version % 1000 // 10}"))
+    return [*findings, cupti(answers), nccl(answers)]
+
+
+def injected(name: str) -> Finding:
+    tool = os.environ[name]
+    if tool == LIBRARY:
+        return Finding(name, "ok", "is the recorder")
+    return Finding(name, "note", f"{tool} stays, so nothing of the GPU is recorded; unset {name} to record it")
+
+
+def cupti(answers: dict[str, str]) -> Finding:
+    if "cupti" not in answers:
+        text = "no libcupti: nothing of the GPU is recorded; pip install nvidia-cuda-cupti, or set RANKSCOPE_CUPTI"
+        return Finding("CUPTI", "note", text)
+    version, _, path = answers["cupti"].partition(" ")
+    if int(version) < OLDEST_CUPTI:
+        return Finding(
+            "CUPTI", "note", f"{path} is version {version}, older than CUDA 12: nothing of the GPU is recorded"
+        )
+    return Finding("CUPTI", "ok", f"version {version}, {path}")
+
+
+def nccl(answers: dict[str, str]) -> Finding:
+    theirs = os.environ.get("NCCL_PROFILER_PLUGIN")
+    if theirs and theirs != LIBRARY:
+        text = f"NCCL_PROFILER_PLUGIN={theirs} stays, so NCCL's operations are not recorded; unset it to record them"
+        return Finding("NCCL", "note", text)
+    if len(LIBRARY) >= LONGEST_PLUGIN_PATH:
+        return Finding("NCCL", "note", f"{LIBRARY} is too long a path for NCCL: its operations are not recorded")
+    if "nccl" not in answers:
+        return Finding("NCCL", "ok", "no libnccl.so.2 found beside this Python; one of the program's own is recorded")
+    number, _, path = answers["nccl"].partition(" ")
+    shown = f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
+    if int(number) < OLDEST_NCCL:
+        return Finding(
+            "NCCL", "note", f"{shown} has no plugins for profilers: its operations are not recorded; use 2.23"
+        )
+    return Finding("NCCL", "ok", f"{shown}, {path}: recorded by its plugin")
+
+
 def writable(folder: Path) -> Finding:
     """Whether runs can be kept there: a folder is made in the nearest one that exists, and removed."""
     place = nearest(folder)
@@ -149,6 +376,37 @@ def file_system(folder: Path) -> Finding:
     if kind in NETWORK_FILE_SYSTEMS:
         return Finding("file system", "note", f"{kind}: with more than {MANY_RANKS} ranks use --local /tmp")
     return Finding("file system", "ok", kind)
+
+
+def mapping(folder: Path) -> Finding:
+    """Whether a file there can be memory that others see: some network and container file systems cannot."""
+    try:
+        with tempfile.TemporaryFile(dir=nearest(folder)) as file:
+            file.truncate(mmap.PAGESIZE)
+            with mmap.mmap(file.fileno(), mmap.PAGESIZE) as memory:
+                memory[:4] = b"seen"
+            file.seek(0)
+            seen = file.read(4) == b"seen"
+    except (OSError, ValueError) as error:
+        return Finding("mapped files", "bad", f"{folder}: {error}; give another folder with --out, or --local /tmp")
+    if not seen:
+        return Finding("mapped files", "bad", f"{folder} loses what is written to memory; use --local /tmp")
+    return Finding("mapped files", "ok", "shared memory of files works there")
+
+
+def shared_memory() -> Finding:
+    """Not ours to use; but a job of several ranks or DataLoader workers dies without."""
+    try:
+        status = os.statvfs("/dev/shm")
+    except OSError:
+        return Finding("/dev/shm", "note", "is missing: NCCL, Gloo and DataLoader workers may fail, recorded or not")
+    size = status.f_blocks * status.f_frsize
+    if size <= SMALL_SHM_BYTES:
+        text = (
+            f"{size // 2**20} MiB are too few for NCCL and DataLoader workers, recorded or not; docker: --shm-size 8g"
+        )
+        return Finding("/dev/shm", "note", text)
+    return Finding("/dev/shm", "ok", f"{size // 2**20} MiB")
 
 
 def nearest(folder: Path) -> Path:

@@ -14,13 +14,22 @@ Json = str | int | bool | None | list[str] | dict[str, "Json"]
 class Folder:
     """Where this run is kept."""
 
-    def __init__(self, path: str, created: bool) -> None:
+    def __init__(self, path: str, created: bool, claim: str = "") -> None:
         self.path = path
         self.created = created
+        self.claim = claim  # who made it and when: the same for all ranks of the run, and no other run's
 
     @property
     def name(self) -> str:
         return os.path.basename(self.path)
+
+    @property
+    def node_name(self) -> str:
+        """Its name on nodes, where runs of all folders and of all times may lie side by side."""
+        digest = 0xCBF29CE484222325  # FNV-1a: importing hashlib would cost more than all else here
+        for octet in os.fsencode(self.claim or self.path):
+            digest = (digest ^ octet) * 0x100000001B3 % 2**64
+        return f"{self.name}-{digest:016x}"
 
 
 def find_folder(options: Options, place: Place) -> Folder:
@@ -46,7 +55,7 @@ def new_folder(root: str, dated: str) -> Folder:
             continue
         except FileNotFoundError:
             os.makedirs(path)
-        return Folder(path, True)
+        return Folder(path, True, f"{time.time_ns()}|{os.uname().nodename}|{os.getpid()}|{path}")
     raise OSError(f"{root}: too many runs named {dated}")
 
 

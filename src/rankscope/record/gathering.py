@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankscope.record.copying import copy, is_copy
 from rankscope.record.heads import RUNNING, Head, Unreadable, read_head
-from rankscope.record.place import process
+from rankscope.record.place import may_run, process
 
 
 @dataclass
@@ -59,12 +59,21 @@ def sweep(folder: Path, names: Iterable[str]) -> None:
     here = os.uname().nodename
     for name in names:
         words = name.split(".")
-        by_gather = name.startswith(".") and f".rank.{here}." in name
+        by_gather = name.startswith(".") and f".rank.{here}." in name and words[-1].isdecimal()
         by_process = folder.name == here and name.startswith(".") and name.endswith(".part")
-        writer = words[-1] if by_gather else words[1] if by_process else ""
-        if writer.isdecimal() and process(int(writer)) is None:
+        over = process(int(words[-1])) is None if by_gather else by_process and writer_is_gone(words[1:-1])
+        if over:
             with contextlib.suppress(OSError):
                 os.unlink(folder / name)
+
+
+def writer_is_gone(words: list[str]) -> bool:
+    """Of a process, which native/collect.c names by its number, start, namespace and boot."""
+    try:
+        pid, start_ticks, namespace, boot_id = int(words[0]), int(words[1]), int(words[2]), int(words[3], 16)
+    except (IndexError, ValueError):
+        return False
+    return not may_run(pid, start_ticks, namespace, boot_id)
 
 
 # path on the node, path below the run, bytes on disk, whether the run has an older one

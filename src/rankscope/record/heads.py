@@ -5,9 +5,9 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.record.place import process
+from rankscope.record.place import may_run
 
-# The beginning of struct rs_header in native/layout.h; tests/record/test_gather.py holds the two together.
+# Members of struct rs_header in native/layout.h; tests/record/test_gather.py holds the two together.
 MAGIC = b"RANKSCPE"
 BYTE_ORDER = 0x01020304
 FIELDS = {
@@ -20,8 +20,11 @@ FIELDS = {
     "start_jiffies": (112, "Q"),
     "loaded_realtime_ns": (144, "Q"),
     "heard_realtime_ns": (176, "Q"),
+    "boot_id": (2464, "Q"),
+    "pid_namespace": (2472, "Q"),
 }
-HEAD_BYTES = 184
+HEAD_BYTES = 2480  # shorter headers of earlier recorders are followed by zeros
+FIRST_HEAD_BYTES = 184
 RUNNING = 1
 
 
@@ -42,6 +45,8 @@ class Head:
     start_jiffies: int
     loaded_realtime_ns: int  # tells apart two programs that one process became in turn
     heard_realtime_ns: int
+    boot_id: int
+    pid_namespace: int
 
     @property
     def age(self) -> tuple[int, bool, int, int]:
@@ -52,13 +57,12 @@ class Head:
         return self.loaded_realtime_ns, self.state != RUNNING, self.heard_realtime_ns, self.used_bytes
 
     @property
-    def identity(self) -> tuple[int, int, int]:
-        return self.pid, self.start_jiffies, self.loaded_realtime_ns
+    def identity(self) -> tuple[int, ...]:
+        return self.boot_id, self.pid_namespace, self.pid, self.start_jiffies, self.loaded_realtime_ns
 
     def is_alive_here(self) -> bool:
-        """Whether its process still runs on this machine."""
-        found = process(self.pid)
-        return self.state == RUNNING and found is not None and found.start_ticks == self.start_jiffies
+        """Whether its process still runs on this machine; where that cannot be seen from here: whether it may."""
+        return self.state == RUNNING and may_run(self.pid, self.start_jiffies, self.pid_namespace, self.boot_id)
 
 
 def read_head(path: Path) -> Head:
@@ -73,6 +77,7 @@ def read_head(path: Path) -> Head:
 def head_of(file: int) -> Head:
     """That of an open file, as it is now."""
     octets, size_bytes = os.pread(file, HEAD_BYTES, 0), os.fstat(file).st_size
+    octets = octets if len(octets) < FIRST_HEAD_BYTES else octets.ljust(HEAD_BYTES, b"\0")
     if len(octets) < HEAD_BYTES or not octets.startswith(MAGIC):
         raise Unreadable("is no rank file")
     for order in "<>":
@@ -82,6 +87,6 @@ def head_of(file: int) -> Head:
     else:
         raise Unreadable("has a damaged header")
     head = Head(order, **values)
-    if not HEAD_BYTES <= head.used_bytes <= size_bytes:
+    if not FIRST_HEAD_BYTES <= head.used_bytes <= size_bytes:
         raise Unreadable(f"says it uses {head.used_bytes} bytes and has {size_bytes}")
     return head

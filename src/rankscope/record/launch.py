@@ -29,6 +29,7 @@ BY_CONTENT = (
 )
 TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 RANKS_OPTIONS = ("n", "np", "c")
+BOTH_STAND = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH")  # lists, in which what the user gives comes after ours
 
 
 def find_launcher(program: str, command: list[str]) -> tuple[str, int]:
@@ -102,16 +103,30 @@ def slurm_ranks(options: list[Option], environment: dict[str, str]) -> int | Non
 
 
 def passing_on(family: str, arguments: list[str], added: dict[str, str], environment: dict[str, str]) -> list[str]:
-    """The launcher's arguments, with what it needs to give the added variables to ranks on other nodes."""
+    """The launcher's arguments, with what it needs to give the added variables to ranks on other nodes.
+
+    Ours are named, and the launcher takes the values from its own environment wherever it can: then any letter may be
+    in them. A variable that the user gives to the ranks on this line keeps his value, behind ours where both can stand.
+    """
     if family == "openmpi":
         return passing_on_openmpi(arguments, added)
-    if family == "hydra":
-        return passing_on_hydra(arguments, added)
-    if family == "pals":
-        return [word for name, value in added.items() for word in ("--env", f"{name}={value}")] + arguments
+    if family in ("hydra", "pals"):
+        return passing_on_pairs(family, arguments, added)
     if family == "slurm":
         return passing_on_slurm(arguments, added, environment)
     return arguments
+
+
+def beside_ours(name: str, theirs: str, added: dict[str, str]) -> str:
+    """The value of one of our variables that the user gives to the ranks himself."""
+    if name not in BOTH_STAND or name not in added:
+        return theirs
+    ours = added[name].split(":")
+    most = (
+        2 if ours[1:2] and os.path.basename(ours[1]).startswith("librankscope") else 1
+    )  # the rest is the launcher's own
+    first = ":".join(ours[:most])
+    return first if theirs in ("", first) else first + ":" + theirs.removeprefix(first + ":")
 
 
 def passing_on_openmpi(arguments: list[str], added: dict[str, str]) -> list[str]:
@@ -119,57 +134,93 @@ def passing_on_openmpi(arguments: list[str], added: dict[str, str]) -> list[str]
     result: list[str] = []
     for begin, end in contexts(arguments):
         context = arguments[begin:end]
-        merge_preload(context, scan(context, ARITY["openmpi"])[0], added["LD_PRELOAD"])
+        given = set()
+        for option in scan(context, ARITY["openmpi"])[0]:
+            if option.name == "x" and option.values:
+                name, equals, theirs = option.values[0].partition("=")
+                given.add(name)
+                if equals and name in added:
+                    whole = f"{name}={beside_ours(name, theirs, added)}"
+                    context[option.value_at] = f"--x={whole}" if option.value_at == option.at else whole
         result += [":"] if begin else []
-        result += [word for name in added for word in ("-x", name) if not gives(context, name)]
+        result += [word for name in added if name not in given for word in ("-x", name)]
         result += context
     return result
 
 
-def gives(context: list[str], name: str) -> bool:
-    """Whether the user passes this variable on himself."""
-    options = scan(context, ARITY["openmpi"])[0]
-    return any(option.name == "x" and option.values[0].split("=")[0] == name for option in options)
-
-
-def merge_preload(context: list[str], options: list[Option], preload: str) -> None:
-    """Put our library in front of an LD_PRELOAD that the user gives to the ranks by -x."""
-    for option in options:
-        if option.name == "x" and option.values[0].startswith("LD_PRELOAD="):
-            context[option.value_at] = in_front(preload, option.values[0])
-
-
-def in_front(preload: str, assignment: str) -> str:
-    library, theirs = preload.split(":")[0], assignment.partition("=")[2]
-    return f"LD_PRELOAD={library}:{theirs}" if theirs else f"LD_PRELOAD={library}"
-
-
-def passing_on_hydra(arguments: list[str], added: dict[str, str]) -> list[str]:
-    """-genv holds for all programs of the line; a value that the user gives himself gets our library in front."""
+def passing_on_pairs(family: str, arguments: list[str], added: dict[str, str]) -> list[str]:
+    """-genv NAME value (PALS: --env NAME=value) holds for all programs of the line."""
     arguments = list(arguments)
-    given = False
+    given = set()  # for all programs; what one program is given alone does not keep ours from the others
     for begin, end in contexts(arguments):
-        for option in scan(arguments[begin:end], ARITY["hydra"])[0]:
-            if option.name in ("genv", "env") and option.values[0] == "LD_PRELOAD":
-                merged = in_front(added["LD_PRELOAD"], "LD_PRELOAD=" + option.values[1])
-                arguments[begin + option.value_at + 1] = merged.partition("=")[2]
-                given = given or option.name == "genv"
-    names = [name for name in added if not (given and name == "LD_PRELOAD")]
-    return [word for name in names for word in ("-genv", name, added[name])] + arguments
+        for option in scan(arguments[begin:end], ARITY[family])[0]:
+            if option.name not in ("genv", "env") or not option.values:
+                continue
+            name, equals, theirs = option.values[0].partition("=")
+            theirs = theirs if equals else option.values[-1]
+            if option.name == "genv" or family == "pals":
+                given.add(name)
+            if name in added:
+                value, at = beside_ours(name, theirs, added), begin + option.value_at
+                if not equals:
+                    arguments[at + 1] = value
+                elif option.value_at == option.at:
+                    arguments[at] = f"--{option.name}={name}={value}"
+                else:
+                    arguments[at] = f"{name}={value}"
+    ours = [name for name in added if name not in given]
+    if family == "pals":
+        return [word for name in ours for word in ("--env", f"{name}={added[name]}")] + arguments
+    return [word for name in ours for word in ("-genv", name, added[name])] + arguments
 
 
 def passing_on_slurm(arguments: list[str], added: dict[str, str], environment: dict[str, str]) -> list[str]:
-    """srun passes everything on unless --export (or its variable) names what to pass."""
-    exports = [option for option in scan(arguments, ARITY["slurm"])[0] if option.name == "export"]
+    """srun passes everything on unless --export (or its variable) names what to pass.
+
+    Its list is cut at commas, so ours are in it by name alone. With ALL in the list srun's environment counts for more
+    than a value in the list: what the user gives there must then be put into srun's environment, which has ours.
+    """
+    exports = [option for option in scan(arguments, ARITY["slurm"])[0] if option.name == "export" and option.values]
     wanted = exports[-1].values[0] if exports else environment.get("SLURM_EXPORT_ENV", "ALL")
-    words = [word for word in wanted.split(",") if word]
-    if "ALL" in words and not any(word.startswith("LD_PRELOAD=") for word in words):
+    words = [word for word in at_commas(wanted) if word]
+    everything = "ALL" in words
+    kept, given = [], set()
+    for word in words:
+        name, equals, theirs = word.partition("=")
+        if name in added and equals and everything:
+            if name not in environment:
+                added[name] = beside_ours(name, theirs, added)
+            continue
+        if name in added and equals:
+            value = beside_ours(name, theirs, added)
+            if "," in value:
+                added[name], word = value, name
+            else:
+                word = f"{name}={value}"
+        if name in added:
+            given.add(name)
+        if word not in ("NONE", "NIL"):
+            kept.append(word)
+    if everything and kept == words:
         return arguments
-    merged = [in_front(added["LD_PRELOAD"], word) for word in words if word.startswith("LD_PRELOAD=")]
-    kept = [word for word in words if word != "NONE" and not word.startswith("LD_PRELOAD")]
-    ours = [f"{name}={value}" for name, value in added.items() if not (merged and name == "LD_PRELOAD")]
-    export = "--export=" + ",".join(kept + merged + ours)
+    ours = [] if everything else [name for name in added if name not in given]
+    export = "--export=" + ",".join(kept + ours)
     if not exports:
         return [export, *arguments]
     last = exports[-1]
     return [*arguments[: last.at], export, *arguments[last.value_at + 1 :]]
+
+
+def at_commas(text: str) -> list[str]:
+    """The words between commas, as srun finds them: not those within quotes."""
+    words, quote = [""], ""
+    for letter in text:
+        if letter == "," and not quote:
+            words.append("")
+            continue
+        words[-1] += letter
+        if letter == quote:
+            quote = ""
+        elif letter in "'\"" and not quote:
+            quote = letter
+    return words

@@ -57,6 +57,8 @@ LAUNCHERS: tuple[Row, ...] = (
         ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"),
     ),
 )
+# Ranks that a script, a person or Kubernetes starts one by one: what torch's init_method env:// reads.
+ONE_BY_ONE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MOST_ANCESTORS = 32
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 LONGEST_NAME = 100
@@ -87,6 +89,11 @@ class Place:
         return bool(self.launcher) and self.ranks != 1
 
     @property
+    def one_by_one(self) -> bool:
+        """Whether the ranks have no launcher in common: nothing but their variables says that they are one job."""
+        return self.launcher == "environment"
+
+    @property
     def speaks(self) -> bool:
         """Whether this process is the one of its node that tells the user something."""
         return not self.local_rank
@@ -111,6 +118,31 @@ class Process:
 
 
 def find_place(environment: dict[str, str]) -> Place:
+    """The place in the innermost job: the launcher's, unless its tasks start ranks themselves, in another number."""
+    launched, single = launched_place(environment), one_by_one_place(environment)
+    if launched.launcher in ("torchrun", "local") or (launched.launcher and launched.ranks in (None, single.ranks)):
+        return launched
+    return single if single.launcher else launched
+
+
+def one_by_one_place(environment: dict[str, str]) -> Place:
+    """What RANK and its companions say, where all of them are there and make sense."""
+    rank, ranks = number(environment, ("RANK",)), number(environment, ("WORLD_SIZE",))
+    if rank is None or ranks is None or rank >= ranks or not all(environment.get(name) for name in ONE_BY_ONE):
+        return Place()
+    job = f"{master_host(environment['MASTER_ADDR'])}-{environment['MASTER_PORT']}"
+    return Place("environment", "RANK", rank, number(environment, ("LOCAL_RANK",)), ranks, job)
+
+
+def master_host(address: str) -> str:
+    """One name for rank 0's host: operators of Kubernetes call it localhost in rank 0 and by its name elsewhere."""
+    if address in ("localhost", "::1") or address.startswith("127."):
+        address = os.uname().nodename
+    first = address.partition(".")[0]
+    return address if first.isdigit() else first
+
+
+def launched_place(environment: dict[str, str]) -> Place:
     """The place in the innermost launcher's job."""
     for launcher, marks, ranks, local_ranks, sizes, keys in LAUNCHERS:
         if all(mark in environment for mark in marks):
@@ -152,6 +184,20 @@ def launcher_process(marker: str) -> tuple[Process | None, bool]:
     return None, between
 
 
+def rank_process(rank: int | None) -> Process | None:
+    """The outermost process of this rank, itself or a script around it: as long as that runs, so does the rank."""
+    pid, entry = os.getpid(), b"\0RANK=%d\0" % (rank or 0)
+    for _ in range(MOST_ANCESTORS):
+        above = parent_of(pid)
+        try:
+            if not above or entry not in b"\0" + content(f"/proc/{above}/environ"):
+                break
+        except OSError:
+            break
+        pid = above
+    return process(pid)
+
+
 def has_variable(pid: int, name: str) -> bool:
     """Whether the process was started with this variable; one that we may not look into is not ours, so: no."""
     try:
@@ -171,6 +217,39 @@ def process(pid: int) -> Process | None:
         return Process(pid, int(stat_of(pid)[19]))
     except (OSError, IndexError, ValueError):
         return None
+
+
+FIRST_PID_NAMESPACE = 0xEFFFFFFC  # of the machine itself; all others are below it
+
+
+def namespace_of(pid: int | str) -> int:
+    """The inode of a process's pid namespace, 0 where it cannot be seen."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def boot() -> int:
+    """What the recorder calls this boot of the machine."""
+    try:
+        return int(content("/proc/sys/kernel/random/boot_id").replace(b"-", b"")[:16], 16)
+    except (OSError, ValueError):
+        return 0
+
+
+def may_run(pid: int, start_ticks: int, namespace: int, boot_id: int) -> bool:
+    """Whether a process that is known by these runs here, or may run where we cannot look."""
+    if boot_id and boot_id != boot():
+        return False
+    ours = namespace_of("self")
+    if namespace in (0, ours):
+        found = process(pid)
+        return found is not None and found.start_ticks == start_ticks
+    others = [one for one in os.listdir("/proc") if one.isdecimal() and namespace_of(one) == namespace]
+    if others:  # a container that we see from outside, under other numbers
+        return any(int(stat_of(int(one))[19]) == start_ticks for one in others if process(int(one)))
+    return ours != FIRST_PID_NAMESPACE
 
 
 def parent_of(pid: int) -> int:

@@ -9,7 +9,11 @@ LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 HEAD_BYTES = 4096
 MACHINES = {3: "i386", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 ELF64 = 2
-PT_INTERP = 3
+PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+DT_NULL, DT_NEEDED, DT_STRTAB = 0, 1, 5
+GLIBC_LOADERS = ("ld-linux", "ld64.so", "ld-2.", "ld.so")
+OLDEST_GLIBC = 17  # as native/oldest_libc.h has it
+FIRST_RUNTIMES = ("libasan.", "libhwasan.", "libtsan.", "libclang_rt.asan", "libclang_rt.hwasan", "libclang_rt.tsan")
 SET_UID, SET_GID = 0o4000, 0o2000  # from the module stat
 MOST_INTERPRETERS = 4
 
@@ -19,13 +23,47 @@ class NotRecordable(Exception):
 
 
 class Elf:
-    """What an ELF header says."""
+    """What an ELF file says of itself; native/exec.c asks the same of every program that a recorded one starts."""
 
     def __init__(self, head: bytes) -> None:
-        order = "big" if head[5] == 2 else "little"
+        self.is_big_endian = head[5] == 2
         self.is_64 = head[4] == ELF64
-        self.machine = integer(head[18:20], order)
-        self.dynamic = PT_INTERP in program_header_types(head, order) if self.is_64 else True
+        self.machine = self.integer(head[18:20])
+        self.parts = self.program_headers(head) if self.is_64 else []
+
+    def integer(self, octets: bytes) -> int:
+        return int.from_bytes(octets, "big" if self.is_big_endian else "little")
+
+    def program_headers(self, head: bytes) -> list[tuple[int, int, int, int]]:
+        """Type, offset, address and bytes in the file of each (as far as the head holds them)."""
+        first, entry_bytes, entries = (self.integer(head[a:b]) for a, b in ((32, 40), (54, 56), (56, 58)))
+        places = [first + entry_bytes * n for n in range(entries) if first + entry_bytes * n + 56 <= len(head)]
+        cut = [[head[at : at + 4], *(head[at + n : at + n + 8] for n in (8, 16, 32))] for at in places]
+        numbers = [[self.integer(octets) for octets in each] for each in cut]
+        return [(kind, offset, address, size) for kind, offset, address, size in numbers]
+
+    def part(self, kind: int) -> tuple[int, int]:
+        """Where in the file the first part of this type lies, and its bytes; (0, 0) without one."""
+        return next(((offset, size) for each, offset, _, size in self.parts if each == kind), (0, 0))
+
+    @property
+    def dynamic(self) -> bool:
+        return self.part(PT_INTERP)[1] > 0 if self.is_64 else True
+
+    def loader(self, path: str) -> str:
+        """The dynamic loader that it asks for."""
+        return os.fsdecode(octets_of(path, *self.part(PT_INTERP)).rstrip(b"\0"))
+
+    def needed(self, path: str) -> list[str]:
+        """The libraries that it asks for itself."""
+        table = octets_of(path, *self.part(PT_DYNAMIC))
+        words = [self.integer(table[n : n + 8]) for n in range(0, len(table) // 16 * 16, 8)]
+        entries = list(zip(words[::2], words[1::2], strict=True))
+        strings = next((value for tag, value in entries if tag == DT_STRTAB), 0)
+        loads = [part for part in self.parts if part[0] == PT_LOAD and part[2] <= strings < part[2] + part[3]]
+        begin = strings - loads[0][2] + loads[0][1] if loads else 0
+        names = [octets_of(path, begin + value, 64) for tag, value in entries if tag == DT_NEEDED and begin]
+        return [os.fsdecode(name.partition(b"\0")[0]) for name in names]
 
     @property
     def architecture(self) -> str:
@@ -33,15 +71,12 @@ class Elf:
         return name if self.is_64 else f"{name}, 32 bit"
 
 
-def integer(octets: bytes, order: str) -> int:
-    return int.from_bytes(octets, "big" if order == "big" else "little")
-
-
-def program_header_types(head: bytes, order: str) -> list[int]:
-    """The type of every program header of a 64-bit ELF file (as far as its first page holds them)."""
-    offset, entry_bytes, entries = (integer(head[a:b], order) for a, b in ((32, 40), (54, 56), (56, 58)))
-    places = [offset + entry_bytes * n for n in range(entries)]
-    return [integer(head[at : at + 4], order) for at in places if at + 4 <= len(head)]
+def octets_of(path: str, offset: int, size: int) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(file, size, offset)
+    finally:
+        os.close(file)
 
 
 def check_library(path: str = LIBRARY) -> Elf:
@@ -97,6 +132,24 @@ def check_elf(path: str, program: Elf, library: Elf) -> None:
         )
     if not program.dynamic:
         raise NotRecordable(f"{path} is statically linked; put rankscope run before a dynamic program that it starts")
+    loader = program.loader(path)
+    if not os.path.basename(loader).startswith(GLIBC_LOADERS):
+        raise NotRecordable(f"{path} is made for another C library than glibc ({loader}); use a build for glibc")
+    if loader_version(loader) < OLDEST_GLIBC:
+        raise NotRecordable(f"{path} uses a glibc older than 2.{OLDEST_GLIBC} ({loader}); use a newer one")
+    runtime = next((name for name in program.needed(path) if name.startswith(FIRST_RUNTIMES)), "")
+    if runtime:
+        raise NotRecordable(f"{path} needs {runtime}, which must be loaded first; build it without sanitizer")
+
+
+def loader_version(loader: str) -> int:
+    """The minor number of the glibc of a loader: before 2.34 it is in the name that the well-known one leads to."""
+    try:
+        name = os.path.basename(os.readlink(loader))
+    except OSError:
+        name = os.path.basename(loader)
+    digits = name.removeprefix("ld-2.").partition(".")[0]
+    return int(digits) if name.startswith("ld-2.") and digits.isdigit() else 34
 
 
 def check_privileges(path: str) -> None:

@@ -8,6 +8,7 @@ DEFAULT_PATH = "/bin:/usr/bin"
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 BLOCK_BYTES = 65536
+PYTHON_STARTERS = ("torchrun", "accelerate", "deepspeed", "lightning")  # start Python without naming it
 
 
 class NoProgram(Exception):

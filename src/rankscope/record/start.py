@@ -7,12 +7,20 @@ from rankscope import __version__
 from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, point_latest
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
-from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
-from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
+from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
+from rankscope.record.program import (
+    PYTHON_STARTERS,
+    NoProgram,
+    become,
+    find_program,
+    first_environment,
+    restore_signals,
+)
 
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
 WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
+NOBODY = "00000000:............"  # written over in place by each process that has a file: native/process.c
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
@@ -74,8 +82,13 @@ def try_to_plan(options: Options, program: str, environment: dict[str, str], pla
 def announce(options: Options, folder: Folder) -> None:
     if options.out and folder.path != os.path.abspath(options.out):
         say(f"{options.out} already holds another run: recording to {shown(folder.path)}")
-    elif not options.quiet and os.isatty(2):  # what a script collects stays the job's own
+    elif speaks(options):
         say(f"recording to {shown(folder.path)}")
+
+
+def speaks(options: Options) -> bool:
+    """Whether anything but a warning is said: what a script collects stays the job's own."""
+    return not options.quiet and os.isatty(2)
 
 
 def warn(place: Place, text: str) -> None:
@@ -111,13 +124,14 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         if problem:
             say(problem)
     if folder.created:
-        describe(folder, description(options, folder, family or place.launcher, ranks or place.ranks))
+        describe(folder, description(options, folder, family or place.launcher, ranks if family else place.ranks))
         if not options.out:
             point_latest(folder)
-        if any("python" in word or "torchrun" in word for word in options.command):
+        if any("python" in word or word.endswith(PYTHON_STARTERS) for word in options.command):
             from rankscope.record.observer import prepare
 
-            prepare(options.command, environment)
+            if prepare(options.command, environment) and speaks(options):
+                say("hooks in Python observe torch in this run; the observer for the next one is being compiled")
     if options.local:
         os.makedirs(added["RANKSCOPE_DIR"], exist_ok=True)
     return Plan(command, {**environment, **added}, folder)
@@ -140,8 +154,10 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     """What the recorder is told: docs/environment.md."""
     ours = [LIBRARY, WRAPPERS] if counts_calls(options, environment) else [LIBRARY]
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
-    preload = ":".join([*ours, *theirs])
+    first = [word for word in theirs if os.path.basename(word).startswith(FIRST_RUNTIMES)]  # or they end the program
+    preload = ":".join([*first, *ours, *(word for word in theirs if word not in first)])
     added = {"LD_PRELOAD": preload, "RANKSCOPE_DIR": folder.path, "RANKSCOPE_PID": str(os.getpid())}
+    added["RANKSCOPE_PARENT"] = NOBODY
     if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
     if options.index is not None:
@@ -193,7 +209,7 @@ def python_path(environment: dict[str, str]) -> str:
 
 
 def local_folder(options: Options, folder: Folder) -> str:
-    return os.path.join(os.path.abspath(options.local), folder.name)
+    return os.path.join(os.path.abspath(options.local), folder.node_name)
 
 
 def launched(

@@ -27,7 +27,12 @@ MOST_BYTES = 64 << 20  # of one answer
 
 def fingerprint(run: Path, stamps: Mapping[str, Stamp]) -> str:
     """What a run is made of: its rank files with their stamps, its description, what was loaded, and our own code."""
-    beside = [run / "run.json", run / FILE, *sorted(run.glob(f"loaded/[!.]*/{ABOUT}"))]
+    beside = [
+        run / "run.json",
+        run / FILE,
+        *sorted(run.glob(f"loaded/[!.]*/{ABOUT}")),
+        *sorted(run.glob("unrecorded/*")),
+    ]
     told = [(below(run, path), stamp_of(path)) for path in beside if path.exists()]
     digest = hashlib.blake2b(repr((code_key(), told)).encode(), digest_size=12)
     for path in sorted(stamps):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,18 @@ def listed(ranks: str) -> Iterator[str]:
         for name in _names(f"{ranks}/{host}"):
             if name.endswith(".rank"):
                 yield f"{ranks}/{host}/{name}"
+
+
+def unrecorded(folder: Path) -> list[str]:
+    """Programs that processes of the run started and that could not take the recorder, each with how often and why."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for host in _names(f"{folder}/unrecorded"):
+        try:
+            lines = (folder / "unrecorded" / host).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        counts.update((why, program) for why, _, program in (line.partition("\t") for line in lines) if program)
+    return [f"not recorded: {count} × {program}: {why}" for (why, program), count in sorted(counts.items())]
 
 
 def _names(folder: str) -> list[str]:

@@ -17,11 +17,16 @@ class _Family:
     def ancestors(self, facts: RankFacts) -> Iterator[RankFacts]:
         """The recorded ancestors, nearest first; pids used twice can make no endless walk."""
         seen = {facts.pid}
-        parent = self.by_pid.get((facts.host, facts.parent_pid))
+        parent = self._above(facts)
         while parent is not None and parent.pid not in seen:
             yield parent
             seen.add(parent.pid)
-            parent = self.by_pid.get((parent.host, parent.parent_pid))
+            parent = self._above(parent)
+
+    def _above(self, facts: RankFacts) -> RankFacts | None:
+        """Its parent, or the nearest ancestor above a parent that left no file."""
+        found = self.by_pid.get((facts.host, facts.parent_pid))
+        return found or self.by_pid.get((facts.host, facts.ancestor_pid))
 
     def precedence(self, facts: RankFacts) -> tuple[bool, bool, bool, int, int]:
         """Smaller is more of a rank: own file, used MPI, was not replaced by exec, is nearer the top, came first."""

@@ -19,7 +19,7 @@ from rankscope.store.batches import Elsewhere, place_of, tell_nodes, with_elsewh
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.derived import Task, Told, derived, in_threads, loaded_tasks, memory_tasks, trace_tasks
 from rankscope.store.executors import ANYWHERE, At, Executor, Killed, Pool
-from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job
+from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job, unrecorded
 from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
 from rankscope.store.load import Loaded, Progress, Read, load, unseen
@@ -65,7 +65,7 @@ class Run:
     ) -> None:
         self.folder = folder
         self.bad_files = recorded.bad
-        self._tables = _arrow_tables(job, recorded, problems, len(loaded))
+        self._tables = _arrow_tables(job, recorded, problems, unrecorded(folder), len(loaded))
         self._database = duckdb.connect(":memory:")
         self._database.register("host_groups", host_groups_table(groups, folder))
         self._traces, self._places, self._derived = traces, list[Place](), False
@@ -239,12 +239,15 @@ def _called(table: str) -> str:
     return UNTRACED if table == "events" else table
 
 
-def _arrow_tables(job: Job, loaded: Loaded, problems: Sequence[str], more_files: int = 0) -> dict[str, pa.Table]:
+def _arrow_tables(
+    job: Job, loaded: Loaded, problems: Sequence[str], told: Sequence[str], more_files: int = 0
+) -> dict[str, pa.Table]:
     tables = {name: pa.concat_tables(parts) for name, parts in loaded.tables.items()}
     for name in RECORDS.keys() - tables.keys():
         tables[name] = schema_of(name).empty_table()
     warnings = [Note(text, Severity.WARNING) for text in (*problems, *loaded.bad)]
-    about_run = records_table("notes", [None] * len(warnings), warnings)
+    about = warnings + [Note(text, Severity.NOTE) for text in told]
+    about_run = records_table("notes", [None] * len(about), about)
     tables["notes"] = pa.concat_tables([about_run, tables["notes"]])
     tables["ranks"] = records_table("ranks", loaded.processes, loaded.facts)
     tables["run"] = _run_table(job, loaded, more_files)

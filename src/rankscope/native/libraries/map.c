@@ -97,7 +97,7 @@ static char *content(const char *path)
     if (file < 0)
         return NULL;
     char *data = NULL;
-    int ours = !fstat(file, &status) && (status.st_uid == 0 || status.st_uid == geteuid()) && !(status.st_mode & 022);
+    int ours = !rs_fstat(file, &status) && (status.st_uid == 0 || status.st_uid == geteuid()) && !(status.st_mode & 022);
     if (ours && status.st_size < 16 << 20 && (data = malloc((size_t)status.st_size + 1))) {
         ssize_t length = read(file, data, (size_t)status.st_size);
         data[length > 0 ? length : 0] = 0;
@@ -133,12 +133,12 @@ static int holds(char *line)
     char *fields[FIELDS];
     struct stat status;
     switch (line[0]) {
-    case 'M': return stat(line + 2, &status) != 0;
+    case 'M': return rs_stat(line + 2, &status) != 0;
     case 'C':
-        return split(line, fields, 4) == 4 && !stat(fields[3], &status) && status.st_size == atoll(fields[1])
+        return split(line, fields, 4) == 4 && !rs_stat(fields[3], &status) && status.st_size == atoll(fields[1])
                && ns(status.st_mtim) == atoll(fields[2]);
     default:
-        return split(line, fields, 5) == 5 && !stat(fields[4], &status)
+        return split(line, fields, 5) == 5 && !rs_stat(fields[4], &status)
                && status.st_ino == strtoull(fields[1], NULL, 10) && ns(status.st_mtim) == atoll(fields[2])
                && ns(status.st_ctim) == atoll(fields[3]);
     }
@@ -160,7 +160,7 @@ const char *rs_map_find(uint64_t chain, const char *name)
     for (unsigned at = slot_of(chain, name); slots[at].name; at = (at + 1) % SLOTS) {
         const struct found *one = &slots[at];
         if (one->chain == chain && !strcmp(one->name, name))
-            return all_hold() && !stat(one->path, &status) && status.st_size == one->size
+            return all_hold() && !rs_stat(one->path, &status) && status.st_size == one->size
                    && ns(status.st_mtim) == one->mtime_ns ? one->path : NULL;
     }
     return NULL;

@@ -34,7 +34,7 @@ struct slow_server *slow_map_server(const char *path, bool create) {
     if (file < 0) return NULL;
     struct stat found;
     struct slow_server *server = NULL;
-    bool sized = fstat(file, &found) == 0 && (size_t)found.st_size >= sizeof *server;
+    bool sized = rs_fstat(file, &found) == 0 && (size_t)found.st_size >= sizeof *server;
     if (sized || (create && ftruncate(file, sizeof *server) == 0)) server = shared_memory(sizeof *server, file);
     close(file);
     if (server && server->magic == 0 && create) server->magic = SERVER_MAGIC;

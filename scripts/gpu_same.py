@@ -1,0 +1,152 @@
+"""gpu_same.py FOLDER: programs on a GPU, bare and recorded in several modes: the same output and exit code?
+
+Leaves FOLDER/same.md (the table), FOLDER/same.json, and the recorded runs in FOLDER/runs. Standard library only.
+`--only NAME,…` chooses programs, `--modes NAME,…` modes, `--seconds N` bounds the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "scripts" / "gpu_programs"
+MODES: dict[str, list[str]] = {
+    "default": [],
+    "calls": ["--cuda-api", "all", "--trace"],
+    "plain": ["--cuda-api", "none", "--imports", "off"],
+    "imports": ["--imports", "calls"],
+}
+FEW = ("default", "calls")
+ALL = tuple(MODES)
+NO_TORCH = {"RANKSCOPE_TORCH": "0"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, the modes it is recorded in, and variables it is recorded with."""
+
+    name: str
+    arguments: tuple[str, ...]
+    modes: tuple[str, ...] = FEW
+    seconds: int = 90
+
+
+@dataclass
+class Outcome:
+    """What somebody who runs a program sees of it."""
+
+    code: int
+    output: str
+    errors: str
+    wall_s: float
+
+
+PACKAGES = ("transformers", "lightning", "jax", "cupy", "triton", "accelerate")
+PROGRAMS_TO_RUN = (
+    Program("thread_state", ("thread_state.py",), ("plain", "default")),
+    Program("loader_fork", ("loader_fork.py",), ALL),
+    Program("graphs", ("graphs.py",), ALL),
+    Program("profiler_inside", ("profiler_inside.py",), ALL),
+    Program("processes", ("processes.py",), ALL),
+    Program("compile_ddp", ("compile_ddp.py",), FEW, 200),
+    *(Program(name, ("packages.py", name), ("default",)) for name in PACKAGES),
+)
+
+
+def run(command: list[str], environment: dict[str, str], seconds: int) -> Outcome:
+    """Runs it with caches of its own, so that each time is a first time; everything it started is ended with it."""
+    cache = tempfile.mkdtemp(prefix="same-")
+    caches = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton"}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={**environment, **caches}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+        errors += f"\n[killed after {seconds} s]"
+    shutil.rmtree(cache, ignore_errors=True)
+    return Outcome(process.returncode, output, errors, round(time.monotonic() - began, 1))
+
+
+def recorded_command(program: list[str], mode: str, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "rankscope", "run", "--quiet", "--out", str(folder), *MODES[mode], "--", *program]
+
+
+def recorded_environment(program: Program, mode: str) -> dict[str, str]:
+    extra = NO_TORCH if program.name == "thread_state" and mode == "plain" else {}
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **extra}
+
+
+def judge(bare: Outcome, again: Outcome, recorded: Outcome) -> str:
+    """Errors are compared only where two bare runs print the same: warnings carry times and process ids."""
+    if recorded.code != bare.code:
+        return f"DIFFERS: exit {bare.code} bare, {recorded.code} recorded"
+    if recorded.output != bare.output:
+        return "DIFFERS: output" if again.output == bare.output else "output differs between bare runs too"
+    if recorded.errors != bare.errors and again.errors == bare.errors:
+        return "DIFFERS: messages on stderr"
+    return "same"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--modes", default="")
+    parser.add_argument("--seconds", type=int, default=540)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    began, rows, details = time.monotonic(), [], {}
+    for program in PROGRAMS_TO_RUN:
+        if options.only and program.name not in options.only.split(","):
+            continue
+        command = [sys.executable, str(PROGRAMS / program.arguments[0]), *program.arguments[1:]]
+        if time.monotonic() - began + 20 > options.seconds:
+            rows.append((program.name, "-", "not run: the time was up", "", ""))
+            continue
+        bare, again = (run(command, dict(os.environ), program.seconds) for _ in range(2))
+        details[program.name] = {"bare": asdict(bare), "bare again": asdict(again)}
+        for mode in program.modes:
+            if options.modes and mode not in options.modes.split(","):
+                continue
+            if time.monotonic() - began + 20 > options.seconds:
+                rows.append((program.name, mode, "not run: the time was up", "", ""))
+                continue
+            target = options.folder / "runs" / f"{program.name}-{mode}"
+            outcome = run(recorded_command(command, mode, target), recorded_environment(program, mode), program.seconds)
+            details[program.name][mode] = asdict(outcome)
+            files = sum(1 for _ in target.rglob("*.rank"))
+            verdict = judge(bare, again, outcome)
+            rows.append((program.name, mode, verdict, f"{bare.wall_s} / {outcome.wall_s}", str(files)))
+            print(*rows[-1], sep=" | ", flush=True)
+            if verdict.startswith("DIFFERS"):
+                print(outcome.errors[-1500:], flush=True)
+            write(options.folder, rows, details)
+    write(options.folder, rows, details)
+    return int(any(row[2].startswith("DIFFERS") for row in rows))
+
+
+def write(folder: Path, rows: list[tuple[str, ...]], details: dict[str, object]) -> None:
+    """After every run: what was done is kept whatever comes."""
+    head = ("Program", "Mode", "Recorded against bare", "Seconds bare / recorded", "Rank files")
+    lines = [head, tuple("---" for _ in head), *rows]
+    (folder / "same.md").write_text("".join(f"| {' | '.join(line)} |\n" for line in lines), encoding="utf-8")
+    (folder / "same.json").write_text(json.dumps(details, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
