@@ -499,6 +499,9 @@ static void start_recording(void)
     __atomic_store_n(&rs_mpi.ready, 1, __ATOMIC_RELEASE);
 }
 
+/* Intel's MPI calls itself initialised by a session, and yet MPI_COMM_WORLD is for who called MPI_Init. */
+enum { BY_SESSION = 2 };
+
 /* Once MPI can be asked: from MPI_Init's return, or from the first call where we did not see it. proven: a call has
  * succeeded that no MPI takes before it is started, so where it was not by MPI_Init there are sessions. */
 RS_COLD void rs_mpi_started(int proven)
@@ -509,7 +512,7 @@ RS_COLD void rs_mpi_started(int proven)
     if (!rs_mpi.ready || !rs_mpi.world) {
         ask("PMPI_Initialized", (W)&initialized, 0, 0, 0, 0);
         ask("PMPI_Finalized", (W)&finalized, 0, 0, 0, 0);
-        rs_mpi.world = initialized && !finalized;
+        rs_mpi.world = initialized && !finalized && proven != BY_SESSION;
         if (rs_mpi.world || (proven && !rs_mpi.ready))
             start_recording();
     }
@@ -526,7 +529,7 @@ void rs_mpi_session_opened(W session)
     __atomic_fetch_add(&rs_mpi.sessions, 1, __ATOMIC_RELAXED);
     rs_lock_give(&start_lock);
     if (!rs_mpi.ready)
-        rs_mpi_started(1);
+        rs_mpi_started(BY_SESSION);
 }
 
 void rs_mpi_session_closed(void)
