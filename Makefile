@@ -24,13 +24,14 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo wheels test test-all test-gpu bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
 	@echo 'make test      lint and all tests but the slow ones'
 	@echo 'make test-all  lint and all tests'
 	@echo 'make test-gpu  the tests that need a GPU (GPU_PYTHON=: a Python with torch)'
+	@echo 'make test-foreign  other people'"'"'s test suites, bare and recorded, compared test by test (hours)'
 	@echo 'make bench     the benchmarks'
 	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
 	@echo 'make wheels    manylinux wheels for x86-64 and aarch64 in dist/, each tried where it promises to run'
@@ -86,6 +87,21 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@npm ci --prefix .envs/browser --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# What `make test-foreign` runs: other people's tests with their packages, and torch with what its own tests need.
+.envs/foreign-python/.ready: tests/foreign/requirements.txt | python
+	@echo '[setup] other people'"'"'s test suites in .envs/foreign-python'
+	@$(PYTHON) -m venv --clear .envs/foreign-python
+	@.envs/foreign-python/bin/python $(PIP_INSTALL) -r tests/foreign/requirements.txt
+	@touch $@
+
+.envs/foreign-torch/.ready: .envs/torch/.ready | python
+	@echo '[setup] what torch'"'"'s own tests need in .envs/foreign-torch'
+	@$(PYTHON) -m venv --clear .envs/foreign-torch
+	@.envs/foreign-torch/bin/python $(PIP_INSTALL) expecttest==0.3.0 typing_extensions==4.16.0
+	@.envs/foreign-torch/bin/python -c "import site, glob, os; print(*map(os.path.abspath, glob.glob('.envs/torch/lib/python*/site-packages')))" \
+		>"$$(.envs/foreign-torch/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
+	@touch $@
+
 # Further backends of the studies. They are large or take long to compile, so that nothing asks for them by itself:
 # `make env-horovod env-oneccl` makes them, and tests that need them are skipped where they are not there.
 env-horovod: .envs/horovod/.ready
@@ -107,6 +123,7 @@ env-oneccl: .envs/oneccl/.ready
 BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)
 
 envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready $(BROWSER_READY)
+	@:
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)
@@ -160,6 +177,11 @@ ready-to-test: $(VENV_READY)
 
 test-gpu: $(VENV_READY) native
 	@GPU_PYTHON=$(GPU_PYTHON) $(BIN)/python -m pytest tests/gpu $(PYTEST_ARGS)
+
+# Other people's test suites, bare and recorded (hours): SUITES=greenlet,gevent MODES=default LIMIT=seconds choose; a stopped run goes on.
+test-foreign: $(VENV_READY) native $(MPI_READY) .envs/foreign-python/.ready .envs/foreign-torch/.ready
+	@PYTHONPATH=tests $(BIN)/python -m foreign.run $(if $(SUITES),--suites $(SUITES)) $(if $(MODES),--modes $(MODES)) \
+		$(if $(UNITS),--units $(UNITS)) $(if $(LIMIT),--limit-s $(LIMIT)) $(FOREIGN_ARGS)
 
 bench: envs native
 	@set -e; for script in benchmarks/*.py; do \

@@ -286,6 +286,9 @@ class Reading:
     import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table: model_imports.py
 
 
+UNSIZED = -1
+
+
 @dataclass(slots=True)
 class Entered:
     """One collective that a rank has entered, as its log has it."""
@@ -295,7 +298,7 @@ class Entered:
     name: str
     start_ns: int  # Unix time by the rank's own clock
     end_ns: int | None  # None while it is under way
-    bytes: int = 0
+    bytes: int = 0  # UNSIZED: not known before it is over
     root: int = -1
     nonblocking: bool = False
     thread: int = 0

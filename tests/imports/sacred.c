@@ -228,6 +228,44 @@ static int small_stacks(void)
     return 0;
 }
 
+/* Uses all of its stack but what the calls themselves need. */
+static void *fills(void *unused)
+{
+    pthread_attr_t attributes;
+    void *bottom;
+    size_t bytes;
+    char here;
+    struct stat status;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &bottom, &bytes);
+    pthread_attr_destroy(&attributes);
+    size_t room = (size_t)(&here - (char *)bottom) - 1500;
+    volatile char *filled = alloca(room);
+    for (size_t i = 0; i < room; i += 64)
+        filled[i] = 1;
+    long sum = stat("/", &status) + stat("here", &status) + open("/no/such/file", O_RDONLY) + close(-1);
+    sum += syscall(SYS_newfstatat, AT_FDCWD, "here", &status, 0) + syscall(SYS_getpgid, -1) + read(-1, &here, 1);
+    return sum == -6 ? unused : &here;
+}
+
+static int smallest_stacks(void)
+{
+    pthread_attr_t attributes;
+    int good = 0;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN);
+    for (int turn = 0; turn < 50; turn++) {
+        pthread_t thread;
+        void *got;
+        if (pthread_create(&thread, &attributes, fills, NULL))
+            return 1;
+        pthread_join(thread, &got);
+        good += got == NULL;
+    }
+    printf("good %d\n", good);
+    return 0;
+}
+
 static void *waits(void *pipe)
 {
     char letter;
@@ -453,6 +491,7 @@ static struct { const char *name; int (*run)(void); } cases[] = {
     {"spawns", spawns},
     {"executes_static", executes_static},
     {"small_stacks", small_stacks},
+    {"smallest_stacks", smallest_stacks},
     {"cancels", cancels},
     {"overflows", overflows},
     {"own_sigsys", own_sigsys},

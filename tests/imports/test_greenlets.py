@@ -184,7 +184,11 @@ def test_an_import_after_a_fork_inside_one_belongs_to_the_childs_own(tmp_path: P
     """The outer import's row is the parent's; the child has rows of its own, whole ones."""
     program = tmp_path / "outer.py"
     program.write_text("import os\npid = os.fork()\nimport colorsys\nif pid: os.waitpid(pid, 0)\nelse: os._exit(0)\n")
-    command = [PYTHON if PYTHON.exists() else "python3", "-c", f"import sys; sys.path.insert(0, '{tmp_path}'); import outer"]
+    command = [
+        PYTHON if PYTHON.exists() else "python3",
+        "-c",
+        f"import sys; sys.path.insert(0, '{tmp_path}'); import outer",
+    ]
     assert runs.recorded(command, tmp_path / "run", "time").code == 0
     run = runs.opened(tmp_path / "run")
     rows = run.query("""SELECT r.role::VARCHAR, m.ended, m.parent > 0 FROM modules m JOIN ranks r USING (process)

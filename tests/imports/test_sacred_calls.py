@@ -174,7 +174,7 @@ def test_python(name: str, mode: str, tmp_path: Path) -> None:
 def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("c")
     source = ROOT / "tests/imports/sacred.c"
-    subprocess.run(["cc", "-O1", "-Wall", "-o", folder / "sacred", source, "-pthread"], check=True)
+    subprocess.run(["cc", "-O1", "-Wall", "-Wl,-z,now", "-o", folder / "sacred", source, "-pthread"], check=True)
     static = ["cc", "-O1", "-static", "-DONLY_HELLO", "-o", folder / "static", source, "-pthread"]
     if subprocess.run(static, capture_output=True).returncode != 0:
         (folder / "static").unlink(missing_ok=True)

@@ -30,7 +30,13 @@ def counted(python: Path, index: Path | None, log: Path) -> dict[str, int]:
     return {row[-1]: int(row[3]) for row in rows if len(row) >= 5 and row[3].isdigit()}
 
 
-@pytest.mark.parametrize("options", [["--statement", "import torch"], []], ids=["of the statement", "of everything"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--statement", "import torch"], marks=pytest.mark.slow, id="of the statement"),
+        pytest.param([], id="of everything"),
+    ],
+)
 def test_calls(tmp_path: Path, options: list[str]) -> None:
     if not PYTHON.exists():
         pytest.skip(".envs/torch is missing: run make envs")

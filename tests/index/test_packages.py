@@ -11,6 +11,9 @@ from mpis import ROOT
 from .environments import Environment
 from .smoke import PACKAGES, TORCH
 
+# Of every kind one: extension modules, data files, namespaces, entry points. The others take minutes together.
+OFTEN = ("numpy", "pandas", "jinja2", "matplotlib", "aiohttp", "pyarrow and polars")
+
 
 def indexed(name: str, folder: Path) -> Environment:
     python = ROOT / ".envs" / name / "bin" / "python"
@@ -41,7 +44,9 @@ def compare(environment: Environment, code: str, folder: Path) -> None:
     assert (used.changed, used.counts["refused"]) == ([], 0)
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in PACKAGES]
+)
 def test_program_of(packages: Environment, tmp_path: Path, name: str) -> None:
     compare(packages, PACKAGES[name], tmp_path)
 

@@ -60,7 +60,7 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="session", params=[2, 3, 4])
+@pytest.fixture(scope="session", params=[pytest.param(2, marks=pytest.mark.slow), 3, 4])
 def ranks(request: pytest.FixtureRequest, mpi: Mpi, form: str, built: Path) -> list[Rank]:
     """every_call, run once on each MPI and world size."""
     folder = built / f"{mpi.name}-{form}-{request.param}"

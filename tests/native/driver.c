@@ -158,10 +158,34 @@ static void run(const char *part, long number)
     else if (strcmp(part, "nothing")) die(part);
 }
 
+/* No MPI_Init: four threads at once make the first calls on communicators of a session. */
+static void *in_a_session(void *given)
+{
+    struct worker *worker = given;
+    for (int i = 0; i < worker->rounds; i++) MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, worker->own);
+    return NULL;
+}
+
+static void sessions(int rounds)
+{
+    struct worker all[4];
+    MPI_Session session;
+    MPI_Session_init(MPI_INFO_NULL, 0, &session);
+    for (int i = 0; i < 4; i++) {
+        all[i].rounds = rounds;
+        MPI_Comm_create_from_group(1, "tag", MPI_INFO_NULL, 0, &all[i].own);
+        if (pthread_create(&all[i].thread, NULL, in_a_session, &all[i])) die("pthread_create");
+    }
+    for (int i = 0; i < 4; i++) pthread_join(all[i].thread, NULL);
+    MPI_Session_finalize(&session);
+    printf("asked %d\n", fake_asked_initialized);
+}
+
 int main(int argc, char **argv)
 {
     int given;
     if (argc < 3) return 2;
+    if (!strcmp(argv[1], "sessions")) return sessions((int)atol(argv[2])), 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
     run(argv[1], atol(argv[2]));
     MPI_Finalize();

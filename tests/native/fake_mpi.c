@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-enum { SLOTS = 1 << 16, PERSISTENT = 1 << 28, FIRST_REQUEST = 0x60000000, FIRST_COMM = 0x30000000 };
+enum { SLOTS = 1 << 16, PERSISTENT = 1 << 28, FIRST_REQUEST = 0x60000000, FIRST_COMM = (int)0x84000000 };
 
+int fake_asked_initialized;
 static int initialized, finalized, level;
 static unsigned requests, communicators;
 static int received[SLOTS];     /* bytes of the receive with that number; overwritten when numbers come round */
@@ -35,7 +36,16 @@ static void complete(MPI_Request *request, MPI_Status *status)
 FAKE(Init, (int *argc, char ***argv)) { return initialized = 1, 0; }
 FAKE(Init_thread, (int *argc, char ***argv, int wanted, int *given)) { return initialized = 1, *given = level = wanted, 0; }
 FAKE(Finalize, (void)) { return finalized = 1, 0; }
-FAKE(Initialized, (int *flag)) { return *flag = initialized, 0; }
+FAKE(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session *session)) { return *session = 0x38000001, 0; }
+FAKE(Session_finalize, (MPI_Session *session)) { return *session = 0, 0; }
+FAKE(Group_from_session_pset, (MPI_Session session, const char *name, MPI_Group *group)) { return *group = 1, 0; }
+FAKE(Group_rank, (MPI_Group group, int *rank)) { return *rank = 0, 0; }
+FAKE(Group_size, (MPI_Group group, int *size)) { return *size = 1, 0; }
+FAKE(Comm_create_from_group, (MPI_Group group, const char *tag, MPI_Info info, MPI_Errhandler handler, MPI_Comm *comm))
+{
+    return PMPI_Comm_dup(MPI_COMM_WORLD, comm);
+}
+FAKE(Initialized, (int *flag)) { return __atomic_fetch_add(&fake_asked_initialized, 1, __ATOMIC_RELAXED), *flag = initialized, 0; }
 FAKE(Finalized, (int *flag)) { return *flag = finalized, 0; }
 FAKE(Query_thread, (int *given)) { return *given = level, 0; }
 FAKE(Get_library_version, (char *text, int *length)) { return strcpy(text, "MPICH Version: fake"), *length = 19, 0; }
@@ -51,7 +61,7 @@ FAKE(Group_translate_ranks, (MPI_Group from, int count, const int *in, MPI_Group
 FAKE(Group_free, (MPI_Group *group)) { return *group = 0, 0; }
 FAKE(Comm_dup, (MPI_Comm comm, MPI_Comm *copy))
 {
-    return *copy = (int)(FIRST_COMM + __atomic_fetch_add(&communicators, 1, __ATOMIC_RELAXED)), 0;
+    return *copy = (int)((unsigned)FIRST_COMM + __atomic_fetch_add(&communicators, 1, __ATOMIC_RELAXED)), 0;
 }
 FAKE(Comm_free, (MPI_Comm *comm)) { return *comm = MPI_COMM_NULL, 0; }
 FAKE(Type_size, (MPI_Datatype type, int *bytes)) { return *bytes = type >> 8 & 0xFF, 0; }

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-typedef int MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request, MPI_Group, MPI_Win, MPI_Info;
+typedef int MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request, MPI_Group, MPI_Win, MPI_Info, MPI_Session, MPI_Errhandler;
 typedef struct { int count_low, count_high, MPI_SOURCE, MPI_TAG, MPI_ERROR; } MPI_Status;
 
 #define MPI_COMM_WORLD 0x44000000
@@ -25,6 +25,13 @@ typedef struct { int count_low, count_high, MPI_SOURCE, MPI_TAG, MPI_ERROR; } MP
     X(Init, (int *argc, char ***argv))                                                                                 \
     X(Init_thread, (int *argc, char ***argv, int wanted, int *given))                                                  \
     X(Finalize, (void))                                                                                                \
+    X(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session * session))                                    \
+    X(Session_finalize, (MPI_Session * session))                                                                       \
+    X(Group_from_session_pset, (MPI_Session session, const char *name, MPI_Group *group))                              \
+    X(Group_rank, (MPI_Group group, int *rank))                                                                        \
+    X(Group_size, (MPI_Group group, int *size))                                                                        \
+    X(Comm_create_from_group, (MPI_Group group, const char *tag, MPI_Info info, MPI_Errhandler handler,                \
+                               MPI_Comm *comm))                                                                        \
     X(Initialized, (int *flag))                                                                                        \
     X(Finalized, (int *flag))                                                                                          \
     X(Query_thread, (int *level))                                                                                      \
@@ -61,5 +68,6 @@ typedef struct { int count_low, count_high, MPI_SOURCE, MPI_TAG, MPI_ERROR; } MP
 #define DECLARE(name, arguments) int MPI_##name arguments; int PMPI_##name arguments;
 FAKE_FUNCTIONS(DECLARE)
 int MPI_Pcontrol(const int level, ...);
+extern int fake_asked_initialized;      /* how often */
 
 #endif

@@ -101,6 +101,15 @@ def calls_by_name(reading: Reading) -> dict[str, int]:
     return dict(sums)
 
 
+def bytes_by_name(reading: Reading) -> dict[str, int]:
+    """How much each function moved."""
+    sums: dict[str, int] = defaultdict(int)
+    for (name, kind, _), (_, moved, _) in counts_of(reading).items():
+        if kind == 0:
+            sums[name] += moved
+    return dict(sums)
+
+
 def log_of(reading: Reading) -> list[Collective]:
     """The collective log, in the order in which the collectives were entered."""
     columns = reading.event_columns

@@ -23,6 +23,7 @@ from rankscope.slowfs.replaying import Plan, replay
 from rankscope.slowfs.slowness import Slowness
 from slow_file_system import skip_unless_runnable
 
+START_TIMES = ROOT / "tests/readers/fixtures/start_times.md"
 DOCUMENT = next(iter((ROOT.parent / "shared" / "seeds").glob("001*")), None)
 
 # Three files in two folders; b/x is asked for three times, a/no twice.
@@ -181,8 +182,32 @@ def test_fit_of_the_document(document: str, capsys: pytest.CaptureFixture[str]) 
     assert "no fit: the points lie off" in str(lus["verdict"])
 
 
-def test_a_series_that_is_not_there(document: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([document, "--measured", "soft-XYZ"]) == 1
+@pytest.fixture(scope="module")
+def start_times(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A document of our own, whose laws it says."""
+    folder = tmp_path_factory.mktemp("start_times") / "run"
+    assert load.run([str(START_TIMES), "--out", str(folder)]) == 0
+    return str(folder)
+
+
+def test_break_even_of_known_laws(start_times: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """0.5 n = 66 at 132 nodes; 4 + 0.02 n is 14.24 at 512 and not yet 66."""
+    asked = [start_times, "--staging", "Total local-train", "--measured"]
+    home = shown(capsys, *asked, "home-train")["import_break_even"][0]
+    scratch = shown(capsys, *asked, "scratch-train")["import_break_even"][0]
+    assert home["break_even_nodes"] == pytest.approx(132)
+    assert scratch["break_even_nodes"] is None and "never in range" in str(scratch["verdict"])
+
+
+def test_fit_of_a_known_law(start_times: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half a second for 12 ranks of 50,000 operations each is 1,200,000 operations a second."""
+    words = ["--measured", "home-train", "--path-operations", "50000", "--ppn", "12", "--server-ops", "600000"]
+    (fit,) = shown(capsys, start_times, *words)["import_fit"]
+    assert float(str(fit["server_operations_per_s"])) == pytest.approx(1_200_000, rel=0.01)
+
+
+def test_a_series_that_is_not_there(start_times: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([start_times, "--measured", "soft-XYZ"]) == 1
     assert "no series of times by nodes is so named" in capsys.readouterr().err
 
 

@@ -124,7 +124,6 @@ def test_a_thousand_children(tmp_path: Path) -> None:
     job = subprocess.run([*jobs.recording(tmp_path), *argv], capture_output=True, text=True)
     assert (job.returncode, job.stdout, job.stderr) == (bare.returncode, bare.stdout, bare.stderr)
     assert job.returncode == 7
-    assert len(recorded.rank_files(tmp_path)) >= 1000
     files_are_bounded(tmp_path)
 
 

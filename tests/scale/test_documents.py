@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from foreign_files import shared
+from mpis import ROOT
 from scale.asking import loaded, scaled
 
+START_TIMES = ROOT / "tests/readers/fixtures/start_times.md"
 IMPORTS, TALLIES = "seeds/001_8c73be912ac6f8b8.txt", "seeds/000_90ed594572fc3da5.txt"
 STAGED = ("--sum", "staged ccl=tmp tranfer+tmp  ccl", "--sum", "staged mpi4py=tmp tranfer+MPI4py tmp INIT")
 
@@ -54,6 +56,18 @@ def test_imports_in_place_grow_as_measured_and_are_not_foretold(
     assert exponents["tmp-CCL"] == pytest.approx(0, abs=0.02)
     foretold = {(row["series"], row["scale"]) for row in tables["scale_projection"] if not row["refused"]}
     assert foretold == {(f"tmp-{name}", 1024) for name in ("CCL", "HVD", "mpi4py")} and code == 1
+
+
+def test_known_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0.5 n, 4 + 0.02 n and 60 + 6 s, of which the last two are added up here: 0.5 n = 66 at 132 nodes."""
+    folder = loaded(START_TIMES, tmp_path / "run", capsys)
+    words = ("--sum", "staged=unpack+local-train", "--series", "^(home-train|staged|scratch-train) ", "--to", "1024")
+    _, tables = scaled(capsys, folder, *words, "--against", "^staged$")
+    laws = {row["series"]: row for row in tables["scale_laws"]}
+    assert laws["home-train"]["exponent"] == pytest.approx(1) and laws["staged"]["exponent"] == pytest.approx(0)
+    even = {row["first"]: row for row in tables["scale_break_even"]}
+    assert even["home-train"]["break_even"] == pytest.approx(132)
+    assert even["scratch-train"]["break_even"] is None
 
 
 def test_first_all_reduces_grow_faster_than_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

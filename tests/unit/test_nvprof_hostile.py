@@ -69,14 +69,13 @@ def taken(read: Read, text: str) -> None:
         assert str(problem).startswith("log") and "\n" not in str(problem)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(st.sampled_from(range(len(SEEDS))), st.integers(0, 2**32))
 def test_mutated_files(which: int, seed: int) -> None:
     read, text = SEEDS[which]
     taken(read, mutated(text, seed))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from([nvprof.read, nvprof_damaged.read, nsys_stats.read]), st.text(max_size=400))
 def test_any_text(read: Read, text: str) -> None:
     taken(read, text)

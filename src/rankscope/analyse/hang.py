@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rankscope.analyse.standing import Key, Signature, Standing, operation, sides, signature
-from rankscope.model import Entered
+from rankscope.model import UNSIZED, Entered
 
 KINDS = {
     "skipped": "skipped a collective",
@@ -114,7 +114,8 @@ def _minority(now: Standing, key: Key, parties: Sequence[list[int]]) -> Verdict:
 def _entered_as(one: Entered, expected: str) -> str:
     """The operation, and what else differs where that is the same."""
     name, root = operation(one.name), f", root {one.root}" if one.root >= 0 else ""
-    return name if name != expected else f"{name} ({one.bytes} bytes{root})"
+    size = "size not known" if one.bytes == UNSIZED else f"{one.bytes} bytes"
+    return name if name != expected else f"{name} ({size}{root})"
 
 
 def _how(now: Standing, key: Key, rank: int, followed: Sequence[int]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rankscope.model import Calling, Entered, Moment
+from rankscope.model import UNSIZED, Calling, Entered, Moment
 
 GONE = ("exited", "signalled", "aborted", "vanished", "replaced")
 WORLD = "MPI_COMM_WORLD"
@@ -116,9 +116,16 @@ def sides(now: Standing, key: Key) -> dict[Signature, list[int]]:
     # between two groups the side of the root has no number for it and the others bring no bytes: names only
     two_sided = len({one.root < 0 for one in found.values()}) > 1
     by_side: dict[Signature, list[int]] = defaultdict(list)
-    for rank in sorted(found):
-        by_side[(operation(found[rank].name), -1, -1) if two_sided else signature(found[rank])].append(rank)
-    return by_side
+    for rank in sorted(found, key=lambda rank: (found[rank].bytes == UNSIZED, rank)):
+        by_side[(operation(found[rank].name), -1, -1) if two_sided else _side(by_side, found[rank])].append(rank)
+    return {side: sorted(ranks) for side, ranks in by_side.items()}
+
+
+def _side(so_far: Iterable[Signature], entered: Entered) -> Signature:
+    """One whose bytes are not known yet differs from nobody in them."""
+    own = signature(entered)
+    alike = (side for side in so_far if (side[0], side[2]) == (own[0], own[2]))
+    return next(alike, own) if entered.bytes == UNSIZED else own
 
 
 def standing(moments: Sequence[Moment], expected: int | None = None) -> Standing:

@@ -17,13 +17,13 @@ struct import {
     uint64_t number;                /* 0: the place is free */
     struct rs_module *row;          /* NULL: it has none */
     uint64_t outer;                 /* number of what the same thread had begun before, and not ended */
-    uint32_t older, newer;          /* the others of its thread, as places + 1; older of a free place: the next free */
+    struct import *older, *newer;   /* the others of its thread; older of a free place: the next free one */
     uint32_t thread, forks;         /* begun by which thread, before how many forks */
     uint32_t id, objects;
     uint8_t outer_cause;
     uint64_t begin_ticks, begin_cpu_ns;
     uint64_t inner_ticks, inner_cpu_ns, inner_objects;  /* of the imports inside */
-};
+} __attribute__((aligned(128)));
 
 static rs_lock lock;
 static struct rs_chunk *rows;
@@ -31,12 +31,12 @@ static uint32_t modules_used;
 
 static struct import open_imports[MOST_OPEN];
 static uint32_t places_used;        /* under the lock */
-static uint32_t first_free;         /* a place + 1: taken under the lock, given back without */
+static struct import *first_free;   /* taken under the lock, given back without */
 static uint64_t begun;
 static uint32_t threads;
 
-/* Of this thread: its newest import that goes on (a place + 1), and a number that no other thread has. */
-static __thread struct { uint32_t newest, thread; } here __attribute__((tls_model("initial-exec")));
+/* Of this thread: its newest import that goes on, and a number that no other thread has. */
+static __thread struct { struct import *newest; uint32_t thread; } here __attribute__((tls_model("initial-exec")));
 
 uint32_t rs_imports_mode(void)
 {
@@ -65,54 +65,52 @@ static struct import *import_of(uint64_t number)
 /* Only one takes at a time, so that the place at the head cannot have gone and come back meanwhile. */
 static struct import *take_place(void)
 {
-    uint32_t place = __atomic_load_n(&first_free, __ATOMIC_ACQUIRE);
-    while (place && !__atomic_compare_exchange_n(&first_free, &place, open_imports[place - 1].older, 0,
-                                                 __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+    struct import *import = __atomic_load_n(&first_free, __ATOMIC_ACQUIRE);
+    while (import && !__atomic_compare_exchange_n(&first_free, &import, import->older, 0, __ATOMIC_ACQUIRE,
+                                                  __ATOMIC_ACQUIRE))
         continue;
-    if (!place && places_used < MOST_OPEN)
-        place = ++places_used;
-    if (!place)
+    if (!import && places_used < MOST_OPEN)
+        import = &open_imports[places_used++];
+    if (!import)
         return NULL;
     begun += MOST_OPEN;
-    open_imports[place - 1].number = begun + place - 1;
-    return &open_imports[place - 1];
+    import->number = begun + (uint64_t)(import - open_imports);
+    return import;
 }
 
 static void give_place(struct import *import)
 {
-    uint32_t place = (uint32_t)(import - open_imports) + 1;
     import->number = 0;
     import->thread = 0;
     import->older = __atomic_load_n(&first_free, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&first_free, &import->older, place, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    while (!__atomic_compare_exchange_n(&first_free, &import->older, import, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
         continue;
 }
 
 static void link_newest(struct import *import)
 {
-    uint32_t place = (uint32_t)(import - open_imports) + 1;
     import->older = here.newest;
-    import->newer = 0;
+    import->newer = NULL;
     if (here.newest)
-        open_imports[here.newest - 1].newer = place;
-    here.newest = place;
+        here.newest->newer = import;
+    here.newest = import;
 }
 
 static void unlink_and_give(struct import *import)
 {
     if (import->newer)
-        open_imports[import->newer - 1].older = import->older;
+        import->newer->older = import->older;
     else
         here.newest = import->older;
     if (import->older)
-        open_imports[import->older - 1].newer = import->newer;
+        import->older->newer = import->newer;
     give_place(import);
 }
 
 void rs_imports_thread_ended(void)
 {
     while (here.newest)
-        unlink_and_give(&open_imports[here.newest - 1]);
+        unlink_and_give(here.newest);
 }
 
 /* Imports of the thread that forked go on in the child, without the rows, which are the parent's. */
@@ -120,7 +118,7 @@ void rs_imports_forget(void)
 {
     rows = NULL;
     modules_used = 0;
-    first_free = 0;
+    first_free = NULL;
     for (uint32_t i = 0; i < places_used; i++)
         if (!open_imports[i].number || open_imports[i].thread != here.thread)
             give_place(&open_imports[i]);
@@ -180,7 +178,7 @@ static struct import *enter(const char *name, uint64_t begin_ticks)
     uint32_t id = rankscope_calls_thread.module;
     struct rs_module filled = {.parent = id, .name = rs_intern(name), .thread = thread ? (uint16_t)thread->slot : 0,
                                .begin_ticks = begin_ticks};
-    if (rs_lock_take(&lock)) {
+    if (rs_lock_try(&lock) || rs_lock_take(&lock)) {
         import = take_place();
         row = import ? add_row(&filled, &id) : NULL;
         rs_lock_give(&lock);
@@ -200,6 +198,7 @@ uint64_t rs_import_begin(const char *name)
     struct rs_calls_thread *self = &rankscope_calls_thread;
     if (!rs_telling())
         return 0;
+    rs.imported = 1;
     rs_own_enter();
     struct import *import = enter(name, rs_ticks());
     if (import) {
@@ -207,7 +206,7 @@ uint64_t rs_import_begin(const char *name)
             here.thread = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
         import->thread = here.thread;
         import->forks = rs.forks;
-        import->outer = here.newest ? open_imports[here.newest - 1].number : 0;
+        import->outer = here.newest ? here.newest->number : 0;
         import->outer_cause = self->cause;
         import->inner_ticks = import->inner_cpu_ns = import->inner_objects = 0;
         link_newest(import);

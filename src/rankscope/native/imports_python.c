@@ -1,8 +1,8 @@
 /* The recorder as a module of Python, without being linked with one: the agent asks the interpreter to make a module
  * of this library, which is in the process already. What it uses is of Python's stable ABI and found by name.
  *
- * Three functions of importlib are given wrappers. A function in C leaves no frame, so that tracebacks are those of
- * the program; the function that it stands for is its `self`. */
+ * Functions of importlib are given wrappers: one, and two more where system calls are put down to causes. A function in
+ * C leaves no frame, so that tracebacks are those of the program; the function that it stands for is its `self`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -82,12 +82,12 @@ static object *call_with_frames_removed(object *original, object *arguments, obj
     int runs = text && (!strcmp(text, "exec") || !strcmp(text, "exec_dynamic") || !strcmp(text, "create_dynamic"));
     if (name)
         python.release(name);
+    if (!runs)
+        return python.call(original, arguments, words);
     struct rs_import_place before = rs_import_here();
-    if (runs)
-        rs_import_cause(RS_CAUSE_MODULE);
+    rs_import_cause(RS_CAUSE_MODULE);
     object *result = python.call(original, arguments, words);
-    if (runs)
-        rs_import_back_to(&before);
+    rs_import_back_to(&before);
     return result;
 }
 
@@ -122,7 +122,9 @@ static object *install(object *self, object *arguments, object *words)
     object *importlib = python.item(arguments, 0);
     if (!importlib)
         python.clear_error();
-    for (size_t i = 0; importlib && rs_recording() && rs_imports_mode() && i < sizeof wrappers / sizeof wrappers[0]; i++)
+    uint32_t mode = rs_recording() ? rs_imports_mode() : RS_IMPORTS_OFF;
+    size_t count = mode >= RS_IMPORTS_CALLS ? sizeof wrappers / sizeof wrappers[0] : mode == RS_IMPORTS_TIME;
+    for (size_t i = 0; importlib && i < count; i++)
         wrap(importlib, &wrappers[i]);
     return nothing();
 }

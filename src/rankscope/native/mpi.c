@@ -98,6 +98,7 @@ RS_COLD void rs_collective_sized(struct rs_logged logged, uint64_t bytes)
 void rs_mpi_forget(void)
 {
     memset(rs_mpi_name, 0, sizeof rs_mpi_name);
+    rs_mpi_library_forget();
     rs_groups_forget();
     rs_requests_forget();
 }
@@ -343,7 +344,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        uint64_t own[8];                                                                          \
+        uint64_t own[8] = {0};                                                                    \
         int readable = rs_mpi.ready;                                                              \
         if (readable && a##status == rs_mpi.status_ignore)                                        \
             a##status = (W)own;                                                                   \
@@ -412,7 +413,7 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         COLLECTIVE_BODY(fn, n, group_word, 0, -1)                                                 \
-        if (RS_LIKELY(!failed))                                                                   \
+        if (RS_LIKELY(!failed && group != rs_group_none()))                                       \
             rs_group_new((W)rs_handle_at(a##made, 0), kind, group, label, -1);                    \
         CLOSE                                                                                     \
     }                                                                                             \

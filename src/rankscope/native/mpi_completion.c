@@ -80,7 +80,7 @@ static int wrap_Wait(ARGS_2)
 {
     OPEN(Wait, 2)
     PASS_ON(2)
-    uint64_t own[8], handle = 0;
+    uint64_t own[8] = {0}, handle = 0;
     int known = rs_mpi.ready;
     if (known) {
         handle = rs_handle_given(a0);
@@ -98,7 +98,7 @@ static int wrap_Test(ARGS_3)
 {
     OPEN(Test, 3)
     PASS_ON(3)
-    uint64_t own[8], handle = 0;
+    uint64_t own[8] = {0}, handle = 0;
     int known = rs_mpi.ready;
     if (known) {
         handle = rs_handle_given(a0);

@@ -160,7 +160,7 @@ static struct rs_mpi_group *insert(uint64_t handle, uint8_t kind)
 /* A group whose making we did not see: the two that always are, or one made behind our back. */
 static struct rs_mpi_group *register_found(W handle, uint8_t kind)
 {
-    if (kind != RS_GROUP_COMM || rs_handle(handle) == rs_handle(rs_mpi.comm_null))
+    if (kind != RS_GROUP_COMM || rs_handle(handle) == rs_handle(rs_mpi.comm_null) || !rs_plausible(handle, RS_MPICH_COMM))
         return &rs_no_group;
     struct rs_mpi_group *group = insert(rs_handle(handle), kind);
     if (!group)
@@ -221,7 +221,7 @@ static void identify(struct rs_mpi_group *group, W comm, struct rs_mpi_group *pa
     uint64_t base = tag >= 0 ? mix(4, (uint64_t)tag) : mix(parent->identity, ++parent->children);
     group->identity = mix(mix_text(base, label), group->kind == RS_GROUP_COMM ? first_members(group, comm) : 0);
     if (tag >= 0)
-        snprintf(name, sizeof name, "%.90s/%.20s", parent->name, label);
+        snprintf(name, sizeof name, "%.90s%s%.20s", parent->name, parent->name[0] ? "/" : "", label);
     else
         snprintf(name, sizeof name, "%.90s/%.20s#%u", parent->name, label, parent->children);
     write_row(group, parent, name, 0);
@@ -234,7 +234,7 @@ void rs_group_new(W handle, uint8_t kind, struct rs_mpi_group *parent, const cha
         return;
     if (kind == RS_GROUP_COMM && key == rs_handle(rs_mpi.comm_null)) {
         parent->children++;     /* the others' new group has a number too */
-    } else if (!*find(key, kind)) {
+    } else if (!*find(key, kind) && (kind != RS_GROUP_COMM || rs_plausible(handle, RS_MPICH_COMM))) {
         struct rs_mpi_group *group = insert(key, kind);
         if (group) {
             group->size = parent->size;

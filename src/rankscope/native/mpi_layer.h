@@ -23,7 +23,7 @@ struct rs_mpi {
     W in_place, status_ignore;
     int root;                   /* MPI_ROOT */
     int topology_cart, topology_graph, threads_multiple;
-    W comm_world, comm_self, comm_null, byte_type;
+    W comm_world, comm_self, comm_null, byte_type, null_type;
     uint64_t type_epoch;        /* changes when a datatype is freed */
     uint64_t group_epoch;       /* changes when a communicator is made or freed */
 };
@@ -72,6 +72,7 @@ void rs_mpi_started(int proven);
 void rs_mpi_session_opened(W session);
 void rs_mpi_session_closed(void);
 void rs_mpi_finalized(void);
+void rs_mpi_library_forget(void);
 uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type, int *unsure);
 uint64_t rs_status_bytes_slow(const void *status);
 void rs_mpi_each_symbol(void (*visit)(const char *name));
@@ -108,6 +109,16 @@ static inline uint64_t rs_handle_at(W array, int64_t index)
 
 /* The one that a program gives by its address, before the call: a mistaken NULL is for the MPI to find. */
 static inline uint64_t rs_handle_given(W place) { return place ? rs_handle_at(place, 0) : 0; }
+
+/* MPICH reports success where an error handler of the program's has returned, so even then a handle may be rubbish. Its
+ * handles say what they are of: kinds are those below, and the two bits above them are 0 for null handles. */
+enum rs_mpich_kind { RS_MPICH_COMM = 1, RS_MPICH_TYPE = 3 };
+
+static inline int rs_plausible(W handle, enum rs_mpich_kind kind)
+{
+    uint32_t bits = (uint32_t)handle;
+    return rs_mpi.flavour != RS_MPI_MPICH || ((bits >> 26 & 15) == (uint32_t)kind && bits >> 30);
+}
 
 static inline uint64_t rs_epoch(const uint64_t *epoch) { return __atomic_load_n(epoch, __ATOMIC_RELAXED); }
 

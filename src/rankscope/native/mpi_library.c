@@ -296,10 +296,10 @@ static const struct rs_mpi flavours[] = {
                         .topology_cart = 1, .topology_graph = 2, .threads_multiple = 3},
     [RS_MPI_MPICH] = {.flavour = RS_MPI_MPICH, .int_handles = 1, .status_bytes = 20, .in_place = -1,
                       .status_ignore = 1, .root = -3, .comm_null = 0x04000000, .comm_world = 0x44000000,
-                      .comm_self = 0x44000001, .byte_type = 0x4c00010d, .topology_cart = 2, .topology_graph = 1,
-                      .threads_multiple = 3},
+                      .comm_self = 0x44000001, .byte_type = 0x4c00010d, .null_type = 0x0c000000,
+                      .topology_cart = 2, .topology_graph = 1, .threads_multiple = 3},
     [RS_MPI_ABI] = {.flavour = RS_MPI_ABI, .status_bytes = 32, .in_place = 1, .status_ignore = 0, .root = -4,
-                    .comm_null = 0x100, .comm_world = 0x101, .comm_self = 0x102, .byte_type = 0x247,
+                    .comm_null = 0x100, .comm_world = 0x101, .comm_self = 0x102, .byte_type = 0x247, .null_type = 0x200,
                     .topology_cart = 211, .topology_graph = 212, .threads_multiple = 4096},
 };
 
@@ -353,6 +353,7 @@ RS_COLD int rs_mpi_describe(void)
             described.comm_self = variable("ompi_mpi_comm_self");
             described.comm_null = variable("ompi_mpi_comm_null");
             described.byte_type = variable("ompi_mpi_byte");
+            described.null_type = variable("ompi_mpi_datatype_null");
         }
         rs_mpi = described;
         if (described.passive && rs.file) {
@@ -367,8 +368,14 @@ RS_COLD int rs_mpi_describe(void)
 
 /* --- sizes --- */
 
+#define MPICH_OWN_TYPE 0x13u     /* a type that carries its size in its handle */
+
 static uint64_t ask_type_bytes(W type)
 {
+    if (rs_handle(type) == rs_handle(rs_mpi.null_type) || !rs_plausible(type, RS_MPICH_TYPE))
+        return 0;
+    if (rs_mpi.flavour == RS_MPI_MPICH && (uint32_t)type >> 26 == MPICH_OWN_TYPE)
+        return (uint32_t)type >> 8 & 0xFF;
     static void *found, *found_x;       /* looked up by whoever comes first, or by several at once */
     int64_t bytes = 0;
     int small = 0;
@@ -508,6 +515,8 @@ RS_COLD void rs_mpi_started(int proven)
     }
     rs_lock_give(&start_lock);
 }
+
+void rs_mpi_library_forget(void) { memset(&start_lock, 0, sizeof start_lock); }
 
 void rs_mpi_session_opened(W session)
 {

@@ -62,7 +62,7 @@ uint16_t rs_intern_as(const char *text, const char **stored)
     if (!text[0] || !rs.file)
         return 0;
     rs_own_enter();     /* calls are not counted in here: counting may need a string */
-    if (rs_lock_take(&string_lock)) {
+    if (rs_lock_try(&string_lock) || rs_lock_take(&string_lock)) {
         id = intern_locked(text, stored);
         rs_lock_give(&string_lock);
     }

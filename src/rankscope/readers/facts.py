@@ -168,6 +168,12 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
         notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
     if header["flags"] & Flag.WENT_ON_UNRECORDED:
         notes.append(Note("not recorded: 1 × what this process went on as: another root", Severity.NOTE, where))
+    if header["flags"] & Flag.MPI_UNKNOWN_KIND:
+        named = " ".join(_text(header["mpi_version"]).split()) or "it does not say which"
+        told = (
+            f"the MPI library is of no kind that rankscope knows ({named[:80]}): its calls were passed on, not recorded"
+        )
+        notes.append(Note(told, Severity.WARNING, where))
     if header["flags"] & Flag.PAUSED:
         notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
     if header["lost_peers"]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import BadFile, Calling, Entered, Group, Moment
+from rankscope.model import UNSIZED, BadFile, Calling, Entered, Group, Moment
 from rankscope.rankfile import ChunkKind, CollectiveFlag, Kind, Layer, Part, Rows
 from rankscope.readers.chunks import RankFile
 from rankscope.readers.clock import Clock
@@ -19,7 +19,8 @@ from rankscope.readers.rows import copy_rows
 
 COMMUNICATES = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL, Layer.GLOO))  # by number of the layer
 # members of enumerations are slow to look up where thousands of files are read
-TALLIES, STEPS, CALL, NONBLOCKING = ChunkKind.TALLIES, ChunkKind.STEPS, int(Kind.CALL), int(CollectiveFlag.NONBLOCKING)
+TALLIES, STEPS, CALL = ChunkKind.TALLIES, ChunkKind.STEPS, int(Kind.CALL)
+NONBLOCKING, WITHOUT_SIZE = int(CollectiveFlag.NONBLOCKING), int(CollectiveFlag.UNSIZED)
 RECORD = struct.Struct("=3Q3Ii3H2B")  # of COLLECTIVE
 NEWEST_STEPS = 8
 STEPS_AHEAD = 64
@@ -47,8 +48,9 @@ def entered_of(raw: bytes, clock: Clock, strings: Sequence[str], groups: Sequenc
         if name >= len(strings) or group >= len(identities):
             raise BadFile(f"{path}: a collective with a name or a group that is not there")
         times = (unix_ns(enter), unix_ns(end) if end else None)
+        moved = UNSIZED if flags & WITHOUT_SIZE else size
         made.append(
-            Entered(identities[group], sequence, strings[name], *times, size, root, flags & NONBLOCKING != 0, thread)
+            Entered(identities[group], sequence, strings[name], *times, moved, root, flags & NONBLOCKING != 0, thread)
         )
     return made
 

@@ -93,7 +93,9 @@ class Finding:
 def diagnose(python: str, folder: Path) -> list[Finding]:
     """All findings, in the order in which a user would act on them."""
     machinery = [library(), machine(), ticks(), libc(), container(), *kernel()]
-    return [*machinery, *interpreter(python), writable(folder), file_system(folder), mapping(folder), shared_memory()]
+    place = [writable(folder), file_system(folder)]
+    place += [mapping(folder)] if place[0].verdict == "ok" else []
+    return [*machinery, *interpreter(python), *place, shared_memory()]
 
 
 def library() -> Finding:

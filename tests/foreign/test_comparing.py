@@ -1,0 +1,83 @@
+"""make test-foreign itself: what it calls ours, what it calls flaky, and that nothing it starts outlives it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from foreign import run
+from foreign.jobs import run_unit
+from foreign.suites import HERE, MODES, OUTCOMES_FILE, Unit
+from foreign.table import write_table
+
+TESTS = """
+import os, unittest
+class T(unittest.TestCase):
+    def test_same(self): pass
+    def test_skipped(self): self.skipTest("always")
+    def test_ours(self): self.assertNotIn("librankscope", os.environ.get("LD_PRELOAD", ""))
+unittest.main()
+"""
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rankscope: Path) -> Path:
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+    return tmp_path / "results"
+
+
+def python_unit(*arguments: str, **fields: object) -> Unit:
+    return Unit("own", "unit", (sys.executable, *arguments), 60, **fields)  # type: ignore[arg-type]
+
+
+def test_a_test_that_fails_only_recorded_is_ours(tmp_path: Path, results: Path) -> None:
+    script = tmp_path / "tests.py"
+    script.write_text(TESTS)
+    result = run.compare(python_unit(str(HERE / "outcomes.py"), OUTCOMES_FILE, str(script)), MODES["default"])
+    assert result["outcomes"] == {"passed": 2, "skipped": 1}
+    assert list(result["ours"]) == ["__main__.T.test_ours"]
+    assert set(result["ours"]["__main__.T.test_ours"]["bare"]) == {"passed"}
+    assert set(result["ours"]["__main__.T.test_ours"]["recorded"]) == {"failed"}
+    assert not result["flaky"] and result["rank_files"]
+
+
+def test_output_that_is_never_the_same_is_not_ours(results: Path) -> None:
+    unit = python_unit("-c", "import time; print(time.time_ns()); raise SystemExit(3)", compares_output=True)
+    result = run.compare(unit, MODES["default"])
+    assert result["end"] == "exit 3" and not result["ours"] and list(result["flaky"]) == ["stdout"]
+
+
+def test_a_run_without_a_rank_file_is_a_difference(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "tests.py"
+    script.write_text(TESTS.replace('"librankscope"', '"nothing"'))
+    monkeypatch.setattr("foreign.jobs.RANKSCOPE", "env")
+    monkeypatch.setattr("foreign.jobs.command_of", lambda unit, mode, scratch: list(unit.command))
+    result = run.compare(python_unit(str(HERE / "outcomes.py"), OUTCOMES_FILE, str(script)), MODES["default"])
+    assert list(result["ours"]) == ["(recorded)"]
+
+
+def test_the_time_limit_ends_what_left_the_process_group(tmp_path: Path) -> None:
+    program = f"""
+import subprocess, time
+child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+time.sleep(300)
+"""
+    begun = time.monotonic()
+    ended = run_unit(Unit("own", "unit", (sys.executable, "-c", program), 3), None)
+    assert ended.end == "time limit" and time.monotonic() - begun < 60
+    assert not Path("/proc", (tmp_path / "child").read_text(), "exe").exists()
+
+
+def test_the_table_counts_and_names_what_is_ours(tmp_path: Path, results: Path) -> None:
+    unit = python_unit("-c", "import os; print('LD_PRELOAD' in os.environ)", compares_output=True)
+    run.compare_all([(unit, MODES["default"])], time.monotonic() + 60, again=False)
+    assert write_table(results, {}, tmp_path / "table.md") == 1
+    table = (tmp_path / "table.md").read_text()
+    assert "| own | – | default | 1 | 3 | – | – | 2 | 1 | 0 |" in table
+    assert "- own unit: `stdout` (default): bare 4 × 'False'; recorded 4 × 'True'" in table
