@@ -140,7 +140,7 @@ def measure(bench: Bench, forks: int, rounds: int, torch: str) -> list[str]:
             + bench.compare([torch, "-c", PYTHON.format(imports="import torch"), str(fewer)], max(3, rounds // 3))
         )
     lines = [
-        "| fork + `_exit` + wait from a | forks a round | bare, µs | recorded, µs | median of ratios | ratio of the best "
+        "| fork + `_exit` + wait from a | forks a round | bare, µs | recorded, µs | median of ratios | of the best "
         "| page faults, bare | recorded |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
         *rows,

@@ -19,6 +19,7 @@ NUMBERS = (
     (r"==\d+==", "==PID=="),
     (r"0x[0-9a-f]{4,}", "ADDRESS"),
     (r"\b(pid=|pid|process|PID:|tid=|LWP|Thread) ?\d+", r"\1 NUMBER"),
+    (r"(?m)^(=>| ) ADDRESS:.*$", "SHADOW"),  # what lies around a bad address in the heap
     (r"\n? +#\d+ .*", ""),  # frames: sanitizers and glibc wrap them differently from run to run
     (r"line (\d+): +\d+ ", r"line \1: NUMBER "),  # bash, of a child that died
     (r"\(\S*(BuildId|build)[^)]*\)", "(BUILD)"),

@@ -53,7 +53,7 @@ def heading(kept: list[Result], suites: Mapping[str, Suite]) -> list[str]:
     return [
         "# Other people's test suites, bare and recorded",
         "`make test-foreign` runs them and writes this page. Each unit (a test file, a program, a part of mpi4py's",
-        "suite on n ranks) runs bare, then recorded; they are compared test by test. What differs is repeated three times.",
+        "suite on n ranks) runs bare, then recorded; tests are compared one by one. What differs is repeated.",
         "It counts as ours if it is not as bare in most of the recorded runs and never so in a bare one.",
         "",
         f"{' to '.join(dict.fromkeys([dates[0], dates[-1]])) if dates else 'No results yet'}. {machine()}.",
