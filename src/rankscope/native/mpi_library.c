@@ -245,7 +245,7 @@ static void *open_library(void)
     void *handle = dlopen(search.path[0] ? search.path : NULL, RTLD_LAZY | RTLD_NOLOAD);
     library_begin = search.begin;
     library_end = search.end;
-    if (handle && rs.file)
+    if (handle && rs_telling())
         memcpy(rs.file->mpi_library, search.path, sizeof rs.file->mpi_library);
     return handle;
 }
@@ -356,7 +356,7 @@ RS_COLD int rs_mpi_describe(void)
             described.null_type = variable("ompi_mpi_datatype_null");
         }
         rs_mpi = described;
-        if (described.passive && rs.file) {
+        if (described.passive && rs_telling()) {
             learn_version(rs.file);
             rs_set_flag(RS_MPI_UNKNOWN_KIND);
         }
@@ -507,7 +507,7 @@ enum { BY_SESSION = 2 };
 RS_COLD void rs_mpi_started(int proven)
 {
     int initialized = 0, finalized = 0;
-    if (!rs.file || !rs_mpi_describe() || rs_mpi.passive || (rs_mpi.ready && rs_mpi.world) || !rs_lock_take(&start_lock))
+    if (!rs_telling() || !rs_mpi_describe() || rs_mpi.passive || (rs_mpi.ready && rs_mpi.world) || !rs_lock_take(&start_lock))
         return;
     if (!rs_mpi.ready || !rs_mpi.world) {
         ask("PMPI_Initialized", (W)&initialized, 0, 0, 0, 0);
