@@ -135,3 +135,13 @@ def test_doctor_prepares_only_what_has_torch(rankscope: str, run: Run) -> None:
     done = run(rankscope, "doctor", "--prepare", "--python", "no-such-python")
     assert done.returncode == 1 and done.stdout.startswith(b"bad  torch: no-such-python"), done
     assert run(rankscope, "doctor", "--prepare=yes").returncode == 2
+
+
+def test_doctor_prepares_our_part_in_python(fresh: Path, run: Run) -> None:
+    """No rank compiles it from its source then, whoever says that no bytecode is to be written."""
+    done = run(str(fresh), "doctor", "--prepare", "--python", sys.executable)
+    assert done.returncode == 1 and b"has no torch" in done.stdout, done
+    agent = fresh.parents[1] / "rankscope" / "agent"
+    for folder in (agent, agent / "start"):
+        compiled = {path.name.partition(".")[0] for path in (folder / "__pycache__").iterdir()}
+        assert compiled == {path.stem for path in folder.glob("*.py")}
