@@ -123,6 +123,7 @@ env-oneccl: .envs/oneccl/.ready
 BROWSER_READY := $(if $(and $(shell command -v node),$(shell command -v npm)),.envs/browser/.ready)
 
 envs: $(VENV_READY) $(MPI_READY) .envs/torch/.ready .envs/packages/.ready .envs/perfetto/.ready $(BROWSER_READY)
+	@:
 
 # ---------------------------------------------------------------- native
 native: $(NATIVE_LIBRARIES)

@@ -35,6 +35,8 @@ OLDEST_LIBC = "oldest_libc.h"
 COMPILE_FLAGS = (
     "-std=gnu11", "-O2", "-g1", "-fno-tree-vectorize", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
 )  # fmt: skip
+# initial-exec: other thread-local data need __tls_get_addr, and with it the dynamic loader of glibc by name.
+PRELOADED_FLAGS = ("-DRS_PRELOADED", "-ftls-model=initial-exec")
 STRICT_FLAGS = ("-Werror",)  # our own builds; a compiler newer than ours must not refuse a user's install
 # Pages may have 64 KiB; the symbol table, which mpi_exports.c writes to, must share none with code. A linker that does
 # not know separate-code puts them apart anyway.
@@ -130,7 +132,7 @@ def has_fuse_header() -> bool:
 
 def compile_command(source: Path, target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
-    first = ["-include", str(NATIVE / OLDEST_LIBC), *(["-DRS_PRELOADED"] if is_preloaded(source) else [])]
+    first = ["-include", str(NATIVE / OLDEST_LIBC), *(PRELOADED_FLAGS if is_preloaded(source) else ())]
     return [*compiler(), *COMPILE_FLAGS, define, *first, *extra_flags, "-c", str(source), "-o", str(target)]
 
 

@@ -3,7 +3,8 @@
     python benchmarks/fork_cost.py [--forks N] [--rounds N] [--torch PYTHON] [--rankscope PATH] [--save]
 
 Time: a C program forks children that leave at once and waits for each; bare and recorded in turns, the ratio of each
-pair, and the median of the ratios, so that the load of the machine cancels. Recorded, the program has a rank file, as
+pair, and the median of the ratios, so that the load of the machine cancels; the CPU time
+of both processes beside it, which a busy machine changes less. Recorded, the program has a rank file, as
 every rank has. The same from a Python, and from one that has imported torch (--torch names an interpreter that can),
 whose bare fork is dearer. Counts, which no load changes: system calls and page faults of a fork and its child, and what
 short programs leave behind.
@@ -31,11 +32,18 @@ PROGRAM = r"""
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+static double cpu_us(int who)
+{
+    struct rusage usage;
+    getrusage(who, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
 int main(int count, char **words)
 {
     struct timespec begin, end;
     struct rusage usage;
     int forks = count > 1 ? atoi(words[1]) : 1;
+    double cpu_before = cpu_us(RUSAGE_SELF);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int i = 0; i < forks; i++) {
         pid_t child = fork();
@@ -45,8 +53,9 @@ int main(int count, char **words)
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     getrusage(RUSAGE_CHILDREN, &usage);
-    printf("{\"us\": %f, \"faults\": %f}\n",
+    printf("{\"us\": %f, \"cpu_us\": %f, \"faults\": %f}\n",
            ((end.tv_sec - begin.tv_sec) * 1e6 + (end.tv_nsec - begin.tv_nsec) / 1e3) / forks,
+           (cpu_us(RUSAGE_SELF) + cpu_us(RUSAGE_CHILDREN) - cpu_before) / forks,
            (double)usage.ru_minflt / forks);
     return 0;
 }
@@ -55,14 +64,15 @@ PYTHON = """
 import json, os, resource, sys, time
 {imports}
 forks = int(sys.argv[1])
-begin = time.perf_counter()
+begin, cpu = time.perf_counter(), sum(os.times()[:2])
 for _ in range(forks):
     if (child := os.fork()) == 0:
         os._exit(0)
     os.waitpid(child, 0)
 took = time.perf_counter() - begin
-faults = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
-print(json.dumps({{"us": took / forks * 1e6, "faults": faults / forks}}))
+children = resource.getrusage(resource.RUSAGE_CHILDREN)
+cpu = sum(os.times()[:2]) - cpu + children.ru_utime + children.ru_stime
+print(json.dumps({{"us": took / forks * 1e6, "cpu_us": cpu / forks * 1e6, "faults": children.ru_minflt / forks}}))
 """
 SHORT = {
     "300 x true from sh": ["sh", "-c", "for i in $(seq 300); do /bin/true; done"],
@@ -95,12 +105,15 @@ class Bench:
     def compare(self, command: list[str], rounds: int) -> str:
         """A row: bare and recorded in turns."""
         pairs = [(self.told(command), self.told(self.recorded(command))) for _ in range(rounds)]
-        bare, ours = ([pair[which]["us"] for pair in pairs] for which in (0, 1))
-        ratio = statistics.median(b / a for a, b in zip(bare, ours, strict=True))
-        faults = [statistics.median(pair[which]["faults"] for pair in pairs) for which in (0, 1)]
+        middle = {
+            name: [statistics.median(pair[which][name] for pair in pairs) for which in (0, 1)]
+            for name in ("us", "cpu_us", "faults")
+        }
+        ratio, cpu_ratio = (statistics.median(b[name] / a[name] for a, b in pairs) for name in ("us", "cpu_us"))
+        bare, ours = zip(*middle.values(), strict=True)
         return (
-            f"{statistics.median(bare):.0f} | {statistics.median(ours):.0f} | **{ratio:.2f}** "
-            f"| {min(ours) / min(bare):.2f} | {faults[0]:.1f} | {faults[1]:.1f} |"
+            f"{bare[0]:.0f} | {ours[0]:.0f} | **{ratio:.2f}** | {bare[1]:.0f} | {ours[1]:.0f} | **{cpu_ratio:.2f}** "
+            f"| {bare[2]:.1f} | {ours[2]:.1f} |"
         )
 
     def calls(self, command: list[str], forks: int) -> float:
@@ -140,9 +153,9 @@ def measure(bench: Bench, forks: int, rounds: int, torch: str) -> list[str]:
             + bench.compare([torch, "-c", PYTHON.format(imports="import torch"), str(fewer)], max(3, rounds // 3))
         )
     lines = [
-        "| fork + `_exit` + wait from a | forks a round | bare, µs | recorded, µs | median of ratios | ratio of the best "
-        "| page faults, bare | recorded |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| fork + `_exit` + wait from a | forks a round | wall bare, µs | recorded | median of ratios "
+        "| CPU bare, µs | recorded | median of ratios | page faults bare | recorded |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         *rows,
         "",
         f"The bar is {BAR} in the median.",
@@ -170,9 +183,9 @@ def main() -> int:
     parser.add_argument("--rankscope", default=str(Path(sys.executable).parent / "rankscope"))
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/fork_cost.md")
     options = parser.parse_args()
-    load = os.getloadavg()[0]
+    load, torch = os.getloadavg()[0], os.path.abspath(options.torch) if options.torch else ""
     with tempfile.TemporaryDirectory() as place:
-        table = measure(Bench(Path(place), options.rankscope), options.forks, options.rounds, options.torch)
+        table = measure(Bench(Path(place), options.rankscope), options.forks, options.rounds, torch)
     told = [
         "# fork + `_exit`, and programs with nothing to tell",
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs, Linux {platform.release()}, Python "

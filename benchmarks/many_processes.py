@@ -119,12 +119,12 @@ def gathered(rankscope: str, ranks: int) -> dict[str, Counted]:
         folder, run = Path(place), f"{place}/run"
         record = [rankscope, "run", "--out", run, "--local", f"{place}/node", "sh", "-c", "kill -9 $$"]
         subprocess.run([sys.executable, str(PROGRAM), str(ranks), *record], cwd=folder, capture_output=True)
-        left = len(list(folder.glob("node/run/ranks/*/*.rank")))
+        left = len(list(folder.glob("node/run-*/ranks/*/*.rank")))
         if left != ranks:
             raise SystemExit(f"{left} files are on the node, not {ranks}")
         command = [rankscope, "gather", run]
         made = {name: traced([*command, *more], folder, (run,)) for name, more in GATHERINGS.items()}
-        if len(list(folder.glob("run/ranks/*/*.rank"))) != ranks or list(folder.glob("node/run/ranks/*/*.rank")):
+        if len(list(folder.glob("run/ranks/*/*.rank"))) != ranks or list(folder.glob("node/run-*/ranks/*/*.rank")):
             raise SystemExit("not all files were gathered")
         return made
 

@@ -35,16 +35,18 @@ class Setting:
 
     name: str
     library: Path | None
+    records: int | None = None  # of the log, where not as many as by default
 
     def variables(self, folder: Path) -> list[str]:
         if self.library is None:
             return []
-        return [f"LD_PRELOAD={self.library}", *([f"RANKSCOPE_DIR={folder}"] if self.name == OURS else [])]
+        ours = [f"RANKSCOPE_DIR={folder}", *([f"RANKSCOPE_LOG_RECORDS={self.records}"] if self.records else [])]
+        return [f"LD_PRELOAD={self.library}", *(ours if self.name == OURS else [])]
 
 
 def main() -> int:
     options = parse()
-    settings = [Setting(BARE, None), Setting(OURS, RECORDER)]
+    settings = [Setting(BARE, None), Setting(OURS, RECORDER, options.records)]
     settings += [Setting(PEER, options.peer.resolve())] if options.peer else []
     with tempfile.TemporaryDirectory() as folder:
         program = build(options.mpi, Path(folder))
@@ -65,6 +67,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="interleaved repetitions of every setting")
     parser.add_argument("--chunks", type=int, default=50)
     parser.add_argument("--calls", type=int, default=5000, help="calls in a chunk")
+    parser.add_argument("--records", type=int, help="records of the collective log (default: the recorder's)")
     parser.add_argument("--peer", type=Path, help="another MPI profiling library to compare with")
     parser.add_argument("--callgrind", action="store_true", help="also count added instructions, on the fake MPI")
     return parser.parse_args()

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,15 @@ import pytest
 from hypothesis import settings
 
 from mpis import ROOT, WAITING_VARIABLES, Mpi, find_mpi
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have torch's observer compiled before tests of torch begin: no job of theirs waits for it."""
+    python, rankscope = ROOT / ".envs" / "torch" / "bin" / "python", ROOT / ".venv" / "bin" / "rankscope"
+    if session.config.option.collectonly or not python.exists() or not rankscope.exists():
+        return
+    if any("torch" in path.read_text(errors="replace") for path in {item.path for item in session.items}):
+        subprocess.run([rankscope, "doctor", "--prepare", "--python", python], capture_output=True, check=False)
 
 
 @pytest.fixture(scope="session", params=["openmpi", "mpich", "impi"])
@@ -67,17 +77,37 @@ def pytest_configure(config: pytest.Config) -> None:
 # pytest-xdist, as `make test` calls it: one worker takes a whole file, so that what a module's fixtures make is made
 # once, but each MPI and each sanitizer of a file apart, since nothing is shared between them.
 APART = re.compile(r"\[.*?\b(openmpi|mpich|impi|plain|address|thread)\b")
+TOGETHER = ("tests/browser", "tests/nodes")  # one browser, one cluster for all files
 # Seconds of the longest files, begun first, so that no worker is left with one of them when the others have ended.
 LONGEST_FILES = {
-    "robust/test_kill.py": 90,
-    "native/test_nccl.py": 80,
-    "native/test_trace.py": 70,
+    "record/test_torch_steps.py": 90,
+    "native/test_nccl.py": 70,
+    "native/test_trace.py": 60,
     "native/test_driver.py": 60,
-    "mpi/test_every_call.py": 60,
+    "hang/test_hang_gloo.py": 60,
     "hang/test_hang_mpi.py": 60,
-    "compare/test_compare.py": 20,
-    "studies/test_allreduce.py": 20,
+    "test_packaging.py": 60,
+    "robust/test_sacred_job.py": 50,
+    "browser/test_differing.py": 50,  # and all others there
+    "nodes/test_gather.py": 45,  # and all others there
+    "mpi/test_every_call.py": 40,
+    "robust/test_kill.py": 40,
+    "studies/test_ddp.py": 35,
+    "studies/test_slurm.py": 30,
+    "hang/test_top.py": 30,
+    "imports/test_jobs.py": 25,
+    "studies/test_outcomes.py": 20,
+    "index/test_packages.py": 20,
+    "stage/test_slow_nodes.py": 20,
+    "studies/test_kill.py": 20,
+    "test_tutorial.py": 20,
+    "compare/test_compare.py": 17,
+    "imports/test_imports_command.py": 16,
+    "causes/test_real.py": 15,
+    "causes/test_gloo_clocks.py": 12,
     "test_docs.py": 12,
+    "index/test_changes.py": 11,
+    "index/test_counts.py": 10,
 }
 LONG_FILE_S = 10
 TURNS = ROOT / "build" / "tests" / "turns"
@@ -108,8 +138,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.endswith("@alone"):
                 return "alone"
-            apart = APART.search(nodeid)
-            return nodeid.partition("::")[0] + (f"[{apart[1]}]" if apart else "")
+            file, apart = nodeid.partition("::")[0], APART.search(nodeid)
+            folder = next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), None)
+            return folder or file + (f"[{apart[1]}]" if apart else "")
 
     config.option.loadscopereorder = False
     return Files(config, log)

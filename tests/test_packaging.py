@@ -159,7 +159,7 @@ def test_wheel_that_promises_too_much_is_not_built(tmp_path: Path) -> None:
     succeed(*hatch_build.compiler(), "-shared", "-fPIC", tmp_path / "new.c", "-o", library, "-pthread")
     machine = hatch_build.machine()
     hatch_build.check_promise([library], f"manylinux_2_99_{machine}")
-    with pytest.raises(hatch_build.BuildError, match=r"new.so asks for glibc 2\.\d+.*newer than manylinux_2_1_"):
+    with pytest.raises(hatch_build.BuildError, match=r"new.so asks for glibc [\d., ]+, manylinux_2_1_"):
         hatch_build.check_promise([library], f"manylinux_2_1_{machine}")
     with pytest.raises(hatch_build.BuildError, match="is not manylinux_X_Y_"):
         hatch_build.check_promise([library], "linux_x86_64")

@@ -322,7 +322,7 @@ def main() -> int:
             table.step(machine, name, lambda machine=machine, attempt=attempt: attempt(wheels[machine]))  # type: ignore[misc]
     if options.table:
         zig = call(TOOLS, "-m", "ziglang", "version").strip()
-        here = f"Linux {platform.release()} on {platform.machine()}"
+        here = f"Linux {'.'.join(platform.release().split('.')[:2])} on {platform.machine()}"
         about = f"{datetime.date.today()}, {here}, zig {zig}; `make wheels` writes this table."
         options.table.write_text(f"# Wheels\n{about}\n\n{table.text()}\n")
     return 1 if table.failed else 0

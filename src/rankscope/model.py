@@ -39,7 +39,6 @@ class RankFacts:
     host: str = ""
     pid: int | None = None
     parent_pid: int | None = None
-    ancestor_pid: int | None = None  # the nearest ancestor that had a file when this one was made
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
@@ -88,6 +87,7 @@ class RankFacts:
     short_processes: int = 0  # descendants that had nothing to tell and left no file
     short_failed: int = 0  # of them: ended by a signal or with a status other than 0
     short_cpu_ns: int = 0  # CPU time of those that no signal ended
+    ancestor_pid: int | None = None  # the nearest ancestor that had a file when this one was made
 
 
 @dataclass(slots=True)

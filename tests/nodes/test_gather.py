@@ -219,7 +219,8 @@ def test_gathering_again_and_again_while_processes_end(nodes: Nodes, tmp_path: P
     job = subprocess.Popen(nodes.command("n0", *words), env=environment(), stdout=subprocess.PIPE)
     outcomes = []
     while job.poll() is None:
-        outcomes += gather(run, nodes.folder("n0") / "run", remove=False)
+        for source in nodes.folder("n0").glob("run-*"):
+            outcomes += gather(run, source, remove=False)
     job.communicate()
     assert job.returncode == 0 and "copied" in {one.action for one in outcomes}
     assert [one for one in outcomes if one.action == "failed" and one.reason != "is no rank file"] == []

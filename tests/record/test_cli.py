@@ -1,5 +1,6 @@
 """The dispatcher, what the run path imports, and `rankscope doctor`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from rankscope import __version__
 from rankscope.cli import COMMANDS, main
 
-from .conftest import ROOT, Mpi, Run
+from .conftest import ROOT, Mpi, Run, compile_c
 
 NOT_ON_THE_RUN_PATH = {
     "argparse",
@@ -92,3 +93,55 @@ def test_doctor_usage(rankscope: str, run: Run) -> None:
 def test_doctor_names_the_mpi(rankscope: str, run: Run, mpi: Mpi) -> None:
     done = run(rankscope, "doctor", "--python", str(mpi.bin / "python"))
     assert done.returncode == 0 and b"ok   MPI: " in done.stdout, done
+
+
+def test_doctor_looks_at_the_machine_and_the_folder(rankscope: str, run: Run) -> None:
+    lines = run(rankscope, "doctor", "--python", sys.executable).stdout.decode().splitlines()
+    subjects = [line[5:].partition(":")[0] for line in lines]
+    expected = ["recorder", "machine", "clock", "libc", "container", "system calls", "ptrace", "python", "MPI", "torch"]
+    assert subjects == [*expected, "CUDA", "folder", "file system", "mapped files", "/dev/shm"] or "CUPTI" in subjects
+    assert all(line[:5] in ("ok   ", "note ") for line in lines)
+
+
+FAKE_GPU = """\
+int cuDriverGetVersion(int *version) {{ *version = 13000; return 0; }}
+int cuptiGetVersion(unsigned *version) {{ *version = {cupti}; return 0; }}
+int ncclGetVersion(int *version) {{ *version = {nccl}; return 0; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("cupti", "nccl", "variables", "told"),
+    [
+        (26, 22809, {}, ["ok   CUDA: driver for CUDA 13.0", "ok   CUPTI: version 26", "ok   NCCL: 2.28.9"]),
+        (12, 22205, {}, ["note CUPTI: ", "older than CUDA 12", "note NCCL: 2.22.5 has no plugins"]),
+        (26, 22809, {"NCCL_PROFILER_PLUGIN": "theirs"}, ["note NCCL: NCCL_PROFILER_PLUGIN=theirs stays"]),
+        (26, 22809, {"CUDA_INJECTION64_PATH": "/t.so"}, ["note CUDA_INJECTION64_PATH: /t.so stays, so nothing of the"]),
+        (26, 22809, {"LD_PRELOAD": "/no/such.so"}, ["note LD_PRELOAD: /no/such.so does not exist"]),
+    ],
+)
+def test_doctor_looks_at_cuda(
+    rankscope: str, run: Run, tmp_path: Path, cupti: int, nccl: int, variables: dict[str, str], told: list[str]
+) -> None:
+    """Libraries that only know their versions stand for those of a GPU."""
+    for name in ("libcuda.so.1", "libcupti.so.13", "libnccl.so.2"):
+        compile_c(FAKE_GPU.format(cupti=cupti, nccl=nccl), tmp_path / name, "-shared", "-fPIC")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "RANKSCOPE_CUPTI": str(tmp_path / "libcupti.so.13")}
+    done = run(rankscope, "doctor", "--python", sys.executable, env={**environment, **variables})
+    assert done.returncode == 0 and all(text in done.stdout.decode() for text in told), done.stdout.decode()
+
+
+def test_doctor_prepares_only_what_has_torch(rankscope: str, run: Run) -> None:
+    done = run(rankscope, "doctor", "--prepare", "--python", "no-such-python")
+    assert done.returncode == 1 and done.stdout.startswith(b"bad  torch: no-such-python"), done
+    assert run(rankscope, "doctor", "--prepare=yes").returncode == 2
+
+
+def test_doctor_prepares_our_part_in_python(fresh: Path, run: Run) -> None:
+    """No rank compiles it from its source then, whoever says that no bytecode is to be written."""
+    done = run(str(fresh), "doctor", "--prepare", "--python", sys.executable)
+    assert done.returncode == 1 and b"has no torch" in done.stdout, done
+    agent = fresh.parents[1] / "rankscope" / "agent"
+    for folder in (agent, agent / "start"):
+        compiled = {path.name.partition(".")[0] for path in (folder / "__pycache__").iterdir()}
+        assert compiled == {path.stem for path in folder.glob("*.py")}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from rankscope.record.preload import Elf
 from rankscope.store.folder import unrecorded
 
 from .conftest import ROOT, Run, compile_c
@@ -207,6 +208,9 @@ def test_notes_are_bounded(rankscope: str, run: Run, programs: Path, work: Path)
 
 
 def test_no_preloaded_library_asks_for_a_new_glibc() -> None:
+    """Nor for its loader by name, which musl has not."""
     for path in sorted(hatch_build.NATIVE.glob("*.so")):
+        needed = Elf(path.read_bytes()[:4096]).needed(str(path))
+        assert needed and not [name for name in needed if name.startswith("ld")], needed
         newest = max(hatch_build.asked_of_glibc(path), default=(2,))
         assert newest <= (2, 17), f"{path.name} asks for GLIBC_{'.'.join(map(str, newest))}"

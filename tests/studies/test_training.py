@@ -37,6 +37,7 @@ def shown(outcomes: list[Outcome]) -> list[Table]:
     return tables(outcomes, SETTINGS)
 
 
+@pytest.mark.slow
 def test_images_per_second_are_steps_times_batch_by_seconds(outcomes: list[Outcome], shown: list[Table]) -> None:
     rows = {(row["model"], row["style"], row["batch"], row["ranks"]): row for row in named(shown, "training")}
     assert len(rows) == len(outcomes) == 6
@@ -53,6 +54,7 @@ def test_images_per_second_are_steps_times_batch_by_seconds(outcomes: list[Outco
     assert two["efficiency"] == pytest.approx(two["speed_up"] / 2)  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_parts_add_up_to_the_recorded_steps(outcomes: list[Outcome], shown: list[Table]) -> None:
     for outcome in outcomes:
         lengths = "SELECT count(*), sum(end_ns - begin_ns) FILTER (number > 2) FROM steps"
@@ -69,6 +71,7 @@ def test_parts_add_up_to_the_recorded_steps(outcomes: list[Outcome], shown: list
         assert 0.8 * float(str(all_ns)) < parts_ns <= float(str(all_ns)) * (1 + 1e-9), "rows below 2 % are left out"
 
 
+@pytest.mark.slow
 def test_collectives_of_each_style_are_counted(shown: list[Table]) -> None:
     def collectives(model: str, style: str) -> dict[str, int]:
         rows = named(shown, f"profile_{model}_{style}_4_2")
@@ -81,6 +84,7 @@ def test_collectives_of_each_style_are_counted(shown: list[Table]) -> None:
     assert not set(collectives("alexnet", "fsdp")) & {"broadcast", "reduce"}
 
 
+@pytest.mark.slow
 def test_shares_by_cell_are_those_of_the_profiles(shown: list[Table]) -> None:
     rows = named(shown, "shares_alexnet_ddp")
     for ranks in (1, 2):

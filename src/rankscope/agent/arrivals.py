@@ -9,6 +9,14 @@ from typing import Any
 from . import native
 
 Action = Callable[[Any, Any], None]  # the recorder, the module
+# What is done for a module, and where that stands: only what is needed is loaded, in every rank.
+ACTIONS = {
+    "torch": ("loop", "install"),
+    "torch.distributed.distributed_c10d": ("collectives", "install"),
+    "torch.nn.parallel.distributed": ("collectives", "install_data_parallel"),
+    "torch.distributed.checkpoint.state_dict_saver": ("loop", "install_checkpoint"),
+    "horovod.common.basics": ("horovod", "install"),
+}
 
 
 def arrived(waiting: Any, name: str, module: Any, begin_ns: int, end_ns: int) -> None:
@@ -20,40 +28,28 @@ def arrived(waiting: Any, name: str, module: Any, begin_ns: int, end_ns: int) ->
         recorder.rankscope_mark(native.INTERPRETER, b"", waiting.started_ns)
         recorder.rankscope_mark(native.IMPORT_BEGIN, b"torch", begin_ns)
         recorder.rankscope_mark(native.IMPORT_END, b"torch", end_ns)
-    action = _actions().get(name)
-    if action is not None:
-        _try(action, recorder, module)
+    _act(name, recorder, module)
     if name == "torch":
         _follow_with_rest(waiting, recorder)
-
-
-def _actions() -> dict[str, Action]:
-    from . import collectives, horovod, loop
-
-    return {
-        "torch": loop.install,
-        "torch.distributed.distributed_c10d": collectives.install,
-        "torch.nn.parallel.distributed": collectives.install_data_parallel,
-        "torch.distributed.checkpoint.state_dict_saver": loop.install_checkpoint,
-        "horovod.common.basics": horovod.install,
-    }
 
 
 def _follow_with_rest(waiting: Any, recorder: Any) -> None:
     """Modules that torch has imported already are done after torch itself, which starts the observer; the others are
     waited for."""
-    for name, action in _actions().items():
+    for name in ACTIONS:
         if name == "torch":
             continue
         module = sys.modules.get(name)
         if module is None:
             waiting.wanted.add(name)
         elif name != "horovod.common.basics":
-            _try(action, recorder, module)
+            _act(name, recorder, module)
 
 
-def _try(action: Action, recorder: Any, module: Any) -> None:
+def _act(name: str, recorder: Any, module: Any) -> None:
     try:
+        where, function = ACTIONS[name]
+        action: Action = getattr(__import__(f"{__package__}.{where}", fromlist=[where]), function)
         action(recorder, module)
     except Exception:  # one that fails must not keep the others out
         pass

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from . import native, observer, python_collectives
+from . import native, observer
 from .wrapping import hide_our_frame, timed_by_marks
 
 # As torch's own ranges name them, for where the ranges are not seen.
@@ -52,14 +53,19 @@ def install(recorder: Any, c10d: Any) -> None:
     timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group", initialised)
     _renew_exports(c10d, "init_process_group")
     _watch_end(recorder, c10d)
+    issuing = {method: operation for method, operation in ISSUING.items() if hasattr(c10d.ProcessGroup, method)}
     compiled = observer.compiled()
-    for method, operation in ISSUING.items():
-        if hasattr(c10d.ProcessGroup, method):
-            if compiled is not None:
-                _tell_group(recorder, c10d, compiled, method)
-            elif operation not in BETWEEN_TWO:
-                python_collectives.watch(recorder, c10d, method, operation, number_of)
-    _watch_waits(recorder, c10d.Work)
+    if compiled is not None:
+        for method in issuing:
+            _tell_group(recorder, c10d, compiled, method)
+        _watch_waits(recorder, c10d.Work, lambda recorder, work: None)
+        return
+    from . import python_collectives
+
+    for method, operation in issuing.items():
+        if operation not in BETWEEN_TWO:
+            python_collectives.watch(recorder, c10d, method, operation, number_of)
+    _watch_waits(recorder, c10d.Work, python_collectives.waited)
 
 
 def install_data_parallel(recorder: Any, module: Any) -> None:
@@ -78,10 +84,19 @@ def install_data_parallel(recorder: Any, module: Any) -> None:
         except BaseException as error:
             hide_our_frame(error)
             raise
-        if observer.compiled() is None:
-            python_collectives.follow_buckets(recorder, self)
+        try:
+            _follow_buckets(recorder, self)
+        except Exception:
+            pass
 
     wrapper.__init__ = init
+
+
+def _follow_buckets(recorder: Any, model: Any) -> None:
+    if observer.compiled() is None:
+        from . import python_collectives
+
+        python_collectives.follow_buckets(recorder, model)
 
 
 def _argument(arguments: tuple[Any, ...], at: int) -> Any:
@@ -147,7 +162,7 @@ def _tell_group(recorder: Any, c10d: Any, compiled: Any, method: str) -> None:
     setattr(c10d.ProcessGroup, method, wrapper)
 
 
-def _watch_waits(recorder: Any, work: Any) -> None:
+def _watch_waits(recorder: Any, work: Any, waited: Callable[[Any, Any], None]) -> None:
     original = work.wait
     ticks, blocked = recorder.rankscope_ticks, recorder.rankscope_blocked
 
@@ -162,7 +177,7 @@ def _watch_waits(recorder: Any, work: Any) -> None:
         finally:
             blocked(begin)
             try:
-                python_collectives.waited(recorder, self)
+                waited(recorder, self)
             except Exception:
                 pass
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 from typing import Any
 
-from . import build, python_observer
+from . import build
 
 NATIVE, PYTHON = "C++ observer", "Python hooks"
 
@@ -32,6 +32,8 @@ def start(recorder: Any, torch: Any) -> str:
 
 
 def _in_python(recorder: Any, torch: Any, why: str) -> str:
+    from . import python_observer
+
     python_observer.start(recorder, torch)
     return f"{PYTHON}: {why}"
 

@@ -298,6 +298,7 @@ RS_EXPORT int InitializeInjection(void)
     int saved = errno, before = NOT_STARTED;
     const char *asked = getenv("RANKSCOPE_CUDA");
     if (!(asked && !strcmp(asked, "0")) && rs_telling() && atomic_compare_exchange_strong(&life, &before, OVER)) {
+        rs.cuda = 1;
         owner_pid = getpid();
         start();
     }

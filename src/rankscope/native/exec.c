@@ -653,6 +653,18 @@ static int find_own_path(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
+/* From the new root neither the folder of the run nor a file of ours may be in reach: if this process is to say that it went
+ * on unrecorded there, its file must be there before. */
+RS_EXPORT int chroot(const char *path)
+{
+    static int (*real)(const char *);
+    if (own_package_length && rs_recording())
+        rs_telling();
+    if (!real)
+        real = (__typeof__(real))rs_next("chroot");
+    return real ? real(path) : result_of(rankscope_raw(SYS_chroot, (long)path, 0, 0, 0, 0, 0));
+}
+
 /* At load: <package>/native/librankscope.so is this library, and everything of ours lies in <package>. */
 void rs_exec_prepare(void)
 {

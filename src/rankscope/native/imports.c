@@ -198,6 +198,7 @@ uint64_t rs_import_begin(const char *name)
     struct rs_calls_thread *self = &rankscope_calls_thread;
     if (!rs_telling())
         return 0;
+    rs.imported = 1;
     rs_own_enter();
     struct import *import = enter(name, rs_ticks());
     if (import) {

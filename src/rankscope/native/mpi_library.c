@@ -245,7 +245,7 @@ static void *open_library(void)
     void *handle = dlopen(search.path[0] ? search.path : NULL, RTLD_LAZY | RTLD_NOLOAD);
     library_begin = search.begin;
     library_end = search.end;
-    if (handle && rs.file)
+    if (handle && rs_telling())
         memcpy(rs.file->mpi_library, search.path, sizeof rs.file->mpi_library);
     return handle;
 }
@@ -356,7 +356,7 @@ RS_COLD int rs_mpi_describe(void)
             described.null_type = variable("ompi_mpi_datatype_null");
         }
         rs_mpi = described;
-        if (described.passive && rs.file) {
+        if (described.passive && rs_telling()) {
             learn_version(rs.file);
             rs_set_flag(RS_MPI_UNKNOWN_KIND);
         }
@@ -499,17 +499,20 @@ static void start_recording(void)
     __atomic_store_n(&rs_mpi.ready, 1, __ATOMIC_RELEASE);
 }
 
+/* Intel's MPI calls itself initialised by a session, and yet MPI_COMM_WORLD is for who called MPI_Init. */
+enum { BY_SESSION = 2 };
+
 /* Once MPI can be asked: from MPI_Init's return, or from the first call where we did not see it. proven: a call has
  * succeeded that no MPI takes before it is started, so where it was not by MPI_Init there are sessions. */
 RS_COLD void rs_mpi_started(int proven)
 {
     int initialized = 0, finalized = 0;
-    if (!rs.file || !rs_mpi_describe() || rs_mpi.passive || (rs_mpi.ready && rs_mpi.world) || !rs_lock_take(&start_lock))
+    if (!rs_telling() || !rs_mpi_describe() || rs_mpi.passive || (rs_mpi.ready && rs_mpi.world) || !rs_lock_take(&start_lock))
         return;
     if (!rs_mpi.ready || !rs_mpi.world) {
         ask("PMPI_Initialized", (W)&initialized, 0, 0, 0, 0);
         ask("PMPI_Finalized", (W)&finalized, 0, 0, 0, 0);
-        rs_mpi.world = initialized && !finalized;
+        rs_mpi.world = initialized && !finalized && proven != BY_SESSION;
         if (rs_mpi.world || (proven && !rs_mpi.ready))
             start_recording();
     }
@@ -526,7 +529,7 @@ void rs_mpi_session_opened(W session)
     __atomic_fetch_add(&rs_mpi.sessions, 1, __ATOMIC_RELAXED);
     rs_lock_give(&start_lock);
     if (!rs_mpi.ready)
-        rs_mpi_started(1);
+        rs_mpi_started(BY_SESSION);
 }
 
 void rs_mpi_session_closed(void)

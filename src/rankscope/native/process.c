@@ -34,7 +34,7 @@
 
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
-#define DEFAULT_LOG_RECORDS 16384u
+#define DEFAULT_LOG_RECORDS 4096u   /* 192 KiB: with more, the ring and what the MPI needs do not fit one core's cache */
 #define LEAST_LOG_RECORDS 16u
 #define CLOSED (-1)
 #define LONGEST_CLOSE_MS 600    /* the GPU's last buffers may take 400 */
@@ -45,7 +45,7 @@
 #define PARENT_LETTERS (RANK_LETTERS + 1 + NAME_LETTERS)
 
 static struct rs_header identity;
-static atomic_int closing;      /* the thread that closes the file, or CLOSED */
+static atomic_int closing RS_FORKED_DATA;      /* the thread that closes the file, or CLOSED */
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* What the environment said at load: the program may have changed it before there is something to tell. */
@@ -55,22 +55,33 @@ static struct {
     uint32_t matrix, imports_mode;
 } asked;
 
-/* Small, because a forked child writes to it: a page of its own for every child. */
 static struct {
-    struct rs_anchor began;     /* loaded or forked */
+    struct rs_anchor began;     /* loaded or forked; of a forked one with a file above it the ticks alone */
     uint64_t load_ticks;        /* what that cost */
     uint32_t flags;
     int32_t parent_pid;
     uint32_t holds_parents;     /* forked: the layers still hold what was the parent's */
-} life;
+} life RS_FORKED_DATA;
 
 /* The nearest ancestor that has a file. A forked child still has its mapping; after exec the environment names it, in a
  * variable of fixed width, so that it can be written in place: RRRRRRRR:PID-n..., R: hash of the rank that it is. */
-static struct { struct rs_header *mapped; char name[NAME_LETTERS + 1]; } ancestor;
-static char own_name[NAME_LETTERS + 1];     /* of our file: what children will have as their ancestor's */
+static struct { struct rs_header *mapped; char name[NAME_LETTERS + 1]; } ancestor RS_FORKED_DATA;
+static char own_name[NAME_LETTERS + 1] RS_FORKED_DATA;     /* of our file: what children will have as their ancestor's */
 static char *handed_down;       /* the value of RANKSCOPE_PARENT; NULL: not ours to write */
 
-static rs_lock begin_lock;
+/* A system call without libc, whose functions lie on pages that a forked child has not touched yet. */
+static inline long direct(long number, long a, long b)
+{
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b) : "rcx", "r11", "memory");
+    return result;
+#else
+    return syscall(number, a, b);
+#endif
+}
+
+static rs_lock begin_lock RS_FORKED_DATA;
 static __thread uint8_t beginning __attribute__((tls_model("initial-exec")));
 
 struct rs_process_stat rs_process_stat(void)
@@ -310,9 +321,21 @@ static void forget_parents(int keep_threads)
     rs_file_forget();
 }
 
+/* A forked child noted its ticks only: the clocks are worked out where they are needed. */
+static void complete_beginning(void)
+{
+    struct rs_anchor now = rs_anchor_now();
+    if (life.began.monotonic_ns || !rs.refresh_ticks)
+        return;
+    uint64_t age_ns = (uint64_t)((double)(now.ticks - life.began.ticks) * 1e9 / (double)rs.refresh_ticks);
+    life.began.monotonic_ns = now.monotonic_ns - age_ns;
+    life.began.realtime_ns = now.realtime_ns - age_ns;
+}
+
 static void make_file(void)
 {
     uint64_t begin = rs_ticks();
+    complete_beginning();
     if (life.holds_parents)
         forget_parents(0);
     if (rs_clock_rejected()) {
@@ -408,16 +431,19 @@ static void parent_forked(void)
 /* The child goes on without the parent's file, of which it only keeps the counters in reach. Most children tell nothing:
  * what the layers hold of the parent's is cleared by those that do. Until then no layer looks at it, because there is no
  * file; what is looked at without asking for one is cleared here: what belongs to the thread, and CUDA's callbacks. */
-static void leave_parents_file(struct rs_header *parents)
+RS_FORK_PATH static void leave_parents_file(struct rs_header *parents)
 {
     atomic_store(&rs.enabled, 0);
     rs.file = NULL;
     life.holds_parents = 1;
     ancestor.mapped = parents;
     memcpy(ancestor.name, own_name, sizeof ancestor.name);
-    rs_imports_forget();
-    rs_cuda_forget();
-    rs_step_open = 0;
+    if (rs.imported)
+        rs_imports_forget();
+    if (rs.cuda)
+        rs_cuda_forget();
+    if (rs_step_open)
+        rs_step_open = 0;
 }
 
 /* Forked inside an intercepted call, or by a signal handler that had interrupted us: the stack still points into the
@@ -430,19 +456,19 @@ static int replace_parents_pages(struct rs_header *parents)
     return mmap(parents, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-static void child_forked(void)
+RS_FORK_PATH static void child_forked(void)
 {
     struct rs_header *parents = rs.file;
     if (!rs_recording())
         return;
     const struct rs_calls_thread *calls = &rankscope_calls_thread;
-    int cancel = rs_cancel_off(), inside = calls->own || calls->counting || (rs_self && rs_self->depth);
+    int inside = calls->own || calls->counting || (rs_self && rs_self->depth);
     rs_own_enter();
-    life.began = rs_anchor_now();
+    life.began = rs.refresh_ticks ? (struct rs_anchor){.ticks = rs_ticks()} : rs_anchor_now();
     life.load_ticks = 0;
     life.flags = RS_FORKED;
     life.parent_pid = rs.pid;
-    rs.pid = getpid();
+    rs.pid = (int32_t)direct(SYS_getpid, 0, 0);
     rs.forks++;
     atomic_store(&closing, 0);
     memset(&begin_lock, 0, sizeof begin_lock);
@@ -452,11 +478,14 @@ static void child_forked(void)
     if (parents)
         leave_parents_file(parents);
     rs.untold = !inside || !parents || replace_parents_pages(parents);
-    rs_thread_forget();
-    if (rs.untold && asked.imports_mode >= RS_IMPORTS_CALLS)
+    if (rs_self)
+        rs_thread_forget();
+    if (rs.untold && asked.imports_mode >= RS_IMPORTS_CALLS) {
+        int cancel = rs_cancel_off();
         make_file_at_once();
+        rs_cancel_back(cancel);
+    }
     rs_own_leave();
-    rs_cancel_back(cancel);
 }
 
 /* --- the end --- */
@@ -480,21 +509,26 @@ static void close_file(struct rs_header *file, int status, uint32_t flags)
         rs_file_collect(run_folder);
 }
 
-/* One more process of which there is nothing but the number. */
-static void count_short(struct rs_header *file, int failed, uint64_t cpu_ns)
+static struct rs_header *map_ancestor(void)
 {
-    struct rs_header *head = file;
     char host[sizeof identity.host];
-    if (!head && ancestor.name[0]) {
-        read_host(host, sizeof host);
-        head = rs_file_map_head(asked.folder, host, ancestor.name);
-    }
+    if (!ancestor.name[0])
+        return NULL;
+    read_host(host, sizeof host);
+    return rs_file_map_head(asked.folder, host, ancestor.name);
+}
+
+/* One more process of which there is nothing but the number. */
+RS_FORK_PATH static void count_short(struct rs_header *file, int failed, uint64_t cpu_ns)
+{
+    struct rs_header *head = file ? file : map_ancestor();
     if (!head)
         return;
     rs_count(&head->short_processes, 1);
-    rs_count(&head->short_failed, failed != 0);
+    if (failed)
+        rs_count(&head->short_failed, 1);
     rs_count(&head->short_cpu_ns, cpu_ns);
-    if (head != file)
+    if (!file)
         munmap(head, RS_PAGE);
 }
 
@@ -502,18 +536,23 @@ static void count_short(struct rs_header *file, int failed, uint64_t cpu_ns)
 static int took_the_place_of_another(void)
 {
     char path[sizeof rs.path], host[sizeof identity.host];
-    if (life.flags & RS_FORKED)
-        return 0;
     read_host(host, sizeof host);
     return snprintf(path, sizeof path, "%s/ranks/%s/%d.rank", asked.folder, host, rs.pid) < (int)sizeof path
         && access(path, F_OK) == 0;
 }
 
-static void end_untold(int status)
+RS_FORK_PATH static int lived_long(void)
 {
-    uint64_t cpu_ns = rs_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    uint64_t lived_ns = rs_clock_ns(CLOCK_MONOTONIC) - life.began.monotonic_ns;
-    if (cpu_ns >= MUCH_CPU_NS || lived_ns >= LONG_NS || took_the_place_of_another()) {
+    return life.began.monotonic_ns ? rs_clock_ns(CLOCK_MONOTONIC) - life.began.monotonic_ns >= LONG_NS
+                                   : rs_ticks() - life.began.ticks >= rs.refresh_ticks * (LONG_NS / 1000000000u);
+}
+
+RS_FORK_PATH static void end_untold(int status)
+{
+    struct timespec cpu = {0, 0};
+    direct(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, (long)&cpu);
+    uint64_t cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    if (cpu_ns >= MUCH_CPU_NS || lived_long() || (!(life.flags & RS_FORKED) && took_the_place_of_another())) {
         rs_file_now();
         return;
     }
@@ -543,19 +582,29 @@ static void close_file_once(struct rs_header *file, int status, uint32_t flags)
     mark_ended(file, status);
 }
 
-/* A child of vfork shares our memory but is not us. */
-static void leave(int status, uint32_t flags)
+static void close_if_open(int status, uint32_t flags)
 {
-    int saved = errno, cancel = rs_cancel_off();
-    rs_own_enter();
-    if (rs_recording() && rs.pid == getpid()) {
-        if (rs.untold)
-            end_untold(status);
-        if (rs.file && rs.file->state == RS_RUNNING)
-            close_file_once(rs.file, status, flags);
-    }
-    rs_own_leave();
+    int cancel = rs_cancel_off();
+    if (rs.untold)
+        end_untold(status);
+    if (rs.file && rs.file->state == RS_RUNNING)
+        close_file_once(rs.file, status, flags);
     rs_cancel_back(cancel);
+}
+
+/* A child of vfork shares our memory but is not us. A forked one with nothing to tell makes no call that could block or
+ * be cancelled, and touches few pages: each is a fault, and thousands of children may come. */
+RS_FORK_PATH static void leave(int status, uint32_t flags)
+{
+    if (!rs_recording() || rs.pid != (int32_t)direct(SYS_getpid, 0, 0))
+        return;
+    int saved = errno;
+    rs_own_enter();
+    if (rs.untold && ancestor.mapped)
+        end_untold(status);
+    if (rs_recording())
+        close_if_open(status, flags);
+    rs_own_leave();
     errno = saved;
 }
 
@@ -565,11 +614,11 @@ static void at_exit(int status, void *unused)
     leave(status, 0);
 }
 
-RS_EXPORT void _exit(int status)
+RS_FORK_PATH RS_EXPORT void _exit(int status)
 {
     leave(status, RS_FAST_EXIT);
     for (;;)
-        syscall(SYS_exit_group, status);
+        direct(SYS_exit_group, status, 0);
 }
 
 RS_EXPORT void _Exit(int status) __attribute__((alias("_exit"), noreturn));

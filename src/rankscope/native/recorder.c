@@ -6,7 +6,7 @@
 #include "process.h"
 #include "recorder.h"
 
-struct rs_recorder rs;
+struct rs_recorder rs RS_FORKED_DATA;
 
 static rs_lock facts_lock, group_lock, log_lock;
 static struct rs_chunk *group_chunk, *unwrapped_rows;

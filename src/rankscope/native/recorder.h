@@ -18,6 +18,9 @@
 #define RS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RS_COLD __attribute__((noinline, cold))
 #define RS_HOT static inline __attribute__((always_inline))
+/* What a forked child runs and writes lies together: every page of it is a fault and a copy in every child. */
+#define RS_FORK_PATH __attribute__((section(".text.hot.fork")))
+#define RS_FORKED_DATA __attribute__((section("rs_forked")))
 
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
@@ -57,6 +60,7 @@ struct rs_recorder {
     uint8_t matrix;
     uint8_t full;               /* no chunk left */
     uint8_t tracing;            /* not 0: events go to the trace as well */
+    uint8_t imported, cuda;     /* these layers have begun: a forked child has to clear what is theirs at once */
     uint8_t untold;             /* this process has told nothing yet: its file is made when it does */
     int32_t pid;
     uint32_t forks;             /* between the process that loaded us and this one */

@@ -93,7 +93,9 @@ class Finding:
 def diagnose(python: str, folder: Path) -> list[Finding]:
     """All findings, in the order in which a user would act on them."""
     machinery = [library(), machine(), ticks(), libc(), container(), *kernel()]
-    return [*machinery, *interpreter(python), writable(folder), file_system(folder), mapping(folder), shared_memory()]
+    place = [writable(folder), file_system(folder)]
+    place += [mapping(folder)] if place[0].verdict == "ok" else []
+    return [*machinery, *interpreter(python), *place, shared_memory()]
 
 
 def library() -> Finding:
@@ -277,9 +279,11 @@ def torch(answers: dict[str, str]) -> Finding:
 def prepare(python: str) -> Finding:
     """Compile the observer of this Python's torch now; waits for another process that does so."""
     try:
-        folder = probe(find_program(python, dict(os.environ))).get("torch", "")
+        program = find_program(python, dict(os.environ))
     except NoProgram as error:
         return Finding("torch", "bad", str(error))
+    compile_agent(program)
+    folder = probe(program).get("torch", "")
     if not folder:
         return Finding("torch", "bad", f"{python} has no torch; name the job's Python with --python")
     until = time.monotonic() + build.LONGEST_BUILD_S
@@ -298,6 +302,16 @@ def prepare(python: str) -> Finding:
             if not running or time.monotonic() > until:
                 return Finding("torch", "bad", f"{folder}: {reason}")
             time.sleep(0.2)
+
+
+def compile_agent(program: str) -> None:
+    """Let each rank of this Python read our part in it as bytecode, where we may write beside it."""
+    command = [program, "-m", "compileall", "-q", os.path.dirname(build.__file__)]
+    environment = build.plain_environment()
+    try:
+        subprocess.run(command, env=environment, capture_output=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        pass
 
 
 def gpu(answers: dict[str, str]) -> list[Finding]:

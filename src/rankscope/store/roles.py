@@ -26,7 +26,9 @@ class _Family:
     def _above(self, facts: RankFacts) -> RankFacts | None:
         """Its parent, or the nearest ancestor above a parent that left no file."""
         found = self.by_pid.get((facts.host, facts.parent_pid))
-        return found or self.by_pid.get((facts.host, facts.ancestor_pid))
+        if found is None and facts.ancestor_pid is not None:
+            found = self.by_pid.get((facts.host, facts.ancestor_pid))
+        return found
 
     def precedence(self, facts: RankFacts) -> tuple[bool, bool, bool, int, int]:
         """Smaller is more of a rank: own file, used MPI, was not replaced by exec, is nearer the top, came first."""
