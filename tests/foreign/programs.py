@@ -184,7 +184,7 @@ PROGRAMS = (
     Program("valgrind outside", ("valgrind", PLAIN), command=("valgrind", "-q", "--trace-children=no", "--error-exitcode=9", PLAIN, "3")),
     Program("valgrind threads", ("valgrind", PLAIN), f"valgrind -q --tool=helgrind --error-exitcode=9 {PLAIN} 0; echo $?"),
     Program("gdb", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'handle SIGUSR1 nostop noprint pass' -ex 'break pclose' -ex run -ex 'info inferiors' -ex kill --args {PLAIN} 0 2>&1 | grep -c -e Breakpoint -e counted"),
-    Program("gdb to the end", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'handle SIGUSR1 nostop noprint pass' -ex run --args {PLAIN} 3 2>&1 | grep -e exited -e counted"),
+    Program("gdb to the end", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'handle SIGUSR1 nostop noprint pass' -ex run --args {PLAIN} 3 2>&1 | grep -e 'exited with' -e counted"),
     Program("strace", ("strace", PLAIN), f"strace -f -qq -e trace=none -o /dev/null {PLAIN} 3; echo $?"),
     Program("ltrace", ("ltrace", PLAIN), f"ltrace -o /dev/null {PLAIN} 3; echo $?"),
     Program("musl child", (str(BUILT / "musl"),), f"{BUILT / 'musl'} 3; echo $?; {BUILT / 'musl'} abort; echo $?"),
