@@ -125,8 +125,9 @@ def pytest_units(
     limit_s: int = 300,
     options: tuple[str, ...] = (),
     in_rootdir: bool = False,
+    path: str = "",
 ) -> Callable[[], Iterable[Unit]]:
-    """One unit per test file."""
+    """One unit per test file; `path` is a folder below the root that its modules are found in."""
 
     def units() -> Iterable[Unit]:
         root = rootdir()
@@ -138,7 +139,8 @@ def pytest_units(
 
         for file in files(root):
             folder = root if in_rootdir else None
-            yield Unit(suite, file.stem, (*start, str(file)), limit_s, folder=folder, select=select)
+            variables = (("PYTHONPATH", str(root / path)),) if path else ()
+            yield Unit(suite, file.stem, (*start, str(file)), limit_s, folder, variables, select=select)
 
     return units
 
@@ -329,6 +331,7 @@ def all_suites() -> dict[str, Suite]:
                 lambda: fetch_source("cloudpickle", "2.2.1") or Path(),
                 lambda root: sorted((root / "tests").glob("*_test.py")),
                 in_rootdir=True,
+                path="tests/cloudpickle_testpkg",
             ),
         ),
         Suite(
