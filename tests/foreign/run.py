@@ -134,6 +134,8 @@ def compare(unit: Unit, mode: Mode) -> dict[str, object]:
         ours, flaky = judge(unit, mode, differing, bare, recorded)
     if not unit.compares_output and not recorded.rank_files:
         ours["(recorded)"] = {"bare": ["a rank file"], "recorded": ["no rank file: " + " ".join(recorded.warnings)]}
+    if unit.compares_output and len(recorded.warnings) > 1:
+        ours["(lines of ours)"] = {"bare": ["none"], "recorded": recorded.warnings[:5]}
     return {
         "tests": max(len(bare.tests), 1),  # a file without tests of its own is one
         "outcomes": Counter(bare.tests.values()) if not unit.compares_output else {},
