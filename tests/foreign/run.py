@@ -154,7 +154,7 @@ def bare_run(unit: Unit) -> Run:
     key = hashlib.sha256(repr((unit.command, unit.variables, unit.replacements)).encode()).hexdigest()
     if path.exists():
         kept = json.loads(path.read_text())
-        if kept.pop("key") == key:
+        if kept.pop("key", "") == key:
             return Run(**kept)
     run = run_unit(unit, None)
     path.parent.mkdir(parents=True, exist_ok=True)
