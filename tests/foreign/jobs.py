@@ -62,6 +62,7 @@ def run_in(scratch: Path, unit: Unit, mode: Mode | None) -> Run:
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            preexec_fn=with_usual_signals,
         )
         try:
             code = process.wait(unit.limit_s)
@@ -79,6 +80,12 @@ def run_in(scratch: Path, unit: Unit, mode: Mode | None) -> Run:
     return Run(
         end, round(seconds, 2), tests, rank_files, warnings, (out[-3000:] + err[-3000:]) if end != "exit 0" else ""
     )
+
+
+def with_usual_signals() -> None:
+    """A shell starts what runs in the background with these ignored, and tests of signals would see that."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def environment_of(unit: Unit, mode: Mode | None, scratch: Path) -> tuple[dict[str, str], str]:

@@ -19,6 +19,7 @@ NUMBERS = (
     (r"==\d+==", "==PID=="),
     (r"0x[0-9a-f]{4,}", "ADDRESS"),
     (r"\b(pid=|pid|process|PID:|tid=|LWP|Thread) ?\d+", r"\1 NUMBER"),
+    (r"\d+ byte\(s\)( leaked)? in \d+ (object|allocation)", r"MANY bytes\1 in MANY \2"),
     (r"(?m)^(=>| ) ADDRESS:.*$", "SHADOW"),  # what lies around a bad address in the heap
     (r"\n? +#\d+ .*", ""),  # frames: sanitizers and glibc wrap them differently from run to run
     (r"line (\d+): +\d+ ", r"line \1: NUMBER "),  # bash, of a child that died
@@ -182,8 +183,8 @@ PROGRAMS = (
     Program("valgrind", ("valgrind", PLAIN), f"valgrind -q --error-exitcode=9 {PLAIN} 3; echo $?"),
     Program("valgrind outside", ("valgrind", PLAIN), command=("valgrind", "-q", "--trace-children=no", "--error-exitcode=9", PLAIN, "3")),
     Program("valgrind threads", ("valgrind", PLAIN), f"valgrind -q --tool=helgrind --error-exitcode=9 {PLAIN} 0; echo $?"),
-    Program("gdb", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'break pclose' -ex run -ex 'info inferiors' -ex kill --args {PLAIN} 0 2>&1 | grep -c -e Breakpoint -e counted"),
-    Program("gdb to the end", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex run --args {PLAIN} 3 2>&1 | grep -e exited -e counted"),
+    Program("gdb", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'handle SIGUSR1 nostop noprint pass' -ex 'break pclose' -ex run -ex 'info inferiors' -ex kill --args {PLAIN} 0 2>&1 | grep -c -e Breakpoint -e counted"),
+    Program("gdb to the end", ("gdb", PLAIN), f"gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'handle SIGUSR1 nostop noprint pass' -ex run --args {PLAIN} 3 2>&1 | grep -e 'exited with' -e counted"),
     Program("strace", ("strace", PLAIN), f"strace -f -qq -e trace=none -o /dev/null {PLAIN} 3; echo $?"),
     Program("ltrace", ("ltrace", PLAIN), f"ltrace -o /dev/null {PLAIN} 3; echo $?"),
     Program("musl child", (str(BUILT / "musl"),), f"{BUILT / 'musl'} 3; echo $?; {BUILT / 'musl'} abort; echo $?"),

@@ -38,7 +38,7 @@ def main() -> int:
         planned, until = plan(runnable, modes, arguments), time.monotonic() + arguments.limit_s
         if arguments.bare_only:
             return run_bare(planned, until)
-        compare_all(planned, until, arguments.again)
+        compare_all(planned, until, arguments.again, arguments.keep)
         remember_skipped(chosen, skipped)
     ours = write_table(RESULTS, suites, ROOT / "benchmarks" / "results" / "foreign.md")
     print(f"[foreign] {ours} differences that are ours; benchmarks/results/foreign.md")
@@ -55,6 +55,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--bare-only", action="store_true", help="run bare what lacks its bare run, which all modes share"
     )
+    parser.add_argument("--keep", action="store_true", help="only what has no result, of whatever revision")
     parser.add_argument("--table-only", action="store_true", help="write the table of the results that are there")
     return parser.parse_args()
 
@@ -84,14 +85,14 @@ def run_bare(planned: list[tuple[Unit, Mode]], until: float) -> int:
     return 0
 
 
-def compare_all(planned: list[tuple[Unit, Mode]], until: float, again: bool) -> None:
+def compare_all(planned: list[tuple[Unit, Mode]], until: float, again: bool = False, keep: bool = False) -> None:
     revision, commit = revision_of_sources()
     for number, (unit, mode) in enumerate(planned, 1):
         if time.monotonic() > until:
             print(f"[foreign] the time is up: {len(planned) - number + 1} comparisons are left")
             return
         path = RESULTS / unit.suite / unit.name / f"{mode.name}.json"
-        if not again and path.exists() and json.loads(path.read_text())["revision"] == revision:
+        if not again and path.exists() and (keep or json.loads(path.read_text())["revision"] == revision):
             continue
         if unit.skip:
             result: dict[str, object] = {"skipped": unit.skip}

@@ -125,8 +125,9 @@ def pytest_units(
     limit_s: int = 300,
     options: tuple[str, ...] = (),
     in_rootdir: bool = False,
+    path: str = "",
 ) -> Callable[[], Iterable[Unit]]:
-    """One unit per test file."""
+    """One unit per test file; `path` is a folder below the root that its modules are found in."""
 
     def units() -> Iterable[Unit]:
         root = rootdir()
@@ -138,7 +139,8 @@ def pytest_units(
 
         for file in files(root):
             folder = root if in_rootdir else None
-            yield Unit(suite, file.stem, (*start, str(file)), limit_s, folder=folder, select=select)
+            variables = (("PYTHONPATH", str(root / path)),) if path else ()
+            yield Unit(suite, file.stem, (*start, str(file)), limit_s, folder, variables, select=select)
 
     return units
 
@@ -154,17 +156,20 @@ def greenlet_units() -> Iterable[Unit]:
 
 def gevent_units() -> Iterable[Unit]:
     from_network = ("test__socket_dns", "test__ares_timeout", "test__getaddrinfo_import", "test__resolver_dnspython")
-    unwatched = ("test__all__",)  # imports every module of the standard library's platforms
-    for file in sorted((site_packages(PYTHON) / "gevent" / "tests").glob("test_*.py")):
+    # The first imports every module of other platforms, the second runs the standard library's tests, which it lacks.
+    unwatched = ("test__all__", "test___monkey_patching")
+    folder = site_packages(PYTHON) / "gevent" / "tests"
+    for file in sorted(folder.glob("test_*.py")):
         if not file.stem.startswith((*from_network, *unwatched)):
-            yield unittest_unit("gevent", file.stem, PYTHON, (f"gevent.tests.{file.stem}",), 120)
+            unit = unittest_unit("gevent", file.stem, PYTHON, (f"gevent.tests.{file.stem}",), 120)
+            yield replace(unit, folder=folder)
 
 
 # Processes, threads, signals, imports, and what stands on them.
 CPYTHON = """
 test_fork1 test_wait3 test_wait4 test_thread test_threading test_threading_local test_threadsignals
 test_threadedtempfile test_signal test_faulthandler test_subprocess test_popen test_os test_posix test_import
-test_importlib test_imp test_pkgutil test_runpy test_zipimport test_modulefinder test_concurrent_futures test_asyncio
+test_importlib test_imp test_pkgutil test_runpy test_zipimport test_modulefinder test_asyncio
 test_multiprocessing_fork test_multiprocessing_forkserver test_multiprocessing_main_handling
 test_multiprocessing_spawn test_select test_selectors test_poll test_epoll test_pty test_openpty test_resource
 test_mmap test_ctypes test_site test_cmd_line test_cmd_line_script test_sys test_atexit test_queue test_sched
@@ -326,6 +331,7 @@ def all_suites() -> dict[str, Suite]:
                 lambda: fetch_source("cloudpickle", "2.2.1") or Path(),
                 lambda root: sorted((root / "tests").glob("*_test.py")),
                 in_rootdir=True,
+                path="tests/cloudpickle_testpkg",
             ),
         ),
         Suite(

@@ -76,7 +76,7 @@ time.sleep(300)
 
 def test_the_table_counts_and_names_what_is_ours(tmp_path: Path, results: Path) -> None:
     unit = python_unit("-c", "import os; print('LD_PRELOAD' in os.environ)", compares_output=True)
-    run.compare_all([(unit, MODES["default"])], time.monotonic() + 60, again=False)
+    run.compare_all([(unit, MODES["default"])], time.monotonic() + 60)
     assert write_table(results, {}, tmp_path / "table.md") == 1
     table = (tmp_path / "table.md").read_text()
     assert "| own | – | default | 1 | 3 | – | – | 2 | 1 | 0 |" in table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -194,3 +195,24 @@ def test_c(case: str, mode: str, c_programs: Path, tmp_path: Path) -> None:
     assert any(method == "dispatch" for method, _ in told)
     if case.startswith("own_"):
         assert any("counted until then" in note for _, note in told)
+
+
+# What watches a process cannot have its calls trapped: valgrind would run our handler's calls itself; a debugger stops
+# at each SIGSYS, and waits in vfork for a child that one would stop.
+SHELL = ["sh", "-c", "echo through; exit 3"]
+WATCHED = {
+    "valgrind": (["valgrind", "-q", "--error-exitcode=9", *SHELL], "valgrind"),
+    "gdb": (["gdb", "-nx", "-batch", "-ex", "run", "-ex", "print $_exitcode", "--args", *SHELL], "tracer"),
+    "strace": (["strace", "-f", "-qq", "-e", "trace=none", *SHELL], "tracer"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("watcher", WATCHED)
+def test_what_watches_the_program_sees_none_of_us(watcher: str, mode: str, tmp_path: Path) -> None:
+    command, note = WATCHED[watcher]
+    if not shutil.which(watcher):
+        pytest.skip(f"{watcher} is not installed")
+    alone, with_us = runs.bare(command), runs.recorded(command, tmp_path / "run", mode)
+    assert re.sub(r"process \d+", "", str(with_us)) == re.sub(r"process \d+", "", str(alone))
+    assert any(note in told for _, told in runs.methods(tmp_path / "run"))

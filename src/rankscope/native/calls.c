@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -103,21 +105,40 @@ void rs_calls_enter_phase(uint8_t phase)
         stop();
 }
 
+/* They watch system calls and signals themselves, or would report what our handler does. */
 static int sanitizer_is_here(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return 1;
 #else
-    return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init") || getenv("VALGRIND_LIB");
+    static const char *const marks[] = {"__asan_init", "__tsan_init",   "__lsan_init", "__msan_init",
+                                        "__hwasan_init", "_vgnU_freeres" /* valgrind's */};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (dlsym(RTLD_DEFAULT, marks[i]))
+            return 1;
+    return getenv("VALGRIND_LIB") != NULL;
 #endif
 }
 
-static const char *choose_method(void)
+/* Each SIGSYS of ours would stop the program for whoever traces it. */
+static int is_traced(void)
+{
+    char text[2048];
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t got = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[got > 0 ? got : 0] = 0;
+    const char *tracer = strstr(text, "\nTracerPid:\t");
+    return tracer && tracer[12] != '0';
+}
+
+static const char *choose_method(int traced)
 {
     const char *why = "RANKSCOPE_DISPATCH=0 forbids system call user dispatch", *asked = getenv("RANKSCOPE_DISPATCH");
-    if (sanitizer_is_here())
-        return "a sanitizer or valgrind is in the process: system calls are not counted";
-    if (!(asked && !strcmp(asked, "0")) && rs_dispatch_arm(&why)) {
+    if (traced)
+        why = "a debugger or tracer watches the process: only calls of wrapped functions are counted";
+    else if (!(asked && !strcmp(asked, "0")) && rs_dispatch_arm(&why)) {
         rs.file->calls_method = RS_CALLS_DISPATCH;
         return rs.file->loader_calls || rs.file->flags & RS_FORKED ? NULL : UNSEEN_START;
     }
@@ -133,6 +154,11 @@ void rs_calls_begin(int forked)
     rs.file->imports_mode = mode;
     if (mode < RS_IMPORTS_CALLS)
         return;
+    if (sanitizer_is_here()) {
+        note("a sanitizer or valgrind is in the process: system calls are not counted");
+        return;
+    }
+    int traced = is_traced();
     with_paths = mode == RS_IMPORTS_PATHS;
     until_steps = !until || strcmp(until, "end");
     find_own_folder();
@@ -141,10 +167,10 @@ void rs_calls_begin(int forked)
         note("the rank file has no room for system calls (raise --size)");
         return;
     }
-    if (!forked)
+    if (!forked && !traced)
         rs_loader_replay();
     rankscope_calls_counting = 1;
-    const char *why = choose_method();
+    const char *why = choose_method(traced);
     note(why);
     if (rs.file->calls_method == RS_CALLS_NONE)
         stop();

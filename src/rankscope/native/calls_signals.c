@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 
@@ -218,6 +219,11 @@ int rs_signal_call(struct rs_calls_thread *self, void *context, const struct rs_
     } else if (is_filter(call)) {
         rs_calls_stand_aside("the program filters its system calls (seccomp): counted until then");
         rs_dispatch_filtered();
+        *result = raw(call, call->arguments);
+    } else if (call->number == SYS_ptrace && call->arguments[0] == PTRACE_TRACEME) {
+        /* A further trap would stop it for a tracer that may wait in vfork until it executes, as gdb does. Of this task
+         * only: what else a child of vfork writes is its parent's. */
+        rankscope_raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0);
         *result = raw(call, call->arguments);
     } else if (call->number == SYS_rt_sigprocmask) {
         *result = change_mask(self, context, call);
