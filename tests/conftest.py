@@ -110,7 +110,7 @@ LONGEST_FILES = {
     "index/test_counts.py": 10,
 }
 LONG_FILE_S = 10
-TURNS = ROOT / "build" / "tests" / "turns"
+TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the groups next

@@ -36,9 +36,13 @@ def test_alone(number):
 """
 
 
-def pytest_of_its_own(*arguments: str | Path, shell: str = "") -> subprocess.CompletedProcess[str]:
+def pytest_of_its_own(
+    *arguments: str | Path, shell: str = "", turns: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *map(str, arguments)]
     outer = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    if turns:
+        outer["TESTS_TURNS"] = str(turns)
     words = ["sh", "-c", f'{shell}"$@"', "sh", *command]
     return subprocess.run(words, cwd=ROOT, env=outer, capture_output=True, text=True, check=False)
 
@@ -59,6 +63,6 @@ def test_nothing_else_runs_beside_a_test_that_must_be_alone(tmp_path: Path) -> N
         body = BESIDE_EACH_OTHER.format(folder=str(inside), beside=beside) + (ALONE if name == "test_a.py" else "")
         (tmp_path / name).write_text(body.replace("str(number)", f'f"{name}-{{number}}"'))
     options = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "conftest", "-n", "2"]
-    done = pytest_of_its_own(*options, "--dist", "loadgroup", tmp_path)
+    done = pytest_of_its_own(*options, "--dist", "loadgroup", tmp_path, turns=tmp_path / "turns")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "83 passed" in done.stdout

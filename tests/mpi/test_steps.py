@@ -24,8 +24,8 @@ RANKS = 4
 STEPS_AN_EPOCH = 24_576 // RANKS // 64
 
 
-def recorded(mpi: Mpi, folder: Path, *argv: str | Path, ranks: int = RANKS) -> Run:
-    job = jobs.run(mpi, ranks, folder / "run", mpi.python, *argv)
+def recorded(mpi: Mpi, folder: Path, *argv: str | Path, ranks: int = RANKS, **settings: str) -> Run:
+    job = jobs.run(mpi, ranks, folder / "run", mpi.python, *argv, **settings)
     assert job.code == 0, job.err
     return open_run(folder / "run", read_rank_file)
 
@@ -85,7 +85,8 @@ def test_pickled_objects_are_recognised(openmpi: Mpi, tmp_path: Path, how: str) 
 
 @pytest.mark.parametrize("how", ["unfused", "fused"])
 def test_unfused_gradients_are_recognised(openmpi: Mpi, tmp_path: Path, how: str) -> None:
-    run = recorded(openmpi, tmp_path, jobs.PROGRAMS / "tiny_collectives.py", how, ranks=2)
+    program = jobs.PROGRAMS / "tiny_collectives.py"
+    run = recorded(openmpi, tmp_path, program, how, ranks=2, RANKSCOPE_LOG_RECORDS="16384")  # all 4,800 of them
     assert {len(one.number) for one in steps_of(run).ranks} <= {39, 40}
     found = tiny_collectives(run)
     assert [one.rule for one in found] == (["tiny_collectives"] if how == "unfused" else [])

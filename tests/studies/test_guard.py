@@ -47,7 +47,7 @@ def ended(folder: Path) -> dict[str, Any]:
 def started(folder: Path, *command: str) -> subprocess.Popen[bytes]:
     """A guard whose command has printed something already."""
     running = subprocess.Popen(guard(folder, *command))
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while not (folder / "output.txt").exists() or not (folder / "output.txt").read_bytes():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -55,7 +55,7 @@ def started(folder: Path, *command: str) -> subprocess.Popen[bytes]:
 
 
 def gone(word: str) -> bool:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 100
     while processes_with(word):
         if time.monotonic() > until:
             return False
@@ -133,7 +133,7 @@ def test_it_ends_with_whoever_started_it(tmp_path: Path) -> None:
     program.write_text("import time; print('on', flush=True); time.sleep(1000)")
     code = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(1000)"
     parent = subprocess.Popen([sys.executable, "-c", code, *guard(tmp_path, sys.executable, str(program))])
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while not (tmp_path / "output.txt").exists() or not (tmp_path / "output.txt").read_bytes():
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -45,11 +45,11 @@ def troubled(path: Path, how: str, python: str | Path = sys.executable, **more: 
     ("how", "state", "reason"),
     [
         ("fail", "failed", "exit code 1: RuntimeError: no luck today"),
-        ("hang", "timed out", "stopped after 2 s"),
+        ("hang", "timed out", "stopped after 5 s"),
     ],
 )
 def test_reason_is_told_and_retry_mends(tmp_path: Path, how: str, state: str, reason: str) -> None:
-    toml, folder = troubled(tmp_path / "t.toml", how, timeout_s=2), tmp_path / "out"
+    toml, folder = troubled(tmp_path / "t.toml", how, timeout_s=5), tmp_path / "out"
     first = study(toml, "--out", folder)
     assert first.returncode == 1
     assert cells(folder)[NAME]["state"] == state
@@ -205,14 +205,14 @@ def test_mpirun_that_fails(openmpi: Mpi, tmp_path: Path) -> None:
 
 
 def wait_for(path: Path) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while not path.exists():
         assert time.monotonic() < until, path
         time.sleep(0.05)
 
 
 def gone(folder: Path) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while processes_with(str(folder)):
         if time.monotonic() > until:
             return False
@@ -220,5 +220,6 @@ def gone(folder: Path) -> bool:
     return True
 
 
-def test_nothing_of_this_module_runs() -> None:
-    assert processes_with(f"{os.sep}maybe.py") == []
+def test_nothing_of_this_module_runs(tmp_path: Path) -> None:
+    left = processes_with(f"{os.sep}maybe.py")
+    assert [words for words in left if str(tmp_path.parent) in words] == []  # others may run the same tests

@@ -19,7 +19,7 @@ class HandFilled:
 
     def __init__(self) -> None:
         self.database = duckdb.connect(":memory:")
-        tables = _arrow_tables(Job(cwd="/home/me"), Loaded(), [])
+        tables = _arrow_tables(Job(cwd="/home/me"), Loaded(), [], [])
         for name, table in tables.items():
             self.database.register("given", table)
             self.database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")

@@ -1,0 +1,172 @@
+"""A golden set: every answer to a fixed set of runs, written before a rebuild and compared after it.
+
+    python tools/golden.py runs RUNS             collect the runs: recorded ones of benchmarks/results, other tools'
+                                                 files of ../shared where it is there, synthetic ones
+    python tools/golden.py write RUNS ANSWERS    every table as JSON and CSV, the report as text, the page's data, the
+                                                 layouts of other tools, comparisons of neighbouring runs
+    python tools/golden.py compare OLD NEW       which answers differ, and how; exit code 1 if any does
+
+The runs stay as they are between two writes: what differs then is the program's doing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RANKSCOPE = ROOT / ".venv" / "bin" / "rankscope"
+ARCHIVES = ROOT / "benchmarks" / "results" / "h200"
+SHARED = ROOT.parent / "shared"
+LARGEST_TABLE_ROWS = 500  # of tables that list single events
+LAYOUTS = ("mpitrace", "nvprof", "iprof")
+SYNTHETIC = {
+    "synthetic-8": ["--ranks", "8", "--collectives", "400", "--stragglers", "3"],
+    "synthetic-96": ["--ranks", "96", "--collectives", "200", "--stragglers", "17", "--skew-ns", "2000000"],
+    "synthetic-holes": ["--ranks", "12", "--collectives", "300", "--killed", "1", "--absent", "1", "--lost-calls", "5"],
+}
+PAGE_DATA = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
+LONGEST_DIFFERENCE = 12  # lines shown of each
+
+
+def collect(folder: Path) -> int:
+    """Unpack, load and synthesize the runs; what is there already stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for archive in sorted(set(ARCHIVES.glob("*.tar.gz")) - set(ARCHIVES.glob("gpu_cost_*"))):
+        target = folder / archive.name.removesuffix(".tar.gz")
+        if not target.exists():
+            with tarfile.open(archive) as packed:
+                packed.extractall(target, filter="data")
+    for name, source in loadable():
+        if not (folder / name).exists():
+            run(["load", str(source), "--out", str(folder / name)])
+    for name, options in SYNTHETIC.items():
+        if not (folder / name).exists():
+            command = [sys.executable, str(ROOT / "tools" / "synthetic_run.py"), str(folder / name), *options]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    print(f"{len(runs_of(folder))} runs in {folder}")
+    return 0
+
+
+def loadable() -> Iterator[tuple[str, Path]]:
+    """Other tools' files: each trace by itself, every other folder as one run, and the documents."""
+    if not SHARED.exists():
+        print("golden: ../shared is not there: other tools' files are left out", file=sys.stderr)
+        return
+    for folder in sorted((SHARED / "samples").iterdir()):
+        inside = sorted(folder.iterdir())
+        single = folder.name == "kineto" or any(entry.is_dir() for entry in inside)
+        for entry in inside if single else [folder]:
+            yield f"loaded-{folder.name}-{entry.name.partition('.')[0]}" if single else f"loaded-{folder.name}", entry
+    for document in sorted((SHARED / "seeds").iterdir()):
+        yield f"loaded-document-{document.name[:3]}", document
+
+
+def runs_of(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.rglob("run.json"))
+
+
+def write(folder: Path, answers: Path) -> int:
+    """All answers to all runs; a run that has them already is left out, so that a stopped writing goes on."""
+    runs = runs_of(folder)
+    for number, path in enumerate(runs, 1):
+        target = answers / "-".join(path.relative_to(folder).parts)
+        print(f"\r{number}/{len(runs)} {target.name:<60.60}", end="", file=sys.stderr, flush=True)
+        if not (target / "done").exists():
+            target.mkdir(parents=True, exist_ok=True)
+            write_answers(path, target)
+            (target / "done").touch()
+    for before, after in pairwise(runs):
+        if before.parent == after.parent != folder:
+            name = "compare-" + "-".join((*before.relative_to(folder).parts, after.name)) + ".json"
+            if not (answers / name).exists():
+                (answers / name).write_text(output(["compare", str(before), str(after), "--format", "json"]))
+    print(file=sys.stderr)
+    return 0
+
+
+def write_answers(path: Path, target: Path) -> None:
+    tables = [word for name in table_names() for word in ("--table", name)]
+    every = ["report", str(path), "--top", str(LARGEST_TABLE_ROWS), *tables]
+    (target / "tables.json").write_text(one_a_line(output([*every, "--format", "json"])))
+    (target / "tables.csv").write_text(output([*every, "--format", "csv"]))
+    (target / "report.txt").write_text(output(["report", str(path)]))
+    for layout in LAYOUTS:
+        (target / f"{layout}.txt").write_text(output(["report", str(path), "--layout", layout]))
+    page = target / "page.html"
+    (target / "page.txt").write_text(output(["report", str(path), "--html", str(page)]).replace(str(target), ""))
+    if page.exists():
+        text = page.read_text(encoding="utf-8")
+        (target / "page.json").write_text("\n".join(one_a_line(part) for part in PAGE_DATA.findall(text)))
+        page.unlink()
+
+
+def table_names() -> list[str]:
+    text = " ".join(run(["report", "--help"]).stdout.split())
+    found = re.search(r"may be repeated: (.*?) --html", text)
+    if found is None:
+        raise SystemExit("golden: rankscope report --help names no tables")
+    return [name.strip() for name in found[1].split(",")]
+
+
+def one_a_line(text: str) -> str:
+    """JSON with a row a line, so that a difference can be read."""
+    return re.sub(r"([\]}]),(?=[\[{\"])", r"\1,\n", text)
+
+
+def output(arguments: list[str]) -> str:
+    """What a user would see: both streams and the exit code."""
+    done = run(arguments)
+    return f"{done.stdout}{done.stderr}\nexit {done.returncode}\n"
+
+
+def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {"COLUMNS": "120", "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+    return subprocess.run([str(RANKSCOPE), *arguments], capture_output=True, text=True, check=False, env=environment)
+
+
+def compare(old: Path, new: Path) -> int:
+    """Every file on both sides."""
+    names = sorted({str(path.relative_to(side)) for side in (old, new) for path in side.rglob("*") if path.is_file()})
+    differing = [name for name in names if differs(old / name, new / name, name)]
+    print(f"{len(names)} answers, {len(differing)} differ")
+    return int(bool(differing))
+
+
+def differs(before: Path, after: Path, name: str) -> bool:
+    was, now = (path.read_text(encoding="utf-8").splitlines() if path.exists() else [] for path in (before, after))
+    if was == now and before.exists() == after.exists():
+        return False
+    print(f"== {name}")
+    lines = [line for line in difflib.unified_diff(was, now, n=0, lineterm="") if not line.startswith(("---", "+++"))]
+    for line in lines[:LONGEST_DIFFERENCE]:
+        print(f"   {line[:200]}")
+    if len(lines) > LONGEST_DIFFERENCE:
+        print(f"   … {len(lines) - LONGEST_DIFFERENCE} more lines")
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, words in (("runs", ("folder",)), ("write", ("folder", "answers")), ("compare", ("old", "new"))):
+        command = commands.add_parser(name)
+        for word in words:
+            command.add_argument(word, type=Path)
+    options = parser.parse_args()
+    if options.command == "runs":
+        return collect(options.folder)
+    if options.command == "write":
+        return write(options.folder, options.answers)
+    return compare(options.old, options.new)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
