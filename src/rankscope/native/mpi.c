@@ -92,7 +92,7 @@ RS_COLD void rs_collective_sized(struct rs_logged logged, uint64_t bytes)
     if (!record || rs_log_number(record) != logged.number)
         return;
     RS_SET(record->bytes, bytes);
-    RS_SET(record->flags, (uint8_t)(record->flags & ~RS_COLL_UNSIZED));
+    RS_SET(record->flags, (uint8_t)(__atomic_load_n(&record->flags, __ATOMIC_RELAXED) & ~RS_COLL_UNSIZED));
 }
 
 void rs_mpi_forget(void)
