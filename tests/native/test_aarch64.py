@@ -71,7 +71,7 @@ def emulate(program: Path, *arguments: str, page: int = 4096, **variables: str) 
 @pytest.mark.parametrize("page", [4096, 65536])
 def test_loads_whatever_the_page(library: Path, tmp_path: Path, page: int) -> None:
     program = compiled(tmp_path / "program", PROTECTS_WHOLE_PAGES, "-rdynamic")
-    done = emulate(program, page=page, LD_PRELOAD=str(library), RANKSCOPE_DIR=str(tmp_path))
+    done = emulate(program, page=page, LD_PRELOAD=str(library), RANKSCOPE_DIR=str(tmp_path), RANK="0", WORLD_SIZE="1")
     assert (done.returncode, done.stdout, done.stderr) == (3, f"{page}\n", "")
     (path,) = recorded.rank_files(tmp_path)
     facts = read_rank_file(path).facts

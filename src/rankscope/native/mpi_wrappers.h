@@ -56,7 +56,7 @@ RS_HOT void rs_note(struct rs_thread *thread, enum rs_mpi_function function, con
 
 /* --- collectives --- */
 
-static inline struct rs_logged rs_collective_enter(struct rs_thread *thread, enum rs_mpi_function function,
+RS_HOT struct rs_logged rs_collective_enter(struct rs_thread *thread, enum rs_mpi_function function,
                                                    struct rs_mpi_group *group, uint64_t bytes, int32_t root,
                                                    uint8_t flags, uint64_t enter)
 {

@@ -34,7 +34,7 @@
 
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
-#define DEFAULT_LOG_RECORDS 4096u   /* 192 KiB: with more, the ring and what the MPI needs do not fit one core's cache */
+#define DEFAULT_LOG_RECORDS 8192u   /* 384 KiB: the ring and what the MPI needs fit the cache of one core */
 #define LEAST_LOG_RECORDS 16u
 #define CLOSED (-1)
 #define LONGEST_CLOSE_MS 600    /* the GPU's last buffers may take 400 */
@@ -245,15 +245,16 @@ static int is_first_of_rank(void)
 
 static void hand_down(void)
 {
-    char value[PARENT_LETTERS + 1];
+    char hash[RANK_LETTERS + 2];
     const char *slash = strrchr(rs.path, '/');
     int letters = slash ? (int)strcspn(slash + 1, ".") : 0;
     snprintf(own_name, sizeof own_name, "%.*s", letters, slash ? slash + 1 : "");
     if (!handed_down || getenv("RANKSCOPE_PARENT") != handed_down)  /* the program has put something else there */
         return;
-    snprintf(value, sizeof value, "%08x:%s%.*s", rank_hash(), own_name, NAME_LETTERS - (int)strlen(own_name),
-             "............");
-    memcpy(handed_down, value, PARENT_LETTERS);
+    snprintf(hash, sizeof hash, "%08x:", rank_hash());
+    memcpy(handed_down, hash, RANK_LETTERS + 1);
+    memset(handed_down + RANK_LETTERS + 1, '.', NAME_LETTERS);
+    memcpy(handed_down + RANK_LETTERS + 1, own_name, strlen(own_name));
 }
 
 /* --- the file --- */

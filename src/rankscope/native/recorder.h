@@ -305,7 +305,7 @@ static inline int rs_solo_enter(struct rs_thread *thread)
 
 static inline void rs_solo_leave(struct rs_thread *thread) { __atomic_store_n(&thread->solo, 0, __ATOMIC_RELEASE); }
 
-static inline uint64_t rs_log_claim(struct rs_thread *thread)
+RS_HOT uint64_t rs_log_claim(struct rs_thread *thread)
 {
     uint64_t *written = &rs.file->log_written;
     if (RS_UNLIKELY(!rs_solo_enter(thread)))
@@ -318,6 +318,14 @@ static inline uint64_t rs_log_claim(struct rs_thread *thread)
 
 #define RS_SET(place, value) __atomic_store_n(&(place), value, __ATOMIC_RELAXED)
 
+/* A place and those behind it that fill a word, in one store: fewer stores stand before the message the MPI sends. */
+typedef uint64_t __attribute__((may_alias)) rs_word;
+#define RS_SET_WORD(first, value) __atomic_store_n((rs_word *)&(first), value, __ATOMIC_RELAXED)
+_Static_assert(offsetof(struct rs_collective, root) == offsetof(struct rs_collective, call_ticks) + 4
+                   && offsetof(struct rs_collective, number) == offsetof(struct rs_collective, sequence) + 4
+                   && offsetof(struct rs_collective, flags) == offsetof(struct rs_collective, name) + 7
+                   && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rs_log_enter writes these as words");
+
 static inline uint32_t rs_log_number(const struct rs_collective *record)
 {
     return __atomic_load_n(&record->number, __ATOMIC_RELAXED);
@@ -325,7 +333,7 @@ static inline uint32_t rs_log_number(const struct rs_collective *record)
 
 /* Takes the next place in the ring and makes it valid: whoever looks sees an operation under way. A place is left
  * alone where a thread that the others have overtaken by a whole ring is still filling it in. */
-static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const struct rs_collective *filled)
+RS_HOT struct rs_collective *rs_log_enter(struct rs_thread *thread, const struct rs_collective *filled)
 {
     if (RS_UNLIKELY(!rs.log))
         return NULL;
@@ -338,16 +346,12 @@ static inline struct rs_collective *rs_log_enter(struct rs_thread *thread, const
     RS_SET(record->enter_ticks, filled->enter_ticks);
     RS_SET(record->end_ticks, 0);
     RS_SET(record->bytes, filled->bytes);
-    RS_SET(record->sequence, filled->sequence);
-    RS_SET(record->call_ticks, 0);
-    RS_SET(record->root, filled->root);
-    RS_SET(record->name, filled->name);
-    RS_SET(record->group, filled->group);
-    RS_SET(record->thread, filled->thread);
-    RS_SET(record->phase, filled->phase);
-    RS_SET(record->flags, filled->flags);
+    RS_SET_WORD(record->call_ticks, (uint64_t)(uint32_t)filled->root << 32);
+    RS_SET_WORD(record->name, (uint64_t)filled->name | (uint64_t)filled->group << 16 | (uint64_t)filled->thread << 32
+                                  | (uint64_t)filled->phase << 48 | (uint64_t)filled->flags << 56);
     uint32_t number = (uint32_t)(claim + 1);
-    __atomic_store_n(&record->number, number ? number : 1, __ATOMIC_RELEASE);
+    __atomic_store_n((rs_word *)&record->sequence,
+                     (uint64_t)filled->sequence | (uint64_t)(number ? number : 1) << 32, __ATOMIC_RELEASE);
     /* Stores become visible in order: a record that misses the cache would hold up the message the MPI sends next. */
     __builtin_prefetch((char *)&rs.log[(claim + 1) & (rs.log_capacity - 1)] + sizeof *record - 1, 1);
     return record;
