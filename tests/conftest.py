@@ -110,11 +110,16 @@ LONGEST_FILES = {
     "index/test_counts.py": 10,
 }
 LONG_FILE_S = 10
+# Left to `make test-all`: where two MPIs of three have shown it, and the second build of the recorder with a sanitizer.
+THOROUGH = {"impi": ("tests/hang/", "tests/robust/"), "thread": ("tests/native/",)}
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the groups next
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.nodeid.startswith(folders) and f"[{variant}" in item.nodeid for variant, folders in THOROUGH.items()):
+            item.add_marker(pytest.mark.slow)
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:
             if item.get_closest_marker("alone"):

@@ -89,16 +89,19 @@ def test_sdist_carries_the_native_sources(sdist: Path) -> None:
     assert not [name for name in names if name.endswith(".so")]
 
 
+@pytest.mark.slow
 def test_wheel_is_tied_to_no_python_version(wheel: Path) -> None:
     assert re.fullmatch(rf"rankscope-{re.escape(hatch_build.version())}-py3-none-linux_\w+\.whl", wheel.name)
 
 
+@pytest.mark.slow
 def test_wheel_carries_the_libraries_and_no_sources(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert names >= LIBRARIES | PROGRAMS
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
 
+@pytest.mark.slow
 def test_wheel_carries_what_pages_are_made_of(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     folder = ROOT / "src" / "rankscope" / "report" / "html"
@@ -109,6 +112,7 @@ def test_wheel_carries_what_pages_are_made_of(wheel: Path) -> None:
     assert made_of | {"rankscope/report/html/vendor/uPlot.LICENSE"} <= names
 
 
+@pytest.mark.slow
 def test_wheel_installs_without_compiler_on_another_python(wheel: Path, tmp_path: Path) -> None:
     pythons = other_pythons()
     if not pythons:
@@ -123,6 +127,7 @@ def test_wheel_installs_without_compiler_on_another_python(wheel: Path, tmp_path
     assert all(os.access(loaded[0].parent / Path(name).name, os.X_OK) for name in PROGRAMS)
 
 
+@pytest.mark.slow
 def test_installed_command_does_not_go_through_pips_script(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     python = tmp_path / "env" / "bin" / "python"

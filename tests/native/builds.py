@@ -16,10 +16,11 @@ from programs.jobs import WARNINGS
 
 HERE = Path(__file__).parent
 KEPT = hatch_build.ROOT / "build" / "tests"  # for the next run
+QUICKLY = ("-fno-omit-frame-pointer", "-O1", "-DRS_HOT=static inline")
 SANITIZERS = {
     "plain": (),
-    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-O1"),
-    "thread": ("-fsanitize=thread", "-fno-omit-frame-pointer", "-Wno-tsan", "-O1"),
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", *QUICKLY),
+    "thread": ("-fsanitize=thread", "-Wno-tsan", *QUICKLY),
 }
 
 

@@ -157,6 +157,7 @@ def test_gradient_accumulation_is_one_step(rankscope: str, tmp_path: Path, envir
         assert (steps["collectives"][2:] == 2).all()  # the buckets of the last micro-batch only
 
 
+@pytest.mark.slow
 def test_two_optimizers_are_one_step(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     job = [BIN / "python", PROGRAM, "--alone", "--optimizers", "2", "--steps", "7"]
     told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
@@ -283,6 +284,7 @@ def test_without_a_compiler_the_hooks_in_python_are_used(
     assert observers(tmp_path / "run")[0].startswith("Python hooks: /nowhere/g++")
 
 
+@pytest.mark.slow
 def test_many_that_prepare_compile_once(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     fast = compiler(tmp_path, 'while [ "$1" != -o ]; do shift; done', "sleep 1; echo library > $2")
     environment |= {"CXX": fast, "RANKSCOPE_CACHE": str(tmp_path / "new")}
@@ -343,6 +345,7 @@ torch.ones(2, requires_grad=True).backward()
 """
 
 
+@pytest.mark.slow
 def test_tracebacks_are_those_of_the_program_alone(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     (tmp_path / "fails.py").write_text(FAILS)
     job = [BIN / "python", "fails.py"]

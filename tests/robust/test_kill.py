@@ -115,7 +115,7 @@ def kills(mpi: Mpi, built: Path, folder: Path, number: int) -> None:
         one_kill(mpi, program, folder / str(turn), chance)
 
 
-@pytest.mark.parametrize(("name", "number"), [("mpich", 5), ("openmpi", 10)])
+@pytest.mark.parametrize(("name", "number"), [("mpich", 4), ("openmpi", 6)])
 def test_some_random_kills(name: str, number: int, built: Path, tmp_path: Path) -> None:
     kills(find_mpi(name), built, tmp_path, number)
 

@@ -17,7 +17,9 @@
 #define RS_LIKELY(x) __builtin_expect(!!(x), 1)
 #define RS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define RS_COLD __attribute__((noinline, cold))
+#ifndef RS_HOT  /* builds with sanitizers take minutes less where the compiler may choose */
 #define RS_HOT static inline __attribute__((always_inline))
+#endif
 /* What a forked child runs and writes lies together: every page of it is a fault and a copy in every child. */
 #define RS_FORK_PATH __attribute__((section(".text.hot.fork")))
 #define RS_FORKED_DATA __attribute__((section("rs_forked")))
