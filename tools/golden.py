@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import re
 import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,13 +78,18 @@ def runs_of(folder: Path) -> list[Path]:
 def write(folder: Path, answers: Path) -> int:
     """All answers to all runs; a run that has them already is left out, so that a stopped writing goes on."""
     runs = runs_of(folder)
-    for number, path in enumerate(runs, 1):
+
+    def write_one(path: Path) -> str:
         target = answers / "-".join(path.relative_to(folder).parts)
-        print(f"\r{number}/{len(runs)} {target.name:<60.60}", end="", file=sys.stderr, flush=True)
         if not (target / "done").exists():
             target.mkdir(parents=True, exist_ok=True)
             write_answers(path, target)
             (target / "done").touch()
+        return target.name
+
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        for number, name in enumerate(workers.map(write_one, runs), 1):
+            print(f"\r{number}/{len(runs)} {name:<60.60}", end="", file=sys.stderr, flush=True)
     for before, after in pairwise(runs):
         if before.parent == after.parent != folder:
             name = "compare-" + "-".join((*before.relative_to(folder).parts, after.name)) + ".json"

@@ -21,7 +21,7 @@ options:
   --matrix       also count point-to-point bytes per destination rank
   --lookups      also record MPI calls of libraries that look MPI's functions up by name, as oneCCL does
   --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
-  --log N        how many collectives each rank remembers (default 4096, 0: none)
+  --log N        how many collectives each rank remembers (default 8192, 0: none)
   --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all
   --trace [SIZE] also keep every event, in up to SIZE more bytes of each rank file, as in 64M (the default) or 1G
   --trace-keep X where they do not fit: newest (the default) or oldest are kept; what is lost is counted
