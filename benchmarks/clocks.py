@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from mpis import ROOT, find_mpi, job_environment
 from programs import jobs
-from rankscope.analyse.clock_offsets import Clocks, clock_offsets
-from rankscope.analyse.matching import Log
-from rankscope.analyse.splitting import collectives_of, split
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
+from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.wait_and_transfer import collectives_of, split
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 STEPS = 120

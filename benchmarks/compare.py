@@ -26,10 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from compare.simulated import Law, side_by  # noqa: E402
-from rankscope.analyse.compare.measures import Measures, measures  # noqa: E402
-from rankscope.analyse.compare.tables import is_quiet  # noqa: E402
-from rankscope.analyse.compare.verdicts import SLOWER, Comparison, Options, Side, compare  # noqa: E402
 from rankscope.api.run import Run  # noqa: E402
+from rankscope.questions.compare.measures import Measures, measures  # noqa: E402
+from rankscope.questions.compare.tables import is_quiet  # noqa: E402
+from rankscope.questions.compare.verdicts import SLOWER, Comparison, Options, Side, compare  # noqa: E402
 
 PART, FACTOR = "forward", 1.05
 ENVIRONMENT = ROOT / ".envs" / "openmpi" / "bin"

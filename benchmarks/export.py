@@ -21,8 +21,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from rankscope.rankfile import COLLECTIVE, EVENT, GroupKind, Layer  # noqa: E402
-from rankscope.rankfile_writer import RankFileWriter  # noqa: E402
+from rankscope.rank_file import COLLECTIVE, EVENT, GroupKind, Layer  # noqa: E402
+from rankscope.rank_file_writer import RankFileWriter  # noqa: E402
 from unit.small_run import SECOND, mpi_rank, write_run  # noqa: E402
 
 CYCLE = 8  # events: a range, three calls within it, four kernels

@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
-from rankscope.readers.rankfile import read_rank_file  # noqa: E402
+from rankscope.rank_files.read import read_rank_file  # noqa: E402
 from rankscope.store.run import open_run  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "imports_against_strace.md"

@@ -24,13 +24,13 @@ import numpy as np
 
 from rankscope.analyse.import_counts import counts_of
 from rankscope.analyse.lookups import lookups
-from rankscope.analyse.projection import Server, projected
+from rankscope.formats.source import Source
 from rankscope.model import PathOperation
+from rankscope.questions.imports.projection import Server, projected
 from rankscope.readers import strace_paths
-from rankscope.readers.source import Source
 from rankscope.slowfs.counters import parsed
 from rankscope.slowfs.program import program, reason_against_running
-from rankscope.slowfs.replaying import Plan, mapped, replay
+from rankscope.slowfs.replay import Plan, mapped, replay
 from rankscope.slowfs.slowness import CACHES, Slowness
 
 ROOT = Path(__file__).resolve().parent.parent

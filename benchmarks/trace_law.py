@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import RankFacts, Reading, Words
-from rankscope.rankfile import EVENT, Flag, GroupKind, Layer, State, TickSource
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.store.loaded import LoadedFile
+from rankscope.rank_file import EVENT, Flag, GroupKind, Layer, State, TickSource
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.store.foreign import LoadedFile
 
 CELL_NS, STEP_CELLS = 400_000, 16
 STEP_NS, STEP_EVENTS = CELL_NS * STEP_CELLS, 17 * STEP_CELLS + 1

@@ -21,14 +21,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from rankscope.analyse.clock_offsets import clock_offsets
-from rankscope.analyse.clocks import clocks
-from rankscope.analyse.collectives import collectives
-from rankscope.analyse.matching import match
-from rankscope.analyse.splitting import split
-from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives.clock_offsets import clock_offsets
+from rankscope.questions.collectives.clocks import clocks
+from rankscope.questions.collectives.collectives import collectives
+from rankscope.questions.collectives.matching import match
+from rankscope.questions.collectives.wait_and_transfer import split
+from rankscope.questions.collectives.waiting import waiting
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from unit.simulated import MILLI, Skew, train, write
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.analyse.gpu_activities import COMMUNICATION, COPY, SET, kind_of
-from rankscope.analyse.gpu_time import times
-from rankscope.analyse.names import kernel_names
-from rankscope.analyse.selection import ALL
 from rankscope.model import Cell, Column, Table, Unit
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.report.markdown import to_markdown
-from rankscope.report.text import to_text
+from rankscope.output.markdown import to_markdown
+from rankscope.output.text import to_text
+from rankscope.questions.gpu.activities import COMMUNICATION, COPY, SET, kind_of
+from rankscope.questions.gpu.device_time import times
+from rankscope.questions.gpu.kernel_names import kernel_names
+from rankscope.questions.selection import ALL
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
 from rankscope.store.run import Run, open_run
 

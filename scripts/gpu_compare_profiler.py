@@ -20,8 +20,8 @@ import numpy as np
 
 from gpu_checks import Checks
 from gpu_rows import Process, processes_of
-from rankscope.readers import kineto
-from rankscope.readers.source import Source
+from rankscope.formats import kineto
+from rankscope.formats.source import Source
 
 Work = dict[str, tuple[int, float]]  # kernel -> calls, ns
 TIME_SHARE = 0.03

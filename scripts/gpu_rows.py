@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankscope.readers.chunks import open_rank_file
-from rankscope.readers.cuda import cuda_rows_of
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.chunks import open_rank_file
+from rankscope.rank_files.cuda import cuda_rows_of
+from rankscope.rank_files.read import read_rank_file
 
 INSIDE = "\x1f"  # between a range and the one inside it
 

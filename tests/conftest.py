@@ -118,7 +118,9 @@ TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns"
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the groups next
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.nodeid.startswith(folders) and f"[{variant}" in item.nodeid for variant, folders in THOROUGH.items()):
+        if any(
+            item.nodeid.startswith(folders) and f"[{variant}" in item.nodeid for variant, folders in THOROUGH.items()
+        ):
             item.add_marker(pytest.mark.slow)
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
+from rankscope.formats.source import Hints, Source
 from rankscope.model import Reading, Severity
-from rankscope.readers.source import Hints, Source
 
 SHARED = ROOT.parent / "shared"
 

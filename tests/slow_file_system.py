@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.mounting import Mount, mounted
+from rankscope.slowfs.mount import Mount, mounted
 from rankscope.slowfs.program import Unavailable, reason_against_running
 from rankscope.slowfs.slowness import Slowness
 

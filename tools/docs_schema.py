@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markers import between, filled
 from rankscope import SCHEMA_VERSION
-from rankscope.api.questions import WIDE
+from rankscope.api.registry import WIDE
 from rankscope.api.schema import TableSchema, schema
 from rankscope.store.columns import RECORDS
 

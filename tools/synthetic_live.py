@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.rankfile import COLLECTIVE, GROUP, TALLY, ChunkKind, Flag, State
+from rankscope.rank_file import COLLECTIVE, GROUP, TALLY, ChunkKind, Flag, State
 from synthetic_law import START_NS, Array, Law
 from synthetic_run import FIRST_PID, STEADY, Template, each_ns, host_name
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import (
+from rankscope.rank_file import (
     CHUNK,
     COLLECTIVE,
     GROUP,
@@ -31,7 +31,7 @@ from rankscope.rankfile import (
     StepFlag,
     size_class,
 )
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file_writer import RankFileWriter
 from synthetic_law import LATENCY_NS, POINT_TO_POINT, SECOND, SIZES_BYTES, START_NS, Array, Law
 
 MPI_BEGIN_NS = SECOND // 2

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import COLLECTIVE, STEP, Flag, Layer, MarkKind, Part
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file import COLLECTIVE, STEP, Flag, Layer, MarkKind, Part
+from rankscope.rank_file_writer import RankFileWriter
 from unit.small_run import MILLI, SECOND, mpi_rank, write_run
 
 PER_HOST = 8

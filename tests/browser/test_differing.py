@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from browser.chromium import Chromium
-from rankscope.analyse.outliers import outliers
 from rankscope.analyse.sections import page_of
 from rankscope.api.page import page_text
 from rankscope.api.run import Run
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.ranks.outliers import outliers
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))

@@ -10,7 +10,7 @@ import pytest
 
 from browser.chromium import Chromium
 from browser.pages import FILLED, page_of_run
-from rankscope.rankfile import Layer
+from rankscope.rank_file import Layer
 from unit.small_run import SECOND, mpi_rank, write_run
 from unit.step_runs import log
 

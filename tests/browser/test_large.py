@@ -14,12 +14,12 @@ from browser.chromium import Chromium
 from browser.large_run import PER_HOST, write_large_run
 from browser.pages import FILLED, TABLES
 from rankscope.analyse.sections import page_of
-from rankscope.model_pictures import Page
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.pictures import Page
+from rankscope.rank_files.read import read_rank_file
 from rankscope.report.html import to_html
 from rankscope.store.columns import joined, reading_tables
 from rankscope.store.folder import Job
-from rankscope.store.load import Loaded
+from rankscope.store.rank_files import Loaded
 from rankscope.store.run import Run
 
 RANKS, STEPS, SLOW = 6000, 24, 4321

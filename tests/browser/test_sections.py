@@ -14,9 +14,9 @@ from browser.pages import FILLED, TABLES, page_of_run
 from rankscope.analyse.sections import Wanted, page_of
 from rankscope.cli.report import run as report
 from rankscope.model import Table
-from rankscope.model_pictures import Page
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.report.cells import filled, heading, shown
+from rankscope.output.cells import filled, heading, shown
+from rankscope.pictures import Page
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 SECTIONS = {

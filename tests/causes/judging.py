@@ -7,10 +7,10 @@ from pathlib import Path
 
 from causes.schedule import SETTLING_STEPS, Window, windows_of
 from causes.scores import Scores
-from rankscope.analyse.causes import Cause, cause_of
-from rankscope.analyse.lateness import late_ranks
-from rankscope.analyse.step_data import Steps, steps_of
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.stragglers.causes import Cause, cause_of
+from rankscope.questions.stragglers.lateness import late_ranks
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 DISTURBED = 0.5  # CPUs that other programs use

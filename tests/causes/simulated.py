@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import COLLECTIVE, STEP, GroupKind, MarkKind, Part, StepFlag
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file import COLLECTIVE, STEP, GroupKind, MarkKind, Part, StepFlag
+from rankscope.rank_file_writer import RankFileWriter
 from unit.small_run import MILLI, SECOND, process, write_run
 
 MICRO = 1_000

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from causes.simulated import Case, write_case
-from rankscope.analyse.causes import causes
 from rankscope.analyse.findings import findings
 from rankscope.analyse.phase_calls import phase_calls
 from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.phases import phases
 from rankscope.analyse.step_parts import step_parts
-from rankscope.analyse.steps import steps
-from rankscope.rankfile import HEADER, whole_pages
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.steps.phases import phases
+from rankscope.questions.steps.steps import steps
+from rankscope.questions.stragglers.causes import causes
+from rankscope.rank_file import HEADER, whole_pages
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from unit.small_run import MILLI
 

@@ -12,9 +12,9 @@ import pytest
 from mpis import ROOT, job_environment
 from programs.jobs import PROGRAMS
 from programs.other_clocks import OtherClock, with_clocks
-from rankscope.analyse.splitting import Collectives, collectives_of
-from rankscope.analyse.waiting import sums
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
+from rankscope.questions.collectives.waiting import sums
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 BINARIES = ROOT / ".envs" / "torch" / "bin"

@@ -13,9 +13,9 @@ from causes.judging import first_cause
 from causes.schedule import windows_of
 from mpis import ROOT
 from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.step_parts import step_parts
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.steps.data import steps_of
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 
 PYTHON = ROOT / ".envs" / "torch" / "bin" / "python"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from causes.simulated import CAUSES, Case, write_case
-from rankscope.analyse.causes import causes, causes_of
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.stragglers.causes import causes, causes_of
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import MILLI
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.compare.measures import QUANTILES, Measures, Metric
-from rankscope.analyse.compare.resampling import middle_mean
-from rankscope.analyse.compare.verdicts import Side
+from rankscope.questions.compare.measures import QUANTILES, Measures, Metric
+from rankscope.questions.compare.resampling import middle_mean
+from rankscope.questions.compare.verdicts import Side
 
 MILLI, SECOND = 1e6, 1e9
 PARTS_MS = {"data": 8.0, "forward": 20.0, "backward": 40.0, "optimizer": 6.0, "communication": 15.0}

@@ -13,7 +13,7 @@ from rankscope.analyse.compare.limits import BadLimit, parse_limit
 from rankscope.api.compare import side_of
 from rankscope.api.run import NoRun
 from rankscope.cli.compare import run
-from rankscope.rankfile import Part
+from rankscope.rank_file import Part
 from unit.small_run import mpi_rank, write_run
 from unit.step_runs import steps
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compare.simulated import Law, side_by
-from rankscope.analyse.compare.measures import Metric
-from rankscope.analyse.compare.resampling import block_length, chances, exchanges, fewest_chance
-from rankscope.analyse.compare.tables import headline, is_quiet
-from rankscope.analyse.compare.verdicts import CANNOT_TELL, SLOWER, Comparison, Options, compare
+from rankscope.questions.compare.measures import Metric
+from rankscope.questions.compare.resampling import block_length, chances, exchanges, fewest_chance
+from rankscope.questions.compare.tables import headline, is_quiet
+from rankscope.questions.compare.verdicts import CANNOT_TELL, SLOWER, Comparison, Options, compare
 
 PAIRS = 12  # benchmarks/compare.py judges many more
 LAW = Law()

@@ -15,10 +15,10 @@ import pytest
 import rankscope as rs
 from mpis import ROOT
 from rankscope.analyse.nesting import in_order, lanes
-from rankscope.analyse.timeline import timeline
 from rankscope.api.export import export
-from rankscope.rankfile import COLLECTIVE, EVENT, EventFlag, GroupKind, Layer, Part
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.questions.events.timeline import timeline
+from rankscope.rank_file import COLLECTIVE, EVENT, EventFlag, GroupKind, Layer, Part
+from rankscope.rank_file_writer import RankFileWriter
 from unit.simulated import MICRO, Skew, train, write
 from unit.small_run import MILLI, SECOND, START, mpi_rank, write_run
 from unit.step_runs import steps

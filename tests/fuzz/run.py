@@ -56,7 +56,7 @@ def one_part(options: argparse.Namespace, numbers: range) -> Findings:
 def every_reader(data: bytes, scratch: Path) -> Findings:
     from random import Random
 
-    from rankscope.readers.formats import FORMATS
+    from rankscope.formats.registry import FORMATS
 
     found = Findings()
     for name in FORMATS:

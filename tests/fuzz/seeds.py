@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from fuzz.harness import Seed
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Source
 from rankscope.model import BadFile
-from rankscope.readers.formats import recognised
-from rankscope.readers.source import Source
 
 TESTS = Path(__file__).resolve().parents[1]
 SHARED = TESTS.parents[1] / "shared"

@@ -17,9 +17,9 @@ from fuzz import harness
 from fuzz.harness import Findings, Seed, fuzz, try_input
 from fuzz.mutations import MUTATIONS, mutated
 from fuzz.seeds import collected
+from rankscope.formats import registry
+from rankscope.formats.source import Source
 from rankscope.model import RankFacts, Reading, Tally
-from rankscope.readers import formats
-from rankscope.readers.source import Source
 
 RUN = Path(__file__).with_name("run.py")
 
@@ -41,7 +41,7 @@ def test_a_hundred_thousand_damaged_inputs_over_all_readers() -> None:
 
 
 def test_every_format_has_a_seed() -> None:
-    assert {seed.format for seed in collected()} >= formats.FORMATS.keys()
+    assert {seed.format for seed in collected()} >= registry.FORMATS.keys()
 
 
 def test_the_same_number_is_the_same_input() -> None:
@@ -88,8 +88,8 @@ def test_the_harness_sees(read: Any, message: str, tmp_path: Path, monkeypatch: 
     module: Any = ModuleType("rankscope.readers.wrong")
     module.sniff, module.read = (lambda head: False), read
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(formats, "FORMATS", {"wrong": ""})
-    monkeypatch.setattr(harness, "FORMATS", formats.FORMATS)
+    monkeypatch.setattr(registry, "FORMATS", {"wrong": ""})
+    monkeypatch.setattr(harness, "FORMATS", registry.FORMATS)
     monkeypatch.setattr(harness, "LEAST_SECONDS", 0.2)
     found = Findings()
     try_input(b"some bytes", "wrong", Random(0), tmp_path / "x", found)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from mpis import ROOT
-from rankscope import rankfile
-from rankscope.rankfile import GroupKind, Layer
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope import rank_file
+from rankscope.rank_file import GroupKind, Layer
+from rankscope.rank_file_writer import RankFileWriter
 
 MS = 1_000_000
 TOLD: dict[str, Any] = {
@@ -71,7 +71,7 @@ def process_of(rows: list[Any]) -> Any:
     process = object.__new__(Process)
     process.rows, process.notes = rows, []
     process.facts = SimpleNamespace(lost_calls=0, rank=None)
-    process.how, process.devices = np.zeros(1, rankfile.CUDA), np.zeros(1, rankfile.DEVICE)
+    process.how, process.devices = np.zeros(1, rank_file.CUDA), np.zeros(1, rank_file.DEVICE)
     process.how["pinned_peak_bytes"] = 50
     for field, value in TOLD["memory"].items():
         process.devices[field] = value

@@ -15,7 +15,7 @@ from hang.test_hang_gloo import started as started_gloo
 from hang.test_hang_mpi import started as started_mpi
 from mpis import Mpi, find_mpi
 from rankscope.model import Moment
-from rankscope.readers.moment import read_moment
+from rankscope.rank_files.live import read_moment
 
 SEED = int(os.environ.get("RANKSCOPE_TEST_SEED", random.SystemRandom().randrange(2**32)))
 

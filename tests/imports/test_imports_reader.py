@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope import rankfile
+from rankscope import rank_file
 from rankscope.model import BadFile
-from rankscope.rankfile import CallsMethod, Cause, ChunkKind, ImportsMode, ModuleFlag, Operation
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_file import CallsMethod, Cause, ChunkKind, ImportsMode, ModuleFlag, Operation
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.columns import reading_tables
 from rankscope.store.run import Run, open_run
 
@@ -106,9 +106,9 @@ def test_nothing_was_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field, value", [("record_bytes", 4), ("record_bytes", 1 << 20), ("path_bytes", 1 << 30)])
 def test_damaged_paths_are_refused(field: str, value: int, tmp_path: Path) -> None:
     raw = bytearray(writer().to_bytes())
-    kinds = np.frombuffer(bytes(raw), np.uint32)[:: rankfile.PAGE // 4]
-    place = int(np.flatnonzero(kinds == ChunkKind.PATHS)[-1]) * rankfile.PAGE + rankfile.CHUNK.itemsize
-    offset = rankfile.PATH.fields[field][1]  # type: ignore[index]
+    kinds = np.frombuffer(bytes(raw), np.uint32)[:: rank_file.PAGE // 4]
+    place = int(np.flatnonzero(kinds == ChunkKind.PATHS)[-1]) * rank_file.PAGE + rank_file.CHUNK.itemsize
+    offset = rank_file.PATH.fields[field][1]  # type: ignore[index]
     raw[place + offset : place + offset + 4] = value.to_bytes(4, "little")
     path = tmp_path / "7.rank"
     path.write_bytes(raw)
@@ -131,7 +131,7 @@ def test_any_damage_is_refused_or_read(tmp_path: Path) -> None:
     for _ in range(100):
         damaged = bytearray(raw)
         for _ in range(chance.randrange(1, 60)):
-            damaged[chance.randrange(rankfile.PAGE, len(damaged))] = chance.randrange(256)
+            damaged[chance.randrange(rank_file.PAGE, len(damaged))] = chance.randrange(256)
         path.write_bytes(damaged)
         try:
             reading_tables(0, read_rank_file(path), events=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from rankscope.formats.source import LINE_BYTES, Source
 from rankscope.model import BadFile
-from rankscope.readers.source import LINE_BYTES, Source
 
 TESTS = Path(__file__).parents[1]
 SCRIPT = """

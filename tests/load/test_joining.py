@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.cli import load as command
 from rankscope.cli import report
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 
 pytestmark = pytest.mark.usefixtures("toy", "here")

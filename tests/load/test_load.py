@@ -14,8 +14,8 @@ import zstandard
 
 from rankscope.cli import load as command
 from rankscope.cli import loading, report
-from rankscope.readers.formats import FORMATS
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.formats.registry import FORMATS
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import SECOND, mpi_rank, write_run
 

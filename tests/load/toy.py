@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from rankscope.formats import registry
+from rankscope.formats.source import Source
 from rankscope.model import Event, Figure, Note, RankFacts, Reading, Severity, Tally
-from rankscope.readers import formats
-from rankscope.readers.source import Source
 
 
 def sniff(head: bytes) -> bool:
@@ -72,4 +72,4 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("rankscope.readers.toy")
     module.sniff, module.read = sniff, read
     monkeypatch.setitem(sys.modules, "rankscope.readers.toy", module)
-    monkeypatch.setitem(formats.FORMATS, "toy", "a format of the tests")
+    monkeypatch.setitem(registry.FORMATS, "toy", "a format of the tests")

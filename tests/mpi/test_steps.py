@@ -8,14 +8,14 @@ import pytest
 
 from mpis import ROOT, Mpi, find_mpi
 from programs import jobs
-from rankscope.analyse.causes import causes_of
 from rankscope.analyse.findings.doubts import wrong_launcher
 from rankscope.analyse.findings.pickled import pickled_objects
 from rankscope.analyse.findings.tiny_collectives import tiny_collectives
 from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.step_data import steps_of
 from rankscope.analyse.step_parts import step_parts
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.stragglers.causes import causes_of
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 
 TRAIN = ROOT / "examples" / "train_mpi4py.py"

@@ -12,8 +12,8 @@ import pytest
 
 from mpis import ROOT, find_mpi
 from programs.jobs import WARNINGS
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.trace_events import trace_events
+from rankscope.rank_files.events import trace_events
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 
 PROGRAM = ROOT / "tests/programs/traced.c"

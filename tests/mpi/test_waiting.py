@@ -11,9 +11,9 @@ import pytest
 from mpis import Mpi
 from programs import jobs
 from programs.other_clocks import OtherClock, with_clocks
-from rankscope.analyse.splitting import Collectives, collectives_of
-from rankscope.analyse.waiting import sums, waiting
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
+from rankscope.questions.collectives.waiting import sums, waiting
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 RANKS, LATE_RANK, LATE_MS, STEPS = 4, 2, 8.0, 120

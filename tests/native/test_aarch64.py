@@ -13,7 +13,7 @@ import pytest
 import hatch_build
 from native.builds import HERE
 from programs import recorded
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

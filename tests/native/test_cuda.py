@@ -13,11 +13,11 @@ import pytest
 from native.builds import HERE, SANITIZERS, compile_c, place_recorder, recording
 from native.test_driver import STRICT, compiler_has
 from programs import recorded
-from rankscope.analyse.gpu_time import gpu_time
 from rankscope.model import Reading
-from rankscope.rankfile import CUDA, DEVICE, ChunkKind, CudaState
-from rankscope.readers.chunks import open_rank_file
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.gpu.device_time import gpu_time
+from rankscope.rank_file import CUDA, DEVICE, ChunkKind, CudaState
+from rankscope.rank_files.chunks import open_rank_file
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from native.test_cuda_ranges import make_script_driver, only, play
-from rankscope.rankfile import ChunkKind
-from rankscope.readers.chunks import open_rank_file
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
 
 SECOND = 10**9
 COMPUTE, COMMUNICATION, COPY = "gemm", "ncclDevKernel_AllReduce", ""

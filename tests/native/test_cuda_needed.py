@@ -9,8 +9,8 @@ import pytest
 from native import test_cuda_ranges
 from native.test_cuda_ranges import cuda_row, only, play
 from programs import recorded
-from rankscope.rankfile import ChunkKind
-from rankscope.readers.chunks import open_rank_file
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
 
 driver, plain = test_cuda_ranges.driver, test_cuda_ranges.plain
 

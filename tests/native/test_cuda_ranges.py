@@ -17,8 +17,8 @@ from native.test_cuda import make_driver
 from native.test_driver import STRICT, compiler_has
 from programs import recorded
 from rankscope.model import INSIDE
-from rankscope.rankfile import ChunkKind
-from rankscope.readers.chunks import open_rank_file
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
 
 pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
 

@@ -9,34 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from rankscope import rankfile
+from rankscope import rank_file
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = ROOT / "src/rankscope/native/layout.h"
 DRAWING = ROOT / "docs/rank-file.md"
 ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
-    "rs_state": rankfile.State,
-    "rs_flag": rankfile.Flag,
-    "rs_tick_source": rankfile.TickSource,
-    "rs_rank_source": rankfile.RankSource,
-    "rs_layer": rankfile.Layer,
-    "rs_kind": rankfile.Kind,
-    "rs_chunk_kind": rankfile.ChunkKind,
-    "rs_collective_flag": rankfile.CollectiveFlag,
-    "rs_group_kind": rankfile.GroupKind,
-    "rs_group_flag": rankfile.GroupFlag,
-    "rs_cuda_state": rankfile.CudaState,
-    "rs_cuda_api": rankfile.CudaApi,
-    "rs_trace_keep": rankfile.TraceKeep,
-    "rs_event_flag": rankfile.EventFlag,
-    "rs_part": rankfile.Part,
-    "rs_step_flag": rankfile.StepFlag,
-    "rs_mark_kind": rankfile.MarkKind,
-    "rs_imports_mode": rankfile.ImportsMode,
-    "rs_calls_method": rankfile.CallsMethod,
-    "rs_module_flag": rankfile.ModuleFlag,
-    "rs_cause": rankfile.Cause,
-    "rs_operation": rankfile.Operation,
+    "rs_state": rank_file.State,
+    "rs_flag": rank_file.Flag,
+    "rs_tick_source": rank_file.TickSource,
+    "rs_rank_source": rank_file.RankSource,
+    "rs_layer": rank_file.Layer,
+    "rs_kind": rank_file.Kind,
+    "rs_chunk_kind": rank_file.ChunkKind,
+    "rs_collective_flag": rank_file.CollectiveFlag,
+    "rs_group_kind": rank_file.GroupKind,
+    "rs_group_flag": rank_file.GroupFlag,
+    "rs_cuda_state": rank_file.CudaState,
+    "rs_cuda_api": rank_file.CudaApi,
+    "rs_trace_keep": rank_file.TraceKeep,
+    "rs_event_flag": rank_file.EventFlag,
+    "rs_part": rank_file.Part,
+    "rs_step_flag": rank_file.StepFlag,
+    "rs_mark_kind": rank_file.MarkKind,
+    "rs_imports_mode": rank_file.ImportsMode,
+    "rs_calls_method": rank_file.CallsMethod,
+    "rs_module_flag": rank_file.ModuleFlag,
+    "rs_cause": rank_file.Cause,
+    "rs_operation": rank_file.Operation,
 }
 
 Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size, field -> offset and size
@@ -44,7 +44,7 @@ Places = dict[str, tuple[int, dict[str, tuple[int, int]]]]  # structure -> size,
 
 def twin_places() -> Places:
     places: Places = {}
-    for name, dtype in rankfile.STRUCTURES.items():
+    for name, dtype in rank_file.STRUCTURES.items():
         members = dtype.fields
         assert members is not None
         places[name] = (dtype.itemsize, {key: (int(at), of.itemsize) for key, (of, at, *_) in members.items()})

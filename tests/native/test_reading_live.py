@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope import rankfile
-from rankscope.rankfile import COLLECTIVE
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope import rank_file
+from rankscope.rank_file import COLLECTIVE
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.readers import rows
-from rankscope.readers.rankfile import read_rank_file
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "src/rankscope/native"
@@ -83,12 +83,12 @@ def test_a_row_left_odd_by_a_kill_is_given_and_counted(built: Path, tmp_path: Pa
     assert read_rank_file(path).facts.torn_rows == 1
 
 
-def rankfile_parts(path: Path) -> Iterator[rankfile.Rows]:
-    from rankscope.readers.chunks import open_rank_file
+def rankfile_parts(path: Path) -> Iterator[rank_file.Rows]:
+    from rankscope.rank_files.chunks import open_rank_file
 
-    for part in open_rank_file(path).parts(rankfile.ChunkKind.TALLIES):
+    for part in open_rank_file(path).parts(rank_file.ChunkKind.TALLIES):
         yield part.rows
 
 
-def python_copy(part: rankfile.Rows) -> tuple[rankfile.Rows, rows.Unsettled]:
+def python_copy(part: rank_file.Rows) -> tuple[rank_file.Rows, rows.Unsettled]:
     return rows.copy_in_python(part, "seq", False)

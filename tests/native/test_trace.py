@@ -17,11 +17,11 @@ from native.builds import SANITIZERS, Driver, make_driver, recording
 from native.test_driver import STRICT, compiler_has, is_child
 from programs import recorded
 from programs.recorded import word
-from rankscope.rankfile import ChunkKind
-from rankscope.readers.chunks import open_rank_file
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.trace import trace_blocks
-from rankscope.readers.trace_events import trace_events
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
+from rankscope.rank_files.events import trace_events
+from rankscope.rank_files.read import read_rank_file
+from rankscope.rank_files.trace import trace_blocks
 
 pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
 

@@ -13,11 +13,11 @@ from native.builds import SANITIZERS
 from native.test_driver import compiler_has
 from native.test_nccl import FakeNccl, column
 from programs import recorded
-from rankscope.rankfile import ChunkKind
-from rankscope.readers.chunks import open_rank_file
-from rankscope.readers.clock import Clock
-from rankscope.readers.trace import trace_blocks
-from rankscope.readers.trace_events import trace_events
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
+from rankscope.rank_files.clock import Clock
+from rankscope.rank_files.events import trace_events
+from rankscope.rank_files.trace import trace_blocks
 
 pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from rankscope.model import Reading
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 
 
 def noting(path: Path, log: Path, slowly_s: float = 0, killed_at: str = "") -> Reading:

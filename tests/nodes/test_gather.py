@@ -16,11 +16,12 @@ import pytest
 
 import rankscope
 from nodes.cluster import WITHOUT, Nodes, environment
-from rankscope.rankfile import State
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.record import copying, gathering
-from rankscope.record.gathering import gather
+from rankscope.rank_file import State
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
+from rankscope.record import copying
+from rankscope.record import gather as gathering
+from rankscope.record.gather import gather
 from rankscope.record.heads import read_head
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # last: some there have names of the standard library

@@ -17,9 +17,9 @@ from nodes.test_places import answers
 from rankscope.api.nodes import files_elsewhere
 from rankscope.api.run import Run
 from rankscope.cli import main
-from rankscope.rankfile import HEADER, State
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.store import dask_cluster, many
+from rankscope.rank_file import HEADER, State
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store import dask_cluster, large_runs
 from rankscope.store.dask_cluster import Dask, cluster
 from rankscope.store.run import open_run
 from traces.test_many_traces import traced_run
@@ -88,7 +88,7 @@ def noted_by(nodes: DaskNodes, folder: Path, log: Path) -> list[tuple[str, str]]
 def test_a_small_run_all_of_whose_files_are_on_nodes(
     nodes: DaskNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "MANY_FROM", 256)
+    monkeypatch.setattr(large_runs, "MANY_FROM", 256)
     folder = local_run(nodes, tmp_path / "small", "node00000", "node00001")
     shutil.rmtree(folder / "ranks")
     assert main(["report", str(folder), "--dask", nodes.address, "--out", str(tmp_path / "report")]) == 0

@@ -13,7 +13,7 @@ import pytest
 from nodes.cluster import HOSTS, DaskNodes
 from nodes.reading import noted, noting
 from rankscope.api.run import Run
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store import batches
 from rankscope.store.batches import batches_of
 from rankscope.store.dask_cluster import Dask, cluster

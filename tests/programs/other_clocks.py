@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.rankfile import HEADER, TickSource
+from rankscope.rank_file import HEADER, TickSource
 
 
 @dataclass(frozen=True)

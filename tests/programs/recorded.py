@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.model import Group, Reading, Words
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 
 KINDS = {"call": 0, "progress": 1}
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
-from rankscope.analyse.break_even import break_even
 from rankscope.analyse.import_counts import ImportCounts, counts_of
 from rankscope.analyse.import_series import NoSeries, series_of
 from rankscope.analyse.lookups import lookups
-from rankscope.analyse.projection import CACHES, Server, projected
 from rankscope.analyse.scale_fit import fitted
 from rankscope.cli import load
 from rankscope.cli.imports_project import main
 from rankscope.model import PathOperation
-from rankscope.slowfs.replaying import Plan, replay
+from rankscope.questions.imports.break_even import break_even
+from rankscope.questions.imports.projection import CACHES, Server, projected
+from rankscope.slowfs.replay import Plan, replay
 from rankscope.slowfs.slowness import Slowness
 from slow_file_system import skip_unless_runnable
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import rankscope.readers
+from rankscope.formats.handmade.tables import read, sniff
+from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Figure, Note, Reading
-from rankscope.readers.handmade import read, sniff
-from rankscope.readers.source import Hints, Source
 from readers.loaded import SHARED, warnings_of
 
 TALLIES = next(iter((SHARED / "seeds").glob("000*")), SHARED / "seeds/000")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.formats.ipm import read, sniff
+from rankscope.formats.source import Source
 from rankscope.model import BadFile, Reading
-from rankscope.readers.ipm import read, sniff
-from rankscope.readers.source import Source
 from readers.loaded import warnings_of
 
 BANNER = """\

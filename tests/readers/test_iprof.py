@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.iprof import iprof_parts
+from rankscope.formats.iprof import read, sniff
+from rankscope.formats.source import Source
 from rankscope.model import Reading
-from rankscope.readers.iprof import read, sniff
-from rankscope.readers.source import Source
-from rankscope.report.iprof import to_iprof
+from rankscope.output.layouts.iprof import to_iprof
+from rankscope.questions.layouts.iprof import iprof_parts
 from readers.loaded import SHARED, run_of, warnings_of
 
 SAMPLE = SHARED / "samples/iprof/aurora_24ranks.txt"

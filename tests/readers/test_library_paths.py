@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.readers.library_paths import LibraryPath, library_path, told_directories
+from rankscope.formats.library_paths import LibraryPath, library_path, told_directories
 
 
 def linked(folder: Path, name: str, *flags: str) -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.routines import routines
+from rankscope.formats.mpip import UNSPLIT, read, sniff
+from rankscope.formats.source import Source
 from rankscope.model import BadFile, Figure, Reading
-from rankscope.readers.mpip import UNSPLIT, read, sniff
-from rankscope.readers.source import Source
+from rankscope.questions.mpi.routines import routines
 from readers.loaded import run_of, warnings_of
 
 LINE = "-" * 75

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from rankscope.analyse.balance import balance
-from rankscope.analyse.selection import ALL, Selection
-from rankscope.analyse.sizes import sizes
 from rankscope.api.layouts import as_mpitrace
+from rankscope.formats.mpitrace import UNSPLIT, read, sniff
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Source
 from rankscope.model import Reading
-from rankscope.readers.formats import recognised
-from rankscope.readers.mpitrace import UNSPLIT, read, sniff
-from rankscope.readers.source import Source
+from rankscope.questions.mpi.messages import sizes
+from rankscope.questions.selection import ALL, Selection
 from readers.loaded import SHARED, Tables, run_of, warnings_of
 
 FOLDERS = sorted((SHARED / "samples/mpitrace").glob("*"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from foreign_files import SHARED, shared_files
-from rankscope.readers.formats import FORMATS
-from rankscope.readers.source import Source
+from rankscope.formats.registry import FORMATS
+from rankscope.formats.source import Source
 
 LOGS = (
     "horovod_timeline",

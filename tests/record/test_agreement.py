@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.record.agreement import Claimant, Member, is_same_job
 from rankscope.record.place import Process, find_place, process
+from rankscope.record.rendezvous import Claimant, Member, is_same_job
 
 SHOW = ("sh", "-c", "echo $RANKSCOPE_DIR")
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from rankscope.rank_files.read import read_rank_file
 from rankscope.readers.ending import Here
-from rankscope.readers.rankfile import read_rank_file
 from rankscope.store.run import open_run
 from rankscope.store.summary import nobody_writes
 from unit.many_ranks import Watched, age, make_large, rank_files

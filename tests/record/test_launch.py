@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.record.launch import expected_ranks, find_launcher, mpi_family, passing_on
+from rankscope.record.launchers import expected_ranks, find_launcher, mpi_family, passing_on
 
 ADDED = {"LD_PRELOAD": "/l.so", "RANKSCOPE_DIR": "/r"}
 MORE = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.model import Reading
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 
 from .conftest import Mpi, Run
 

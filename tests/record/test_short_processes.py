@@ -13,7 +13,7 @@ import pytest
 import rankscope as api
 from programs import recorded
 from rankscope.model import RankFacts
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 
 from .conftest import Run, compile_c, library_of
 

@@ -20,7 +20,7 @@ import pytest
 
 from mpis import ROOT
 from programs import recorded
-from rankscope.rankfile import Layer, Part
+from rankscope.rank_file import Layer, Part
 
 BIN = ROOT / ".envs" / "torch" / "bin"
 PROGRAM = ROOT / "tests" / "programs" / "trains.py"

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analyse.replay import replay_operations, replay_overview
 from rankscope.cli.imports_project import main as project
 from rankscope.cli.imports_replay import Wrong, main, recorded
+from rankscope.formats import path_operations
+from rankscope.formats.source import Source
 from rankscope.model import PathOperation
-from rankscope.readers import path_operations, strace_paths
-from rankscope.readers.source import Source
-from rankscope.slowfs.replaying import Plan, in_rounds, mapped, replay
+from rankscope.questions.imports.replay import replay_operations, replay_overview
+from rankscope.readers import strace_paths
+from rankscope.slowfs.replay import Plan, in_rounds, mapped, replay
 from rankscope.slowfs.slowness import Slowness
 from slow_file_system import skip_unless_runnable
 

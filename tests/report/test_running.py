@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mpis import Mpi
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 
 ENDLESS = Path(__file__).parent / "endless.py"
 BYTES = 32  # of every message

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rankscope.analyse.growth import Series, growth
 from rankscope.analyse.scale_graphs import graphs
 from rankscope.cli.scale import run as scale
 from rankscope.model import Unit
-from rankscope.model_pictures import Curve, Graph
+from rankscope.pictures import Curve, Graph
+from rankscope.questions.scaling.growth import Series, growth
 from rankscope.report.graph import HEIGHT, LEFT, RIGHT, WIDTH, to_svg, value_ticks
 from scale.asking import loaded
 

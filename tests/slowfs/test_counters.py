@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.slowfs.counters import of_server
-from rankscope.slowfs.mounting import Mount
+from rankscope.slowfs.mount import Mount
 from slow_file_system import slow_file_system
 
 TIMES = 7

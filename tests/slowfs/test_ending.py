@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs import counters, mounting
+from rankscope.slowfs import counters
+from rankscope.slowfs import mount as mounting
 from rankscope.slowfs.program import PROGRAM, Unavailable
 from rankscope.slowfs.slowness import Slowness
 from slow_file_system import skip_unless_runnable, slow_file_system

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.stage.bringing import sealed
+from rankscope.stage.receive import sealed
 from stage.conftest import make_environment
 from stage.jobs import Environment, clean_variables, copies, is_soon, python, stage, staged_folder, words
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.record.agreement import claimant
 from rankscope.record.place import Place
-from rankscope.stage.bringing import Bringing, bring
+from rankscope.record.rendezvous import claimant
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, open_bundle, read_header, read_manifest
 from rankscope.stage.contact import Contact, call, listen
 from rankscope.stage.intake import Intake, starts
 from rankscope.stage.messages import Broken, answer_greeting, hear, say, send
 from rankscope.stage.node import open_folder
-from rankscope.stage.serving import FANOUT, Service, children
+from rankscope.stage.receive import Bringing, bring
+from rankscope.stage.serve import FANOUT, Service, children
 from rankscope.stage.sources import CHUNK_FOLLOWS, Peer, SharedFile
 from rankscope.stage.task import Task
 from stage.jobs import Environment

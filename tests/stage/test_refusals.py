@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.record.agreement import claimant
 from rankscope.record.place import Place
+from rankscope.record.rendezvous import claimant
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, open_bundle, read_header
-from rankscope.stage.keeper import Keeper
 from rankscope.stage.node import open_folder
+from rankscope.stage.node_daemon import Keeper
 from rankscope.stage.task import Outcome, Task
 from stage.conftest import make_environment
 from stage.jobs import Environment, copies, python, stage, staged_folder
@@ -229,7 +229,7 @@ def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
 def test_a_hostile_manifest_cannot_write_elsewhere(small: Environment, tmp_path: Path) -> None:
     """A bundle that seals paths which lead out of the copy is refused before anything is written."""
     from rankscope.stage import pack
-    from rankscope.stage.choosing import choose
+    from rankscope.stage.contents import choose
     from rankscope.stage.layout import lay_out
     from rankscope.stage.roots import find_roots
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rankscope.analyse.crossing import break_even
-from rankscope.analyse.staging import Compared, Timed, staging
+from rankscope.questions.imports.staging import Compared, Timed, staging
 
 S = 10**9
 

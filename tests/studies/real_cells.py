@@ -10,10 +10,10 @@ from mpis import ROOT, find_mpi
 from rankscope.model import Cell as Value
 from rankscope.model import Table
 from rankscope.studies.builtin import STUDIES
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.pythons import Pythons
-from rankscope.studies.whole import Asked, Silent, run_study
+from rankscope.studies.run_study import Asked, Silent, run_study
 
 MAKES = {"torch": "make envs", "horovod": "make env-horovod", "oneccl": "make env-oneccl"}
 ENVIRONMENTS = {"gloo": "torch", "horovod": "horovod", "oneccl": "oneccl", "oneccl_mpi": "oneccl"}

@@ -9,11 +9,11 @@ import pytest
 
 from mpis import ROOT
 from rankscope.model import Cell, Table
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Settings, Study
-from rankscope.studies.pythons import Pythons
-from rankscope.studies.whole import Asked, Silent, run_study
+from rankscope.studies.run_study import Asked, Silent, run_study
 
 
 def python_of(environment: str, how: str = "make envs") -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.growth import growth
 from rankscope.cli.scale import run as scale
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.scaling.growth import growth
 from rankscope.studies.growing import growing, growth_tables
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Study

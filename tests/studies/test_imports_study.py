@@ -12,8 +12,8 @@ import pytest
 from mpis import ROOT
 from rankscope.slowfs.program import reason_against_running
 from rankscope.studies.imports import STUDY, job, places
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.plan import Cell, Missing, cells
-from rankscope.studies.pythons import Pythons
 from scale.asking import scaled
 from studies.studying import cells as ended
 from studies.studying import study

@@ -10,9 +10,9 @@ import pytest
 
 from mpis import ROOT
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.own import read_study
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.plan import Cell, Job
-from rankscope.studies.pythons import Pythons
+from rankscope.studies.toml_study import read_study
 from studies.studying import cells, squares, states, study, wrong_values
 
 GOOD = '[workload]\ncommand = ["python", "x.py", "{size}"]\n[axes]\nsize = [1, "big"]\nranks = [1, 2]\n'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 from rankscope.studies.collective_waits import waits
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell

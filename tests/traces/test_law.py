@@ -14,11 +14,11 @@ from trace_answers import Answers, answers
 from trace_law import DOMAIN, STEP_EVENTS, Law, laws, write_run
 
 import rankscope
-from rankscope.analyse import trace_native
-from rankscope.analyse.gpu_activities import kind_of
-from rankscope.analyse.trace_tables import trace_tables
+from rankscope.questions.events import sums
+from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu.activities import kind_of
+from rankscope.rank_files.events import trace_events
 from rankscope.readers import trace_times
-from rankscope.readers.trace_events import trace_events
 from rankscope.store.derived import derived, loaded_tasks, trace_tasks
 from rankscope.store.traces import Traces
 
@@ -40,9 +40,9 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(params=["compiled", "python"])
 def run(request: pytest.FixtureRequest, made: tuple[str, Path, Answers], monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "python":
-        monkeypatch.setattr(trace_native, "function", lambda name: None)
+        monkeypatch.setattr(sums, "function", lambda name: None)
         monkeypatch.setattr(trace_times, "native_function", lambda name: None)
-    elif trace_native.function("rankscope_sweep_ranges") is None:
+    elif sums.function("rankscope_sweep_ranges") is None:
         pytest.skip("the native part is not built: run make native")
     return rankscope.open(made[1])
 

@@ -15,15 +15,15 @@ import pytest
 from trace_law import STEP_EVENTS, Law, rank_file, write_run
 
 from rankscope.analyse.kernels import kernels
-from rankscope.analyse.trace_tables import trace_tables
 from rankscope.api import run as api
 from rankscope.api.run import Run
 from rankscope.cli import main
-from rankscope.rankfile import COLLECTIVE, EVENT, Layer
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.trace_events import trace_events
-from rankscope.store import many
+from rankscope.questions.events.tables import trace_tables
+from rankscope.rank_file import COLLECTIVE, EVENT, Layer
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.events import trace_events
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store import large_runs
 from rankscope.store.dask_cluster import Cluster, cluster
 from rankscope.store.executors import Killed
 from rankscope.store.folder import NoRun
@@ -91,7 +91,7 @@ def test_traces_are_found_where_figures_stay_on_disk(tmp_path: Path, monkeypatch
     folder = traced_run(tmp_path / "run")
     small = tables(Run(folder), OF_TRACES)
     make_large(monkeypatch)
-    monkeypatch.setattr(many, "MOST_ROWS", 2)
+    monkeypatch.setattr(large_runs, "MOST_ROWS", 2)
     assert_same(tables(Run(folder), OF_TRACES), small)
     (folder / "ranks/node0/1001.rank").unlink()  # all later ones have other numbers in the run
     without = tables(Run(folder, keep=False), OF_TRACES)

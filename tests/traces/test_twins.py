@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analyse import trace_native, trace_twins
+from rankscope.analyse import trace_twins
 from rankscope.analyse.range_sums import RangeWork
 from rankscope.analyse.trace_twins import FIRST, LENGTH_SUM, RANGE_SUM, empty_covers, empty_sums
 from rankscope.model import Words
-from rankscope.rankfile import EVENT, LAP, Layer
-from rankscope.readers.clock import Clock, CuptiClock
+from rankscope.questions.events import sums as trace_native
+from rankscope.rank_file import EVENT, LAP, Layer
+from rankscope.rank_files.clock import Clock, CuptiClock
 from rankscope.readers.trace_times import Clocks, Seen
 
 needs_native = pytest.mark.skipif(

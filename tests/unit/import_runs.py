@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from rankscope.store.folder import Job
-from rankscope.store.load import Loaded
+from rankscope.store.rank_files import Loaded
 from rankscope.store.run import _arrow_tables
 
 MS = 1_000_000

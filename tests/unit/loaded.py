@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.formats.source import Source
 from rankscope.model import Reading, Severity
-from rankscope.readers.source import Source
 from rankscope.store.columns import reading_tables
 from rankscope.store.folder import Job
-from rankscope.store.load import Loaded
+from rankscope.store.rank_files import Loaded
 from rankscope.store.roles import assign_roles
 from rankscope.store.run import Run
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rankscope.analyse import tiles
 from rankscope.api.run import Run, Selection
 from rankscope.model import Table
-from rankscope.store import batches, many
+from rankscope.questions import disk_matrix
+from rankscope.store import batches, large_runs
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
@@ -26,9 +26,9 @@ ASKED = ("waiting", "waiting_parts", "collectives", "clocks", "routines", "sizes
 
 def make_large(monkeypatch: pytest.MonkeyPatch, files: int = 2) -> None:
     """From that many files on a run is read as a large one, three files at a time, a few collectives at a time."""
-    monkeypatch.setattr(many, "MANY_FROM", files)
+    monkeypatch.setattr(large_runs, "MANY_FROM", files)
     monkeypatch.setattr(batches, "MOST_FILES", 3)
-    monkeypatch.setattr(tiles, "CELLS", 700)
+    monkeypatch.setattr(disk_matrix, "CELLS", 700)
 
 
 def aged_run(folder: Path, law: Law = LAW) -> Path:

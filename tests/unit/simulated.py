@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import COLLECTIVE, GroupKind
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file import COLLECTIVE, GroupKind
+from rankscope.rank_file_writer import RankFileWriter
 from unit.small_run import MILLI, SECOND, START, mpi_rank, write_run
 
 MICRO = 1_000

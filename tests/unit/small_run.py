@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rankscope.rankfile import Flag, State, TickSource
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file import Flag, State, TickSource
+from rankscope.rank_file_writer import RankFileWriter
 
 SECOND = 1_000_000_000
 MILLI = 1_000_000

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import COLLECTIVE, STEP, Part, Rows, StepFlag
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_file import COLLECTIVE, STEP, Part, Rows, StepFlag
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import MILLI, SECOND, mpi_rank, write_run
 

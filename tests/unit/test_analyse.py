@@ -11,19 +11,19 @@ import pytest
 from rankscope.analyse.balance import balance
 from rankscope.analyse.communication import communication
 from rankscope.analyse.communicators import communicators
-from rankscope.analyse.coverage import coverage
 from rankscope.analyse.matrix import matrix
 from rankscope.analyse.overhead import overhead
-from rankscope.analyse.overview import overview
-from rankscope.analyse.ranks import ranks
-from rankscope.analyse.routines import routines
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.sizes import edges, sizes
-from rankscope.analyse.words import ending_text, ranges
 from rankscope.model import RankFacts, Reading, Table
-from rankscope.rankfile import Flag, State, size_class
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.mpi.messages import edges, sizes
+from rankscope.questions.mpi.routines import routines
+from rankscope.questions.ranks.ranks import ranks
+from rankscope.questions.run.coverage import coverage
+from rankscope.questions.run.overview import overview
+from rankscope.questions.selection import Selection
+from rankscope.questions.wording import ending_text, ranges
+from rankscope.rank_file import Flag, State, size_class
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.loaded import run_of
 from unit.small_run import MILLI, SECOND, mpi_rank, process, write_run

@@ -13,7 +13,7 @@ import pytest
 
 import rankscope as rs
 from mpis import ROOT
-from rankscope.api.questions import ALIASES, QUESTIONS, WIDE, needs_events
+from rankscope.api.registry import ALIASES, QUESTIONS, WIDE, needs_events
 from rankscope.api.schema import schema
 from rankscope.cli.report import run as report
 from unit.small_run import SECOND

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.questions import ASKED_FOR, EVENT_QUESTIONS, OF_MANY, QUESTIONS
+from rankscope.api.registry import ASKED_FOR, EVENT_QUESTIONS, OF_MANY, QUESTIONS
 from rankscope.cli.report import parser, run
 from unit.small_run import SECOND, mpi_rank, write_run
 

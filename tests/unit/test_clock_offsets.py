@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse.clock_offsets import Clocks, clock_offsets
-from rankscope.analyse.clocks import clocks
-from rankscope.analyse.matching import Log, Matched
-from rankscope.analyse.splitting import Split, collectives_of, split
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
+from rankscope.questions.collectives.clocks import clocks
+from rankscope.questions.collectives.matching import Log, Matched
+from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, split
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.simulated import MICRO, Skew, Truth, train, write
 from unit.small_run import MILLI, SECOND, START

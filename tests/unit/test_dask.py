@@ -14,7 +14,7 @@ import pytest
 from rankscope.api.run import NoRun, Run
 from rankscope.cli import main
 from rankscope.model import Reading
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store import dask_cluster
 from rankscope.store.dask_cluster import Cluster, cluster
 from rankscope.store.executors import Killed

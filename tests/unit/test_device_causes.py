@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.analyse.causes import causes
-from rankscope.analyse.device_causes import DeviceCause, device_causes
-from rankscope.analyse.findings.straggler import straggler
 from rankscope.model import Figure
-from rankscope.rankfile import COLLECTIVE, GroupKind, Layer, Part
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.findings.stragglers import straggler
+from rankscope.questions.stragglers.causes import causes
+from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
+from rankscope.rank_file import COLLECTIVE, GroupKind, Layer, Part
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.loaded import run_of
 from unit.small_run import MILLI, SECOND

@@ -11,22 +11,22 @@ import pytest
 from causes.simulated import Case, write_case
 from rankscope.analyse.findings.data_parallel import data_parallel
 from rankscope.analyse.findings.doubts import incomplete_coverage, wrong_launcher
-from rankscope.analyse.findings.exposed import exposed_communication
-from rankscope.analyse.findings.finding import Finding
 from rankscope.analyse.findings.oversubscribed import oversubscribed
 from rankscope.analyse.findings.pickled import pickled_objects
 from rankscope.analyse.findings.slow_host import host_imbalance
-from rankscope.analyse.findings.slow_start import first_collective, heaviest_import, slow_start
-from rankscope.analyse.findings.straggler import straggler
-from rankscope.analyse.findings.table import MOST, RULES, findings
 from rankscope.analyse.findings.tiny_collectives import tiny_collectives
+from rankscope.formats.nvprof import read as read_nvprof
+from rankscope.formats.nvprof_damaged import read as read_damaged
+from rankscope.formats.source import Source
 from rankscope.model import Tables
-from rankscope.rankfile import Flag, MarkKind, Part
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.nvprof import read as read_nvprof
-from rankscope.readers.nvprof_damaged import read as read_damaged
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.source import Source
+from rankscope.questions.findings.communication import exposed_communication
+from rankscope.questions.findings.finding import Finding
+from rankscope.questions.findings.startup import first_collective, heaviest_import, slow_start
+from rankscope.questions.findings.stragglers import straggler
+from rankscope.questions.findings.table import MOST, RULES, findings
+from rankscope.rank_file import Flag, MarkKind, Part
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from unit.import_runs import small_run
 from unit.loaded import run_of, shared_file

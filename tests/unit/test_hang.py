@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from rankscope.analyse.hang import Verdict, verdict
-from rankscope.analyse.hang_words import places_table, sentence
 from rankscope.analyse.pace import paces
-from rankscope.analyse.standing import Standing, standing
-from rankscope.analyse.top import job_table, ranks_table
 from rankscope.model import Calling, Ending, Entered, Group, Moment, RankFacts
+from rankscope.questions.live.hang import Verdict, verdict
+from rankscope.questions.live.hang_report import places_table, sentence
+from rankscope.questions.live.standing import Standing, standing
+from rankscope.questions.live.top import job_table, ranks_table
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

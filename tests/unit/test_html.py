@@ -14,8 +14,8 @@ from browser.large_run import write_large_run
 from rankscope.analyse.sections import Wanted, page_of
 from rankscope.cli.report import run as report
 from rankscope.model import Table
-from rankscope.model_pictures import Page
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.pictures import Page
+from rankscope.rank_files.read import read_rank_file
 from rankscope.report.html import to_html
 from rankscope.report.html.assets import FOLDER, MODULES, scripts
 from rankscope.store.run import open_run

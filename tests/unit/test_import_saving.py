@@ -18,9 +18,9 @@ from rankscope.analyse.import_blame import (
     blame_search,
 )
 from rankscope.analyse.import_cost import import_cost
-from rankscope.analyse.import_data import Counts
-from rankscope.analyse.import_saving import Trial, import_saving
 from rankscope.cli.import_saving import switch_of, together
+from rankscope.questions.imports.saving import Trial, import_saving
+from rankscope.questions.imports.trees import Counts
 from unit.import_runs import MS, HandFilled, small_run
 from unit.test_import_offenders import bytecode_run, loader_run, search_run
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rankscope.analyse.import_tables import (
+from rankscope.questions.imports.frameworks import (
     ImportTime,
     StagedImport,
     calls_per_framework,

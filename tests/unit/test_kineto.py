@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from rankscope.formats import json_stream, kineto
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Reading, Severity, Words
-from rankscope.readers import kineto, trace_stream
-from rankscope.readers.formats import recognised
-from rankscope.readers.source import Hints, Source
 from rankscope.store.columns import joined, reading_tables
 
 SAMPLES = Path(__file__).parents[2].parent / "shared/samples"
@@ -124,8 +124,8 @@ def test_streams_correlations_bytes_and_collectives() -> None:
 
 
 def test_the_store_takes_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_stream, "BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr(trace_stream, "PIECE_BYTES", 1 << 10)
+    monkeypatch.setattr(json_stream, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(json_stream, "PIECE_BYTES", 1 << 10)
     parts = [reading_tables(4, reading, events=True)["events"] for reading in read(trace(EVENTS * 20))]
     events = joined(parts)
     assert len(parts) > 20 and events.num_rows == 20 * 9
@@ -238,7 +238,7 @@ def test_an_empty_trace_is_no_error() -> None:
 
 
 def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_stream, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(json_stream, "BLOCK_BYTES", 1 << 16)
     readings = read(trace(EVENTS * 500))
     sizes = [len(reading.event_columns["start_ns"]) for reading in readings if reading.event_columns]
     assert sum(sizes) == 500 * 9 and max(sizes) < 700

@@ -13,9 +13,9 @@ import pytest
 from rankscope.api import run as api
 from rankscope.api.run import Run, Selection
 from rankscope.model import Reading
-from rankscope.rankfile import HEADER, State
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.store import kept, many
+from rankscope.rank_file import HEADER, State
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store import cache, large_runs
 from rankscope.store.executors import Killed, Pool
 from rankscope.store.run import Run as Store
 from rankscope.store.run import open_run
@@ -78,7 +78,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_events_that_stay_on_disk_follow_their_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_large(monkeypatch)
-    monkeypatch.setattr(many, "MOST_ROWS", 20)  # tallies stay there too
+    monkeypatch.setattr(large_runs, "MOST_ROWS", 20)  # tallies stay there too
     folder = aged_run(tmp_path / "it's [a] run*")
     sql = """SELECT rank, min(start_ns), count(*), (SELECT sum(total_ns) FROM tallies WHERE process = one.process)
         FROM events AS one JOIN ranks USING (process) GROUP BY rank, one.process ORDER BY rank"""
@@ -140,9 +140,9 @@ def test_without_a_place_for_tables_everything_works(tmp_path: Path, monkeypatch
         store, read = opened(folder)
         assert len(read) == 10 and store.query("SELECT count(*) FROM ranks") == [(10,)]
     (folder / "tables").unlink()
-    monkeypatch.setenv(kept.SWITCH, "off")
+    monkeypatch.setenv(cache.SWITCH, "off")
     assert len(opened(folder)[1]) == 10 and not (folder / "tables").exists()
-    monkeypatch.delenv(kept.SWITCH)
+    monkeypatch.delenv(cache.SWITCH)
     assert len(opened(folder, keep=False)[1]) == 10 and not (folder / "tables").exists()
 
 
@@ -222,7 +222,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path, monkeypa
     whole = open_run(folder, read_rank_file, executor=Watched(), keep=False).query(sql)
     assert open_run(folder, killing, executor=Pool(2), keep=False).query(sql) == whole
     assert (folder / "killed").exists()
-    with pytest.raises(many.NoRun, match="were killed 3 times"):
+    with pytest.raises(large_runs.NoRun, match="were killed 3 times"):
         open_run(folder, killing_again, executor=Pool(2), keep=False)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from rankscope.analyse.step_cuts import EXTRAS, whole_steps
-from rankscope.analyse.step_data import Steps, steps_of
 from rankscope.analyse.step_values import Stored
 from rankscope.api.run import Run
-from rankscope.rankfile import COLLECTIVE
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.rank_file import COLLECTIVE
+from rankscope.rank_file_writer import RankFileWriter
 from unit.many_ranks import LAW, age, aged_run, assert_same, make_large, rank_files, tables
 from unit.small_run import MILLI, SECOND, mpi_rank, write_run
 from unit.test_step_patterns import Call

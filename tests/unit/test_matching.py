@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse import matching
-from rankscope.analyse.matching import Log, match
-from rankscope.analyse.operations import OPERATIONS, operation_of
-from rankscope.api.questions import LOG_QUESTIONS
+from rankscope.api.registry import LOG_QUESTIONS
 from rankscope.cli.report import run as report
-from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives import matching
+from rankscope.questions.collectives.matching import Log, match
+from rankscope.questions.collectives.operations import OPERATIONS, operation_of
+from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from unit.small_run import MILLI, mpi_rank, write_run
 

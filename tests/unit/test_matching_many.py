@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rankscope.api.run import Run
-from rankscope.rankfile import COLLECTIVE, CollectiveFlag
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file import COLLECTIVE, CollectiveFlag
+from rankscope.rank_file_writer import RankFileWriter
 from unit.many_ranks import age, assert_same, make_large, rank_files, tables
 from unit.small_run import MILLI, SECOND, mpi_rank, write_run
 

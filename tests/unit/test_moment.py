@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from rankscope.model import BadFile
-from rankscope.rankfile import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, State
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, State
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.live import LiveFile, read_moment
 from rankscope.readers.ending import Here
-from rankscope.readers.moment import LiveFile, read_moment
 
 NOW = 5_000_000_000_000
 HERE = Here(host="here", now_ns=lambda: NOW)

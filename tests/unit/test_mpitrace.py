@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rankscope.analyse.mpitrace import task_routines, task_sizes, tasks
-from rankscope.analyse.selection import Selection
-from rankscope.rankfile import size_class
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.report.mpitrace import to_mpitrace
+from rankscope.output.layouts.mpitrace import to_mpitrace
+from rankscope.questions.layouts.mpitrace import task_routines, task_sizes, tasks
+from rankscope.questions.selection import Selection
+from rankscope.rank_file import size_class
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from unit.small_run import SECOND, mpi_rank, write_run
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.analyse.nccl import nccl
-from rankscope.analyse.selection import Selection
 from rankscope.analyse.tallies import tallies
 from rankscope.model import RankFacts, Reading, Tally
-from rankscope.rankfile import COLLECTIVE, CollectiveFlag, GroupKind, Kind, Layer, State
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.selection import Selection
+from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupKind, Kind, Layer, State
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from unit.loaded import run_of
 
 US = 1000.0

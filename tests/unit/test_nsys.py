@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from rankscope.formats import nsys
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Reading, Severity
-from rankscope.readers import nsys
-from rankscope.readers.formats import recognised
-from rankscope.readers.source import Hints, Source
 from unit.test_kineto import notes, rows
 
 SAMPLE = Path(__file__).parents[2].parent / "shared/samples/nsys/h100_2gpu_1s.sqlite"

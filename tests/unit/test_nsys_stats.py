@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope.formats.nsys_stats import read, sniff
+from rankscope.formats.source import Source
 from rankscope.model import BadFile, Reading
-from rankscope.readers.nsys_stats import read, sniff
-from rankscope.readers.source import Source
 from unit.loaded import shared_file, text_source, warnings
 
 KERNELS = """\

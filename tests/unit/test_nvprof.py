@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.api.run import Run as ApiRun
 from rankscope.cli.report import parser, selection_of
 from rankscope.cli.report import rendered as rendered_by_command
+from rankscope.formats.nvprof import read, sniff
+from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Reading
-from rankscope.readers.nvprof import read, sniff
-from rankscope.readers.source import Hints, Source
-from rankscope.report.nvprof import time_text, to_nvprof, to_nvprof_csv
+from rankscope.output.layouts.nvprof import time_text, to_nvprof, to_nvprof_csv
+from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
+from rankscope.questions.selection import ALL, Selection
 from rankscope.store.run import Run
 from unit.loaded import run_of, shared_file, text_source, warnings
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rankscope.formats import nsys_stats, nvprof, nvprof_damaged
+from rankscope.formats.source import LINE_BYTES
 from rankscope.model import BadFile
-from rankscope.readers import nsys_stats, nvprof, nvprof_damaged
-from rankscope.readers.source import LINE_BYTES
 from unit.loaded import Read, run_of, text_source
 from unit.test_nsys_stats import COPY_SIZES, COPY_TIMES, KERNELS, RANGES
 from unit.test_nvprof_damaged import BEGIN, TABS

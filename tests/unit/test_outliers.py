@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rankscope.analyse.alike import alike
-from rankscope.analyse.outliers import outliers
 from rankscope.analyse.places import far_places, places
-from rankscope.analyse.selection import Selection
-from rankscope.api.questions import default_tables
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.api.registry import default_tables
+from rankscope.questions.ranks.outliers import outliers
+from rankscope.questions.selection import Selection
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
 from rankscope.store.run import Run, open_run
 from unit.small_run import MILLI, mpi_rank, write_run

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rankscope.analyse.phase_calls import phase_calls
 from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.phases import phases
 from rankscope.model import PHASES
-from rankscope.rankfile import MarkKind
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.questions.steps.phases import phases
+from rankscope.rank_file import MarkKind
+from rankscope.rank_file_writer import RankFileWriter
 from unit.small_run import MILLI, SECOND
 from unit.step_runs import log, opened, rank
 

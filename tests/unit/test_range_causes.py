@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.analyse.causes import causes_of
-from rankscope.rankfile import Layer, Part
+from rankscope.questions.stragglers.causes import causes_of
+from rankscope.rank_file import Layer, Part
 from rankscope.store.run import Run
 from unit.small_run import MILLI
 from unit.step_runs import opened, rank, steps

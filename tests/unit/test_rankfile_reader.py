@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rankscope.model import BadFile, Reading, Severity
-from rankscope.rankfile import (
+from rankscope.rank_file import (
     CHUNK,
     COLLECTIVE,
     HEADER,
@@ -22,9 +22,9 @@ from rankscope.rankfile import (
     TickSource,
     size_class,
 )
-from rankscope.rankfile_writer import RankFileWriter
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.readers.ending import Here
-from rankscope.readers.rankfile import read_rank_file
 
 SECOND = 1_000_000_000
 START = 1_800_000_000 * SECOND

@@ -9,12 +9,12 @@ import json
 import pytest
 
 from rankscope.model import Column, Table, Unit
-from rankscope.report.cells import printable, shown, size_text, time_text
-from rankscope.report.csv import to_csv
-from rankscope.report.json import to_json
-from rankscope.report.markdown import to_markdown
-from rankscope.report.plain_html import to_plain_html
-from rankscope.report.text import to_text
+from rankscope.output.cells import printable, shown, size_text, time_text
+from rankscope.output.csv import to_csv
+from rankscope.output.json import to_json
+from rankscope.output.markdown import to_markdown
+from rankscope.output.plain_html import to_plain_html
+from rankscope.output.text import to_text
 
 EVIL = "\x1b[31mred\x9b1m [bold]x[/bold] \u202e| <b>*_\n"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
-from rankscope.api.server import Server
+from rankscope.api.pages import Server
 from rankscope.cli.serve import run as serve
-from rankscope.rankfile import State
+from rankscope.rank_file import State
 from unit.small_run import SECOND, mpi_rank, write_run
 
 EVIL = "<script>alert('1')</script>"

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.analyse.periods import period_of
-from rankscope.analyse.step_data import Steps, steps_of
 from rankscope.model import Tables
+from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.periods import period_of
 from unit.step_runs import log, opened, rank
 
 Call = tuple[str, int, float]  # name, bytes, ms of compute before it

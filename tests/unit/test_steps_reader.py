@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rankfile import STEP, MarkKind, Part, Rows, StepFlag, TickSource
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_file import STEP, MarkKind, Part, Rows, StepFlag, TickSource
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 SECOND = 1_000_000_000

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse.events import events
 from rankscope.analyse.kernels import kernels
-from rankscope.analyse.selection import Selection
 from rankscope.analyse.trace import trace
 from rankscope.cli.report import run as report
-from rankscope.rankfile import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, GroupKind, Layer, TraceKeep
-from rankscope.rankfile_writer import RankFileWriter
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.trace_events import trace_events
+from rankscope.questions.events.events import events
+from rankscope.questions.selection import Selection
+from rankscope.rank_file import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, GroupKind, Layer, TraceKeep
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.events import trace_events
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import START, mpi_rank, write_run
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankscope.formats import json_stream
+from rankscope.formats.json_stream import TraceStream
+from rankscope.formats.source import Source
 from rankscope.model import BadFile
-from rankscope.readers import trace_stream
-from rankscope.readers.source import Source
-from rankscope.readers.trace_stream import TraceStream
 
 NASTY = st.text(alphabet='{}[],:"\\ \nabé', max_size=12)
 VALUES = st.recursive(
@@ -36,8 +36,8 @@ def events_of(stream: TraceStream[Any]) -> list[Any]:
 def test_all_events_come_out_whole(events: list[Any], block: int, indent: int | None, before: str, after: str) -> None:
     text = json.dumps({"before": before, "traceEvents": events, "after": {after: [{}, {}]}}, indent=indent)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trace_stream, "BLOCK_BYTES", block)
-        patched.setattr(trace_stream, "PIECE_BYTES", block)
+        patched.setattr(json_stream, "BLOCK_BYTES", block)
+        patched.setattr(json_stream, "PIECE_BYTES", block)
         stream = stream_of(text.encode())
         assert events_of(stream) == events
     assert (stream.before, stream.after) == ({"before": before}, {"after": {after: [{}, {}]}})
@@ -82,9 +82,9 @@ def test_no_list_of_events_is_a_bad_file() -> None:
 
 
 def test_an_event_without_end_is_a_bad_file_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_stream, "EVENT_BYTES", 1000)
-    monkeypatch.setattr(trace_stream, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(trace_stream, "PIECE_BYTES", 100)
+    monkeypatch.setattr(json_stream, "EVENT_BYTES", 1000)
+    monkeypatch.setattr(json_stream, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(json_stream, "PIECE_BYTES", 100)
     with pytest.raises(BadFile, match=r"the event at byte 27 is longer"):
         events_of(stream_of(b'{"traceEvents": [{"n": 1}, {"s": "' + b"{" * 5000))
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.analyse.condensed import condensed
 from rankscope.analyse.lanes import lanes
-from rankscope.analyse.lateness import peers_medians
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.wait_map import wait_map, waited_until
 from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.model import Column, Table, Unit
-from rankscope.rankfile import Part
+from rankscope.questions.collectives.wait_map import wait_map, waited_until
+from rankscope.questions.condense import condensed
+from rankscope.questions.selection import Selection
+from rankscope.questions.stragglers.lateness import peers_medians
+from rankscope.rank_file import Part
 from rankscope.store.run import Run
 from unit.small_run import MILLI
 from unit.step_runs import log, opened, rank, steps

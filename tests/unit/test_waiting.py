@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse.clocks import clocks
-from rankscope.analyse.collectives import collectives
-from rankscope.analyse.rank_steps import RankSteps
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.splitting import collectives_of
-from rankscope.analyse.step_data import Steps
 from rankscope.analyse.step_times import times_of
-from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.cli.report import run as report
 from rankscope.model import Table
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.questions.collectives.clocks import clocks
+from rankscope.questions.collectives.collectives import collectives
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.collectives.waiting import waiting
+from rankscope.questions.selection import Selection
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import Steps
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.simulated import MICRO, Skew, Truth, train, write
 from unit.small_run import MILLI, START

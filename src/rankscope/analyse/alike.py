@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankscope.analyse.behaviour import Array, Behaviour, Measure, behaviour
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.words import ranges
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.ranks.behaviour import Array, Behaviour, Measure, behaviour
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import ranges
 
 COLUMNS = (
     Column("group", Unit.NAME, "Group"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.mpi import Share, shares
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.mpi.calls import Share, shares
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.matching import Array, Log
-from rankscope.analyse.operations import BY_PARTS_IN_NCCL, OPERATIONS, Operation, Volume, Waits
-from rankscope.analyse.splitting import Split
+from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.operations import BY_PARTS_IN_NCCL, OPERATIONS, Operation, Volume, Waits
+from rankscope.questions.collectives.wait_and_transfer import Split
 
 NS_PER_S = 1e9
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.words import ranges
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import ranges
 
 COLUMNS = (
     Column("severity", Unit.NAME, "Severity"),

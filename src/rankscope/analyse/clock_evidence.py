@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.matching import Array, Log, Matched
-from rankscope.analyse.operations import OPERATIONS, Operation, Proof, Waits
 from rankscope.analyse.threads import in_threads
+from rankscope.questions.collectives.matching import Array, Log, Matched
+from rankscope.questions.collectives.operations import OPERATIONS, Operation, Proof, Waits
 
 SLACK_NS = {"nccl": 20_000.0}  # NCCL's proxy thread sees kernels begin and end a little late
 SLACK_OTHERS_NS = 1_000.0  # ticks of two processes of a host become Unix time to about this

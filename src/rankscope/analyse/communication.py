@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.mpi import by_communication, shares
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.mpi.calls import by_communication, shares
+from rankscope.questions.selection import ALL, Selection
 
 COLUMNS = (
     Column("which", Unit.NAME, "Communication"),

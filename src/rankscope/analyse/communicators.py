@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.mpi import BYTES_SQL, IS_COMMUNICATION
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.mpi.calls import BYTES_SQL, IS_COMMUNICATION
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("group", Unit.NAME, "Communicator"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu import COLUMNS as COLUMNS
-from rankscope.analyse.gpu import activities
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Table, Tables
+from rankscope.questions.gpu.kernels import COLUMNS as COLUMNS
+from rankscope.questions.gpu.kernels import activities
+from rankscope.questions.selection import ALL, Selection
 
 
 def cuda_api(tables: Tables, selection: Selection = ALL) -> Table:

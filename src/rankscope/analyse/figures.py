@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_memory import FIGURES as GPU_MEMORY
-from rankscope.analyse.gpu_memory import PINNED
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.gpu.memory import FIGURES as GPU_MEMORY
+from rankscope.questions.gpu.memory import PINNED
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("series", Unit.NAME, "Series"),

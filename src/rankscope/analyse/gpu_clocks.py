@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

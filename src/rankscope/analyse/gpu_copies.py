@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu import ONCE
 from rankscope.analyse.gpu_ranks import COPIES
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.spread import spread, spread_columns
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.gpu.kernels import ONCE
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("name", Unit.NAME, "Direction"),

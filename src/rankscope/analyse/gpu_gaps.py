@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.spread import spread, spread_columns
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("length", Unit.NAME, "Length of a gap"),

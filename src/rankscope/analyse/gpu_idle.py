@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_activities import say_what_is_lost
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.trace_tables import trace_tables
 from rankscope.analyse.trace_twins import CAUSES
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu.activities import say_what_is_lost
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankscope.analyse.gpu_activities import kind_of, say_what_is_lost
 from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, join, statistics
 from rankscope.analyse.kernels import by_name
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.gpu.activities import kind_of, say_what_is_lost
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (Column("kind", Unit.NAME, "Kind"), *STATISTICS)
 

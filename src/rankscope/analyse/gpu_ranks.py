@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu import COMMUNICATES, ONCE, WHOLES
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.gpu.kernels import COMMUNICATES, ONCE, WHOLES
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

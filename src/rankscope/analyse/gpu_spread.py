@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_time import times
-from rankscope.analyse.gpu_walk import GpuTime
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.spread import spread, spread_columns
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.gpu.device_time import times
+from rankscope.questions.gpu.walk import GpuTime
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("what", Unit.NAME, "GPU time"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.analyse.call_kinds import OPENS, STATS, one_of
-from rankscope.analyse.import_data import import_trees
 from rankscope.analyse.import_loader import loader_directories
 from rankscope.analyse.import_offenders.bytecode import compiled
 from rankscope.analyse.import_realpath import resolving
-from rankscope.analyse.import_search import search_entries
 from rankscope.model import Tables
+from rankscope.questions.imports.search import search_entries
+from rankscope.questions.imports.trees import import_trees
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.analyse.import_data import Node, has_calls, import_trees, merged
 from rankscope.analyse.import_names import node_name
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Tables
+from rankscope.questions.imports.trees import Node, has_calls, import_trees, merged
+from rankscope.questions.selection import ALL, Selection
 
 FORMAT = 1
 

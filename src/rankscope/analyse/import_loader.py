@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rankscope.analyse.import_data import chosen
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.imports.trees import chosen
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("directory", Unit.NAME, "Directory"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rankscope.analyse.call_kinds import sums
 from rankscope.analyse.import_causes import COUNT_COLUMNS
-from rankscope.analyse.import_data import chosen
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.imports.trees import chosen
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("module", Unit.NAME, "Module"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from rankscope.analyse.import_data import Node
+from rankscope.questions.imports.trees import Node
 
 LONGEST = 40
 

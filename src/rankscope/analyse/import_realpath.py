@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rankscope.analyse.import_data import chosen
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Tables
+from rankscope.questions.imports.trees import chosen
+from rankscope.questions.selection import ALL, Selection
 
 SQL = """
     SELECT coalesce(modules.name, '(interpreter)'), path,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rankscope.analyse.call_kinds import CALL_COLUMNS
-from rankscope.analyse.import_data import Node, has_calls, import_trees, merged
 from rankscope.analyse.import_names import node_name
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.imports.trees import Node, has_calls, import_trees, merged
+from rankscope.questions.selection import ALL, Selection
 
 COLUMNS = (
     Column("module", Unit.NAME, "Module"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.gpu_activities import kind_of, say_what_is_lost
 from rankscope.analyse.gpu_lengths import STATISTICS, Lengths, statistics
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.trace_tables import trace_tables
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu.activities import kind_of, say_what_is_lost
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
 # squared deviations add up, and so does what the means of the ranks differ by from the mean of all; always in the same

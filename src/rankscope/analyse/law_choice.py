@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankscope.analyse.law_intervals import student_quantile
-from rankscope.analyse.laws import Array, Fit, Law, fit
+from rankscope.questions.scaling.models import Array, Fit, Law, fit
 
 ERRORS = 1.7  # by how many standard errors a simpler law must miss more to be given up
 SURE = 0.995  # of Student's distribution: how sure a trend must be that few scales show

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.analyse.laws import Fit
+from rankscope.questions.scaling.models import Fit
 
 CONFIDENCE = 0.95
 

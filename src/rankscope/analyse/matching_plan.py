@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.matching import DISAGREE, NOT_ALL, ROOTED, TWICE, UNENDED, Array, Group
-from rankscope.analyse.tiles import Tiles
 from rankscope.model import Words
+from rankscope.questions.collectives.matching import DISAGREE, NOT_ALL, ROOTED, TWICE, UNENDED, Array, Group
+from rankscope.questions.disk_matrix import Tiles
 
 LARGE = 2**62
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("rank", Unit.NAME, "From"),

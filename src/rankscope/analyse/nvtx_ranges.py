@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.model import INSIDE, Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("range", Unit.NAME, "Range"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection
 
 COLUMNS = (
     Column("which", Unit.NAME, "Rank with"),

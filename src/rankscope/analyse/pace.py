@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rankscope.analyse.standing import Key, Standing, sides
 from rankscope.model import Entered, Moment
+from rankscope.questions.live.standing import Key, Standing, sides
 
 
 @dataclass(slots=True)

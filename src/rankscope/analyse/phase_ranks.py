@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.phases import chosen_of
-from rankscope.analyse.selection import ALL, Selection, arranged
 from rankscope.analyse.waterfall import SEGMENTS
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.phases import chosen_of
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rankscope.analyse.behaviour import FAR, Array, Behaviour, Measure, behaviour
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.words import counted
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.ranks.behaviour import FAR, Array, Behaviour, Measure, behaviour
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import counted
 
 COLUMNS = (
     Column("by", Unit.NAME, "By"),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.analyse.step_data import steps_of
 from rankscope.model import Tables
+from rankscope.questions.steps.data import steps_of
 
 NESTED = 0.9  # of the largest excess: the ranges around the one that is longer are longer too
 # What torch and the recorder name themselves is a part of the step, or lies in one.

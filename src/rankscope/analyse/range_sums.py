@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.trace_native import sweep_ranges
 from rankscope.analyse.trace_twins import RANGE_SUM, empty_sums
 from rankscope.analyse.vocabulary import Vocabulary
 from rankscope.model import Words
+from rankscope.questions.events.sums import sweep_ranges
 
 ON_THREADS = ("nvtx", "torch", "step", "python")
 ON_STREAMS = ("gpu_range",)  # lie in each other on their stream, which is their group

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rankscope.analyse.crossovers import alike
-from rankscope.analyse.growth import Growth
 from rankscope.analyse.law_intervals import Estimate, estimate
-from rankscope.analyse.scaling import shown
 from rankscope.model import Unit
-from rankscope.model_pictures import Curve, Graph
+from rankscope.pictures import Curve, Graph
+from rankscope.questions.scaling.crossovers import alike
+from rankscope.questions.scaling.growth import Growth
+from rankscope.questions.scaling.scaling import shown
 
 FITTED_POINTS = 33
 MOST_CURVES = 8  # that an eye can tell apart

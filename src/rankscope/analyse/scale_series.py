@@ -8,11 +8,11 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from rankscope.analyse.growth import Series
-from rankscope.analyse.laws import BY_SCALE, BY_SIZE
-from rankscope.analyse.phases import phases
-from rankscope.analyse.steps import steps
 from rankscope.model import Tables
+from rankscope.questions.scaling.growth import Series
+from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE
+from rankscope.questions.steps.phases import phases
+from rankscope.questions.steps.steps import steps
 
 AXES = ("ranks", "hosts")
 RUNS = "runs"  # the name of series of recorded runs

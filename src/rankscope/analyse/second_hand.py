@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.mpi import COMM_SQL
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.words import ranges
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.mpi.calls import COMM_SQL
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import ranges
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
-from rankscope.analyse.cxx_names import Name, Part, Path, function_of, leaves
+from rankscope.questions.gpu.cxx_names import Name, Part, Path, function_of, leaves
 
 FITTING = 80  # letters: up to here as many nested classes are told as there are
 DEEPEST = 5

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.periods import commonest_runs, period_of
+from rankscope.questions.steps.periods import commonest_runs, period_of
 
 Array = Any  # of numpy
 Pattern = tuple[int, ...]  # tokens, one for each collective of a step

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.rank_steps import RankSteps
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.step_data import steps_of
-from rankscope.analyse.step_waits import waits_per_step
-from rankscope.analyse.steps import step_notes
 from rankscope.analyse.steps_recorded import OF_WHICH, PARTS
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.steps import step_notes
+from rankscope.questions.steps.waits import waits_per_step
 
 OWN = (*PARTS[:5], "checkpoint", "compute", "other")
 COLUMNS = (

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.matching import Log
-from rankscope.analyse.rank_steps import RankSteps
-from rankscope.analyse.splitting import Split, collectives_of
-from rankscope.analyse.step_data import Steps, steps_of
 from rankscope.analyse.step_values import some_of
-from rankscope.analyse.tiles import ITEM_BYTES, Scratch, read_at, write_at
 from rankscope.model import Tables
+from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of
+from rankscope.questions.disk_matrix import ITEM_BYTES, Scratch, read_at, write_at
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import Steps, steps_of
 
 Array = Any  # of numpy
 CELLS = 1 << 22  # ranks × steps that are held in memory while the table below is made

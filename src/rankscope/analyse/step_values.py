@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.tiles import ITEM_BYTES, Scratch, read_at, write_at
+from rankscope.questions.disk_matrix import ITEM_BYTES, Scratch, read_at, write_at
 
 Array = Any  # of numpy, each value of 8 bytes
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.matching import WHO
-from rankscope.analyse.rank_steps import RankSteps
 from rankscope.analyse.step_values import Same, StepFile
 from rankscope.analyse.threads import in_threads
 from rankscope.model import Tables
+from rankscope.questions.collectives.matching import WHO
+from rankscope.questions.steps.arrays import RankSteps
 
 Array = Any  # of numpy
 PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "checkpoint", "other")

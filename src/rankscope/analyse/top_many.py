@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from rankscope.analyse.alike import ranks_alike
-from rankscope.analyse.behaviour import FAR, Behaviour, Measure, telling
-from rankscope.analyse.condensed import percentiles
-from rankscope.analyse.hang_words import standing_place
-from rankscope.analyse.outliers import ranks_that_differ
 from rankscope.analyse.pace import Pace
 from rankscope.analyse.places import far_places, places_that_differ
-from rankscope.analyse.standing import GroupNow, Standing
-from rankscope.analyse.words import counted, ranges, rank_words
 from rankscope.model import Cell, Column, Moment, Table, Unit
+from rankscope.questions.condense import percentiles
+from rankscope.questions.live.hang_report import standing_place
+from rankscope.questions.live.standing import GroupNow, Standing
+from rankscope.questions.ranks.behaviour import FAR, Behaviour, Measure, telling
+from rankscope.questions.ranks.outliers import ranks_that_differ
+from rankscope.questions.wording import counted, ranges, rank_words
 
 SHOWN_PERCENTILES = (0, 5, 50, 95, 100)
 WAITING, WAITED_FOR = "waiting", "waited for"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rankscope.analyse.lanes import lanes
-from rankscope.analyse.selection import ALL, Selection
-from rankscope.analyse.splitting import collectives_of
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.selection import ALL, Selection
 
 COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
 MOST_LANES = 96

@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.matching import Array, Log
-from rankscope.analyse.selection import ALL, Selection, arranged
-from rankscope.analyse.splitting import Collectives, Split, collectives_of, usually_asked, usually_asked_of_steps
 from rankscope.analyse.step_times import step_times
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.wait_and_transfer import (
+    Collectives,
+    Split,
+    collectives_of,
+    usually_asked,
+    usually_asked_of_steps,
+)
+from rankscope.questions.selection import ALL, Selection, arranged
 
 COLUMNS = (
     Column("by", Unit.NAME, "By"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from rankscope.analyse.step_data import steps_of
 from rankscope.model import Tables
+from rankscope.questions.steps.data import steps_of
 
 # in the order in which a program usually passes through them; what each means: docs/metrics.md
 SEGMENTS = (

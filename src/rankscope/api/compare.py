@@ -9,8 +9,12 @@ from os import PathLike
 from pathlib import Path
 
 from rankscope.analyse.compare.limits import CANNOT_TELL, EXCEEDED, BadLimit, Outcome, outcomes, parse_limit
-from rankscope.analyse.compare.measures import measures
-from rankscope.analyse.compare.tables import (
+from rankscope.api.frame import Frame
+from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.runs import is_run
+from rankscope.model import Table
+from rankscope.questions.compare.measures import measures
+from rankscope.questions.compare.tables import (
     changes_table,
     headline,
     limits_table,
@@ -18,12 +22,8 @@ from rankscope.analyse.compare.tables import (
     sides_table,
     warnings_of,
 )
-from rankscope.analyse.compare.verdicts import Comparison, Options, Side, compare
-from rankscope.analyse.selection import ALL, Selection
-from rankscope.api.frame import Frame
-from rankscope.api.run import NoRun, Run, Wrong
-from rankscope.api.runs import is_run
-from rankscope.model import Table
+from rankscope.questions.compare.verdicts import Comparison, Options, Side, compare
+from rankscope.questions.selection import ALL, Selection
 
 __all__ = ["BadLimit", "Compared", "Options", "compared", "parse_limit", "side_of"]
 

@@ -18,18 +18,18 @@ import pyarrow.parquet as pq
 
 from rankscope import SCHEMA_VERSION
 from rankscope.analyse.nesting import in_order
-from rankscope.analyse.scrape import scrape
-from rankscope.analyse.selection import ALL
-from rankscope.analyse.timeline import Timeline, timeline
 from rankscope.api.frame import Frame
-from rankscope.api.questions import QUESTIONS
+from rankscope.api.registry import QUESTIONS
 from rankscope.api.run import Run, Wrong
 from rankscope.model_timeline import Slices
-from rankscope.report.chrome import chrome_pieces
-from rankscope.report.csv import to_csv
-from rankscope.report.json import to_json
-from rankscope.report.perfetto import perfetto_pieces
-from rankscope.report.prometheus import to_prometheus
+from rankscope.output.chrome import chrome_pieces
+from rankscope.output.csv import to_csv
+from rankscope.output.json import to_json
+from rankscope.output.perfetto import perfetto_pieces
+from rankscope.output.prometheus import to_prometheus
+from rankscope.questions.events.timeline import Timeline, timeline
+from rankscope.questions.metrics import scrape
+from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
 
 FORMS = ("perfetto", "chrome", "parquet", "csv", "json", "prometheus")

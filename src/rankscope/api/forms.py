@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rankscope.analyse.events import COLUMNS as EVENT_COLUMNS
-from rankscope.analyse.events import events_sql
 from rankscope.api.run import Run, Selection
 from rankscope.model import Table
-from rankscope.model_pictures import Graph
-from rankscope.report.cells import printable
-from rankscope.report.csv import csv_pieces, to_csv
-from rankscope.report.json import to_json
-from rankscope.report.markdown import to_markdown
-from rankscope.report.plain_html import to_plain_html
-from rankscope.report.text import to_text
+from rankscope.output.cells import printable
+from rankscope.output.csv import csv_pieces, to_csv
+from rankscope.output.json import to_json
+from rankscope.output.markdown import to_markdown
+from rankscope.output.plain_html import to_plain_html
+from rankscope.output.text import to_text
+from rankscope.pictures import Graph
+from rankscope.questions.events.events import COLUMNS as EVENT_COLUMNS
+from rankscope.questions.events.events import events_sql
 
 __all__ = ["EVENT_COLUMNS", "FORMS", "PAGES", "events_csv", "page", "printable", "to_text"]
 

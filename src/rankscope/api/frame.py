@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rankscope.model import Cell, Column, Table, Unit
-from rankscope.report.cells import heading, printable, shown
-from rankscope.report.text import to_text
+from rankscope.output.cells import heading, printable, shown
+from rankscope.output.text import to_text
 
 if TYPE_CHECKING:
     import pandas

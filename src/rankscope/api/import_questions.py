@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.analyse.import_calls import import_calls
 from rankscope.analyse.import_causes import import_causes
 from rankscope.analyse.import_loader import import_loader
 from rankscope.analyse.import_module_mounts import import_module_mounts
-from rankscope.analyse.import_modules import import_modules
 from rankscope.analyse.import_mounts import import_mounts
 from rankscope.analyse.import_offenders import import_offenders
 from rankscope.analyse.import_paths import import_paths
-from rankscope.analyse.import_search import import_search
 from rankscope.analyse.import_tree import import_tree
-from rankscope.analyse.imports import imports
-from rankscope.analyse.selection import Selection
 from rankscope.model import Table, Tables
+from rankscope.questions.imports.calls import import_calls
+from rankscope.questions.imports.imports import imports
+from rankscope.questions.imports.modules import import_modules
+from rankscope.questions.imports.search import import_search
+from rankscope.questions.selection import Selection
 
 Question = Callable[[Tables, Selection], Table]
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.analyse.iprof import iprof_parts
-from rankscope.analyse.mpitrace import (
+from rankscope.model import Tables
+from rankscope.output.layouts.iprof import to_iprof
+from rankscope.output.layouts.mpitrace import to_mpitrace
+from rankscope.output.layouts.nvprof import to_nvprof, to_nvprof_csv
+from rankscope.questions.gpu.kernel_names import kernel_names, renamed
+from rankscope.questions.layouts.iprof import iprof_parts
+from rankscope.questions.layouts.mpitrace import (
     is_new_layout,
     other_jobs,
     summary_tasks,
@@ -15,13 +20,8 @@ from rankscope.analyse.mpitrace import (
     tasks,
     told_extremes,
 )
-from rankscope.analyse.names import kernel_names, renamed
-from rankscope.analyse.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
-from rankscope.analyse.selection import Selection
-from rankscope.model import Tables
-from rankscope.report.iprof import to_iprof
-from rankscope.report.mpitrace import to_mpitrace
-from rankscope.report.nvprof import to_nvprof, to_nvprof_csv
+from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
+from rankscope.questions.selection import Selection
 
 LAYOUTS = ("mpitrace", "mpitrace-new", "nvprof", "iprof")
 

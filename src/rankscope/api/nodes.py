@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from rankscope.record.gathering import Left, left_here, local_folder_of
+from rankscope.record.gather import Left, left_here, local_folder_of
 from rankscope.store.batches import Elsewhere
 from rankscope.store.dask_cluster import cluster
 from rankscope.store.executors import Killed

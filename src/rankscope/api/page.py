@@ -6,9 +6,9 @@ from functools import partial
 
 from rankscope.analyse.import_icicle import import_icicle
 from rankscope.analyse.sections import Wanted, page_of
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.api.run import LOGS_UNASKED, Run
 from rankscope.model import Table
+from rankscope.questions.selection import ALL, Selection
 from rankscope.report.html import to_html
 
 UNREAD = f"More than {LOGS_UNASKED} processes: without the logs of collectives. --logs reads them."

@@ -9,24 +9,24 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from rankscope.analyse.names import FORMS as KERNEL_NAMES
-from rankscope.analyse.names import kernel_names, renamed
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.words import ranges
 from rankscope.api.frame import Frame, arrow_frame
 from rankscope.api.layouts import Layout, laid_out
 from rankscope.api.nodes import asks_nodes, files_elsewhere
-from rankscope.api.questions import ALIASES, QUESTIONS, default_tables, needs_events
+from rankscope.api.registry import ALIASES, QUESTIONS, default_tables, needs_events
 from rankscope.model import Column, Table, Unit
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.trace_events import trace_events
-from rankscope.store import many
+from rankscope.questions.gpu.kernel_names import FORMS as KERNEL_NAMES
+from rankscope.questions.gpu.kernel_names import kernel_names, renamed
+from rankscope.questions.selection import Selection
+from rankscope.questions.wording import ranges
+from rankscope.rank_files.events import trace_events
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store import large_runs
 from rankscope.store.answers import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
 from rankscope.store.dask_cluster import Dask
 from rankscope.store.folder import NoRun, find_run, listed
 from rankscope.store.host_groups import read_host_groups
-from rankscope.store.load import Progress
+from rankscope.store.rank_files import Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
 
@@ -150,7 +150,7 @@ class Run:
     def _answers(self) -> Answers | None:
         """Kept answers are for large runs: of others every answer is quick."""
         if self._kept is None and self._keep:
-            self._keep = len(self._files) >= many.MANY_FROM
+            self._keep = len(self._files) >= large_runs.MANY_FROM
             wanted = not asks_nodes(self.folder, self._dask)
             self._kept = Answers(self.folder, self._files, wanted) if self._keep else None
         return self._kept

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankscope.model import BadFile
+from rankscope.rank_files.live import read_moment
 from rankscope.readers.ending import Here
-from rankscope.readers.moment import read_moment
 from rankscope.store.folder import read_job
 
 MOST_ASKED = 64  # rank files of a run that are asked whether their process runs

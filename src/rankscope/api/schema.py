@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.analyse.selection import ALL
-from rankscope.api.questions import QUESTIONS
+from rankscope.api.registry import QUESTIONS
 from rankscope.model import Unit
+from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
 from rankscope.store.folder import Job
-from rankscope.store.load import Loaded
+from rankscope.store.rank_files import Loaded
 from rankscope.store.run import Run
 
 ABOUT_RUN = "What was started, where, when and with how many ranks: one row."

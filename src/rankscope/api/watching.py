@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope.analyse.standing import Standing, standing
 from rankscope.model import BadFile, Moment
+from rankscope.questions.live.standing import Standing, standing
+from rankscope.rank_files.live import LiveFile
 from rankscope.readers.ending import Here
-from rankscope.readers.moment import LiveFile
 from rankscope.store.folder import Job, NoRun, find_run, listed, rank_files, read_job
 from rankscope.store.roles import assign_roles
 

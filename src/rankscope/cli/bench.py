@@ -16,7 +16,7 @@ from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.whole import Silent, run_study
+from rankscope.studies.run_study import Silent, run_study
 
 HELP = "run one cell of a study now"
 ABOUT = """\

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rankscope.record.diagnosis import diagnose, prepare
+from rankscope.record.doctor import diagnose, prepare
 
 HELP = """\
 usage: rankscope doctor [--python PYTHON] [--out DIR] [--prepare]

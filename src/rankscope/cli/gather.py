@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rankscope.record.gathering import Outcome, gather, local_folder_of
+from rankscope.record.gather import Outcome, gather, local_folder_of
 
 HELP = """\
 usage: rankscope gather RUN [--from DIR] [--remove]

@@ -7,15 +7,15 @@ import sys
 import time
 from pathlib import Path
 
-from rankscope.analyse.hang import HANGS, verdict
-from rankscope.analyse.hang_words import groups_table, places_table, verdict_table
-from rankscope.analyse.standing import Standing
 from rankscope.api.watching import Watched, watch
 from rankscope.cli.report import FILE_WIDTH, colour_wanted, width
 from rankscope.cli.stacks import find_py_spy, python_lines
 from rankscope.model import Table
-from rankscope.report.json import to_json
-from rankscope.report.text import to_text
+from rankscope.output.json import to_json
+from rankscope.output.text import to_text
+from rankscope.questions.live.hang import HANGS, verdict
+from rankscope.questions.live.hang_report import groups_table, places_table, verdict_table
+from rankscope.questions.live.standing import Standing
 from rankscope.store.folder import NoRun
 
 HELP = "say whether a running job hangs, where and because of whom"

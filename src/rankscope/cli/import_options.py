@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 from rankscope.analyse.import_tree import SORTS, TREE_DEPTH
-from rankscope.analyse.selection import Selection
 from rankscope.api.forms import FORMS
 from rankscope.api.import_questions import IMPORT_QUESTIONS
 from rankscope.api.run import Wrong
 from rankscope.cli.import_saving import CAUSES
 from rankscope.cli.report import SCREEN_ROWS, ranks_of
+from rankscope.questions.selection import Selection
 
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 SORTED_BY = {"wall": "wall_ns", "cpu": "cpu_ns", "calls": "calls", "stat": "stats", "open": "opens", "failed": "failed"}

@@ -15,11 +15,11 @@ from rankscope.analyse.import_blame import (
     blame_realpath,
     blame_search,
 )
-from rankscope.analyse.import_data import Counts, import_trees
-from rankscope.analyse.import_saving import Trial, import_saving
-from rankscope.analyse.import_search import search_entries
 from rankscope.cli.importing import Recorded, record
 from rankscope.model import Table, Tables
+from rankscope.questions.imports.saving import Trial, import_saving
+from rankscope.questions.imports.search import search_entries
+from rankscope.questions.imports.trees import Counts, import_trees
 
 CAUSES = ("realpath", "ld-library-path", "search", "bytecode", "module=NAME")
 DIFFERS = "an import was made to fail: the program may do something else then"

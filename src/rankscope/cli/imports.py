@@ -17,10 +17,7 @@ from pathlib import Path
 from rankscope.analyse.import_icicle import import_icicle
 from rankscope.analyse.import_loader import import_loader, loaded_objects
 from rankscope.analyse.import_offenders import import_offenders
-from rankscope.analyse.import_tables import calls_per_framework, frameworks_compared
 from rankscope.analyse.import_tree import TREE_DEPTH, View, import_tree
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.words import ending_text
 from rankscope.api.forms import FORMS
 from rankscope.api.import_questions import IMPORT_QUESTIONS, SHOWN
 from rankscope.api.run import Run, Wrong
@@ -31,10 +28,13 @@ from rankscope.cli.imports_project import main as project_imports
 from rankscope.cli.imports_replay import main as replay_imports
 from rankscope.cli.metering_cost import metering_cost
 from rankscope.cli.report import colour_wanted, deliver, told, width
+from rankscope.formats.library_paths import told_directories
 from rankscope.model import Table, Tables
-from rankscope.readers.library_paths import told_directories
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.report.text import to_text
+from rankscope.output.text import to_text
+from rankscope.questions.imports.frameworks import calls_per_framework, frameworks_compared
+from rankscope.questions.selection import Selection
+from rankscope.questions.wording import ending_text
+from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
 from rankscope.store.run import Run as Store
 from rankscope.store.run import open_run

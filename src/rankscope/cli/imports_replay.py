@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope.analyse.import_counts import has_table
-from rankscope.analyse.replay import replay_operations, replay_overview, replay_server
 from rankscope.cli.delivering import add_form_options, deliver
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
+from rankscope.formats import path_operations, strace_log
+from rankscope.formats.source import HEAD_BYTES, Source
 from rankscope.model import BadFile, PathOperation, Table, Tables
-from rankscope.readers import path_operations, strace_log, strace_paths
-from rankscope.readers.rankfile import read_rank_file
-from rankscope.readers.source import HEAD_BYTES, Source
+from rankscope.questions.imports.replay import replay_operations, replay_overview, replay_server
+from rankscope.rank_files.read import read_rank_file
+from rankscope.readers import strace_paths
 from rankscope.slowfs.program import Unavailable
-from rankscope.slowfs.replaying import Plan, Replayed, mapped, replay
+from rankscope.slowfs.replay import Plan, Replayed, mapped, replay
 from rankscope.store.folder import NoRun
 from rankscope.store.run import open_run
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from rankscope.record.indexing import AUDITOR, SUFFIX, index_folder, start_with_index
+from rankscope.record.import_index import AUDITOR, SUFFIX, index_folder, start_with_index
 
 HELP = """\
 usage: rankscope index ENV [--statement CODE [--libraries]] [--out FILE]

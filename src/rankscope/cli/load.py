@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope import __version__
-from rankscope.analyse.words import counted
 from rankscope.cli.loading import Outcome, Task, content_key, load_all
 from rankscope.cli.progress import byte_bar
+from rankscope.formats.registry import FORMATS
+from rankscope.formats.source import Hints
+from rankscope.output.cells import printable
+from rankscope.questions.wording import counted
 from rankscope.readers.files import find_files, is_run
-from rankscope.readers.formats import FORMATS
-from rankscope.readers.source import Hints
-from rankscope.record.folder import ROOT, Folder, Json, describe, new_folder, point_latest
 from rankscope.record.place import cleaned
-from rankscope.report.cells import printable
-from rankscope.store.loaded import loaded_folders, remove_replaced
+from rankscope.record.run_folder import ROOT, Folder, Json, describe, new_folder, point_latest
+from rankscope.store.foreign import loaded_folders, remove_replaced
 
 HELP = "read other tools' files into a run"
 ABOUT = """\

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rankscope.formats.recognition import pieces, readings
+from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, RankFacts, Reading, Severity
 from rankscope.readers.ranks import settle_ranks
-from rankscope.readers.recognition import pieces, readings
-from rankscope.readers.source import Hints, Source
-from rankscope.store.loaded import LoadedFile
+from rankscope.store.foreign import LoadedFile
 
 POOL_FROM_FILES = 16
 POOL_FROM_BYTES = 32 << 20

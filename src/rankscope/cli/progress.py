@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rankscope.report.cells import printable
+from rankscope.output.cells import printable
 
 NAME_WIDTH = 40
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
 from rankscope.api.page import page_text
-from rankscope.api.questions import QUESTIONS, needs_events
+from rankscope.api.registry import QUESTIONS, needs_events
 from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, LOGS_UNASKED_BYTES, Layout, NoRun, Run, Selection, Wrong
 from rankscope.cli.whole_file import save
 from rankscope.model import Table

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rankscope.api.forms import printable
-from rankscope.api.server import Server
+from rankscope.api.pages import Server
 
 HELP = "show the pages of all runs of a folder in a browser"
 ABOUT = """\

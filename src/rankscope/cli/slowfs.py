@@ -13,8 +13,9 @@ from types import FrameType
 from rankscope.cli.delivering import add_form_options, deliver
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
 from rankscope.model import Cell, Column, Table, Unit
-from rankscope.report.text import to_text
-from rankscope.slowfs import counters, mounting
+from rankscope.output.text import to_text
+from rankscope.slowfs import counters
+from rankscope.slowfs import mount as mounting
 from rankscope.slowfs.program import Unavailable, program, reason_against_running
 from rankscope.slowfs.shim import BLIND_SPOTS, shim_environment
 

@@ -82,12 +82,12 @@ def act(options: Options) -> int:
 
         return stage_times.compare(options) if options.has("compare") else stage_times.table(options)
     if is_packing(options):
-        from rankscope.stage.making import make_bundle
+        from rankscope.stage.build_bundle import make_bundle
 
         return make_bundle(options, touched_in_run)
     if not options.command or not options.command[0]:
         raise UsageError("no command given; as in: rankscope stage ENV -- python train.py")
-    from rankscope.stage.running import run_staged
+    from rankscope.stage.run import run_staged
 
     return run_staged(options)
 

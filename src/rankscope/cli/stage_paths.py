@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankscope.analyse.import_counts import has_table
-from rankscope.readers.rankfile import read_rank_file
+from rankscope.rank_files.read import read_rank_file
 from rankscope.stage.rehearsal import NoRehearsal
 from rankscope.stage.touched import LOOKED_AT, OPENED, Touched, add
 from rankscope.store.folder import NoRun

@@ -10,13 +10,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from rankscope.analyse.staging import Compared, Report, Timed, staging
 from rankscope.cli.delivering import deliver
+from rankscope.questions.imports.staging import Compared, Report, Timed, staging
 from rankscope.record.program import first_environment
+from rankscope.stage.command import in_place
 from rankscope.stage.options import Options, UsageError
 from rankscope.stage.outside import inserted, ourselves
 from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
-from rankscope.stage.switching import in_place
 
 WAYS = ("in-place", "staged")
 END_S = 20.0  # keepers tell what came from the original place once their job has ended

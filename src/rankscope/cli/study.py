@@ -13,7 +13,6 @@ from rankscope.api.forms import printable, to_text
 from rankscope.cli.report import colour_wanted, deliver, width
 from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
 from rankscope.cli.study_progress import teller
-from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, write
 from rankscope.studies.errors import BadStudy
@@ -23,9 +22,10 @@ from rankscope.studies.launchers import Start, launched
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Missing
+from rankscope.studies.request import Asked
+from rankscope.studies.run_study import all_done, collect_study, run_study
 from rankscope.studies.running import rankscope, recorded
 from rankscope.studies.script import script_of
-from rankscope.studies.whole import all_done, collect_study, run_study
 
 HELP = "run a matrix of jobs and write what it shows as a document"
 ABOUT = """\

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rankscope.studies.asked import Asked
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.launchers import Wanted, kinds
-from rankscope.studies.own import read_study
 from rankscope.studies.plan import Study
-from rankscope.studies.pythons import Pythons
+from rankscope.studies.request import Asked
+from rankscope.studies.toml_study import read_study
 
 
 def named(word: str) -> tuple[Study, dict[str, Any]]:

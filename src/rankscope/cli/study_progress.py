@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rankscope.api.forms import printable
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell
-from rankscope.studies.whole import Teller
+from rankscope.studies.run_study import Teller
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

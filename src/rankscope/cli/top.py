@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rankscope.analyse.behaviour import MANY_RANKS, Behaviour
-from rankscope.analyse.hang import OVER, verdict
 from rankscope.analyse.pace import paces
-from rankscope.analyse.standing import Standing
-from rankscope.analyse.top import job_table, ranks_table
 from rankscope.analyse.top_many import live_behaviour, many_tables, outlying_places, slowest_of_many
 from rankscope.api.watching import Watched, watch
 from rankscope.cli.keys import Keys
 from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
 from rankscope.model import Table
-from rankscope.report.text import to_text
+from rankscope.output.text import to_text
+from rankscope.questions.live.hang import OVER, verdict
+from rankscope.questions.live.standing import Standing
+from rankscope.questions.live.top import job_table, ranks_table
+from rankscope.questions.ranks.behaviour import MANY_RANKS, Behaviour
 from rankscope.store.folder import NoRun
 from rankscope.store.host_groups import host_groups
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankscope.model import Figure
-from rankscope.rankfile import Rows
-from rankscope.readers.clock import Clock
+from rankscope.rank_file import Rows
+from rankscope.rank_files.clock import Clock
 
 SERIES = "CUPTI clock"
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import INSIDE, Group
-from rankscope.rankfile import IN_RANGES, ChunkKind, GroupKind, Layer, Rows
-from rankscope.readers.chunks import RankFile
+from rankscope.rank_file import IN_RANGES, ChunkKind, GroupKind, Layer, Rows
+from rankscope.rank_files.chunks import RankFile
 
 DEEPEST = 64  # as the recorder has it
 LONGEST = 256  # letters of a name: a damaged file may have one of any length, and each path holds many

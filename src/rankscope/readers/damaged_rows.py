@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from rankscope.formats.printed import Printed, count
+from rankscope.formats.summary_table import Row
 from rankscope.model import Severity
 from rankscope.readers.misread import looks_like_time, name_cell, share_cell, time_cell, unit_by_neighbours
-from rankscope.readers.printed import Printed, count
-from rankscope.readers.summary_table import Row
 
 KIND = re.compile(r"\s*(?:GPU activities|API calls):\s*")
 SHARE = re.compile(r"\d{1,3}[. ]\d{1,2}%", re.ASCII)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from rankscope.formats.printed import Printed
+from rankscope.formats.summary_table import Row, Section, mean_fits, whole_ns
 from rankscope.model import Severity
 from rankscope.readers.damaged_rows import Block
-from rankscope.readers.printed import Printed
-from rankscope.readers.summary_table import Row, Section, mean_fits, whole_ns
 
 NEAR = 0.02  # of the product: what is farther away needs no exact look
 SURE = Decimal("0.5")  # calls: where rounding leaves more room than this, a whole number in it says nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rankscope.readers.source import Source
+from rankscope.formats.source import Source
 
 DOCUMENT_BYTES = 16 << 20  # nobody writes longer ones by hand
 MOST_BLOCKS = 1000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.model import Ending
-from rankscope.rankfile import Flag, State
+from rankscope.rank_file import Flag, State
 
 # plain numbers: members of enumerations are slow to look up where thousands of files are read
 ABORTED, RUNNING, EXITED = int(Flag.MPI_ABORTED), int(State.RUNNING), int(State.EXITED)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.formats.source import Source
 from rankscope.model import Note, Severity, Tally, Words
-from rankscope.readers.source import Source
 
 MOST_EVENTS = 5_000_000  # kept one by one: 300 MB; all are in the sums
 MOST_NAMES = 200_000

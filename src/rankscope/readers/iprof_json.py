@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from rankscope.formats.source import Source
 from rankscope.model import Figure, RankFacts, Reading, Tally
-from rankscope.readers.source import Source
 
 SNIFF = re.compile(
     rb'\s{0,100}\{\s{0,100}"(device|host|metadata|traffic|units)"\s{0,100}:(?=[^\0]{0,65536}"call"\s{0,10}:)'

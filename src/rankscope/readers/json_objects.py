@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rankscope.readers.source import Source
+from rankscope.formats.source import Source
 
 LONGEST = 4 << 20  # of one object, in characters
 BETWEEN = " \t\r\n,[]"

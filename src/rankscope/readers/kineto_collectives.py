@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rankscope.readers.kineto_events import Arguments
+from rankscope.formats.kineto_events import Arguments
 from rankscope.readers.kineto_facts import text, whole
 
 # torch's names of element types, as NCCL's metadata and as recorded input types have them, in lower case

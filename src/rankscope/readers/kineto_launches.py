@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.readers.kineto_events import Ints
+from rankscope.formats.kineto_events import Ints
 
 RANGE = 1 << 24  # of correlation ids: a longer trace than anybody can load into a viewer
 BEFORE_FIRST = 1 << 20  # ids may come in any order

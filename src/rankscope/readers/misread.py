@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from rankscope.readers.printed import Printed
+from rankscope.formats.printed import Printed
 from rankscope.readers.units import percent, time_ns
 
 TIME_LIKE = re.compile(r"\d[\d./lIO]*[a-zA-Zµ]{1,3}", re.ASCII)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import UNSIZED, BadFile, Calling, Entered, Group, Moment
-from rankscope.rankfile import ChunkKind, CollectiveFlag, Kind, Layer, Part, Rows
-from rankscope.readers.chunks import RankFile
-from rankscope.readers.clock import Clock
+from rankscope.rank_file import ChunkKind, CollectiveFlag, Kind, Layer, Part, Rows
+from rankscope.rank_files.chunks import RankFile
+from rankscope.rank_files.clock import Clock
 from rankscope.readers.ending import Here, process_words
 from rankscope.readers.rows import copy_rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankscope.readers.mpitrace_text import Profile, Task, Told
+from rankscope.formats.mpitrace_text import Profile, Task, Told
 from rankscope.readers.spans import Span, printed
 
 Problem = tuple[int, str]

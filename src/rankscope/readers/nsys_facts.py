@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from rankscope.formats.source import Source
 from rankscope.model import RankFacts
 from rankscope.readers.nsys_tables import PROCESS_BITS, Database, EventTable, process_of
-from rankscope.readers.source import Source
 
 MOST_PROCESSES = 10_000
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rankscope.formats.nvprof_log import Log
+from rankscope.formats.printed import count
+from rankscope.formats.summary_table import Row
 from rankscope.model import Severity
 from rankscope.readers.csv_line import cells_of
-from rankscope.readers.nvprof_log import Log
 from rankscope.readers.nvprof_trace import activity_of
-from rankscope.readers.printed import count
-from rankscope.readers.summary_table import Row
 from rankscope.readers.units import percent, time_ns
 
 HEADS = ('"Type","Time(%)"', '"Time(%)","Time"', '"Start","Duration"')

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from rankscope.formats.nvprof_log import Log
+from rankscope.formats.printed import count
+from rankscope.formats.summary_table import Row
 from rankscope.model import Severity
-from rankscope.readers.nvprof_log import Log
-from rankscope.readers.printed import count
-from rankscope.readers.summary_table import Row
 from rankscope.readers.units import percent, time_ns
 
 SUMMARY_HEAD = re.compile(r"\s*(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s+Avg\s+Min\s+Max\s+Name\s*$")

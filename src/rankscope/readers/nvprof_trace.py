@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
+from rankscope.formats.nvprof_log import Log
+from rankscope.formats.printed import Printed, count
 from rankscope.readers.gpu_trace import Activity, Trace
-from rankscope.readers.nvprof_log import Log
-from rankscope.readers.printed import Printed, count
 from rankscope.readers.units import rate_bytes, size_bytes, time_ns
 
 HEAD = re.compile(r"\s*Start\s+Duration\s+(?:Grid Size\s|Name\s*$)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rankscope.formats.source import Source
 from rankscope.model import Note, RankFacts, Severity
-from rankscope.readers.source import Source
 
 IN_NAME = re.compile(r"(?<![a-z])rank[-_. ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 

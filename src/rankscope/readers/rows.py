@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankscope.rankfile import Rows
+from rankscope.rank_file import Rows
 
 NATIVE = Path(__file__).parent.parent / "native"
 LIBRARIES = ("librankscope_read.so",)

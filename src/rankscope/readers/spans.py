@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
-from rankscope.readers.printed import exactly
+from rankscope.formats.printed import exactly
 
 
 @dataclass(frozen=True, slots=True)

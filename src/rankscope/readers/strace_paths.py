@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 
+from rankscope.formats.source import Source
+from rankscope.formats.strace_line import Call, Resumed, parsed
 from rankscope.model import PathOperation
-from rankscope.readers.source import Source
-from rankscope.readers.strace_line import Call, Resumed, parsed
 
 # Which call asks what; a folder that is opened to be listed is told from a file by its flag.
 KINDS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope import rankfile
-from rankscope.rankfile import EVENT_PHASE, LAP, Rows
-from rankscope.readers.clock import Clock, CuptiClock
+from rankscope import rank_file
+from rankscope.rank_file import EVENT_PHASE, LAP, Rows
+from rankscope.rank_files.clock import Clock, CuptiClock
 from rankscope.readers.rows import native_function
 
 LAYERS = 16  # RS_TRACE_LAYERS
@@ -17,7 +17,7 @@ KEPT = np.dtype([("events", "i8"), ("first_ns", "i8"), ("last_ns", "i8")])
 MOST = np.dtype([("name", "u4"), ("group", "u4"), ("phase", "u4"), ("layer", "u4")])
 CLOCK = np.dtype([("origin", "i8"), ("origin_unix_ns", "i8"), ("ns_per_unit", "f8")])
 FURTHEST = 2.0**61  # 73 years: added to the largest time it still fits
-IN_NS = sum(1 << layer for layer in rankfile.IN_NS)
+IN_NS = sum(1 << layer for layer in rank_file.IN_NS)
 
 
 def _nothing_kept() -> Any:
@@ -75,7 +75,7 @@ class Clocks:
 
     def times_in_python(self, rows: Rows, seen: Seen) -> tuple[Any, Any]:
         durations = rows["duration_low"] + ((rows["mark"] & np.uint32(LAP - 1)).astype(np.uint64) << np.uint64(32))
-        of_gpu = np.isin(rows["layer"], rankfile.IN_NS)
+        of_gpu = np.isin(rows["layer"], rank_file.IN_NS)
         start_ns = np.where(of_gpu, self.cupti.unix_ns(rows["start_ticks"]), self.ticks.unix_ns(rows["start_ticks"]))
         rate = np.where(of_gpu, self.cupti.rate, self.ticks.ns_per_tick)
         end_ns = start_ns + np.rint(np.minimum(durations * rate, FURTHEST)).astype(np.int64)

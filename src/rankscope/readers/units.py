@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from rankscope.readers.printed import Printed, exactly
+from rankscope.formats.printed import Printed, exactly
 
 TIME_NS = {"ns": 10**0, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 SIZE_STEPS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4}

@@ -2,7 +2,7 @@
 
 import os
 
-from rankscope.record.indexing import has_good_auditing
+from rankscope.record.import_index import has_good_auditing
 from rankscope.record.preload import LIBRARY
 
 AUDITOR = os.path.join(os.path.dirname(LIBRARY), "librankscope_lookups.so")

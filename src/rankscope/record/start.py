@@ -4,7 +4,6 @@ import os
 import time
 
 from rankscope import __version__
-from rankscope.record.folder import ROOT, Folder, Json, describe, find_folder, point_latest
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
 from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
@@ -16,6 +15,7 @@ from rankscope.record.program import (
     first_environment,
     restore_signals,
 )
+from rankscope.record.run_folder import ROOT, Folder, Json, describe, find_folder, point_latest
 
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
@@ -112,7 +112,7 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
     added = variables(options, folder, environment)
     command, family, ranks = launched(options, program, environment, added)
     if folder.created and options.index is not None:
-        from rankscope.record.indexing import missing_index
+        from rankscope.record.import_index import missing_index
 
         missing = missing_index(options.index, options.command, environment)
         if missing:
@@ -128,7 +128,7 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         if not options.out:
             point_latest(folder)
         if any("python" in word or word.endswith(PYTHON_STARTERS) for word in options.command):
-            from rankscope.record.observer import prepare
+            from rankscope.record.torch_observer import prepare
 
             if prepare(options.command, environment) and speaks(options):
                 say("hooks in Python observe torch in this run; the observer for the next one is being compiled")
@@ -161,7 +161,7 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     if ":" not in AGENT and (environment.get("RANKSCOPE_TORCH") != "0" or options.index is not None):
         added["PYTHONPATH"] = python_path(environment)
     if options.index is not None:
-        from rankscope.record.indexing import index_variables
+        from rankscope.record.import_index import index_variables
 
         added |= index_variables(options.index, options.command, environment)
     if options.lookups:
@@ -218,7 +218,7 @@ def launched(
     """The command, told to pass our variables on if it is a launcher; which one; how many ranks it starts."""
     if not may_launch(program, options.command):
         return options.command, "", None
-    from rankscope.record.launch import expected_ranks, find_launcher, passing_on
+    from rankscope.record.launchers import expected_ranks, find_launcher, passing_on
 
     family, begin = find_launcher(program, options.command)
     if not family:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from rankscope.model_pictures import Curve, Graph
-from rankscope.report.cells import printable, shown
+from rankscope.output.cells import printable, shown
+from rankscope.pictures import Curve, Graph
 
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 84, 200, 14, 52  # the right margin holds the names

@@ -9,7 +9,7 @@ from html import escape
 from urllib.parse import quote
 
 from rankscope.model import Table
-from rankscope.report.cells import printable
+from rankscope.output.cells import printable
 
 STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }

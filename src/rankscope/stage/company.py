@@ -5,14 +5,14 @@ import socket
 import threading
 import time
 
-from rankscope.stage.bringing import Bringing, receive
 from rankscope.stage.bundle import BadBundle, Header, read_manifest
 from rankscope.stage.contact import Contact, call, listen
 from rankscope.stage.intake import Intake
-from rankscope.stage.meeting import Meeting, meet, meeting_folder
 from rankscope.stage.messages import Broken, hear, say
 from rankscope.stage.node import PART
-from rankscope.stage.serving import Service, children
+from rankscope.stage.peers import Meeting, meet, meeting_folder
+from rankscope.stage.receive import Bringing, receive
+from rankscope.stage.serve import Service, children
 from rankscope.stage.sources import SharedFile, keep_alive
 from rankscope.stage.task import Task
 

@@ -27,7 +27,7 @@ def start_keeper(task: Task, name: str) -> int:
 
 def keep(task: Task, name: str, outlet: int) -> None:
     outlet = detach(outlet)
-    from rankscope.stage.keeper import Keeper
+    from rankscope.stage.node_daemon import Keeper
 
     Keeper(task, name, outlet).run()
 

@@ -7,7 +7,7 @@ import os
 import stat
 
 from rankscope.stage.bundle import LINK_IN, LINK_OUT
-from rankscope.stage.choosing import Choice
+from rankscope.stage.contents import Choice
 from rankscope.stage.roots import Root, root_holding
 
 HEAD_BYTES = 512

@@ -4,7 +4,7 @@ import os
 import sys
 
 from rankscope.record.arguments import ARITY, contexts, scan
-from rankscope.record.launch import find_launcher
+from rankscope.record.launchers import find_launcher
 from rankscope.record.program import NoProgram, find_program
 
 

@@ -10,7 +10,7 @@ import zlib
 from typing import Any, BinaryIO
 
 from rankscope.stage.bundle import BLOCK_BYTES, CHUNK_BYTES, FORMAT, HEADER_BYTES, BadBundle, written_header
-from rankscope.stage.choosing import Choice
+from rankscope.stage.contents import Choice
 from rankscope.stage.image import IMAGE, into_image
 from rankscope.stage.layout import Packed, Tree, lay_out
 

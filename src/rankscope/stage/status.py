@@ -2,12 +2,12 @@
 
 import os
 
-from rankscope.stage.bringing import sealed
 from rankscope.stage.bundle import BadBundle
 from rankscope.stage.misses import followed
 from rankscope.stage.node import JOB, KEEP, PART, TRASH, NotUsable, gate, open_folder, remove, sweep, users
 from rankscope.stage.options import Options
-from rankscope.stage.running import default_place, say
+from rankscope.stage.receive import sealed
+from rankscope.stage.run import default_place, say
 
 SHOWN_NAMES = 10
 

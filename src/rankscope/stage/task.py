@@ -2,8 +2,8 @@
 
 import os
 
-from rankscope.record.agreement import Claimant
 from rankscope.record.place import Place
+from rankscope.record.rendezvous import Claimant
 
 # How many ranks share a node, by launcher; ours is for where none of them tells.
 LOCAL_RANKS = (

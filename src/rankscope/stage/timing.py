@@ -11,7 +11,7 @@ from rankscope.stage.task import node_name
 
 if TYPE_CHECKING:
     from rankscope.stage.options import Options
-    from rankscope.stage.running import Start
+    from rankscope.stage.run import Start
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.model import Column, Table, Unit
+from rankscope.store.cache import FOLDER, SWITCH, code_key, write_whole
+from rankscope.store.foreign import ABOUT
 from rankscope.store.host_groups import FILE
-from rankscope.store.kept import FOLDER, SWITCH, code_key, write_whole
-from rankscope.store.loaded import ABOUT
 from rankscope.store.summary import Stamp, below, stamp_of
 
 ANSWERS = "answers"

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from rankscope.model import Note, Severity
 from rankscope.store.columns import records_table
 from rankscope.store.executors import ANYWHERE, At
-from rankscope.store.load import Batch, Loaded
+from rankscope.store.rank_files import Batch, Loaded
 
 MOST_FILES = 512  # of a batch,
 MOST_BYTES = 48 << 20  # and what they may take on disk: bounds the memory of a worker

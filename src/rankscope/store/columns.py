@@ -10,19 +10,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from rankscope.model import (
-    Event,
-    Figure,
-    Group,
-    Mark,
-    Note,
-    Peer,
-    RankFacts,
-    Reading,
-    Step,
-    Tally,
-    Words,
-)
+from rankscope.model import Event, Figure, Group, Mark, Note, Peer, RankFacts, Reading, Step, Tally, Words
 from rankscope.model_imports import CallsMethod, Module, Mount, PathUse, SystemCalls
 
 WORD = pa.dictionary(pa.int32(), pa.string())

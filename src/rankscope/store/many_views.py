@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from rankscope.store.columns import columns_of
 from rankscope.store.folder import NoRun
-from rankscope.store.many import DAMAGED, Here, Many, read_table, renumbered
+from rankscope.store.large_runs import DAMAGED, Here, Many, read_table, renumbered
 
 MEMORY = "1GB"  # of the database; what does not fit goes to disk
 LOGGED = ("process", "layer", "name", "group", "sequence")

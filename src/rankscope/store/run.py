@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from rankscope.model import Note, Severity, Summarise
-from rankscope.store import many
+from rankscope.store import large_runs
 from rankscope.store.batches import Elsewhere, place_of, tell_nodes, with_elsewhere
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.derived import Task, Told, derived, in_threads, loaded_tasks, memory_tasks, trace_tasks
@@ -22,9 +22,9 @@ from rankscope.store.executors import ANYWHERE, At, Executor, Killed, Pool
 from rankscope.store.folder import Job, NoRun, find_run, rank_files, read_job, unrecorded
 from rankscope.store.host_groups import host_groups_table
 from rankscope.store.joining import Members
-from rankscope.store.load import Loaded, Progress, Read, load, unseen
-from rankscope.store.many import Many
+from rankscope.store.large_runs import Many
 from rankscope.store.many_views import LogPart, add_many, read_part, step_part
+from rankscope.store.rank_files import Loaded, Progress, Read, load, unseen
 from rankscope.store.roles import assign_roles
 from rankscope.store.summary import Stamp
 from rankscope.store.traces import ReadTrace, Traces, new_folder, traces_of
@@ -216,10 +216,10 @@ def open_run(
     folders, bad = sound_folders(folder)
     files, told = rank_files(folder, folders or bad or elsewhere), progress or unseen
     files, nodes = with_elsewhere(folder, files, elsewhere), {one.path: one for one in elsewhere}
-    is_large = len(files) >= many.MANY_FROM
+    is_large = len(files) >= large_runs.MANY_FROM
     if is_large or nodes:
         keeps = keep and is_large
-        recorded, kept = many.load_many(folder, files, read, events, told, executor or Pool(), keeps, nodes)
+        recorded, kept = large_runs.load_many(folder, files, read, events, told, executor or Pool(), keeps, nodes)
         tell_nodes(recorded, files, nodes)
     else:
         recorded, kept = load(files, read, events, told), None

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rankscope.model import BadFile, RankFacts, Reading
 from rankscope.store.columns import reading_tables, records_table
-from rankscope.store.load import Batch, Read
+from rankscope.store.rank_files import Batch, Read
 
 ENDED = ("exited", "signalled", "replaced")  # these have said that they write no more
 NO_LEASES = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS)

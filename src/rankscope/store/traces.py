@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rankscope.model import BadFile
 from rankscope.store.batches import NO_NODES, Nodes
 from rankscope.store.columns import columns_table, schema_of
-from rankscope.store.load import Progress, unseen
+from rankscope.store.rank_files import Progress, unseen
 
 ReadTrace = Callable[[Path], Iterator[Mapping[str, Any]]]
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from rankscope.model import RankFacts, names_of
 from rankscope.store.columns import RECORDS
+from rankscope.store.foreign import loaded_folders
 from rankscope.store.joining import Members
-from rankscope.store.loaded import loaded_folders
 
 KEPT_ON_DISK = ("events",)  # may be many: read from the files by each question, as far as it needs them
 UNTRACED = "untraced_events"  # those of logs and loaded files: without the traces of rank files

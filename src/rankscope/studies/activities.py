@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.analyse.gpu_activities import COMMUNICATION, COMPUTE, COPY, SET, kind_of
 from rankscope.api.run import Run
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.gpu.activities import COMMUNICATION, COMPUTE, COPY, SET, kind_of
 
 GPU, KINDS, PARTS, COLLECTIVES = "GPU activities", "GPU time", "Step parts", "Collectives"
 BLOCKED = "blocked in collectives"

@@ -10,10 +10,10 @@ from rankscope.studies.collective_points import points
 from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency
 from rankscope.studies.collective_waits import waits
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.message_sizes import sizes
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
-from rankscope.studies.pythons import Pythons
 from rankscope.studies.three_parts import three_parts
 
 OPERATIONS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from functools import cache
 
-from rankscope.studies.pythons import Python
+from rankscope.studies.interpreters import Python
 
 ASK_S = 120
 

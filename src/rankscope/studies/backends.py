@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Python, Pythons
 from rankscope.studies.plan import Job, Missing, Settings
 from rankscope.studies.programs import path_of
-from rankscope.studies.pythons import Python, Pythons
 
 HERE = "here"  # as a list of backends: all that can be run with the Pythons at hand
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rankscope.analyse.bandwidth import rate
-from rankscope.analyse.operations import OPERATIONS, operation_of
+from rankscope.questions.collectives.operations import OPERATIONS, operation_of
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.rows import by_place
 

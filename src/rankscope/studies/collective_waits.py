@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.analyse.operations import operation_of
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.collectives.operations import operation_of
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.rows import by_place
 

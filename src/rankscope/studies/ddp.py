@@ -13,10 +13,10 @@ from rankscope.studies.activities import COLUMNS as PROFILE_COLUMNS
 from rankscope.studies.activities import activities, rows
 from rankscope.studies.asking import is_elsewhere, is_true
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
 from rankscope.studies.programs import path_of
-from rankscope.studies.pythons import Pythons
 from rankscope.studies.rows import by_place
 
 AXES = ("hook", "servers", "backend")

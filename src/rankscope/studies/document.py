@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankscope.analyse.growth import Growth
 from rankscope.api.forms import PAGES, page
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
-from rankscope.model_pictures import Graph
+from rankscope.pictures import Graph
+from rankscope.questions.scaling.growth import Growth
 from rankscope.studies.growing import growing, growth_tables
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Settings, Study

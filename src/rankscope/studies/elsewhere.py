@@ -15,7 +15,7 @@ from typing import Any
 from rankscope.studies.environment import environment, joined
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_json
-from rankscope.studies.pythons import Pythons
+from rankscope.studies.interpreters import Pythons
 
 STUDY = "study.json"
 

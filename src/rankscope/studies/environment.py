@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rankscope import __version__
+from rankscope.studies.interpreters import Python, Pythons
 from rankscope.studies.programs import version_of
-from rankscope.studies.pythons import Python, Pythons
 
 VARIABLES = re.compile(
     r"(NCCL|RCCL|CCL|FI|UCX|UCC|OMPI|PMIX|PRTE|MPICH|I_MPI|MPIR|HYDRA|GLOO|TORCH|HOROVOD|OMP|MKL|OPENBLAS|CUDA|HIP|ZE|SLURM|PBS|PALS|KMP|GOMP)_"

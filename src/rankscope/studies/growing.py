@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.analyse.crossovers import crossovers
-from rankscope.analyse.growth import Growth, Series, growth
 from rankscope.analyse.scale_graphs import graphs
-from rankscope.analyse.scaling import laws, projection, speed_up
 from rankscope.model import Table
-from rankscope.model_pictures import Graph
+from rankscope.pictures import Graph
+from rankscope.questions.scaling.crossovers import crossovers
+from rankscope.questions.scaling.growth import Growth, Series, growth
+from rankscope.questions.scaling.scaling import laws, projection, speed_up
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json

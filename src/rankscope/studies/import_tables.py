@@ -9,14 +9,20 @@ from pathlib import Path
 from statistics import median
 
 from rankscope.analyse.call_kinds import sums
-from rankscope.analyse.crossovers import crossovers
-from rankscope.analyse.growth import Series, growth
 from rankscope.analyse.import_counts import ImportCounts, recorded_counts
-from rankscope.analyse.import_tables import FRAMEWORK_COLUMNS, ImportTime, StagedImport, staged_times, time_per_place
 from rankscope.analyse.law_intervals import Estimate
-from rankscope.analyse.projection import Server, projected
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.imports.frameworks import (
+    FRAMEWORK_COLUMNS,
+    ImportTime,
+    StagedImport,
+    staged_times,
+    time_per_place,
+)
+from rankscope.questions.imports.projection import Server, projected
+from rankscope.questions.scaling.crossovers import crossovers
+from rankscope.questions.scaling.growth import Series, growth
 from rankscope.slowfs.counters import of_server
 from rankscope.slowfs.program import Unavailable
 from rankscope.slowfs.slowness import duration_ns

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from rankscope.model import Table
 from rankscope.studies.asking import is_elsewhere, is_true, said
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Python, Pythons
 from rankscope.studies.launchers import MPI_KINDS, mpi_kind
 from rankscope.studies.mpi_tables import balance, layout, negotiation, routines, sizes
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
 from rankscope.studies.programs import path_of
-from rankscope.studies.pythons import Python, Pythons
 from rankscope.studies.rows import by_place
 
 AXES = ("library", "mpi")

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankscope.analyse.mpi import BYTES_SQL, IS_COMMUNICATION
 from rankscope.api.run import Layout, Run, Selection
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.mpi.calls import BYTES_SQL, IS_COMMUNICATION
 from rankscope.studies.outcome import Outcome
 
 Place = tuple[str | int, ...]

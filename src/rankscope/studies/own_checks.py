@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rankscope.api.questions import ALIASES, QUESTIONS
+from rankscope.api.registry import ALIASES, QUESTIONS
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.launchers import kinds
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from rankscope.model import Table
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.outcome import Outcome
-from rankscope.studies.pythons import Pythons
 
 if TYPE_CHECKING:
-    from rankscope.analyse.growth import Series
+    from rankscope.questions.scaling.growth import Series
 
 LONGEST_NAME = 200  # of a cell's folder: file systems take 255
 Settings = Mapping[str, str]  # parameter to what the user chose

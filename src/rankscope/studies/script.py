@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.studies.asked import Asked
 from rankscope.studies.launchers import Start, allowed_s, launched
 from rankscope.studies.plan import Cell, Missing
 from rankscope.studies.programs import HERE
+from rankscope.studies.request import Asked
 from rankscope.studies.running import guarded, recorded
 
 SOURCE = os.path.dirname(os.path.dirname(HERE))

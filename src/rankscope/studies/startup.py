@@ -9,9 +9,9 @@ from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.errors import BadStudy
+from rankscope.studies.interpreters import Pythons
 from rankscope.studies.outcome import Outcome
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
-from rankscope.studies.pythons import Pythons
 from rankscope.studies.rows import by_place
 
 PARTS = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rankscope.analyse.growth import Series
-from rankscope.analyse.laws import BY_SCALE, BY_SIZE
-from rankscope.analyse.scaling import shown
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.scaling.growth import Series
+from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE
+from rankscope.questions.scaling.scaling import shown
 
 SCALES = ("ranks", "job_ranks", "nodes", "trainers", "devices")  # columns that are the scale, the first of them
 PER_SECOND = "_per_s"  # columns of a throughput: of the whole job, so that a speed-up can be told

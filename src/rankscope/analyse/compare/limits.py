@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.analyse.compare.verdicts import LEVEL, Comparison
+from rankscope.questions.compare.verdicts import LEVEL, Comparison
 
 # the name is all up to the last sign: names of kernels may hold some
 LIMIT = re.compile(r"\s*(.+)([<>])\s*([+-]?\d+(?:\.\d+)?)\s*%\s*", re.DOTALL)

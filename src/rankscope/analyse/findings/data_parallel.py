@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.findings.finding import Finding, seconds
 from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding, seconds
 
 FEWEST = 20
 NOTICEABLE = 0.02  # of the GPU time

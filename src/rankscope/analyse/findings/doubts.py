@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.findings.finding import Finding
-from rankscope.analyse.words import counted, ranges
 from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding
+from rankscope.questions.wording import counted, ranges
 
 LOST_SHARE = 0.01
 

@@ -6,10 +6,10 @@ from statistics import median
 
 import numpy as np
 
-from rankscope.analyse.findings.finding import Finding, seconds
-from rankscope.analyse.step_data import steps_of
-from rankscope.analyse.words import counted
 from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.wording import counted
 
 NOTICEABLE = 0.1  # of the step, on the median rank of a host
 SWITCHES_A_SECOND = 50.0  # on the median rank

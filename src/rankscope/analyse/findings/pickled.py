@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rankscope.analyse.findings.finding import Finding, seconds
 from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding, seconds
 
 FEWEST = 50  # of a rank
 NOTICEABLE = 0.01  # of the elapsed time

@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rankscope.analyse.block_means import estimates
-from rankscope.analyse.findings.finding import Finding, seconds
-from rankscope.analyse.lateness import Chosen
-from rankscope.analyse.step_data import Steps, steps_of
-from rankscope.analyse.words import ranges
 from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.stragglers.lateness import Chosen
+from rankscope.questions.wording import ranges
 
 FEWEST_STEPS = 12
 NOTICEABLE = 0.04  # of the step, between the fastest rank of the host and the slowest of all others

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.analyse.findings.finding import Finding, seconds
-from rankscope.analyse.matching import Log
-from rankscope.analyse.splitting import Split, collectives_of, usually_asked
-from rankscope.analyse.step_data import steps_of
 from rankscope.model import Tables
+from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked
+from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.steps.data import steps_of
 
 TINY_BYTES = 4096
 NEGOTIATION_BYTES = 64

@@ -1,5 +1,5 @@
 """One file per rule: each names what makes imports expensive, with evidence and what to do, or is silent."""
 
-from rankscope.analyse.import_offenders.table import COLUMNS, import_offenders
+from rankscope.questions.imports.offenders.table import COLUMNS, import_offenders
 
 __all__ = ["COLUMNS", "import_offenders"]

@@ -6,10 +6,10 @@ import os
 import re
 from dataclasses import dataclass, field
 
-from rankscope.analyse.import_data import chosen
-from rankscope.analyse.import_offenders.offender import Offender, some
-from rankscope.analyse.selection import ALL, Selection
 from rankscope.model import Tables
+from rankscope.questions.imports.offenders.offender import Offender, some
+from rankscope.questions.imports.trees import chosen
+from rankscope.questions.selection import ALL, Selection
 
 FEWEST = 10
 REFUSED = ("EACCES", "EROFS", "EPERM", "ENOTDIR")

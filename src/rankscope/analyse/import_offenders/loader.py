@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from rankscope.analyse.import_loader import Directory, Origins, loader_directories
-from rankscope.analyse.import_offenders.offender import Offender, some
 from rankscope.model import Tables
+from rankscope.questions.imports.offenders.offender import Offender, some
 
 FEWEST = 100
 FEWEST_ABSENT = 5  # libraries

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.import_offenders.offender import Offender
 from rankscope.model import Tables
+from rankscope.questions.imports.offenders.offender import Offender
 
 FEWEST = 5  # packages
 SQL = r"""

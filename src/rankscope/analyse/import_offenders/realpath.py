@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.import_offenders.offender import Offender
 from rankscope.analyse.import_realpath import resolving
 from rankscope.model import Tables
+from rankscope.questions.imports.offenders.offender import Offender
 
 FEWEST = 300
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankscope.analyse.import_data import Node, import_trees
 from rankscope.analyse.import_names import command_name
-from rankscope.analyse.import_offenders.offender import Offender, some
 from rankscope.model import Tables
+from rankscope.questions.imports.offenders.offender import Offender, some
+from rankscope.questions.imports.trees import Node, import_trees
 
 
 def started_programs(tables: Tables) -> list[Offender]:

@@ -1,6 +1,6 @@
 """One file per question of the page about a run: its words, pictures and tables; nothing where there is no data."""
 
-from rankscope.analyse.sections.page import page_of
-from rankscope.analyse.sections.wanted import Wanted
+from rankscope.questions.page.page import page_of
+from rankscope.questions.page.section import Wanted
 
 __all__ = ["Wanted", "page_of"]

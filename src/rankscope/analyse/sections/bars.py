@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.condensed import Condensed
 from rankscope.analyse.sections.sentences import column, in_words, number
-from rankscope.model_pictures import Chart
+from rankscope.pictures import Chart
+from rankscope.questions.condense import Condensed
 
 
 def bars(few: Condensed, title: str, parts: tuple[str, ...], axis: str, *orders: str) -> list[Chart]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from statistics import median
 
-from rankscope.analyse.condensed import condensed
-from rankscope.analyse.gpu_memory import gpu_memory
 from rankscope.analyse.sections.bars import bars
-from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.more import cut
 from rankscope.analyse.sections.sentences import column, hosts_of, number, size
-from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.model_pictures import Chart, Section
+from rankscope.pictures import Chart, Section
+from rankscope.questions.condense import condensed
+from rankscope.questions.gpu.memory import gpu_memory
+from rankscope.questions.page.section import Wanted
+from rankscope.questions.page.tables import marked
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.model import Table
-from rankscope.model_pictures import Section
+from rankscope.pictures import Section
 
 MOST_ROWS = 500
 NAME = "tables"

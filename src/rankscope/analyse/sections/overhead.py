@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.analyse.coverage import LOSSES, coverage
 from rankscope.analyse.overhead import overhead
 from rankscope.analyse.sections.sentences import column, number, percent, seconds
-from rankscope.analyse.sections.wanted import Wanted
 from rankscope.model import Table, Tables
-from rankscope.model_pictures import Chart, Section
+from rankscope.pictures import Chart, Section
+from rankscope.questions.page.section import Wanted
+from rankscope.questions.run.coverage import LOSSES, coverage
 
 
 def overhead_section(tables: Tables, wanted: Wanted) -> Section | None:

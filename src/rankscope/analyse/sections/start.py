@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.condensed import condensed
 from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.phases import phases
 from rankscope.analyse.sections.bars import bars
-from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
-from rankscope.analyse.sections.wanted import Wanted
-from rankscope.analyse.selection import Selection
 from rankscope.analyse.waterfall import SEGMENTS
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.model_pictures import Section
+from rankscope.pictures import Section
+from rankscope.questions.condense import condensed
+from rankscope.questions.page.section import Wanted
+from rankscope.questions.page.tables import marked
+from rankscope.questions.selection import Selection
+from rankscope.questions.steps.phases import phases
 
 UP_TO_STEP = SEGMENTS[: SEGMENTS.index("steps")]
 UP_TO_COLLECTIVE = SEGMENTS[: SEGMENTS.index("before steps")]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.condensed import condensed
-from rankscope.analyse.sections.differing import marked
 from rankscope.analyse.sections.sentences import column, hosts_of, number, percent, seconds
-from rankscope.analyse.sections.wanted import Wanted
-from rankscope.analyse.selection import Selection
-from rankscope.analyse.wait_map import wait_map
 from rankscope.analyse.wait_matrix import wait_matrix
-from rankscope.analyse.waiting import waiting
 from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.model import Table, Tables, Unit
-from rankscope.model_pictures import Chart, Section
+from rankscope.pictures import Chart, Section
+from rankscope.questions.collectives.wait_map import wait_map
+from rankscope.questions.collectives.waiting import waiting
+from rankscope.questions.condense import condensed
+from rankscope.questions.page.section import Wanted
+from rankscope.questions.page.tables import marked
+from rankscope.questions.selection import Selection
 
 
 def wait_map_section(tables: Tables, wanted: Wanted) -> Section | None:

@@ -1,5 +1,5 @@
 """A page about a run: one file that works offline."""
 
-from rankscope.report.html.document import to_html
+from rankscope.output.html.page import to_html
 
 __all__ = ["to_html"]

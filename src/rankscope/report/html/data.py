@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from rankscope.model import Cell, Table
-from rankscope.model_pictures import Chart, Section
-from rankscope.report.cells import filled, heading, printable
+from rankscope.output.cells import filled, heading, printable
+from rankscope.pictures import Chart, Section
 
 FORMAT = 1
 

@@ -6,8 +6,8 @@ import re
 from html import escape
 
 from rankscope.model import Cell, Column, Table, Unit
-from rankscope.model_pictures import Page
-from rankscope.report.cells import filled, heading, printable, shown
+from rankscope.output.cells import filled, heading, printable, shown
+from rankscope.pictures import Page
 
 EVIDENCE = re.compile(r"(?:^|(?<=; ))([a-z_]+)(?=: )")
 

@@ -1,0 +1,1 @@
+"""Tables somebody made by hand, in Markdown or comma-separated values."""

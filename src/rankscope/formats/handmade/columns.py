@@ -1,0 +1,254 @@
+"""The columns of hand-made tables: which is the scale, which name a series, and what the others hold."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+from rankscope.formats.handmade.grid import Grid, Page, Row
+from rankscope.readers.handmade_cells import UNITS, Quantity, quantity_of, scaled, stated_unit
+from rankscope.readers.handmade_mapping import Mapping, TableRule
+
+SCALES = {
+    "nodes": ("node", "nodes", "hosts", "#nodes", "num nodes", "number of nodes"),
+    "ranks": ("rank", "ranks", "processes", "procs", "np", "world size", "tasks"),
+    "gpus": ("gpu", "gpus", "devices", "#gpus"),
+    "batch": ("batch", "batch size"),
+    "bytes": ("message size", "msg size"),
+}
+TIME = re.compile(r"\btimes?\b", re.I)
+AT_OTHER_SCALE = re.compile(r"\s*(\d{1,9})\s*([a-z]{1,20})\s*$", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One cell: at which scale, in which line, and what it holds."""
+
+    scale: float
+    line: int
+    quantity: Quantity
+
+
+@dataclass(slots=True)
+class Measured:
+    """One column of numbers along a scale."""
+
+    table: int  # which grid of the page
+    block: int  # which part of the grid: from a header to the next
+    header: str
+    series: str
+    name: str
+    kind: str  # "ns", "bytes", "count", "share" or ""
+    scale_name: str
+    line: int  # of its header
+    group: int  # columns side by side, parted from others by an empty column or a series
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def said(self) -> str:
+        return (
+            f"{self.series}, {self.name}"
+            if self.series and self.name and self.name != self.series
+            else (self.series or self.name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A number with its label beside it."""
+
+    line: int
+    label: str
+    quantity: Quantity
+
+
+@dataclass(slots=True)
+class Columns:
+    measured: list[Measured] = field(default_factory=list)
+    labelled: list[Labelled] = field(default_factory=list)
+
+
+def columns_of(page: Page, mapping: Mapping) -> Columns:
+    """All columns of all tables of a page."""
+    found = Columns()
+    for at, grid in enumerate(page.grids):
+        rule = mapping.table(grid.heading)
+        for block, (headers, rows) in enumerate(_blocks(grid)):
+            if headers is None:
+                found.labelled += [one for row in rows for one in _labels(row)]
+            else:
+                found.measured += _Block(grid, headers, rows, rule, at, block).measured()
+    return found
+
+
+def _blocks(grid: Grid) -> Iterator[tuple[Row | None, list[Row]]]:
+    """Header and rows of each part: rows without any number are headers, one under the other are one header."""
+    header: Row | None = None
+    rows: list[Row] = []
+    for row in grid.rows:
+        numbers = [cell for cell in row.filled if quantity_of(cell)]
+        if numbers:
+            rows.append(row)
+        elif len(set(row.filled)) > 1:
+            if rows:
+                yield header, rows
+                header, rows = None, []
+            header = row if header is None else _below(header, row)
+    if rows:
+        yield header, rows
+
+
+def _below(upper: Row, lower: Row) -> Row:
+    width = max(len(upper.cells), len(lower.cells))
+    cells = [[*row.cells, *[""] * (width - len(row.cells))] for row in (upper, lower)]
+    joined = [" ".join(part for part in pair if part) for pair in zip(*cells, strict=True)]
+    return Row(lower.line, joined)
+
+
+def _labels(row: Row) -> Iterator[Labelled]:
+    """Cells that alternate between words and a number."""
+    for label, cell in zip(row.cells[::2], row.cells[1::2], strict=False):
+        found = quantity_of(cell)
+        if label and found and not quantity_of(label):
+            yield Labelled(row.line, label, found)
+
+
+@dataclass(slots=True)
+class _Block:
+    """One header with the rows below it."""
+
+    grid: Grid
+    header: Row
+    rows: list[Row]
+    rule: TableRule
+    table: int
+    block: int
+
+    def measured(self) -> list[Measured]:
+        made: list[Measured] = []
+        scale, series, group = self._first_scale(), "", 0
+        if scale is None:
+            return []
+        for at in range(max(len(row.cells) for row in self.rows)):
+            cells = [cell for row in self.rows if (cell := _cell(row, at))]
+            if self._is_scale(at):
+                scale = at
+            elif not any(quantity_of(cell) for cell in cells) and not self._has_pairs(at):
+                series, group = self._series(cells), group + 1
+            else:
+                made += self._column(at, scale, series, group)
+        return made
+
+    def _has_pairs(self, at: int) -> bool:
+        rule = self.rule.column(_cell(self.header, at))
+        return rule is not None and bool(rule.cells)
+
+    def _first_scale(self) -> int | None:
+        places = [at for at in range(len(self.header.cells)) if self._is_scale(at)]
+        if places:
+            return places[0]
+        return 0 if not _cell(self.header, 0) and _rises(self.rows) and not self.rule.scale else None
+
+    def _is_scale(self, at: int) -> bool:
+        header = _cell(self.header, at).lower()
+        if self.rule.scale:
+            return header == self.rule.scale.lower()
+        return any(header in names for names in SCALES.values())
+
+    def _scale_name(self, at: int) -> str:
+        header = _cell(self.header, at).lower()
+        return self.rule.scale_name or next((name for name, words in SCALES.items() if header in words), "")
+
+    def _series(self, cells: list[str]) -> str:
+        """The word that stands in every cell of a column, as a series' name beside its numbers."""
+        return cells[0] if len(set(cells)) == 1 and len(cells) > 1 else ""
+
+    def _column(self, at: int, scale: int, series: str, group: int) -> Iterator[Measured]:
+        header = _cell(self.header, at)
+        rule = self.rule.column(header)
+        if (rule and rule.skip) or at == scale:
+            return
+        names = [part.partition(":") for part in rule.cells] if rule and rule.cells else [("", "", "")]
+        for place, (name, _, unit) in enumerate(names):
+            texts = [
+                (row, _piece(_cell(row, at), place, rule.separator if rule and rule.cells else "")) for row in self.rows
+            ]
+            unit = unit or (rule.unit if rule else "") or self.rule.unit
+            made = Measured(
+                self.table,
+                self.block,
+                header,
+                (rule.series if rule else "") or series or header,
+                name or (rule.name if rule else "") or self.rule.name or (header if series else self.grid.heading),
+                self._kind(header, unit, [text for _, text in texts]),
+                self._scale_name(scale),
+                self.header.line,
+                group,
+            )
+            made.points = self._points(texts, scale, made, unit)
+            if made.points:
+                yield made
+
+    def _kind(self, header: str, unit: str, texts: list[str]) -> str:
+        """What the column was declared to hold, what most cells say, what the header says, or what the text says."""
+        if unit.lower() in UNITS:
+            return UNITS[unit.lower()][0]
+        if _most_say(texts):
+            said = Counter(found.kind for text in texts if (found := quantity_of(text)) and found.kind)
+            return said.most_common(1)[0][0]
+        guessed = self._unit(header, texts)
+        return UNITS[guessed][0] if guessed else ""
+
+    def _unit(self, header: str, texts: list[str]) -> str:
+        """The unit by the header, a heading above, or the text before the table; what is counted is whole."""
+        whole = all(found.value.is_integer() for text in texts if (found := quantity_of(text)))
+        told = [stated_unit(text) for text in (header, *self.grid.headings[:6])]
+        told.append("s" if self._speaks_of_time() else None)
+        return next((unit for unit in told if unit and (whole or UNITS[unit][0] != "count")), "")
+
+    def _speaks_of_time(self) -> bool:
+        return any(TIME.search(text[:400]) for _, text in self.grid.text[-60:])
+
+    def _points(self, texts: Sequence[tuple[Row, str]], scale: int, made: Measured, unit: str) -> list[Point]:
+        name = unit.lower() or self._unit(made.header, [text for _, text in texts])
+        factor = UNITS[name][1] if name in UNITS else 1.0
+        points, stated = [], _most_say([text for _, text in texts])
+        for row, text in texts:
+            place, found = quantity_of(_cell(row, scale)), quantity_of(text)
+            if place is None or found is None or not isfinite(found.value * factor):
+                continue
+            if not found.kind and not stated:
+                found = Quantity(scaled(repr(found.value), factor), "", found.text, found.remark)
+            points.append(Point(_scale_of(place.value, found.remark, made.scale_name), row.line, found))
+        return points
+
+
+def _most_say(texts: Sequence[str]) -> bool:
+    """Whether most cells state their unit themselves."""
+    found = [quantity for text in texts if (quantity := quantity_of(text))]
+    return 2 * sum(1 for quantity in found if quantity.kind) > len(found)
+
+
+def _scale_of(scale: float, remark: str, name: str) -> float:
+    """The scale of the row, unless the cell remarks that it was measured at another."""
+    found = AT_OTHER_SCALE.match(remark)
+    return float(found[1]) if found and found[2].lower() == name else scale
+
+
+def _cell(row: Row, at: int) -> str:
+    return row.cells[at] if at < len(row.cells) else ""
+
+
+def _piece(text: str, place: int, separator: str) -> str:
+    parts = text.split(separator) if separator else [text]
+    return parts[place].strip() if place < len(parts) else ""
+
+
+def _rises(rows: list[Row]) -> bool:
+    """Whether the first column counts upwards, as a scale does."""
+    values = [found.value for row in rows if (found := quantity_of(_cell(row, 0)))]
+    return len(values) >= 3 and all(low < high for low, high in itertools.pairwise(values))

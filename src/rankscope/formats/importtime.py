@@ -1,0 +1,85 @@
+"""Reads what `python -X importtime` writes: how long each module took to import, with and without what it imports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rankscope.formats.source import Source
+from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+
+LINE = re.compile(r"import time: +(?P<own>\d{1,15}) \| +(?P<all>\d{1,15}) \| (?P<depth> *)(?P<name>\S[^\n]{0,500})")
+HEADER = re.compile(r"import time: self \[us\] \| cumulative \| imported package")
+SNIFFED = re.compile(rb"(?m)^import time: (?: *\d+ \| +\d+ \| +\S|self \[us\] \| cumulative \| imported package)")
+MAX_DEPTH = 1_000  # Python itself gives up there
+MAX_MODULES = 200_000
+US = 1000
+
+
+@dataclass(slots=True)
+class Imports:
+    """The modules of one process; a module's own imports are written before it, one step deeper."""
+
+    line: int
+    modules: list[tuple[str, int, int, int]] = field(default_factory=list)  # name, own µs, cumulative µs, parent
+    open: list[tuple[int, int]] = field(default_factory=list)  # depth and place of modules whose parent is to come
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+
+def sniff(head: bytes) -> bool:
+    """A line of Python's import timer."""
+    return SNIFFED.search(head) is not None
+
+
+def read(source: Source) -> Iterator[Reading]:
+    """One reading for each process: every header begins another one."""
+    current: Imports | None = None
+    for line, text in source.lines():
+        if HEADER.fullmatch(text):
+            if current is not None and current.modules:
+                yield _reading(source, current)
+            current = Imports(line)
+        elif found := LINE.fullmatch(text):
+            current = current or Imports(line)
+            _take(source, current, line, found)
+    if current is None or not current.modules:
+        raise source.bad("no import times in it")
+    yield _reading(source, current)
+
+
+def _take(source: Source, imports: Imports, line: int, found: re.Match[str]) -> None:
+    depth, own, cumulative = len(found["depth"]) // 2, int(found["own"]), int(found["all"])
+    if depth > MAX_DEPTH or len(imports.modules) >= MAX_MODULES:
+        raise source.bad("more or deeper imports than Python can do", line)
+    place, inside_us, children = len(imports.modules), 0, 0
+    while imports.open and imports.open[-1][0] > depth:
+        _, child = imports.open.pop()
+        name, child_own, child_all, _ = imports.modules[child]
+        imports.modules[child] = (name, child_own, child_all, place)
+        inside_us, children = inside_us + child_all, children + 1
+    imports.modules.append((found["name"].rstrip(), own, cumulative, -1))
+    imports.open.append((depth, place))
+    _check(imports, line, found["name"], (own, cumulative, inside_us, children))
+
+
+def _check(imports: Imports, line: int, name: str, times: tuple[int, int, int, int]) -> None:
+    own, cumulative, inside_us, children = times
+    if cumulative < own:
+        imports.problems.append((line, f"{name}: {own} us by itself are more than {cumulative} us in all"))
+    elif abs(own + inside_us - cumulative) > 1 + children:  # each figure is rounded to the microsecond
+        text = f"{name}: {own} us by itself and {inside_us} us in what it imports are not {cumulative} us"
+        imports.problems.append((line, text))
+
+
+def _reading(source: Source, imports: Imports) -> Reading:
+    facts = RankFacts(rank=source.hints.rank, source=str(source))
+    reading = Reading(facts)
+    for name, own, cumulative, parent in imports.modules:
+        within = imports.modules[parent][0] if parent >= 0 else ""
+        reading.tallies.append(Tally("import", name, 1, float(own * US), phase="imports"))
+        reading.tallies.append(
+            Tally("import", name, 1, float(cumulative * US), phase="imports", kind="whole", within=within)
+        )
+    reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in imports.problems]
+    return reading

@@ -1,0 +1,193 @@
+"""The events of a Chrome trace (`{…, "traceEvents": [{…}, …], …}`) block by block, in constant memory.
+
+A block is cut at the last `}, {` in it and decoded. JSON is read from left to right, so what decodes as a list of
+whole objects was cut between two events, whatever the strings inside hold; what does not is cut by counting brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from rankscope.formats.source import Source
+from rankscope.model import BadFile
+
+BLOCK_BYTES = 2 << 20
+PIECE_BYTES = 1 << 16  # so little is lost of a compressed file that breaks off
+MEMBERS_BYTES = 16 << 20  # the most that may stand before the events, or is kept of what stands after them
+EVENT_BYTES = 4 << 20  # the longest event
+CUTS = 3  # tried before brackets are counted
+KEYS = 8  # a word in a string may look like the key, but not so often
+
+KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+TOKEN = re.compile(rb'\\.|["{}\[\]]', re.DOTALL)  # an escaped character is one token, so `\"` ends no string
+BETWEEN = b" \t\r\n,"
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class TraceStream(Generic[T]):
+    """What a trace holds: `before` and `after` are the members around the events, complete when these are through."""
+
+    source: Source
+    decode: Callable[[bytes], list[T]]  # of a JSON array of events
+    before: dict[str, Any] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+    bad_events: int = 0
+    first_bad_byte: int | None = None
+    broken: str = ""  # why and where the file ends too early
+    _at_byte: int = 0  # of the first byte not yet passed on
+    _last_words: bytes = b""
+
+    def blocks(self) -> Iterator[list[T]]:
+        """The events, some thousands at a time."""
+        pieces = self._pieces()
+        rest = self._take_before(pieces)
+        closed = False
+        for piece in pieces:
+            if closed:
+                self._keep_after(piece)
+                continue
+            events, rest, closed = self._cut(rest + piece)
+            if events:
+                yield events
+        for finish in (self._cut, self._count_brackets):
+            if not closed:
+                events, rest, closed = finish(rest)
+                yield events
+        self._finish(closed)
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Blocks of the file; one that breaks off ends early and is not an error, since traces of crashes do."""
+        kept: list[bytes] = []
+        size = 0
+        try:
+            for piece in self.source.blocks(PIECE_BYTES):
+                kept.append(piece)
+                size += len(piece)
+                if size >= BLOCK_BYTES:
+                    yield b"".join(kept)
+                    kept, size = [], 0
+        except BadFile as problem:
+            self.broken = str(problem).removeprefix(f"{self.source}: ")
+        if kept:
+            yield b"".join(kept)
+
+    def _take_before(self, pieces: Iterator[bytes]) -> bytes:
+        """Read up to the first event; what is returned is the beginning of the events."""
+        head = b""
+        for piece in pieces:
+            head += piece
+            for key in islice(KEY.finditer(head), KEYS):
+                members = _members(head[: key.start()].rstrip(BETWEEN) + b"}")
+                if members is not None:
+                    self.before, self._at_byte = members, key.end()
+                    return head[key.end() :]
+            if len(head) > MEMBERS_BYTES:
+                break
+        raise self.source.bad(f"no list of traceEvents in the first {len(head)} bytes{self._why()}")
+
+    def _why(self) -> str:
+        return f"; {self.broken}" if self.broken else ""
+
+    def _cut(self, data: bytes) -> tuple[list[T], bytes, bool]:
+        """The whole events of a block, what is left of it, and whether the list of events is closed."""
+        for at in _last_cuts(data):
+            try:
+                events = self.decode(b"[" + data[:at] + b"]")
+            except UNREADABLE:
+                continue
+            return events, self._passed(data, at), False
+        return self._count_brackets(data)
+
+    def _passed(self, data: bytes, at: int) -> bytes:
+        rest = data[at:].lstrip(BETWEEN)
+        self._at_byte += len(data) - len(rest)
+        return rest
+
+    def _count_brackets(self, data: bytes) -> tuple[list[T], bytes, bool]:
+        """The same as _cut, slower, and past damaged events."""
+        spans, end = _spans(data)
+        events = [event for start, stop in spans for event in self._one(data, start, stop)]
+        if end is not None:
+            self._keep_after(data[end + 1 :])
+            return events, b"", True
+        rest = self._passed(data, spans[-1][1] if spans else 0)
+        if len(rest) > EVENT_BYTES:
+            raise self.source.bad(f"the event at byte {self._at_byte} is longer than {EVENT_BYTES >> 20} MiB")
+        return events, rest, False
+
+    def _one(self, data: bytes, start: int, stop: int) -> list[T]:
+        event = data[start:stop]
+        for text in (event, event.decode("utf-8", "replace").encode()):
+            try:
+                return self.decode(b"[" + text + b"]")
+            except UNREADABLE:
+                continue
+        self.bad_events += 1
+        if self.first_bad_byte is None:
+            self.first_bad_byte = self._at_byte + start
+        return []
+
+    def _keep_after(self, piece: bytes) -> None:
+        if len(self._last_words) + len(piece) <= MEMBERS_BYTES:
+            self._last_words += piece
+
+    def _finish(self, closed: bool) -> None:
+        members = _members(b"{" + self._last_words.strip().lstrip(b",")) if closed else None
+        self.after = members or {}
+        if self.broken or not closed or members is None:
+            place = "after its events" if closed else f"at byte {self._at_byte}, in the middle of its events"
+            self.broken = f"ends early {place} (truncated?){self._why()}"
+
+
+def _members(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = msgspec.json.decode(text)
+    except UNREADABLE:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _last_cuts(data: bytes) -> list[int]:
+    """Places behind a `}` that is followed by `, {`, from the end."""
+    cuts: list[int] = []
+    at = len(data)
+    for _ in range(64):  # most braces near the end open the arguments of an event
+        at = data.rfind(b"{", 0, at)
+        if at < 0 or len(cuts) == CUTS:
+            break
+        comma = data[max(0, at - 256) : at].rstrip(b" \t\r\n")
+        brace = comma[:-1].rstrip(b" \t\r\n")
+        if comma.endswith(b",") and brace.endswith(b"}"):
+            cuts.append(max(0, at - 256) + len(brace))
+    return cuts
+
+
+def _spans(data: bytes) -> tuple[list[tuple[int, int]], int | None]:
+    """Where each whole event starts and stops, and where the list of events ends (None: not in here)."""
+    spans: list[tuple[int, int]] = []
+    depth, start, in_string = 0, 0, False
+    for token in TOKEN.finditer(data):
+        sign = token.group()
+        if sign == b'"':
+            in_string = not in_string
+        elif in_string or len(sign) > 1:
+            continue
+        elif sign in b"{[":
+            start = token.start() if depth == 0 else start
+            depth += 1
+        else:
+            depth -= 1
+            if depth < 0:
+                return spans, token.start()
+            if depth == 0:
+                spans.append((start, token.end()))
+    return spans, None

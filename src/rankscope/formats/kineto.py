@@ -1,0 +1,180 @@
+"""Traces of the PyTorch profiler (Kineto): Chrome JSON, streamed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rankscope.formats.json_stream import TraceStream
+from rankscope.formats.kineto_columns import Columns, columns_of, rows_in
+from rankscope.formats.kineto_events import NO_TIME, Ints, TraceEvent, decode, nanoseconds
+from rankscope.formats.source import Source
+from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers.kineto_facts import groups_of, take_facts, text, whole
+from rankscope.readers.kineto_launches import Launches
+
+OURS = re.compile(
+    rb'"(deviceProperties|distributedInfo|cpu_op|cuda_runtime|user_annotation|Ev Idx|baseTimeNanoseconds)"'
+)
+BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
+LARGEST_BASE_NS = 2**61  # 73 years, so that added to the largest time it still fits
+UNIX_FROM_US = 10**14  # 1973: smaller times count from the base time
+API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
+
+
+def sniff(head: bytes) -> bool:
+    """An object with Kineto's members, or with trace events in its categories."""
+    start = head.lstrip()[:4096]
+    if not start.startswith(b"{") or (b'"traceEvents"' not in head and b'"schemaVersion"' not in start):
+        return False
+    return OURS.search(head) is not None
+
+
+def read(source: Source, python_functions: bool = False) -> Iterator[Reading]:
+    """One process, in blocks; all blocks share its facts, which are complete with the last one."""
+    stream = TraceStream(source, decode)
+    trace = Trace(source, python_functions)
+    for events in stream.blocks():
+        if trace.base_ns is None:
+            trace.begin(stream.before, events)
+        yield trace.reading(events)
+    if trace.events == 0 and stream.broken:
+        raise source.bad(stream.broken)
+    yield trace.end(stream)
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is known of a trace while it is read."""
+
+    source: Source
+    python_functions: bool
+    facts: RankFacts = field(default_factory=RankFacts)
+    base_ns: int | None = None
+    readings: int = 0
+    events: int = 0
+    left_out: int = 0  # Python functions
+    bad_times: int = 0
+    first_ns: int = 2**63 - 1
+    last_ns: int = -(2**63)
+    window_ns: tuple[int, int] | None = None  # what the profiler says it recorded
+    host_pids: set[int] = field(default_factory=set)
+    notes: list[Note] = field(default_factory=list)
+    launches: Launches = field(default_factory=Launches)
+
+    def begin(self, members: dict[str, object], events: Sequence[TraceEvent]) -> None:
+        self.facts.source = str(self.source)
+        self.facts.rank = self.source.hints.rank
+        self.facts.rank_source = "" if self.facts.rank is None else "--rank"
+        take_facts(self.facts, members)
+        told_ns = whole(members.get("baseTimeNanoseconds"))
+        self.base_ns = self._base_at_end(events) if told_ns is None else min(max(told_ns, 0), LARGEST_BASE_NS)
+
+    def _base_at_end(self, events: Sequence[TraceEvent]) -> int:
+        """Only times that do not count from 1970 need it: then the file is read to its end first."""
+        times = nanoseconds([event.ts for event in events[:100] if event.dur is not None])
+        if not len(times) or int(times.max()) >= UNIX_FROM_US * 1000:
+            return 0
+        found = BASE.findall(_end_of(self.source))
+        if not found:
+            self.notes.append(Note("times do not count from 1970, and from when is not told", where=str(self.source)))
+        return min(int(found[-1]), LARGEST_BASE_NS) if found else 0
+
+    def reading(self, events: Sequence[TraceEvent]) -> Reading:
+        spans = self._spans(events)
+        columns = columns_of(spans, self.base_ns or 0)
+        good = np.flatnonzero((columns.start_ns != NO_TIME) & (columns.end_ns >= columns.start_ns))
+        self._count(columns, good)
+        made = Reading(self.facts, continues=self.readings > 0)
+        made.event_columns = columns.event_columns(good) if len(good) else {}
+        self.readings += 1
+        return made
+
+    def _spans(self, events: Sequence[TraceEvent]) -> list[TraceEvent]:
+        for event in events:
+            if event.dur is None and not event.cat and event.args is not None:
+                self._take_metadata(event)
+            elif event.cat == "Trace" and event.dur is not None:
+                self._take_window(event)
+        spans = [event for event in events if event.dur is not None and event.cat != "Trace"]
+        if self.python_functions:
+            return spans
+        wanted = [span for span in spans if span.cat != "python_function"]
+        self.left_out += len(spans) - len(wanted)
+        return wanted
+
+    def _take_metadata(self, event: TraceEvent) -> None:
+        pid = whole(event.pid)
+        if event.args is None or pid is None:
+            return
+        if event.name == "process_labels" and event.args.labels == "CPU":
+            self.host_pids.add(pid)
+            self.facts.pid = pid
+        if event.name == "process_name" and not self.facts.executable:
+            self.facts.executable = text(event.args.name)
+
+    def _take_window(self, event: TraceEvent) -> None:
+        start_ns, length_ns = nanoseconds([event.ts, event.dur]).tolist()
+        if start_ns != NO_TIME and length_ns >= 0:
+            self.window_ns = start_ns + (self.base_ns or 0), length_ns
+
+    def _count(self, columns: Columns, good: Ints) -> None:
+        self.events += len(good)
+        self.bad_times += len(columns.start_ns) - len(good)
+        if len(good):
+            self.first_ns = min(self.first_ns, int(columns.start_ns[good].min()))
+            self.last_ns = max(self.last_ns, int(columns.end_ns[good].max()))
+        self.launches.add(*(columns.correlation[rows_in(columns, *layers)] for layers in (("gpu",), API_LAYERS)))
+
+    def end(self, stream: TraceStream[TraceEvent]) -> Reading:
+        """The last block: no events, but what only the whole file tells."""
+        if self.base_ns is None:
+            self.begin(stream.before, [])
+        take_facts(self.facts, stream.after)
+        self._complain(stream)
+        made = Reading(self.facts, continues=self.readings > 0, notes=self.notes)
+        made.groups = groups_of(stream.before, self.facts.rank) + groups_of(stream.after, self.facts.rank)
+        return made
+
+    def _complain(self, stream: TraceStream[TraceEvent]) -> None:
+        if stream.broken:
+            self._warn(f"{stream.broken}; {self.events} events before that are kept")
+        if stream.bad_events:
+            self._warn(f"{stream.bad_events} damaged events left out, the first at byte {stream.first_bad_byte}")
+        if self.bad_times:
+            self._warn(f"{self.bad_times} events left out: they end before they start, or their times are no numbers")
+        if self.left_out:
+            self._tell(f"{self.left_out} calls of Python functions left out")
+        if len(self.host_pids) > 1:
+            self._warn(f"events of {len(self.host_pids)} processes in one trace, shown as one")
+        self._check_window()
+        missing, seen = self.launches.missing()
+        if missing:
+            self._tell(f"{missing} of {seen} launches of GPU activities have no call in the trace")
+
+    def _check_window(self) -> None:
+        """Devices finish a little after the profiler stops; a whole length outside is another clock."""
+        if self.window_ns is None or not self.events:
+            return
+        start_ns, length_ns = self.window_ns
+        early_ns, late_ns = start_ns - self.first_ns, self.last_ns - start_ns - length_ns
+        if max(early_ns, late_ns) > max(length_ns, 10**9):
+            outside = f"{max(early_ns, 0) / 1e9:.3f} s before and {max(late_ns, 0) / 1e9:.3f} s after"
+            self._warn(f"events lie up to {outside} what the profiler recorded ({length_ns / 1e9:.3f} s)")
+
+    def _warn(self, told: str) -> None:
+        self.notes.append(Note(told, Severity.WARNING, str(self.source)))
+
+    def _tell(self, told: str) -> None:
+        self.notes.append(Note(told, where=str(self.source)))
+
+
+def _end_of(source: Source) -> bytes:
+    end = b""
+    for block in source.blocks():
+        end = (end + block)[-END_BYTES:]
+    return end

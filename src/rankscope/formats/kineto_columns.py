@@ -1,0 +1,184 @@
+"""Events of a Kineto trace as columns of our events: the layer of each, its stream, its collective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankscope.formats.kineto_events import ABSENT, NO_TIME, Arguments, Ints, TraceEvent, integers, nanoseconds
+from rankscope.model import Words
+from rankscope.readers.kineto_collectives import bytes_of, group_of, recorded_input
+from rankscope.readers.kineto_facts import text, whole
+
+LAYERS = {
+    "kernel": "gpu",
+    "gpu_memcpy": "gpu",
+    "gpu_memset": "gpu",
+    "gpu_user_annotation": "gpu_range",
+    "cuda_sync": "gpu_sync",
+    "cuda_runtime": "cuda_api",
+    "cuda_driver": "cuda_api",
+    "xpu_runtime": "xpu_api",
+    "xpu_driver": "xpu_api",
+    "cpu_op": "torch",
+    "user_annotation": "torch",
+    "python_function": "python",
+}
+STEP = "ProfilerStep#"
+NO_ARGUMENTS = Arguments()
+
+
+class Vocabulary(dict[str, int]):
+    """Numbers words in the order they come."""
+
+    def __missing__(self, word: str) -> int:
+        code = self[word] = len(self)
+        return code
+
+    def column(self, words: Sequence[str]) -> Words:
+        """The words as a column."""
+        codes = np.fromiter(map(self.__getitem__, words), np.int32, len(words))
+        return Words(codes, list(self))
+
+
+@dataclass(slots=True)
+class Columns:
+    """The events of one block, row by row; absent numbers are negative."""
+
+    layer: Words
+    name: Words
+    start_ns: Ints
+    end_ns: Ints
+    group: Words
+    sequence: Ints
+    bytes: Ints
+    correlation: Ints
+    thread: Ints
+    dtype: Words
+
+    def event_columns(self, rows: Ints) -> Mapping[str, Any]:
+        """As a Reading has them."""
+        fields = {name: _rows(getattr(self, name), rows) for name in self.__slots__}
+        for name in ("sequence", "bytes", "correlation"):
+            fields[name] = np.ma.MaskedArray(fields[name], fields[name] < 0)
+        return fields
+
+
+def _rows(column: Any, rows: Ints) -> Any:
+    return Words(column.codes[rows], column.values) if isinstance(column, Words) else column[rows]
+
+
+def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> Columns:
+    """The events in their order, then once more those that are a collective's kernel, in the layer nccl."""
+    arguments = [span.args or NO_ARGUMENTS for span in spans]
+    names = Vocabulary().column([span.name for span in spans])
+    layers = layers_of(names, Vocabulary().column([span.cat for span in spans]))
+    start_ns, length_ns = nanoseconds([span.ts for span in spans]), nanoseconds([span.dur for span in spans])
+    timed = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+    made = Columns(
+        layers,
+        names,
+        np.where(timed, start_ns + base_ns, NO_TIME),
+        np.where(timed, start_ns + base_ns + length_ns, NO_TIME),
+        _no_words(len(spans)),
+        np.full(len(spans), ABSENT),
+        np.full(len(spans), ABSENT),
+        integers([one.correlation for one in arguments]),
+        integers([span.tid for span in spans], 0),
+        _no_words(len(spans)),
+    )
+    _fill_gpu(made, spans, arguments)
+    _fill_steps(made)
+    return _with_collectives(made, arguments)
+
+
+def _no_words(rows: int) -> Words:
+    return Words(np.zeros(rows, np.int32), [""])
+
+
+def layers_of(names: Words, categories: Words) -> Words:
+    """The layer of each event, looked up once for each name in each category."""
+    pairs, codes = np.unique(categories.codes.astype(np.int64) << 32 | names.codes, return_inverse=True)
+    found = [layer_of(categories.values[pair >> 32], names.values[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
+    known = Vocabulary().column(found)
+    return Words(known.codes[codes], known.values)
+
+
+def layer_of(category: str, name: str) -> str:
+    """What Kineto calls cuda_runtime may be HIP, and a user annotation may be a step or a collective of Gloo."""
+    if category == "user_annotation" and name.startswith(STEP):
+        return "step"
+    if category == "user_annotation" and name.startswith("gloo:"):
+        return "gloo"
+    layer = LAYERS.get(category, "")
+    if layer == "cuda_api" and name.startswith("hip"):
+        return "hip_api"
+    return layer or (f"{category.removesuffix('_runtime')}_api" if category.endswith("_runtime") else category)
+
+
+def rows_in(columns: Columns, *layers: str) -> Ints:
+    """Which rows belong to one of these layers."""
+    wanted = np.array([layer in layers for layer in columns.layer.values], np.bool_)
+    return np.flatnonzero(wanted[columns.layer.codes]) if len(wanted) else np.empty(0, np.int64)
+
+
+def _fill_gpu(columns: Columns, spans: Sequence[TraceEvent], arguments: Sequence[Arguments]) -> None:
+    """Device and stream; where the arguments lack them, Kineto's pid and tid of a GPU event are the same."""
+    rows = rows_in(columns, "gpu", "gpu_range", "gpu_sync")
+    chosen = rows.tolist()
+    devices, streams = (integers([getattr(arguments[row], key) for row in chosen]) for key in ("device", "stream"))
+    devices = np.where(devices < 0, integers([spans[row].pid for row in chosen]), devices)
+    streams = np.where(streams < 0, columns.thread[rows], streams)
+    named = [f"{device}/{stream}" for device, stream in zip(devices.tolist(), streams.tolist(), strict=True)]
+    _set_words(columns.group, rows, named)
+    columns.bytes[rows] = integers([arguments[row].bytes for row in chosen])
+    columns.thread[rows] = 0
+
+
+def _set_words(column: Words, rows: Ints, words: Iterable[str]) -> None:
+    known = Vocabulary((word, code) for code, word in enumerate(column.values))
+    column.codes[rows] = [known[word] for word in words]
+    column.values = list(known)
+
+
+def _fill_steps(columns: Columns) -> None:
+    rows = rows_in(columns, "step")
+    numbers = (columns.name.values[code].removeprefix(STEP) for code in columns.name.codes[rows].tolist())
+    columns.sequence[rows] = [int(one) if one.isdecimal() and len(one) < 19 else ABSENT for one in numbers]
+
+
+def _with_collectives(columns: Columns, arguments: Sequence[Arguments]) -> Columns:
+    """Fill in what is told of collectives; a kernel's goes into a row of its own, since its group is the stream."""
+    gloo = rows_in(columns, "gloo")
+    for row in gloo.tolist():
+        dtype, size = recorded_input(arguments[row])
+        columns.bytes[row] = ABSENT if size is None else size
+        _set_words(columns.dtype, np.array([row]), [dtype])
+    told = np.array([row for row, one in enumerate(arguments) if one.collective is not None], np.int64)
+    if not len(told):
+        return columns
+    kernels = np.isin(told, rows_in(columns, "gpu"))
+    rows = len(columns.start_ns)
+    made = _appended(columns, told[kernels])
+    places = np.where(kernels, rows - 1 + np.cumsum(kernels), told)
+    _tell(made, places, [arguments[row] for row in told.tolist()])
+    new = np.arange(rows, len(made.start_ns))
+    _set_words(made.layer, new, ["nccl"] * len(new))
+    _set_words(made.name, new, [text(arguments[row].collective) for row in told[kernels].tolist()])
+    return made
+
+
+def _appended(columns: Columns, rows: Ints) -> Columns:
+    order = np.concatenate([np.arange(len(columns.start_ns)), rows])
+    return Columns(*(_rows(getattr(columns, name), order) for name in Columns.__slots__))
+
+
+def _tell(columns: Columns, rows: Ints, told: Sequence[Arguments]) -> None:
+    sizes, numbers = [bytes_of(one) for one in told], [whole(one.sequence) for one in told]
+    columns.bytes[rows] = [ABSENT if size is None else size for size in sizes]
+    columns.sequence[rows] = [ABSENT if number is None else number for number in numbers]
+    _set_words(columns.group, rows, [group_of(one) for one in told])
+    _set_words(columns.dtype, rows, [text(one.dtype) for one in told])

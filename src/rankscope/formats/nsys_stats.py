@@ -1,0 +1,185 @@
+"""Csv tables of `nsys stats`: kernels, CUDA calls, copies by time and by size, NVTX ranges; old and new titles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from rankscope.formats.printed import Printed, exactly
+from rankscope.formats.source import Source
+from rankscope.formats.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
+from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.readers.csv_line import cells_of
+from rankscope.readers.units import LARGEST, TIME_NS
+
+UNIT = re.compile(r"\(([^()]{1,12})\)$")
+NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)
+TIME_UNITS = {**TIME_NS, "nsec": 1, "usec": 10**3, "msec": 10**6, "sec": 10**9, "nanoseconds": 1, "": 1}
+SIZE_UNITS = {"B": 1, "bytes": 1, "KB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
+COUNTS = ("Num Calls", "Instances", "Count", "Operations", "Calls", "Total Count")
+TITLES = {
+    "Avg": "mean",
+    "Average": "mean",
+    "Min": "least",
+    "Minimum": "least",
+    "Max": "most",
+    "Maximum": "most",
+    "Total Time": "total",
+    "Total": "total",
+}
+NAMES = ("Name", "Operation", "Range", "Kernel Name")
+NOWHERE = (0, 0)
+HEAD = re.compile(
+    rb'^"?Time ?\(%\)"?,"?Total Time(?: \([a-z]{1,11}\))?"?,'
+    rb'|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
+    re.M,
+)
+COPY = re.compile(r"\[?CUDA (memcpy|memset)(?: ([A-Za-z]+(?:-to-[A-Za-z]+)?))?\]?", re.I)
+DIRECTIONS = {"host-to-device": "HtoD", "device-to-host": "DtoH", "device-to-device": "DtoD", "host-to-host": "HtoH"}
+DIRECTIONS |= {"peer-to-peer": "PtoP", "p2p": "PtoP"}
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a line of titles of `nsys stats` stands there."""
+    return HEAD.search(head) is not None
+
+
+@dataclass(slots=True)
+class Open:
+    """The table being read: where its columns are, and how much one of their units is."""
+
+    width: int
+    name_at: int
+    columns: dict[str, tuple[int, int]]
+    section: Section
+    sizes: bool
+
+    def figure(self, cells: list[str], column: str) -> Printed | None:
+        """The number under a title; None where there is none, or its unit is not known."""
+        at, factor = self.columns.get(column, NOWHERE)
+        return figure(cells[at].strip(), factor) if factor else None
+
+
+@dataclass(slots=True)
+class Found:
+    """What the file has told so far."""
+
+    sections: list[Section] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+
+def read(source: Source) -> Iterator[Reading]:
+    """One reading: `nsys stats` adds up all processes of its report."""
+    found, table = Found(), None
+    for number, line in source.lines():
+        cells = cells_of(line)
+        opened = head_of(cells) if "Total" in line else None
+        if opened is not None:
+            table = opened
+            found.sections.append(table.section)
+        elif table is not None and len(cells) == table.width:
+            take(table, cells, number, found, source)
+        elif line.strip():
+            table = None
+    if not any(section.rows for section in found.sections) and not found.sizes:
+        raise source.bad("holds no table of nsys stats that could be read")
+    yield reading(found, source)
+
+
+def head_of(cells: list[str]) -> Open | None:
+    """The table that begins with these titles."""
+    titles = [title_of(cell) for cell in cells]
+    plain = {title for title, _ in titles}
+    names = [title for title in NAMES if title in plain]
+    counts = [title for title in COUNTS if title in plain]
+    if not names or not counts or not plain & {"Total Time", "Total"}:
+        return None
+    sizes = "Total Time" not in plain
+    if sizes and names[0] != "Operation":
+        return None
+    layer = layer_of(names[0], counts[0])
+    name_at = [title for title, _ in titles].index(names[0])
+    return Open(len(cells), name_at, columns_of(titles, counts[0], sizes), Section(TABLES[layer], layer), sizes)
+
+
+def title_of(cell: str) -> tuple[str, str]:
+    """A title and the unit that stands behind it."""
+    cell = cell.strip()
+    found = UNIT.search(cell)
+    return (cell[: found.start()].rstrip(), found[1]) if found else (cell, "")
+
+
+def columns_of(titles: list[tuple[str, str]], count: str, sizes: bool) -> dict[str, tuple[int, int]]:
+    """Where the columns of numbers stand and their units; of several with one meaning the first counts."""
+    units = SIZE_UNITS if sizes else TIME_UNITS
+    columns: dict[str, tuple[int, int]] = {}
+    for at, (title, unit) in enumerate(titles):
+        if title in TITLES:
+            columns.setdefault(TITLES[title], (at, units.get(unit, 0)))
+        elif title in (count, "Time"):
+            columns.setdefault(title, (at, 1))
+    return columns | {"calls": columns[count]}
+
+
+TABLES = {"cuda_api": "CUDA API calls", "gpu": "GPU activities", "nvtx": "NVTX ranges", "osrt": "OS calls"}
+
+
+def layer_of(name: str, count: str) -> str:
+    """Which layer a table is of: its own titles tell."""
+    if name == "Range":
+        return "nvtx"
+    return "gpu" if name == "Operation" or count in ("Instances", "Count", "Operations") else "cuda_api"
+
+
+def take(table: Open, cells: list[str], number: int, found: Found, source: Source) -> None:
+    """One row, or a note that it is none."""
+    name = cells[table.name_at].strip()
+    calls = table.figure(cells, "calls")
+    total = table.figure(cells, "total")
+    if calls is None or total is None or not name:
+        if len(found.notes) < MOST_NOTES:
+            found.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
+    elif table.sizes:
+        found.sizes[copy_name(name)] = int(total.value)
+    else:
+        others = (table.figure(cells, column) for column in ("mean", "least", "most"))
+        row = Row(copy_name(name), number, table.figure(cells, "Time"), total, int(calls.value), *others)
+        table.section.rows.append(row)
+
+
+@lru_cache(maxsize=4096)  # most counts and shares stand in many rows
+def figure(text: str, factor: int) -> Printed | None:
+    """A number times its unit."""
+    found = NUMBER.fullmatch(text.replace(",", ""))
+    if found is None:
+        return None
+    made = exactly(found[0]).times(factor)
+    return made if made.value <= LARGEST else None
+
+
+def copy_name(name: str) -> str:
+    """Copies and sets by the names nvprof gave them, so that profiles of both can be compared."""
+    found = COPY.fullmatch(name)
+    if found is None:
+        return name
+    direction = found[2] or ""
+    short = DIRECTIONS.get(direction.lower(), direction)
+    return f"[CUDA {found[1].lower()}{' ' + short if short else ''}]"
+
+
+def reading(found: Found, source: Source) -> Reading:
+    """Everything as one process."""
+    made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=found.notes)
+    for section in found.sections:
+        own = tallies(section)
+        for tally in own:
+            tally.bytes = found.sizes.get(tally.name)
+            if tally.layer == "nvtx" and ":" in tally.name:  # domain:range, or :range in the default domain
+                tally.group, _, tally.name = tally.name.partition(":")
+        made.tallies += own
+        made.notes += check(section, source)
+        made.figures += unlisted(section)
+    return made

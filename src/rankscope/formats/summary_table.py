@@ -1,0 +1,207 @@
+"""Rows of a profiler's summary (share, time, calls, average, least, most, name), checked by their arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from math import ceil, floor
+from statistics import median
+
+from rankscope.formats.printed import ZERO, Printed
+from rankscope.formats.source import Source
+from rankscope.model import Figure, Note, Severity, Tally
+
+WHOLE = Decimal(100)
+LISTED = Decimal("0.5")  # percent points that rounded shares may miss the whole by, and more with many rows
+TELLING = Decimal(1)  # percent: smaller shares tell too little of the whole
+ODD = Decimal("0.05")  # of the whole: a row that says another whole by more has a wrong cell
+WHOLE_NAME = "time of all rows"  # the figure that analyses take for the whole where rows are missing
+MOST_NOTES = 20  # of one kind for one table
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of a summary as it was printed; None where a cell is missing or cannot be read."""
+
+    name: str
+    line: int
+    share: Printed | None
+    total: Printed | None
+    calls: int | None
+    mean: Printed | None
+    least: Printed | None
+    most: Printed | None
+
+
+@dataclass(slots=True)
+class Section:
+    """The rows of one kind in one table: GPU activities, API calls, or one range with what is attributed to it."""
+
+    title: str
+    layer: str
+    group: str = ""
+    within: str = ""
+    thread: int = 0
+    rows: list[Row] = field(default_factory=list)
+    complete: bool = True  # the tool lists every row: shares then add up to 100 %
+
+
+def tallies(section: Section) -> list[Tally]:
+    """The section as the model holds it."""
+    return [_tally(section, row) for row in section.rows]
+
+
+def _tally(section: Section, row: Row) -> Tally:
+    total_ns = total_of(row)
+    return Tally(
+        section.layer,
+        row.name,
+        row.calls,
+        None if total_ns is None else float(total_ns),
+        section.group,
+        thread=section.thread,
+        min_ns=_float(row.least),
+        max_ns=_float(row.most),
+        within=section.within,
+    )
+
+
+def _float(figure: Printed | None) -> float | None:
+    return None if figure is None else float(figure.value)
+
+
+def total_of(row: Row) -> int | None:
+    """The total in ns: as printed, but within its rounding moved so that calls × average fits too."""
+    if row.total is None:
+        return None
+    printed = int(row.total.value.to_integral_value())
+    if row.mean is None or not row.calls:
+        return printed
+    # tools cut the average to whole ns before they print it; a tie may have been rounded either way
+    inside = (floor(row.mean.low) + 1, ceil(row.mean.high) - 1)
+    if inside[0] <= printed // row.calls <= inside[1]:
+        return printed
+    for least, most in (inside, (ceil(row.mean.low), floor(row.mean.high))):
+        low, high = max(row.calls * Decimal(least), row.total.low), min(row.calls * Decimal(most + 1), row.total.high)
+        if low < high:
+            return int((low + high) / 2)
+    return printed
+
+
+def check(section: Section, source: Source) -> list[Note]:
+    """What the arithmetic of a section says against it."""
+    notes = _limited([note for row in section.rows for note in _check_row(row, source)], source)
+    return notes + _check_shares(section, source)
+
+
+def _limited(notes: list[Note], source: Source) -> list[Note]:
+    left = len(notes) - MOST_NOTES
+    more = (
+        [Note(f"{left} more rows of this table do not add up", Severity.WARNING, notes[-1].where)] if left > 0 else []
+    )
+    return notes[:MOST_NOTES] + more
+
+
+def _check_row(row: Row, source: Source) -> list[Note]:
+    found = []
+    if row.total and row.mean and row.calls and not mean_fits(row):
+        found.append(f"{_ms(row.total)} in {row.calls} calls is not {_ms(row.mean)} on average")
+    if row.least and row.mean and row.least.value - row.least.step > row.mean.value + row.mean.step:
+        found.append(f"the least time {_ms(row.least)} is above the average {_ms(row.mean)}")
+    if row.most and row.mean and row.most.value + row.most.step + 1 < row.mean.value - row.mean.step:
+        found.append(f"the longest time {_ms(row.most)} is below the average {_ms(row.mean)}")
+    if row.most and row.total and row.most.value - row.most.step > row.total.value + row.total.step:
+        found.append(f"the longest time {_ms(row.most)} is above the total {_ms(row.total)}")
+    return [Note(f"{row.name[:60]}: {text}", Severity.WARNING, source.at(row.line)) for text in found]
+
+
+def mean_fits(row: Row) -> bool:
+    """Whether total = calls × average within what printing hid."""
+    assert row.total is not None and row.mean is not None and row.calls is not None
+    spread = row.mean.step + 1
+    low, high = row.calls * (row.mean.value - spread), row.calls * (row.mean.value + spread)
+    return row.total.agrees(low, high)
+
+
+def whole_ns(rows: Sequence[Row]) -> tuple[Decimal, Decimal] | None:
+    """The time that the shares are shares of, by time ÷ share, and how far off that may be.
+
+    The largest share tells it best, unless it is at odds with the middle of what all rows say.
+    """
+    told = [(row.share.value, row) for row in rows if row.share and row.total and telling(row.share)]
+    if not told:
+        return None
+    middle = Decimal(median(row.total.value * WHOLE / share for share, row in told if row.total))
+    for share, row in sorted(told, key=lambda one: -one[0]):
+        assert row.total is not None and row.share is not None
+        whole = row.total.value * WHOLE / share
+        if abs(whole - middle) <= ODD * middle:
+            return whole, whole * row.share.step / share + row.total.step * WHOLE / share
+    return middle, ODD * middle
+
+
+def telling(share: Printed | None) -> bool:
+    return share is not None and share.value >= TELLING
+
+
+def share_fits(row: Row, whole: Decimal, doubt: Decimal) -> bool:
+    """Whether share × whole = time within what printing hid."""
+    assert row.total is not None and row.share is not None
+    low = (row.share.value - row.share.step) * (whole - doubt) / WHOLE
+    high = (row.share.value + row.share.step) * (whole + doubt) / WHOLE
+    return row.total.agrees(low, high)
+
+
+def _check_shares(section: Section, source: Source) -> list[Note]:
+    rows = [row for row in section.rows if row.share is not None]
+    found = whole_ns(rows)
+    if found is None:
+        return []
+    whole, doubt = found
+    odd = [row for row in rows if row.total and row.share and not share_fits(row, whole, doubt)]
+    of_whole = f"of the {_milli(whole)} ms of {section.title}"
+    notes = [_share_note(row, of_whole, source) for row in odd]
+    return _limited(notes, source) + _check_sum(section, rows, source)
+
+
+def _share_note(row: Row, of_whole: str, source: Source) -> Note:
+    assert row.total is not None and row.share is not None
+    told = f"{row.name[:60]}: {_ms(row.total)} is not {row.share.value} % {of_whole}"
+    return Note(told, Severity.WARNING, source.at(row.line))
+
+
+def _check_sum(section: Section, rows: Sequence[Row], source: Source) -> list[Note]:
+    shares, slack = _added_shares(rows)
+    where = source.at(rows[0].line)
+    if shares > WHOLE + slack:
+        return [Note(f"{section.title}: the shares add up to {shares} %", Severity.WARNING, where)]
+    if section.complete and shares < WHOLE - slack:
+        told = f"{section.title}: the shares add up to {shares} %: rows of {WHOLE - shares} % are missing"
+        return [Note(told, Severity.WARNING, where)]
+    return []
+
+
+def _added_shares(rows: Sequence[Row]) -> tuple[Decimal, Decimal]:
+    """What the shares add up to, and how far rounding may have moved that."""
+    shares = [row.share for row in rows if row.share]
+    return sum((share.value for share in shares), ZERO), LISTED + sum((share.step / 2 for share in shares), ZERO)
+
+
+def unlisted(section: Section) -> list[Figure]:
+    """The whole of a section of which rows are missing, so that its shares can still be told."""
+    shares, slack = _added_shares(section.rows)
+    if section.within or shares >= WHOLE - slack:
+        return []
+    found = whole_ns(section.rows)
+    if found is None:
+        return []
+    return [Figure(section.layer, WHOLE_NAME, float(round(found[0])), "ns", statistic="total")]
+
+
+def _ms(figure: Printed) -> str:
+    return f"{_milli(figure.value)} ms"
+
+
+def _milli(value: Decimal) -> str:
+    return f"{float(value) / 1e6:.6g}"

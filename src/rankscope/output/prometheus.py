@@ -1,0 +1,40 @@
+"""Tables as Prometheus' text format: one metric for each, its last column the value, all others labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rankscope.model import Cell, Table
+from rankscope.output.cells import printable
+
+
+def to_prometheus(tables: Sequence[Table]) -> str:
+    """A file for the text collector of a node exporter, or the body of a scrape."""
+    return "".join(_metric(table) for table in tables if table.rows)
+
+
+def _metric(table: Table) -> str:
+    kind = "counter" if table.name.endswith("_total") else "gauge"
+    lines = [f"# HELP {table.name} {_text(table.title)}", f"# TYPE {table.name} {kind}"]
+    labels = [column.name for column in table.columns[:-1]]
+    for *cells, value in table.rows:
+        named = zip(labels, cells, strict=True)
+        told = ",".join(f'{name}="{_label(cell)}"' for name, cell in named if cell is not None)
+        if value is not None:
+            lines.append(f"{table.name}{{{told}}} {_number(value)}" if told else f"{table.name} {_number(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _text(text: str) -> str:
+    return printable(text).replace("\\", "\\\\")
+
+
+def _label(cell: Cell) -> str:
+    return _text(str(cell)).replace('"', '\\"')
+
+
+def _number(cell: Cell) -> str:
+    if isinstance(cell, float):
+        return repr(cell) if math.isfinite(cell) else "NaN" if math.isnan(cell) else f"{'+' if cell > 0 else '-'}Inf"
+    return str(int(cell)) if cell is not None and not isinstance(cell, str) else "NaN"

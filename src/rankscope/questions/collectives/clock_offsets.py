@@ -1,0 +1,155 @@
+"""How far apart are the clocks of the hosts, and how fast do they drift, by the log alone?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.clock_evidence import Evidence, apart, evidence_of_all
+from rankscope.analyse.threads import in_threads
+from rankscope.questions.collectives.clock_fit import Pair, Part, fit
+from rankscope.questions.collectives.matching import Array, Log, Matched
+
+CONTRADICTION_NS = 100_000.0  # ranks of one host that miss each other by more have different clocks,
+CONTRADICTIONS = 0.02  # if that happens in more than this share of their collectives
+
+
+@dataclass(slots=True)
+class HostClock:
+    """One clock: how to get from it to the reference's."""
+
+    name: str
+    ranks: list[int]
+    parts: list[Part] = field(default_factory=list)  # to the clock it was compared with; none for the reference
+    compared_with: HostClock | None = None
+    known: bool = False
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether one line leads from it to the reference itself."""
+        if len(self.parts) != 1 or self.compared_with is None or not self.compared_with.is_reference:
+            return False
+        return self.parts[0].to_ns > self.parts[0].from_ns
+
+    @property
+    def is_reference(self) -> bool:
+        return self.known and self.compared_with is None
+
+    def to_reference(self, time_ns: Any) -> tuple[Any, Any]:
+        """Times of this clock as the reference would show them, and the error of each."""
+        if self.compared_with is None:
+            return time_ns, np.zeros_like(time_ns) if self.known else np.full_like(time_ns, np.inf)
+        edges = [part.from_ns for part in self.parts[1:]]
+        which = np.searchsorted(edges, time_ns, side="right")
+        moved, error = np.empty_like(time_ns), np.empty_like(time_ns)
+        for number, part in enumerate(self.parts):
+            here = which == number
+            moved[here] = time_ns[here] + part.offset(time_ns[here])
+            error[here] = part.error(time_ns[here])
+        beyond, more = self.compared_with.to_reference(moved)
+        return beyond, error + more
+
+
+@dataclass(slots=True)
+class Clocks:
+    """The clocks of a run; the first is the reference."""
+
+    clocks: list[HostClock]
+    of_rank: list[int]  # places in clocks, by place in Log.ranks
+    split_hosts: list[str] = field(default_factory=list)  # hosts whose ranks do not share a clock
+
+    def corrected(self, group: Matched) -> tuple[Array, Array, Array]:
+        """Entering and leaving of a group's collectives on the reference's clock, and the error of each entering."""
+        own = np.array(self.of_rank)[group.members]
+        if (own == 0).all():
+            return group.enter_ns, group.end_ns, np.zeros((1, len(own)))
+        enter, error = np.empty_like(group.enter_ns), np.empty_like(group.enter_ns)
+        straight = np.array([self.clocks[place].is_straight for place in own.tolist()])
+        if straight.any():
+            parts = [self.clocks[place].parts[0] for place in own[straight].tolist()]
+            enter[:, straight], error[:, straight] = straightened(group.enter_ns[:, straight], parts)
+        for place in np.unique(own[~straight]):
+            columns = np.flatnonzero(own == place)
+            enter[:, columns], error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])
+        # a stay has no clock but its own
+        return enter, enter + (group.end_ns - group.enter_ns), error
+
+
+def straightened(time_ns: Array, parts: Sequence[Part]) -> tuple[Array, Array]:
+    """As `Part.offset` and `Part.error` say it, of many clocks at once: a column of times for each."""
+    slope, height, begin, end = (
+        np.array([getattr(part, name) for part in parts]) for name in ("slope", "height", "from_ns", "to_ns")
+    )
+    first, half, last = np.stack([part.error_at for part in parts], axis=1)
+    middle = (begin + end) / 2
+    rising = (half - first) / (middle - begin) * (time_ns - begin) + first
+    falling = (last - half) / (end - middle) * (time_ns - middle) + half
+    error = np.where(time_ns < middle, np.where(time_ns <= begin, first, rising), falling)
+    return time_ns + (height + slope * time_ns), np.where(time_ns >= end, last, error)
+
+
+def clock_offsets(log: Log) -> Clocks:
+    """The clock of every host; ranks of one host share one unless their own collectives say otherwise."""
+    clocks, found = _clocks_of(log)
+    if len(clocks.clocks) < 2:
+        return clocks
+    found = [one for one in found if len(one.hosts) > 1]
+    known = {0}
+    while True:
+        links = _links(found, known)
+        fitted = in_threads(lambda link: fit(_pair(found, *link)), links)
+        for (own, other), parts in zip(links, fitted, strict=True):
+            clock = clocks.clocks[own]
+            clock.parts = parts
+            clock.compared_with, clock.known = (clocks.clocks[other], True) if clock.parts else (None, False)
+        gained = {own for own, _ in links if clocks.clocks[own].known}
+        if not gained:
+            return clocks
+        known |= gained
+
+
+def _clocks_of(log: Log) -> tuple[Clocks, list[Evidence]]:
+    """The clocks, not compared yet, and what the collectives prove of them."""
+    places = {host: at for at, host in enumerate(dict.fromkeys(log.hosts))}
+    of_rank = [places[host] for host in log.hosts]
+    found = evidence_of_all(log, of_rank)
+    split = [list(places)[host] for host in apart(found, CONTRADICTION_NS, CONTRADICTIONS)]
+    labels = [f"{host} rank {rank}" if host in split else host for host, rank in zip(log.hosts, log.ranks, strict=True)]
+    ranks: dict[str, list[int]] = {}
+    for label, rank in zip(labels, log.ranks, strict=True):
+        ranks.setdefault(label, []).append(rank)
+    made = [HostClock(label, told) for label, told in ranks.items()]
+    if made:
+        made[0].known = True
+    places = {label: at for at, label in enumerate(ranks)}
+    of_rank = [places[label] for label in labels]
+    return Clocks(made, of_rank, split), evidence_of_all(log, of_rank) if split else found
+
+
+def _links(found: list[Evidence], known: set[int]) -> list[tuple[int, int]]:
+    """Hosts not known yet that share a group with a known one, each with the first such host."""
+    links: dict[int, int] = {}
+    for one in found:
+        hosts = one.hosts.tolist()
+        anchors = [host for host in hosts if host in known]
+        for host in hosts:
+            if anchors and host not in known:
+                links[host] = min(links.get(host, anchors[0]), anchors[0])
+    return list(links.items())
+
+
+def _pair(found: list[Evidence], own: int, other: int) -> Pair:
+    """Everything that is known of two hosts, from all groups that have members on both."""
+    columns: list[tuple[Array, ...]] = []
+    for one in found:
+        at, to = np.flatnonzero(one.hosts == own), np.flatnonzero(one.hosts == other)
+        if len(at) and len(to):
+            slack = np.full(len(one.stay_ns), one.slack_ns)
+            sides = (one.entered_ns[:, at[0]], one.left_ns[:, at[0]], one.entered_ns[:, to[0]], one.left_ns[:, to[0]])
+            columns.append((*sides, one.stay_ns, slack))
+    pair = Pair(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
+    ceiling, floor = pair.ceiling()[1], pair.floor()[1]
+    return pair.only(np.isfinite(ceiling) | np.isfinite(floor))

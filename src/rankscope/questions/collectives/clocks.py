@@ -1,0 +1,74 @@
+"""How far apart are the clocks of the hosts, and how well is that known?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.collectives.clock_offsets import Clocks, HostClock
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import ranges
+
+COLUMNS = (
+    Column("host", Unit.NAME, "Host"),
+    Column("ranks", Unit.NAME, "Ranks"),
+    Column("offset_ns", Unit.NS, "Ahead by"),
+    Column("error_ns", Unit.NS, "±"),
+    Column("drift_ppm", Unit.NUMBER, "Drift (ppm)"),
+    Column("drift_error_ppm", Unit.NUMBER, "± (ppm)"),
+    Column("bound_ns", Unit.NS, "Proven to ±"),
+    Column("by", Unit.NAME, "By"),
+    Column("compared_with", Unit.NAME, "Compared with"),
+    Column("collectives", Unit.COUNT, "Collectives"),
+    Column("contradicting", Unit.COUNT, "Contradicting"),
+    Column("jumps", Unit.COUNT, "Jumps"),
+)
+BOUNDS, LEAVING, REFERENCE, UNKNOWN = "bounds", "leaving together", "reference", "unknown"
+
+
+def clocks(tables: Tables, selection: Selection = ALL) -> Table:
+    """Offset and drift of every host against that of the lowest rank; nothing where all ranks share one clock."""
+    known = collectives_of(tables)
+    table = Table("clocks", "Clocks of the hosts", COLUMNS, [])
+    if len(known.clocks.clocks) > 1 and known.splits:
+        table.rows = [row for clock in known.clocks.clocks for row in _rows(clock, selection)]
+        table.warnings += _warnings(known.clocks, known.log.base_ns)
+        if any(part.together for clock in known.clocks.clocks for part in clock.parts):
+            table.notes.append(
+                "leaving together: what the log proves leaves more room than this; the estimate takes it that ranks "
+                "leave the shortest collectives at about one time."
+            )
+    return arranged(table, selection)
+
+
+def _rows(clock: HostClock, selection: Selection) -> list[tuple[Cell, ...]]:
+    if selection.ranks is not None and not selection.ranks & set(clock.ranks):
+        return []
+    told = (clock.name, ranges(clock.ranks))
+    if clock.compared_with is None:
+        return [(*told, None, None, None, None, None, REFERENCE if clock.known else UNKNOWN, "", None, None, None)]
+    first, last = clock.parts[0], clock.parts[-1]
+    middle = np.array([(first.from_ns + last.to_ns) / 2, first.from_ns, last.to_ns])
+    moved, error = clock.to_reference(middle)
+    by = LEAVING if any(part.together for part in clock.parts) else BOUNDS
+    longest = max(clock.parts, key=lambda part: part.to_ns - part.from_ns)
+    return [(
+        *told, float(middle[0] - moved[0]), float(error.max()), -longest.slope * 1e6, longest.slope_error * 1e6,
+        max(part.bound_ns for part in clock.parts), by, clock.compared_with.name,
+        sum(part.used for part in clock.parts), sum(part.dropped for part in clock.parts), len(clock.parts) - 1,
+    )]  # fmt: skip
+
+
+def _warnings(known: Clocks, base_ns: int) -> list[str]:
+    warnings = []
+    for host in known.split_hosts:
+        warnings.append(f"The ranks of {host} contradict each other: each is treated as a clock of its own.")
+    for clock in known.clocks:
+        for before, after in zip(clock.parts, clock.parts[1:], strict=False):
+            by_ms = (before.offset(after.from_ns) - after.offset(after.from_ns)) / 1e6
+            when = (after.from_ns - clock.parts[0].from_ns) / 1e9
+            warnings.append(f"The clock of {clock.name} jumps by {by_ms:.3g} ms after {when:.3g} s of collectives.")
+        if not clock.known:
+            warnings.append(f"The clock of {clock.name} cannot be compared: no shared collectives, or they contradict.")
+    return warnings

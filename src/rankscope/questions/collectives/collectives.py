@@ -1,0 +1,137 @@
+"""Which collectives wait rather than move data, and how fast are they once everybody is there?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.bandwidth import moved, rate
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
+from rankscope.questions.mpi.messages import edges
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import counted
+
+COLUMNS = (
+    Column("name", Unit.NAME, "Operation"),
+    Column("members", Unit.COUNT, "Members"),
+    Column("up_to_bytes", Unit.BYTES, "Up to"),
+    Column("kind", Unit.NAME, "Time is"),
+    Column("collectives", Unit.COUNT, "Collectives"),
+    Column("wait_ns", Unit.NS, "Waiting"),
+    Column("wait_error_ns", Unit.NS, "± by clocks"),
+    Column("transfer_ns", Unit.NS, "Moving"),
+    Column("leaving_ns", Unit.NS, "Leaving"),
+    Column("wait_share", Unit.SHARE, "Wait share"),
+    Column("late_p50_ns", Unit.NS, "Late p50"),
+    Column("late_p99_ns", Unit.NS, "Late p99"),
+    Column("algorithm_rate", Unit.RATE, "Algorithm bw"),
+    Column("bus_rate", Unit.RATE, "Bus bw"),
+    Column("naive_rate", Unit.RATE, "Naive bw"),
+)
+NOTICEABLE = 0.5  # of the time in collectives
+
+
+Key = tuple[str, int, int, str]
+
+
+@dataclass(slots=True)
+class _Class:
+    """Sums over the collectives of one operation, group size and size class."""
+
+    collectives: int = 0
+    wait_ns: float = 0.0
+    error_ns: float = 0.0
+    transfer_ns: float = 0.0
+    leaving_ns: float = 0.0
+    volume_bytes: float = 0.0
+    bus_bytes: float = 0.0
+    moving_ns: float = 0.0  # of one member, on average
+    stay_ns: float = 0.0
+    late_ns: list[Array] = field(default_factory=list)
+
+    @property
+    def total_ns(self) -> float:
+        return self.wait_ns + self.transfer_ns + self.leaving_ns
+
+    def add(self, other: _Class) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+    def row(self, name: str, members: int, size_class: int, kind: str) -> tuple[Cell, ...]:
+        p50, p99 = np.percentile(np.concatenate(self.late_ns), (50, 99)).tolist()
+        return (
+            name, members, edges(size_class)[1], kind, self.collectives, self.wait_ns, self.error_ns, self.transfer_ns,
+            self.leaving_ns, self.wait_ns / self.total_ns if self.total_ns else None, p50, p99,
+            rate(self.volume_bytes, self.moving_ns), rate(self.bus_bytes, self.moving_ns),
+            rate(self.volume_bytes, self.stay_ns),
+        )  # fmt: skip
+
+
+def collectives(tables: Tables, selection: Selection = ALL) -> Table:
+    """Matched collectives by operation, group size and size class, the one with the most waiting first."""
+    known = collectives_of(tables)
+    sums: dict[Key, _Class] = {}
+    for one in known.of_each(_classes if selection.ranks is None else partial(_classes_of, ranks=selection.ranks)):
+        for key, of_split in one.items():
+            sums.setdefault(key, _Class()).add(of_split)
+    found = sorted(sums.items(), key=lambda one: (-one[1].total_ns, one[0]))
+    table = Table("collectives", "Collectives: waiting and moving", COLUMNS, [one.row(*key) for key, one in found])
+    table.notes += _comments(known, list(sums.values()))
+    return arranged(table, selection)
+
+
+@usually_asked
+def _classes(log: Log, split: Split) -> dict[Key, _Class]:
+    return _classes_of(log, split, None)
+
+
+def _classes_of(log: Log, split: Split, ranks: Collection[int] | None) -> dict[Key, _Class]:
+    members = split.group.members
+    wanted: Any = slice(None)
+    if ranks is not None:
+        wanted = np.array([log.ranks[place] in ranks for place in members.tolist()])
+        if not wanted.any():
+            return {}
+    group, about = split.group, moved(log, split)
+    size_class = np.where(group.bytes.max(axis=1) > 0, _size_classes(group.bytes.max(axis=1)), 0)
+    keys = np.stack([group.name, size_class, group.progress], axis=1)
+    unique, which = np.unique(keys, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    sums = {}
+    for number, (name, size, progress) in enumerate(unique.tolist()):
+        rows = which == number
+        one = _Class(int(rows.sum()))
+        one.wait_ns = float(split.wait_ns[rows][:, wanted].sum())
+        one.error_ns = float(split.error_ns[rows][:, wanted].sum())
+        one.transfer_ns = float(split.transfer_ns[rows][:, wanted].sum())
+        one.leaving_ns = float(split.leaving_ns[rows][:, wanted].sum())
+        one.volume_bytes = float(about.volume_bytes[rows].sum())
+        one.bus_bytes = float((about.volume_bytes * about.bus_factor)[rows].sum())
+        one.moving_ns = float(about.transfer_ns[rows].sum())
+        one.stay_ns = float(about.stay_ns[rows].sum())
+        one.late_ns.append(split.late_ns[rows])
+        sums[log.names[name], len(members), size, "progress" if progress else "call"] = one
+    return sums
+
+
+def _size_classes(size_bytes: Array) -> Array:
+    """As rankfile.size_class: 1 for 1 byte, k for more than 2^(k-2) and at most 2^(k-1)."""
+    return np.where(size_bytes > 1, np.ceil(np.log2(np.maximum(size_bytes, 2))) + 1, size_bytes).astype(np.int64)
+
+
+def _comments(known: Collectives, sums: list[_Class]) -> list[str]:
+    comments = []
+    wait_ns, total_ns = sum(one.wait_ns for one in sums), sum(one.total_ns for one in sums)
+    if wait_ns > NOTICEABLE * total_ns:
+        share = wait_ns / total_ns
+        comments.append(f"{share:.0%} of the time in these collectives is waiting for the last to come: see waiting.")
+    for reason, count in known.log.left_out.most_common():
+        if count:
+            comments.append(f"Left out: {counted(count, 'collective')} {reason}.")
+    return comments

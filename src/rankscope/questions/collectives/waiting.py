@@ -1,0 +1,214 @@
+"""Who waits in collectives, for whom, and how long?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import ranges
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("collectives", Unit.COUNT, "Collectives"),
+    Column("wait_ns", Unit.NS, "Waits"),
+    Column("wait_error_ns", Unit.NS, "± by clocks"),
+    Column("transfer_ns", Unit.NS, "Moves data"),
+    Column("leaving_ns", Unit.NS, "Leaves later"),
+    Column("progress_wait_ns", Unit.NS, "Waits in progress"),
+    Column("last", Unit.COUNT, "Came last"),
+    Column("last_share", Unit.SHARE, "Of its coll."),
+    Column("caused_ns", Unit.NS, "Makes others wait"),
+    Column("caused_error_ns", Unit.NS, "± by clocks"),
+    Column("caused_share", Unit.SHARE, "Of all waiting"),
+    Column("late_ns", Unit.NS, "Late by"),
+    Column("verdict", Unit.NAME, "Verdict"),
+)
+INCONCLUSIVE, AWAITED, WAITS = "inconclusive", "waited for", "waits"
+NOTICEABLE = 0.05  # of the time between the first and the last collective
+FEWEST = 8  # collectives in which a rank that is named came last
+OUTSTANDING = 2.0  # times the share that each would have if all came last equally often
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Sums over matched collectives, by rank (places as in Log.ranks)."""
+
+    collectives: Array
+    wait_ns: Array
+    wait_error_ns: Array
+    transfer_ns: Array
+    leaving_ns: Array
+    progress_wait_ns: Array
+    progress_error_ns: Array
+    last: Array  # collectives in which it came last, as far as the clocks can tell
+    caused_ns: Array  # waiting of others for it, in progress or not
+    caused_error_ns: Array
+    late: list[tuple[Array, Array]] = field(default_factory=list)  # who came last where that is sure, and by how much
+    unsure: int = 0  # collectives of which the clocks cannot tell who came last
+    first_ns: float = np.inf  # entering of any
+    last_ns: float = -np.inf
+
+    @classmethod
+    def none(cls, ranks: int) -> Waiting:
+        sums: dict[str, Any] = {name: np.zeros(ranks) for name in SUMMED}
+        return cls(**sums)
+
+    @property
+    def all_caused_ns(self) -> float:
+        return float(self.caused_ns.sum())
+
+    @property
+    def span_ns(self) -> float:
+        """From the first entering of a matched collective to the last."""
+        return self.last_ns - self.first_ns if self.last_ns >= self.first_ns else 0.0
+
+    def add(self, other: Waiting) -> None:
+        for name in SUMMED:
+            getattr(self, name)[:] += getattr(other, name)
+        self.late += other.late
+        self.unsure += other.unsure
+        self.first_ns, self.last_ns = min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns)
+
+    def lateness(self, ranks: int) -> list[float | None]:
+        """Of each rank the median of how late it came where it came last."""
+        who = np.concatenate([np.zeros(0, np.int64), *(one[0] for one in self.late)])
+        by_ns = np.concatenate([np.zeros(0), *(one[1] for one in self.late)])
+        order = np.argsort(who, kind="stable")
+        edges = np.searchsorted(who[order], np.arange(ranks + 1)).tolist()
+        found = (by_ns[order[first:last]] for first, last in pairwise(edges))
+        return [float(np.median(one)) if len(one) else None for one in found]
+
+
+SUMMED = (
+    *("collectives", "wait_ns", "wait_error_ns", "transfer_ns", "leaving_ns", "progress_wait_ns", "progress_error_ns"),
+    *("last", "caused_ns", "caused_error_ns"),
+)
+
+
+def sums(known: Collectives) -> Waiting:
+    """Who waited how long, and for whom."""
+    found = Waiting.none(len(known.log.ranks))
+    for one in known.of_each(_sums_of):
+        found.add(one)
+    return found
+
+
+@usually_asked
+def _sums_of(log: Log, split: Split) -> Waiting:
+    found = Waiting.none(len(log.ranks))
+    places, progress = split.group.members, split.group.progress
+    blocking = np.flatnonzero(~progress) if progress.any() else slice(None)
+    found.collectives[places] += len(split.last)
+    found.wait_ns[places] += split.wait_ns[blocking].sum(axis=0)
+    found.wait_error_ns[places] += split.error_ns[blocking].sum(axis=0)
+    found.transfer_ns[places] += split.transfer_ns[blocking].sum(axis=0)
+    found.leaving_ns[places] += split.leaving_ns[blocking].sum(axis=0)
+    found.progress_wait_ns[places] += split.wait_ns[progress].sum(axis=0)
+    found.progress_error_ns[places] += split.error_ns[progress].sum(axis=0)
+    _add_causes(found, split)
+    found.unsure = int((~split.sure & (split.last >= 0)).sum())
+    found.first_ns, found.last_ns = float(split.enter_ns.min()), float(split.enter_ns.max())
+    return found
+
+
+def _add_causes(found: Waiting, split: Split) -> None:
+    places = split.group.members
+    for_one, rest = split.for_one & (split.last >= 0), np.flatnonzero(~split.for_one)
+    awaited = split.awaited[rest]
+    waits = (awaited >= 0) & (awaited != np.arange(len(places)))
+    for total, values in ((found.caused_ns, split.wait_ns), (found.caused_error_ns, split.error_ns)):
+        total[places] += np.bincount(split.last[for_one], values.sum(axis=1)[for_one], len(places))
+        if len(rest):
+            total[places] += np.bincount(awaited[waits], values[rest][waits], len(places))
+    told = split.sure & (split.late_ns > 0)
+    found.last[places] += np.bincount(split.last[told], minlength=len(places))
+    found.late.append((places[split.last[told]], split.late_ns[told]))
+
+
+def straggler(known: Collectives, found: Waiting) -> tuple[int | None, str]:
+    """The place of the rank that the others wait for most, if one stands out, and a verdict about it."""
+    if not len(found.caused_ns) or not found.all_caused_ns:
+        return None, ""
+    place = int(np.argmax(found.caused_ns))
+    caused_ns, ranks = float(found.caused_ns[place]), len(found.caused_ns)
+    outstanding = caused_ns / found.all_caused_ns >= min(0.9, OUTSTANDING / ranks)
+    if not outstanding or caused_ns / max(1, ranks - 1) < NOTICEABLE * found.span_ns:
+        return None, ""
+    if caused_ns <= float(found.caused_error_ns[place]):
+        return place, INCONCLUSIVE
+    return (place, AWAITED) if found.last[place] >= FEWEST else (None, "")
+
+
+def waiting(tables: Tables, selection: Selection = ALL) -> Table:
+    """Waiting, moving data and making others wait, per rank; the rank that makes others wait most comes first."""
+    known = collectives_of(tables)
+    table = Table("waiting", "Waiting in collectives", COLUMNS, [])
+    if not known.splits:
+        return table
+    found = sums(known)
+    named, verdict = straggler(known, found)
+    lateness = found.lateness(len(known.log.ranks))
+    for place in np.argsort(-found.caused_ns, kind="stable").tolist():
+        if found.collectives[place] and (selection.ranks is None or known.log.ranks[place] in selection.ranks):
+            told = verdict if place == named else _verdict(found, place, NOTICEABLE * found.span_ns)
+            table.rows.append(_row(known, found, place, lateness[place], told))
+    table.notes += _comments(known, found, named, verdict)
+    return arranged(table, selection)
+
+
+def _verdict(found: Waiting, place: int, noticeable_ns: float) -> str:
+    waited, error = float(found.wait_ns[place]), float(found.wait_error_ns[place])
+    if error and error >= waited + float(found.progress_wait_ns[place]):
+        return INCONCLUSIVE if error >= noticeable_ns else ""
+    return WAITS if waited > max(noticeable_ns, float(found.transfer_ns[place])) else ""
+
+
+def _row(known: Collectives, found: Waiting, place: int, late_ns: float | None, verdict: str) -> tuple[Any, ...]:
+    total = found.all_caused_ns
+    return (
+        known.log.ranks[place],
+        known.log.hosts[place],
+        int(found.collectives[place]),
+        float(found.wait_ns[place]),
+        float(found.wait_error_ns[place]),
+        float(found.transfer_ns[place]),
+        float(found.leaving_ns[place]),
+        float(found.progress_wait_ns[place]) or None,
+        int(found.last[place]),
+        float(found.last[place] / found.collectives[place]),
+        float(found.caused_ns[place]),
+        float(found.caused_error_ns[place]),
+        float(found.caused_ns[place]) / total if total else None,
+        late_ns,
+        verdict,
+    )
+
+
+def _comments(known: Collectives, found: Waiting, named: int | None, verdict: str) -> list[str]:
+    comments = []
+    if named is not None:
+        rank, host = known.log.ranks[named], known.log.hosts[named]
+        caused_ns, share = float(found.caused_ns[named]), float(found.caused_ns[named]) / found.all_caused_ns
+        told = f"The others wait for rank {rank} ({host}): {caused_ns / 1e9:.3g} s, {share:.0%} of all waiting"
+        if verdict == INCONCLUSIVE:
+            told = f"Inconclusive: the clocks are not exact enough to say whether rank {rank} ({host}) is waited for"
+        comments.append(f"{told}.")
+    elif float(found.wait_error_ns.mean()) >= NOTICEABLE * found.span_ns:
+        comments.append("Inconclusive: the clocks of the hosts are not known well enough to say who waits for whom.")
+    else:
+        comments.append("No rank stands out as the one that the others wait for.")
+    if found.unsure:
+        told = f"In {found.unsure} of {known.log.collectives} collectives the clocks"
+        comments.append(f"{told} cannot tell which host came last.")
+    unknown = [rank for clock in known.clocks.clocks if not clock.known for rank in clock.ranks]
+    if unknown:
+        comments.append(f"The clocks of rank {ranges(unknown)} could not be compared with the others: see clocks.")
+    return comments

@@ -1,0 +1,151 @@
+"""What of one run is compared: one number for each thing, and the series of steps where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rankscope.analyse.waterfall import waterfalls
+from rankscope.model import Tables
+from rankscope.questions.compare.resampling import middle_mean
+from rankscope.questions.gpu.kernel_names import kernel_names
+from rankscope.questions.mpi.calls import OUTSIDE
+from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.waits import waits_per_step
+
+Array = Any
+RANGES = ("torch", "nvtx")
+KINDS = {"gpu": "kernel", "torch": "range", "nvtx": "range"}  # of other layers: operation
+OF_STEP = ("hidden", "gc", "runnable", "cpu")  # times within or beside the parts
+WHOLE = ("elapsed", "phase.steps")  # they grow with the number of steps
+QUANTILES = {"step_p50": 50, "step_p90": 90, "step_p99": 99}
+STEADY = "tallies.phase = 'steady'"  # where the run has such: what is counted before is warm-up
+# Time inside calls; of Gloo, whose threads do the work, from the start of an operation to its end.
+CALLS = """
+    SELECT layer, name, sum(total_ns) FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND kind = CASE layer WHEN 'gloo' THEN 'progress' ELSE 'call' END
+        AND coalesce(within, '') = '' AND layer IN ('mpi', 'gloo', 'nccl', 'gpu', 'cuda_api', 'torch', 'nvtx')
+        AND {phase} GROUP BY layer, name HAVING sum(total_ns) > 0 {more}"""
+ABOUT = """
+    SELECT count(*), list(DISTINCT host ORDER BY host), list(DISTINCT command ORDER BY command),
+        list(DISTINCT versions ORDER BY versions), max(elapsed_ns), max(max_rss_bytes), min(started_ns),
+        count(*) FILTER (NOT (ending = 'exited' AND exit_code = 0) AND NOT (ending = 'unknown' AND tool <> ''))
+    FROM ranks WHERE role = 'rank'"""
+
+
+class Metric(NamedTuple):
+    """One thing that is compared: its kind and its name."""
+
+    kind: str  # total, step, part, phase, layer, operation, kernel, range
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.kind in ("total", "step") else f"{self.kind}.{self.name}"
+
+
+@dataclass(slots=True)
+class Measures:
+    """One run in numbers."""
+
+    source: str
+    ranks: int = 0
+    hosts: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    started_ns: int = 0
+    steps: int = 0
+    ended_badly: int = 0
+    lost_files: int = 0
+    values: dict[Metric, float] = field(default_factory=dict)
+    series: dict[Metric, Array] = field(default_factory=dict)  # one value for each steady step that all ranks have
+
+
+def measures(tables: Tables, source: str) -> Measures:
+    """All that can be compared of a run."""
+    made = Measures(source)
+    _add_facts(made, tables)
+    found = steps_of(tables)
+    _add_steps(made, found)
+    _add_waits(made, tables, found)
+    _add_phases(made, tables)
+    _add_calls(made, tables)
+    return made
+
+
+def _add_facts(made: Measures, tables: Tables) -> None:
+    count, hosts, commands, versions, elapsed_ns, memory, started_ns, bad = tables.query(ABOUT)[0]
+    made.ranks, made.ended_badly, made.started_ns = int(count), int(bad), int(started_ns or 0)
+    made.hosts, made.commands = tuple(hosts or ()), tuple(commands or ())
+    made.versions = tuple(versions or ())
+    made.lost_files = int(tables.query("SELECT bad_files FROM run")[0][0])
+    if elapsed_ns:
+        made.values[Metric("total", "elapsed")] = float(elapsed_ns)
+    if memory:
+        made.values[Metric("total", "memory")] = float(memory)
+
+
+def _add_steps(made: Measures, found: Steps) -> None:
+    shared = found.common()
+    made.steps = max((int(one.number[-1]) for one in found.ranks if len(one.number)), default=0)
+    if not len(shared):
+        return
+    length = _over_ranks(found, shared, "length_ns")
+    made.series[Metric("step", "step_p50")] = length
+    for name, quantile in QUANTILES.items():
+        made.values[Metric("step", name)] = float(np.percentile(length, quantile))
+    made.values[Metric("step", "step_mean")] = float(length.mean())
+    for name, series in _parts(found, shared):
+        if series.any():
+            made.series[Metric("part", name)] = series
+            made.values[Metric("part", name)] = float(middle_mean(series))
+
+
+def _parts(found: Steps, shared: Array) -> Iterator[tuple[str, Array]]:
+    for name in found.ranks[0].own:
+        yield name, _over_ranks(found, shared, "own", name)
+    yield "communication", _over_ranks(found, shared, "exposed_ns")
+    for name in OF_STEP:
+        if name in found.ranks[0].of_which:
+            yield name, _over_ranks(found, shared, "of_which", name)
+
+
+def _over_ranks(found: Steps, shared: Array, column: str, name: str = "") -> Array:
+    """Of each step the median over the ranks: one rank that was disturbed is not the job."""
+    rows = []
+    for one in found.ranks:
+        values = getattr(one, column)
+        rows.append((values[name] if name else values)[np.searchsorted(one.number, shared)])
+    return np.median(np.stack(rows), axis=0)
+
+
+def _add_waits(made: Measures, tables: Tables, found: Steps) -> None:
+    waits = list(waits_per_step(tables, found).values())
+    for at, name in enumerate(("wait", "transfer")):
+        if waits:
+            made.values[Metric("part", name)] = float(np.median([one[at] for one in waits]))
+
+
+def _add_phases(made: Measures, tables: Tables) -> None:
+    everyone = waterfalls(tables)
+    for name in dict.fromkeys(name for one in everyone for name in one.segments):
+        made.values[Metric("phase", name)] = float(np.median([one.segments.get(name, 0) for one in everyone]))
+
+
+def _add_calls(made: Measures, tables: Tables) -> None:
+    """Time of layers, operations, kernels and ranges: of a rank and a step where there are steps, else of a rank."""
+    steady = bool(made.steps and tables.query(CALLS.format(phase=STEADY, more="LIMIT 1")))
+    shared = made.ranks * max(1, made.steps - 1 if steady else made.steps)
+    called = kernel_names(tables, "full")
+    phase = STEADY if steady else f"name NOT IN {OUTSIDE}"
+    for layer, name, total_ns in tables.query(CALLS.format(phase=phase, more="")):
+        value = float(total_ns) / shared
+        if layer not in RANGES:  # they lie within each other
+            _grow(made, Metric("layer", layer), value)
+        _grow(made, Metric(KINDS.get(layer, "operation"), called.get(name, name)), value)
+
+
+def _grow(made: Measures, metric: Metric, value: float) -> None:
+    made.values[metric] = made.values.get(metric, 0.0) + value

@@ -1,0 +1,218 @@
+"""Two sides held against each other: of every metric the change, its interval and what may be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.questions.compare.measures import WHOLE, Measures, Metric
+from rankscope.questions.compare.resampling import SEED, chances, drawn_repeats, drawn_steps, fewest_chance
+
+Array = Any
+LEVEL = 0.05  # a false alarm anywhere in a comparison is rarer than this
+FEWEST_STEPS = 24
+SMALLEST_SHARE = 0.005  # of the step or of the whole: what is smaller is not judged
+FASTER, SLOWER, EQUAL, CANNOT_TELL = "faster", "slower", "equal", "cannot tell"
+MORE, LESS = "more", "less"  # of what is not a time
+PACED = ("part", "layer", "operation", "kernel", "range")  # they go with the pace of the run
+NO_CPU = Metric("part", "runnable")
+PRIMARY = (Metric("step", "step_p50"), Metric("total", "elapsed"))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What counts as equal, and what two runs may differ by without any change where only one was made of each."""
+
+    equal: float = 0.02
+    run_to_run: float = 0.05
+    sides: int = 1  # how many are compared with the first
+
+
+@dataclass(slots=True)
+class Side:
+    """Repeats of the same."""
+
+    name: str
+    runs: list[Measures]
+
+
+@dataclass(slots=True)
+class Change:
+    """One metric on both sides."""
+
+    metric: Metric
+    before: float
+    after: float
+    change: float  # of the medians
+    low: float = -np.inf  # 95 % interval of the change
+    high: float = np.inf
+    verdict: str = CANNOT_TELL
+    chance: float | None = None  # of such a difference anywhere in the table if nothing had changed
+    draws: Array = None  # changes by resampling; None where nothing can be said
+    margin: float = 0.0  # assumed to come on top
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Leaves out the true change as rarely as the level says."""
+        if self.draws is None:
+            return -np.inf, np.inf
+        low, high = np.percentile(self.draws, (50 * level, 100 - 50 * level))
+        return float(low) - self.margin, float(high) + self.margin
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+    @property
+    def changed(self) -> bool:
+        return self.verdict not in (EQUAL, CANNOT_TELL)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """All changes from one side to another."""
+
+    before: Side
+    after: Side
+    options: Options
+    by: str  # "repeats", "steps" or ""
+    changes: list[Change] = field(default_factory=list)
+    only: dict[str, list[Metric]] = field(default_factory=dict)  # of which side: what the other has not
+    too_small: int = 0
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.before, self.after
+
+    @property
+    def primary(self) -> Change | None:
+        found = {change.metric: change for change in self.changes}
+        return next((found[metric] for metric in PRIMARY if metric in found), None)
+
+
+def compare(before: Side, after: Side, options: Options) -> Comparison:
+    """By repeats where there are enough of them, else by steps."""
+    level = LEVEL / options.sides
+    if fewest_chance(len(before.runs), len(after.runs)) <= level:
+        made = Comparison(before, after, options, "repeats")
+        _by_repeats(made, level)
+    else:
+        steps = [sum(len(s) for one in side.runs for s in list(one.series.values())[:1]) for side in (before, after)]
+        made = Comparison(before, after, options, "steps" if min(steps) >= FEWEST_STEPS else "")
+        _by_steps(made, level)
+    return made
+
+
+def _shared(made: Comparison) -> list[Metric]:
+    """The metrics that every run has; those of one side only are noted, as are those too small to matter."""
+    sets = [[set(one.values) for one in side.runs] for side in made.sides]
+    everywhere = [set.intersection(*side) for side in sets]
+    for side, own, other in ((made.before, 0, 1), (made.after, 1, 0)):
+        anywhere_else = set.union(*sets[other])
+        made.only[side.name] = sorted(metric for metric in everywhere[own] if metric not in anywhere_else)
+    shared = [metric for metric in made.before.runs[0].values if metric in everywhere[0] & everywhere[1]]
+    if len({one.steps for side in made.sides for one in side.runs}) > 1:
+        shared = [metric for metric in shared if str(metric) not in WHOLE]
+    kept = [metric for metric in shared if _matters(made, metric)]
+    made.too_small = len(shared) - len(kept)
+    return kept
+
+
+def _matters(made: Comparison, metric: Metric) -> bool:
+    if metric.kind in ("total", "step"):
+        return True
+    whole = Metric("total", "elapsed") if metric.kind == "phase" else PRIMARY[0]
+    for side in made.sides:
+        values = [one.values[metric] for one in side.runs]
+        wholes = [one.values.get(whole, one.values.get(PRIMARY[1], 0.0)) for one in side.runs]
+        if np.median(values) > SMALLEST_SHARE * np.median(wholes):
+            return True
+    return False
+
+
+def _by_repeats(made: Comparison, level: float) -> None:
+    metrics = _shared(made)
+    if not metrics:
+        return
+    first, second = (np.array([[one.values[metric] for one in side.runs] for metric in metrics]) for side in made.sides)
+    told = chances(first, second, np.array([metric.kind in PACED for metric in metrics]))
+    random = np.random.default_rng(SEED)
+    ratios = drawn_repeats(second, random) / _not_zero(drawn_repeats(first, random)) - 1
+    for at, metric in enumerate(metrics):
+        before, after = float(np.median(first[at])), float(np.median(second[at]))
+        one = Change(metric, before, after, _ratio(before, after), chance=float(told[at]), draws=ratios[at])
+        one.low, one.high = one.interval(LEVEL)
+        one.verdict = _verdict(one, made.options.equal, told[at] <= level)
+        made.changes.append(one)
+
+
+def _by_steps(made: Comparison, level: float) -> None:
+    """Only what has a value for every step can be judged; what else there is, is shown."""
+    metrics = _shared(made)
+    judged = [metric for metric in metrics if made.by and _has_series(made, metric)]
+    ratios = _drawn_ratios(made, judged) if judged else np.zeros((0, 1))
+    wide = _simultaneous(ratios, level) if judged else 0.0
+    for metric in metrics:
+        before, after = (float(np.median([one.values[metric] for one in side.runs])) for side in made.sides)
+        one = Change(metric, before, after, _ratio(before, after))
+        if metric in judged:
+            one.draws, one.margin = ratios[judged.index(metric)], _margin(made, metric)
+            one.low, one.high = one.interval(LEVEL)
+            beyond = abs(one.change) - wide * float(one.draws.std()) > one.margin
+            one.verdict = _verdict(one, made.options.equal, beyond)
+        made.changes.append(one)
+
+
+def no_cpu_share(side: Side) -> float:
+    """Of the step: how long ranks could have run and had no CPU, in the run where it was most."""
+    shares = [one.values.get(NO_CPU, 0.0) / (one.values.get(PRIMARY[0], 0.0) or np.inf) for one in side.runs]
+    return float(max(shares))
+
+
+def _margin(made: Comparison, metric: Metric) -> float:
+    """What runs differ by without any change: as assumed, as the few runs of a side do, or as they lacked CPUs."""
+    seen = [made.options.run_to_run, *(no_cpu_share(side) for side in made.sides)]
+    for side in made.sides:
+        values = [one.values[metric] for one in side.runs]
+        seen.append((max(values) - min(values)) / (float(np.median(values)) or np.inf))
+    return max(seen)
+
+
+def _has_series(made: Comparison, metric: Metric) -> bool:
+    return all(metric in one.series for side in made.sides for one in side.runs)
+
+
+def _drawn_ratios(made: Comparison, judged: Sequence[Metric]) -> Array:
+    random = np.random.default_rng(SEED)
+    drawn = []
+    for side in made.sides:
+        drawn.append(drawn_steps([np.stack([one.series[metric] for metric in judged]) for one in side.runs], random))
+    return drawn[1] / _not_zero(drawn[0]) - 1
+
+
+def _simultaneous(ratios: Array, level: float) -> float:
+    """How many standard errors all intervals have to be wide so that all of them hold at once."""
+    errors = ratios.std(axis=1, keepdims=True)
+    centred = (ratios - np.median(ratios, axis=1, keepdims=True)) / np.where(errors > 0, errors, 1.0)
+    return float(np.quantile(np.abs(centred).max(axis=0), 1 - level))
+
+
+def _verdict(one: Change, equal: float, sure: bool) -> str:
+    if sure and abs(one.change) > equal:
+        names = (LESS, MORE) if one.metric.name == "memory" else (FASTER, SLOWER)
+        return names[one.change > 0]
+    return EQUAL if -equal <= one.low and one.high <= equal else CANNOT_TELL
+
+
+def _median(side: Side, metric: Metric) -> float:
+    return float(np.median([one.values[metric] for one in side.runs]))
+
+
+def _ratio(before: float, after: float) -> float:
+    return after / before - 1 if before else (0.0 if after == before else np.inf)
+
+
+def _not_zero(values: Array) -> Array:
+    return np.where(values > 0, values, np.finfo(float).tiny)

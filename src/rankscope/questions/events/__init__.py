@@ -1,0 +1,1 @@
+"""Single events of traces, and their sums."""

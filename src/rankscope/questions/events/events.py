@@ -1,0 +1,45 @@
+"""What happened, one line for each event?"""
+
+from __future__ import annotations
+
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("layer", Unit.NAME, "Layer"),
+    Column("kind", Unit.NAME, "Kind"),
+    Column("name", Unit.NAME, "Name"),
+    Column("group", Unit.NAME, "Group"),
+    Column("sequence", Unit.COUNT, "Sequence"),
+    Column("start_ns", Unit.NUMBER, "Start, Unix time"),
+    Column("duration_ns", Unit.NS, "Time"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("phase", Unit.NAME, "Phase"),
+    Column("thread", Unit.NAME, "Thread"),
+    Column("root", Unit.NAME, "Root"),
+    Column("call_ns", Unit.NS, "In the call"),
+    Column("failed", Unit.NAME, "Failed"),
+)
+SQL = """
+    SELECT rank, layer, kind, name, "group", sequence, events.start_ns, events.end_ns - events.start_ns AS duration_ns,
+        bytes, events.phase, thread, root, call_ns, CASE WHEN failed THEN 'yes' ELSE '' END AS failed
+    FROM events JOIN ranks USING (process) WHERE {condition} ORDER BY {order}"""
+
+
+def events_sql(selection: Selection) -> str:
+    """The SQL for the events: by their start, or largest first by the column that was asked for."""
+    names = [column.name for column in COLUMNS]
+    order = f'"{selection.sort}" DESC NULLS LAST' if selection.sort in names else "start_ns, rank"
+    limit = f" LIMIT {selection.top}" if selection.top is not None else ""
+    return SQL.format(condition=selection.condition, order=order) + limit
+
+
+def events(tables: Tables, selection: Selection = ALL) -> Table:
+    """The events of the collective logs, of traces and of loaded files."""
+    table = Table("events", "Events", COLUMNS, list(tables.query(events_sql(selection))))
+    counting = f"SELECT count(*) FROM events JOIN ranks USING (process) WHERE {selection.condition}"
+    more = tables.query(counting)[0][0] - len(table.rows)
+    if more > 0:
+        table.notes.append(f"{more} more rows: --top 0 shows all")
+    return table

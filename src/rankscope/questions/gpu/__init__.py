@@ -1,0 +1,1 @@
+"""What the GPUs do, and for how long they do nothing."""

@@ -1,0 +1,84 @@
+"""One walk along the activities of a device: how long it was busy with what, and the pauses of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.launches import Launches
+from rankscope.analyse.trace_twins import FIRST, empty_covers
+from rankscope.questions.events.sums import walk_device
+from rankscope.questions.gpu.activities import Device
+
+Array = Any
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTime:
+    """How long one GPU was busy, with what."""
+
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    comm_ns: int
+    copy_ns: int  # copies and sets
+    compute_or_comm_ns: int
+
+    @property
+    def idle_ns(self) -> int:
+        return self.span_ns - self.busy_ns
+
+    @property
+    def hidden_ns(self) -> int:
+        """Communication while something is computed too."""
+        return self.compute_ns + self.comm_ns - self.compute_or_comm_ns
+
+    @property
+    def exposed_ns(self) -> int:
+        """Communication while nothing is computed."""
+        return self.comm_ns - self.hidden_ns
+
+
+@dataclass(slots=True)
+class Gaps:
+    """The pauses of a device's streams: how long each, with stream × 3 + cause."""
+
+    lengths_ns: list[Array] = field(default_factory=list)
+    keys: list[Array] = field(default_factory=list)
+
+    def by_key(self) -> Iterator[tuple[int, Array]]:
+        """The lengths under each key."""
+        if not self.keys:
+            return
+        keys, lengths_ns = np.concatenate(self.keys), np.concatenate(self.lengths_ns)
+        counts = np.bincount(keys)
+        few = keys.astype(np.int16) if len(counts) < 2**15 else keys  # these are sorted without comparing
+        lengths_ns = lengths_ns[np.argsort(few, kind="stable")]
+        ends = np.cumsum(counts)
+        for key in np.flatnonzero(counts).tolist():
+            yield key, lengths_ns[ends[key] - counts[key] : ends[key]]
+
+
+def walked(device: Device, streams: int, launches: Launches) -> tuple[GpuTime, Gaps]:
+    """The breakdown of one device, and its gaps."""
+    covers, done_ns, gaps = empty_covers(), np.full(streams, FIRST, np.int64), Gaps()
+    first_ns = None
+    for start_ns, end_ns, kind, stream, correlation in device.in_order():
+        if not len(kind):
+            continue
+        first_ns = int(start_ns[0]) if first_ns is None else first_ns
+        launch_ns = launches.start_ns(correlation)
+        found = walk_device((start_ns, end_ns), kind, stream, launch_ns, covers, done_ns)
+        gaps.lengths_ns.append(found[0])
+        gaps.keys.append(found[1])
+    span_ns = int(covers["covered_ns"][0]) - first_ns if first_ns is not None else 0
+    return GpuTime(span_ns, *covers["total_ns"].tolist()), gaps
+
+
+def time_of(device: Device) -> GpuTime:
+    """The breakdown alone."""
+    streams = max((int(run.stream.max()) for run in device.runs), default=0) + 1
+    return walked(device, streams, Launches())[0]

@@ -1,0 +1,1 @@
+"""What importing costs, why, and how that grows with the job."""

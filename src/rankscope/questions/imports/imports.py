@@ -1,0 +1,90 @@
+"""What did the imports cost in all, and how much of it was seen?"""
+
+from __future__ import annotations
+
+from rankscope.analyse.call_kinds import sums
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.imports.trees import chosen, has_calls
+from rankscope.questions.selection import ALL, Selection
+from rankscope.questions.wording import counted
+
+COLUMNS = (
+    Column("processes", Unit.COUNT, "Processes"),
+    Column("modules", Unit.COUNT, "Modules"),
+    Column("failed_imports", Unit.COUNT, "Failed imports"),
+    Column("wall_ns", Unit.NS, "Import time, longest process"),
+    Column("cpu_ns", Unit.NS, "CPU time of imports"),
+    Column("calls", Unit.COUNT, "System calls"),
+    Column("opens", Unit.COUNT, "Opens"),
+    Column("stats", Unit.COUNT, "Stats"),
+    Column("reads", Unit.COUNT, "Reads"),
+    Column("mmaps", Unit.COUNT, "Mmaps"),
+    Column("failed", Unit.COUNT, "Failed calls"),
+    Column("missing", Unit.COUNT, "Of these: no such file"),
+    Column("read_bytes", Unit.BYTES, "Read"),
+    Column("call_ns", Unit.NS, "Time in calls"),
+    Column("interpreter_calls", Unit.COUNT, "Calls outside imports"),
+    Column("path_operations", Unit.COUNT, "Path operations"),
+    Column("distinct_paths", Unit.COUNT, "Distinct paths"),
+    Column("shared_objects", Unit.COUNT, "Shared objects"),
+    Column("method", Unit.NAME, "Metered by"),
+    Column("seen_share", Unit.SHARE, "Share it can see"),
+    Column("lost_calls", Unit.COUNT, "Calls without room"),
+    Column("setup_ns", Unit.NS, "Set-up of the recorder"),
+)
+MODULES_SQL = """
+    WITH mine AS (SELECT modules.* FROM modules JOIN ranks USING (process) WHERE {condition} AND module > 0),
+    tops AS (SELECT process, thread, sum(wall_ns) AS wall_ns, min(module) AS first FROM mine
+        WHERE parent = 0 GROUP BY process, thread)
+    SELECT count(*), count(*) FILTER (failed), coalesce(sum(shared_objects), 0)::BIGINT,
+        coalesce(sum(self_cpu_ns), 0)::BIGINT, (SELECT max(wall_ns)::BIGINT FROM tops) FROM mine"""
+CALLS_SQL = f"""
+    SELECT {sums()}, coalesce(sum(CASE WHEN module = 0 THEN calls END), 0)::BIGINT
+    FROM system_calls JOIN ranks USING (process) WHERE {{condition}}"""
+PATHS_SQL = """
+    SELECT sum(times)::BIGINT, count(DISTINCT path) FROM paths JOIN ranks USING (process) WHERE {condition}"""
+METHODS_SQL = """
+    SELECT method, count(*), min(seen_share), string_agg(DISTINCT nullif(note::VARCHAR, ''), '; '),
+        sum(calls_method.lost_calls)::BIGINT, sum(lost_paths)::BIGINT, sum(lost_modules)::BIGINT
+    FROM calls_method JOIN ranks USING (process) WHERE {condition} GROUP BY method ORDER BY 2 DESC, 1"""
+
+
+def imports(tables: Tables, selection: Selection = ALL) -> Table:
+    """Sums over all processes, threads and children of the run; times of modules are always there, calls if metered."""
+    condition = chosen(selection)
+    table = Table("imports", "Imports", COLUMNS, [], vertical=True)
+    modules, failed, objects, cpu_ns, wall_ns = tables.query(MODULES_SQL.format(condition=condition))[0]
+    if not modules and not has_calls(tables):
+        return table
+    processes, setup_ns = tables.query(f"""SELECT count(*), sum(setup_ns)::BIGINT FROM ranks WHERE {condition}
+        AND (process IN (SELECT process FROM modules) OR process IN (SELECT process FROM system_calls))""")[0]
+    counts: tuple[int | None, ...] = (None,) * 10
+    operations = distinct = None
+    if has_calls(tables):
+        counts = tables.query(CALLS_SQL.format(condition=condition))[0]
+        operations, distinct = tables.query(PATHS_SQL.format(condition=condition))[0]
+    methods = tables.query(METHODS_SQL.format(condition=condition))
+    shares = [row[2] for row in methods if row[2] is not None]
+    method = ", ".join(f"{row[0]} ({row[1]})" if len(methods) > 1 else row[0] for row in methods)
+    table.rows.append(
+        (
+            *(processes, modules, failed, wall_ns, cpu_ns, *counts),
+            *(operations, distinct if operations else None, objects, method, min(shares, default=None)),
+            *(sum(row[4] for row in methods) or None, setup_ns),
+        )
+    )
+    _say(table, methods, operations, distinct)
+    return table
+
+
+def _say(table: Table, methods: list[tuple[object, ...]], operations: int | None, distinct: int | None) -> None:
+    for method, processes, share, note, *_ in methods:
+        if note:
+            seen = "" if share is None else f" and sees {float(str(share)):.1%} of the calls"
+            table.notes.append(f"{method}, in {counted(int(str(processes)), 'process')}{seen}: {note}")
+    if operations and distinct:
+        table.notes.append(f"{operations:,} operations on {distinct:,} distinct paths: the rest asks again.")
+    for at, name in enumerate(("calls", "paths", "modules"), 4):
+        lost = sum(int(str(row[at])) for row in methods)
+        if lost:
+            table.warnings.append(f"{lost} {name} found no room in the rank files: record with a larger --size")

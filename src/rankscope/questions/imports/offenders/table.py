@@ -1,0 +1,66 @@
+"""What makes the imports expensive, and what to do about it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rankscope.analyse.import_loader import Origins
+from rankscope.analyse.import_offenders.bytecode import missing_bytecode
+from rankscope.analyse.import_offenders.listing import listing_storm
+from rankscope.analyse.import_offenders.loader import loader_search
+from rankscope.analyse.import_offenders.metadata import metadata_scan
+from rankscope.analyse.import_offenders.realpath import realpath_storm
+from rankscope.analyse.import_offenders.subprocesses import started_programs
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.imports.offenders.lookups import useless_search
+from rankscope.questions.imports.offenders.modules import dominant_module
+from rankscope.questions.imports.offenders.offender import Offender
+from rankscope.questions.selection import ALL, Selection
+
+RULES: tuple[Callable[[Tables], list[Offender]], ...] = (
+    realpath_storm,
+    useless_search,
+    missing_bytecode,
+    listing_storm,
+    started_programs,
+    metadata_scan,
+    dominant_module,
+)
+NOTICEABLE = 0.01  # of all calls
+TAKES_TIME = ("missing_bytecode", "started_programs", "dominant_module")  # rather than calls
+COLUMNS = (
+    Column("number", Unit.NAME, "#"),
+    Column("offender", Unit.NAME, "What costs"),
+    Column("calls", Unit.COUNT, "Calls blamed"),
+    Column("share", Unit.SHARE, "Of all"),
+    Column("action", Unit.NAME, "What to do"),
+    Column("without", Unit.NAME, "Measure: --without"),
+    Column("evidence", Unit.NAME, "Evidence"),
+    Column("rule", Unit.NAME, "Rule"),
+)
+
+
+def offenders_of(tables: Tables, told: Origins | None = None) -> list[Offender]:
+    """What the rules say, the most calls first; what cures nothing is left out."""
+    total = all_calls(tables)
+    found = loader_search(tables, told) + [one for rule in RULES for one in rule(tables)]
+    worth = [one for one in found if one.calls >= NOTICEABLE * total or one.rule in TAKES_TIME]
+    return sorted(worth, key=lambda one: -one.calls)
+
+
+def all_calls(tables: Tables) -> int:
+    return int(tables.query("SELECT coalesce(sum(calls), 0)::BIGINT FROM system_calls")[0][0])
+
+
+def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
+    """Blame, not saving: without one cause the next may ask the same questions; --without measures it."""
+    total = all_calls(tables)
+    table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [], vertical=True)
+    for number, one in enumerate(offenders_of(tables, told), 1):
+        share = one.calls / total if total else None
+        table.rows.append(
+            (number, one.title, one.calls or None, share, one.action, one.without, "; ".join(one.evidence), one.rule)
+        )
+    if table.rows:
+        table.notes.append("Blame is not saving: what is switched off may be asked by the next. --without measures it.")
+    return table

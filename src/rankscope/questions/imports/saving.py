@@ -1,0 +1,87 @@
+"""What is really saved when a cause is switched off, beside what it was blamed for?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from rankscope.analyse.import_blame import Blame
+from rankscope.model import Cell, Column, Table, Unit
+from rankscope.questions.imports.trees import Counts
+
+COLUMNS = (
+    Column("without", Unit.NAME, "Without"),
+    Column("calls_before", Unit.COUNT, "Calls with"),
+    Column("calls_blamed", Unit.COUNT, "Blamed"),
+    Column("calls_saved", Unit.COUNT, "Calls saved"),
+    Column("stats_saved", Unit.COUNT, "Stats saved"),
+    Column("opens_saved", Unit.COUNT, "Opens saved"),
+    Column("time_blamed_ns", Unit.NS, "Time blamed"),
+    Column("wall_saved_ns", Unit.NS, "Wall saved"),
+    Column("wall_noise_ns", Unit.NS, "Noise"),
+    Column("cpu_saved_ns", Unit.NS, "CPU saved"),
+    Column("wall_before_ns", Unit.NS, "Wall with"),
+    Column("turns", Unit.COUNT, "Turns"),
+)
+
+
+@dataclass(slots=True)
+class Trial:
+    """The same command with and without one cause: calls counted once, times taken in turns."""
+
+    without: str
+    blame: Blame
+    before: Counts
+    after: Counts
+    before_wall_ns: list[int] = field(default_factory=list)
+    after_wall_ns: list[int] = field(default_factory=list)
+    before_cpu_ns: list[int] = field(default_factory=list)
+    after_cpu_ns: list[int] = field(default_factory=list)
+    exit_code: int = 0  # of the run without the cause
+    exit_code_before: int = 0
+    note: str = ""
+
+
+def import_saving(trials: Sequence[Trial]) -> Table:
+    """Medians of the differences of runs of the same turn. The first trial switches nothing off: it shows the noise."""
+    table = Table("import_saving", "What is really saved", COLUMNS, [])
+    control = _differences(trials[0].before_wall_ns, trials[0].after_wall_ns)
+    for one in trials:
+        table.rows.append(_row(one, control))
+        if one.note:
+            table.notes.append(f"{one.without}: {one.note}")
+        if one is not trials[0] and _is_noise(table.rows[-1]):
+            table.notes.append(f"{one.without}: the difference in wall time is within the noise")
+        if one.exit_code != one.exit_code_before:
+            told = f"{one.without}: without it the command ends with exit code {one.exit_code}"
+            table.warnings.append(f"{told} instead of {one.exit_code_before}: its saving is that of another program")
+    table.notes.append("Blamed: calls and time that carry the cause's mark. Saved: measured by running without it.")
+    return table
+
+
+def _is_noise(row: tuple[Cell, ...]) -> bool:
+    told = dict(zip((column.name for column in COLUMNS), row, strict=True))
+    saved, noise = told["wall_saved_ns"], told["wall_noise_ns"]
+    return isinstance(saved, int | float) and isinstance(noise, int | float) and abs(saved) <= noise
+
+
+def _row(one: Trial, control: Sequence[int]) -> tuple[Cell, ...]:
+    walls = _differences(one.before_wall_ns, one.after_wall_ns)
+    cpus = _differences(one.before_cpu_ns, one.after_cpu_ns)
+    return (
+        *(one.without, one.before.calls, one.blame.calls, one.before.calls - one.after.calls),
+        *(one.before.stats - one.after.stats, one.before.opens - one.after.opens),
+        *(one.blame.time_ns, median(walls) if walls else None, _noise(walls, control) if walls else None),
+        *(median(cpus) if cpus else None, median(one.before_wall_ns) if one.before_wall_ns else None, len(walls)),
+    )
+
+
+def _noise(walls: Sequence[int], control: Sequence[int]) -> float:
+    """The largest difference that two equal runs of a turn had, or the spread of these: whatever is larger."""
+    spread = median(abs(wall - median(walls)) for wall in walls)
+    return max(spread, *(abs(wall) for wall in control)) if control else spread
+
+
+def _differences(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    return [left - right for left, right in zip(before, after, strict=True)]

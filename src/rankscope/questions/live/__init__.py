@@ -1,0 +1,1 @@
+"""What a running job is doing now, and whether it hangs."""

@@ -1,0 +1,268 @@
+"""A hang in words and tables: the verdict, where each rank is, and how far each group has come."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rankscope.model import Calling, Cell, Column, Entered, RankFacts, Table, Unit
+from rankscope.questions.live.hang import KINDS, Verdict
+from rankscope.questions.live.standing import Standing, operation
+from rankscope.questions.wording import counted, ending_text, ranges, rank_words
+
+PLACES = (
+    Column("ranks", Unit.NAME, "Ranks"),
+    Column("where", Unit.NAME, "Where"),
+    Column("since_ns", Unit.NS, "Since"),
+    Column("phase", Unit.NAME, "Phase"),
+    Column("process", Unit.NAME, "Process"),
+    Column("cpu_share", Unit.SHARE, "Of a CPU"),
+    Column("host", Unit.NAME, "Host"),
+    Column("line", Unit.NAME, "Python line"),
+)
+GROUPS = (
+    Column("group", Unit.NAME, "Group"),
+    Column("size", Unit.COUNT, "Size"),
+    Column("least", Unit.COUNT, "Entered, least"),
+    Column("most", Unit.COUNT, "Most"),
+    Column("behind", Unit.NAME, "Ranks with the least"),
+    Column("inside", Unit.NAME, "In a collective"),
+    Column("without_file", Unit.COUNT, "Members unseen"),
+)
+VERDICT = (
+    Column("kind", Unit.NAME, "Verdict"),
+    Column("group", Unit.NAME, "Group"),
+    Column("sequence", Unit.COUNT, "Sequence"),
+    Column("operation", Unit.NAME, "Operation"),
+    Column("guilty", Unit.NAME, "Look at rank"),
+    Column("waiting", Unit.NAME, "Waiting ranks"),
+    Column("waited_ns", Unit.NS, "Waiting for"),
+    Column("usual_ns", Unit.NS, "Longest before"),
+)
+STATES = {"R": "on a CPU", "S": "asleep", "D": "in the kernel, uninterruptible", "T": "stopped", "t": "traced"}
+
+
+def verdict_table(found: Verdict, now: Standing) -> Table:
+    label = now.groups[found.group].label if found.group in now.groups else ""
+    guilty, waiting = ranges(found.guilty), ranges(found.waiting)
+    row = (found.kind, label, found.sequence, found.operation, guilty, waiting, found.waited_ns, found.usual_ns)
+    return Table("hang", sentence(found, now), VERDICT, [row], vertical=True)
+
+
+def sentence(found: Verdict, now: Standing) -> str:
+    """The verdict in one line: group, sequence, operation, who and how."""
+    if found.kind == "ended":
+        return f"The job has ended: {endings(now)}"
+    if found.sequence is None and found.waiting:
+        return _for_messages(found, now)
+    if found.sequence is None:
+        quiet = f"; no rank has made a call for {seconds(found.waited_ns)}" if found.kind == "inconclusive" else ""
+        return f"{KINDS[found.kind].capitalize()}: no rank is held in a collective{quiet}"
+    what = f"{found.operation} #{found.sequence} of {now.groups[found.group].label}"
+    if found.kind == "died":
+        how = f"{rank_words(found.guilty)} died ({_ends(found, now)}) before {what}"
+        return f"The job has ended: {how}, which {rank_words(found.waiting)} had entered"
+    waiting = f"{rank_words(found.waiting)} waiting in {what} for {seconds(found.waited_ns)}"
+    if found.kind == "no_hang":
+        whom = f", {rank_words(found.guilty)} to come" if found.guilty else ", all have arrived"
+        return f"No hang so far: {waiting}{whom}; the longest before was {seconds(found.usual_ns)}"
+    return f"Hang: {waiting}: {_cause(found, now)}" if found.waiting else f"Hang: {what}: {_cause(found, now)}"
+
+
+SHOWN = 4
+
+
+def _for_messages(found: Verdict, now: Standing) -> str:
+    """Rank by rank what each waits for, a few of them, and where the one is that they wait for."""
+    told = [f"rank {rank} has been {place(now, rank)[0]}" for rank in found.waiting[:SHOWN]]
+    more = f" and {len(found.waiting) - SHOWN} more ranks" if len(found.waiting) > SHOWN else ""
+    others = [rank for rank in found.guilty if rank not in found.waiting]
+    whom = "".join(f"; rank {rank}: {place(now, rank)[0]}" for rank in others[:SHOWN])
+    if found.guilty and not others:
+        whom = "; they wait for each other"
+    start = "No hang so far" if found.kind == "no_hang" else "Hang"
+    return f"{start}: {', '.join(told)}{more} for {seconds(found.waited_ns)}{whom}"
+
+
+def _cause(found: Verdict, now: Standing) -> str:
+    who = rank_words(found.guilty)
+    instead = " and ".join(sorted(set(found.instead.values())))
+    if found.kind == "stalled":
+        return f"all {counted(now.groups[found.group].size, 'rank')} have entered it and none leaves"
+    if found.kind == "dead":
+        return f"{who} dead ({_ends(found, now)})"
+    if found.kind == "not_started":
+        return f"{who} never started, or left no file"
+    if found.kind == "not_arrived":
+        return f"{who} has not entered it: {place(now, found.guilty[0])[0]}"
+    if not instead:
+        return f"{who} skipped it: {place(now, found.guilty[0])[0]}"
+    if not found.waiting:
+        return f"{who} entered different operations under one number: {instead}"
+    how = {
+        "skipped": "skipped it",
+        "order": "calls in another order",
+        "skipped_or_order": "skipped it or calls it later",
+    }
+    return f"{who} {how[found.kind]}, and entered {instead} instead"
+
+
+def _ends(found: Verdict, now: Standing) -> str:
+    ends = {_ending(now, rank) for rank in found.guilty}
+    return ", ".join(sorted(ends))
+
+
+def _ending(now: Standing, rank: int) -> str:
+    facts = now.ranks[rank].facts
+    return (
+        "vanished: killed"
+        if facts.ending == "vanished"
+        else ending_text(facts.ending, facts.exit_code, facts.end_signal)
+    )
+
+
+def endings(now: Standing) -> str:
+    """How the ranks ended: exit 0 (rank 0-2), SIGKILL (rank 3)."""
+    by_end: dict[str, list[int]] = defaultdict(list)
+    for rank in now.ranks:
+        by_end[_ending(now, rank)].append(rank)
+    return ", ".join(f"{end} (rank {ranges(ranks)})" for end, ranks in sorted(by_end.items()))
+
+
+def seconds(ns: int | None) -> str:
+    return "?" if ns is None else f"{ns / 1e9:.1f} s" if ns < 120e9 else f"{ns / 60e9:.1f} min"
+
+
+def place(now: Standing, rank: int) -> tuple[str, int | None]:
+    """Where a rank is, in words, and since when."""
+    if rank not in now.ranks:
+        return "no file: never started, or not recorded", None
+    moment, inside, last = now.ranks[rank], now.inside(rank), now.last(rank)
+    if now.is_gone(rank):
+        where = f"; it was in {_what(now, inside)}" if inside else f"; {_after(now, last)}"
+        return f"ended: {_ending(now, rank)}{where}", moment.read_ns - (moment.facts.ended_ns or moment.read_ns)
+    if inside:
+        how = "waiting for" if inside.nonblocking else "in"
+        return f"{how} {_what(now, inside)}", moment.read_ns - inside.start_ns
+    if moment.facts.finalized:
+        return f"in MPI_Finalize or after it; {_after(now, last)}", _since(moment.read_ns, last)
+    calling = now.calling(rank)
+    if calling is not None:
+        return f"in {_call(now, calling)}", moment.read_ns - calling.since_ns
+    return f"outside collectives; {_after(now, last)}", _since(moment.read_ns, last)
+
+
+def short_place(now: Standing, rank: int) -> str:
+    """The same in few characters."""
+    inside = now.inside(rank)
+    if now.is_gone(rank):
+        return _ending(now, rank)
+    if inside is not None:
+        return _what(now, inside)
+    calling = now.calling(rank)
+    if now.is_finalizing(rank) or calling is None:
+        return "finalize" if now.is_finalizing(rank) else "outside"
+    return _call(now, calling)
+
+
+def standing_place(now: Standing, rank: int) -> tuple[str, int | None]:
+    """Where a rank is, in words that many ranks share: no peer is named, and how far it came where it is outside."""
+    moment, inside = now.ranks[rank], now.inside(rank)
+    if now.is_gone(rank):
+        return _ending(now, rank), None
+    if inside is not None:
+        return f"in {_what(now, inside)}", moment.read_ns - inside.start_ns
+    calling = now.calling(rank)
+    if calling is not None and not now.is_finalizing(rank):
+        return f"in {operation(calling.name)}", moment.read_ns - calling.since_ns
+    last = now.last(rank)
+    where = "finalize" if now.is_finalizing(rank) else "outside"
+    return f"{where}, {f'after {_what(now, last)}' if last else 'before any'}", _since(moment.read_ns, last)
+
+
+def _call(now: Standing, one: Calling) -> str:
+    """A call and the rank that it names: MPI_Recv from rank 3."""
+    peer, name = now.peer(one), operation(one.name)
+    towards = "to" if "send" in name.lower() else "from"
+    if one.peer is None:
+        return name
+    if one.peer < 0:
+        return f"{name} {towards} any rank"
+    return f"{name} {towards} rank {peer}" if peer is not None else f"{name} {towards} rank {one.peer} of its group"
+
+
+def _since(read_ns: int, last: Entered | None) -> int | None:
+    return read_ns - last.end_ns if last is not None and last.end_ns is not None else None
+
+
+def _what(now: Standing, one: Entered) -> str:
+    label = now.groups[one.group].label if one.group in now.groups else "a group of its own"
+    return f"{operation(one.name)} #{one.sequence} of {label}"
+
+
+def _after(now: Standing, last: Entered | None) -> str:
+    return f"it last left {_what(now, last)}" if last is not None else "it has left none yet"
+
+
+def process_text(now: Standing, rank: int) -> str:
+    """What the kernel says of the process, or how long it has not been heard of."""
+    if rank not in now.ranks or now.is_gone(rank):
+        return ""
+    moment = now.ranks[rank]
+    if moment.state:
+        return STATES.get(moment.state, moment.state)
+    silent_ns = max(0, moment.read_ns - (moment.facts.ended_ns or moment.read_ns))
+    return f"elsewhere, last heard of {seconds(silent_ns)} ago by its own clock"
+
+
+def cpu_share(before: Standing, now: Standing, rank: int) -> float | None:
+    """How much of a CPU the process used between the two moments."""
+    moment, earlier = now.ranks.get(rank), before.ranks.get(rank)
+    if moment is None or earlier is None or moment.cpu_ns is None or earlier.cpu_ns is None or not moment.state:
+        return None
+    passed_ns = moment.read_ns - earlier.read_ns
+    return max(0, moment.cpu_ns - earlier.cpu_ns) / passed_ns if passed_ns > 0 else None
+
+
+@dataclass(slots=True)
+class _Row:
+    """Ranks at one place."""
+
+    ranks: list[int] = field(default_factory=list)
+    since_ns: list[int] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def places_table(before: Standing, now: Standing, lines: Mapping[int, str], collapse: bool) -> Table:
+    """Where each rank is; ranks at the same place in one row where that is wanted."""
+    alike: dict[tuple[str, str, str, str, str, int | None], _Row] = defaultdict(_Row)
+    for rank in sorted([*now.ranks, *now.missing]):
+        where, since_ns = place(now, rank)
+        facts = now.ranks[rank].facts if rank in now.ranks else RankFacts()
+        told = (where, facts.phase, process_text(now, rank), facts.host, lines.get(rank, ""))
+        row = alike[(*told, None if collapse else rank)]
+        row.ranks.append(rank)
+        row.since_ns += [since_ns] if since_ns is not None else []
+        share = cpu_share(before, now, rank)
+        row.cpu += [share] if share is not None else []
+    rows: list[tuple[Cell, ...]] = []
+    for (where, phase, process, host, line, _), row in alike.items():
+        share = sum(row.cpu) / len(row.cpu) if row.cpu else None
+        rows.append((ranges(row.ranks), where, max(row.since_ns, default=None), phase, process, share, host, line))
+    return Table("places", "Where each rank is", PLACES, rows)
+
+
+def groups_table(now: Standing) -> Table:
+    """How far each group has come; those whose members differ first."""
+    rows: list[tuple[Cell, ...]] = []
+    for group in now.groups.values():
+        least, most = min(group.entered.values()), max(group.entered.values())
+        if most == 0:
+            continue
+        behind = ranges(rank for rank, entered in group.entered.items() if entered == least) if least < most else ""
+        held = {key: now.held(key) for key in now.held_by if key[0] == group.identity}
+        inside = "; ".join(f"#{key[1]}: rank {ranges(ranks)}" for key, ranks in sorted(held.items()))
+        rows.append((group.label, group.size, least, most, behind, inside, group.unseen or None))
+    rows.sort(key=lambda row: (row[2] == row[3], str(row[0])))
+    return Table("groups", "Collectives entered", GROUPS, rows)

@@ -1,0 +1,1 @@
+"""MPI calls: routines, message sizes, destinations."""

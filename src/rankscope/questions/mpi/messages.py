@@ -1,0 +1,75 @@
+"""How large are the messages of each routine, and what does each size cost?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+
+COLUMNS = (
+    Column("name", Unit.NAME, "Routine"),
+    Column("above_bytes", Unit.BYTES, "Above"),
+    Column("up_to_bytes", Unit.BYTES, "Up to"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("mean_bytes", Unit.BYTES, "Bytes/call"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("kind", Unit.NAME, "Time is"),
+)
+SMALL_CLASS = 4  # up to 8 bytes
+MATTERS = 0.1  # of the time of all sized calls
+MOST = 0.5  # of the routine's time
+# A routine's sizes are those of its calls; where these carry no bytes, those known at completion.
+SQL = """
+    WITH sized AS (
+        SELECT name, kind, size_class,
+            sum(calls)::BIGINT AS calls, sum(bytes)::BIGINT AS bytes, sum(total_ns) AS total_ns
+        FROM tallies JOIN ranks USING (process)
+        WHERE layer = 'mpi' AND size_class IS NOT NULL AND {condition} GROUP BY name, kind, size_class),
+    carrying AS (SELECT name, CASE WHEN bool_or(kind = 'call') THEN 'call' ELSE 'progress' END AS kind
+                 FROM sized WHERE bytes > 0 GROUP BY name)
+    SELECT name, size_class, calls, bytes, total_ns, kind FROM sized JOIN carrying USING (name, kind)
+    ORDER BY sum(total_ns) OVER (PARTITION BY name) DESC, name, size_class"""
+
+
+def sizes(tables: Tables, selection: Selection = ALL) -> Table:
+    """Calls, bytes and time of every routine that carries bytes, by size class; the costliest routine first."""
+    found = tables.query(SQL.format(condition=selection.condition))
+    rows = [_row(*row) for row in found]
+    table = Table("sizes", "Message sizes", COLUMNS, rows)
+    if any(row[8] == "progress" for row in rows):
+        table.notes.append("progress: sizes of nonblocking receives are known at completion; their time is until then.")
+    table.notes += _small_messages(found)
+    return arranged(table, selection)
+
+
+def _small_messages(found: list[tuple[Any, ...]]) -> list[str]:
+    """Routines whose time goes into messages too small to be data, where they matter."""
+    all_ns = sum(row[4] for row in found) or 1.0
+    notes = []
+    for name in dict.fromkeys(row[0] for row in found):
+        rows = [row for row in found if row[0] == name]
+        total_ns, calls = sum(row[4] for row in rows), sum(row[2] for row in rows)
+        small = [row for row in rows if 0 < row[1] <= SMALL_CLASS]
+        small_ns, small_calls = sum(row[4] for row in small), sum(row[2] for row in small)
+        if total_ns >= MATTERS * all_ns and small_ns >= MOST * total_ns:
+            told = f"{name}: messages of at most 8 bytes are {100 * small_ns / total_ns:.0f} % of its time and"
+            whole = ": its data, if any, move where MPI does not see them" if small_calls == calls else ""
+            notes.append(f"{told} {100 * small_calls / calls:.0f} % of its calls (agreement, not data){whole}.")
+    return notes
+
+
+def _row(name: str, size_class: int, calls: int, size: int, total_ns: float, kind: str) -> tuple[Cell, ...]:
+    above, up_to = edges(size_class)
+    mean_bytes = size / calls if calls and size is not None else None
+    mean_ns = total_ns / calls if calls and total_ns is not None else None
+    return name, above, up_to, calls, size, mean_bytes, total_ns, mean_ns, kind
+
+
+def edges(size_class: int) -> tuple[int | None, int]:
+    """The sizes of a class: above the first (None for the class of no bytes), up to and with the second."""
+    if size_class < 2:
+        return (None, 0) if size_class == 0 else (0, 1)
+    return 2 ** (size_class - 2), 2 ** (size_class - 1)

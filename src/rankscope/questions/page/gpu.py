@@ -1,0 +1,91 @@
+"""What do the GPUs do, and how much of the time do they do nothing?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rankscope.analyse.gpu_copies import gpu_copies
+from rankscope.analyse.gpu_gaps import gpu_gaps
+from rankscope.analyse.kernels import kernels
+from rankscope.analyse.sections.bars import bars
+from rankscope.analyse.sections.more import cut
+from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, percent, seconds
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.pictures import Chart, Section
+from rankscope.questions.condense import condensed
+from rankscope.questions.gpu.device_time import gpu_time
+from rankscope.questions.gpu.kernel_names import renamed
+from rankscope.questions.gpu.kernels import gpu
+from rankscope.questions.page.section import Wanted
+from rankscope.questions.page.tables import marked
+
+ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
+    UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
+WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
+MOST_NAMES = 1000
+ADDED = (
+    Column("compute_alone_ns", Unit.NS, "Computes"),
+    Column("overlap_ns", Unit.NS, "Computes and communicates"),
+    Column("comm_exposed_ns", Unit.NS, "Communicates only"),
+    Column("copy_alone_ns", Unit.NS, "Copies only"),
+)
+
+
+def gpu_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The list of kernels, copies and sets, the longest first."""
+    table = renamed(gpu(tables, wanted.selection), wanted.called)
+    if not table.rows and tables.query(ANY):  # of loaded traces there are single events only
+        table = renamed(kernels(tables, wanted.selection), wanted.called)
+    if not table.rows:
+        return None
+    chart = Chart("top", table.name, _kernel_title(table), "name", ("total_ns",), "time on the GPUs")
+    copies = renamed(gpu_copies(tables, wanted.selection), wanted.called)
+    found = [cut(table, MOST_NAMES), *([copies] if copies.rows else [])]
+    return Section("gpu", "Which GPU activities take the time?", found, [chart])
+
+
+def _kernel_title(table: Table) -> str:
+    name, calls, total = (column(table, one)[0] for one in ("name", "calls", "total_ns"))
+    share = column(table, "share")[0]
+    told = f"{name} takes {percent(number(share))} of the GPU time" if share is not None else f"{name} comes first"
+    return f"{told}: {seconds(number(total))} in {number(calls):,.0f} calls"
+
+
+def gpu_time_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """Each device's time from its first activity to its last: computing, communicating, copying, idle."""
+    table = gpu_time(tables, wanted.selection) if tables.query(ANY) else None
+    if table is None or not table.rows:
+        return None
+    _add_parts(table)
+    parts = (*(one.name for one in ADDED), "idle_ns")
+    drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
+    few, axis = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted)), "first to last activity"
+    charts = bars(few, _time_title(table), drawn, axis, "idle_ns", "comm_exposed_ns")
+    if few.drawn is table:
+        orders = (WHERE.name, "idle_ns", "comm_exposed_ns")
+        charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
+    charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
+    gaps = gpu_gaps(tables, wanted.selection)
+    return Section("gpu_time", "Are the GPUs busy?", [*few.tables, *([gaps] if gaps.rows else [])], charts)
+
+
+def _add_parts(table: Table) -> None:
+    names = [one.name for one in table.columns]
+    wanted = ("rank", "device", "compute_ns", "hidden_ns", "exposed_ns", "busy_ns")
+    for at, row in enumerate(table.rows):
+        rank, device, compute, hidden, exposed, busy = (row[names.index(name)] for name in wanted)
+        copies = max(0.0, number(busy) - number(compute) - number(exposed))
+        own = (number(compute) - number(hidden), number(hidden), number(exposed), copies)
+        table.rows[at] = (f"{rank}/{device}", *row, *own)
+    table.columns = (WHERE, *table.columns, *ADDED)
+
+
+def _time_title(table: Table) -> str:
+    span = mean(table, "span_ns")
+    if not span:
+        return "The GPUs did nothing"
+    told = f"The GPUs are idle {percent(mean(table, 'idle_ns') / span)} of the time"
+    exposed = mean(table, "exposed_ns") / span
+    if not exposed:
+        return told
+    return f"{told}, and for {percent(exposed)} of it communicate without computing"

@@ -1,0 +1,80 @@
+"""Which imports take the time, and which the file calls?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from rankscope.analyse.sections.sentences import column, number, seconds
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.pictures import Chart, Section
+from rankscope.questions.page.section import Wanted
+from rankscope.questions.wording import counted
+
+COLUMNS = (
+    Column("name", Unit.NAME, "Module"),
+    Column("wall_ns", Unit.NS, "Time"),
+    Column("self_wall_ns", Unit.NS, "Time, own"),
+    Column("calls", Unit.COUNT, "System calls"),
+    Column("self_calls", Unit.COUNT, "System calls, own"),
+    Column("id", Unit.NAME, "Number"),
+    Column("parent", Unit.NAME, "Imported by number"),
+)
+SMALLEST = 2e-4  # of all: what is less is in the boxes around it
+MOST = 3000
+
+
+def imports_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """Modules as boxes in those that imported them."""
+    if not wanted.imports or not wanted.imports.get("children"):
+        return None
+    table = import_boxes(wanted.imports)
+    calls_known = any(number(cell) for cell in column(table, "calls"))
+    parts = ("wall_ns", "self_wall_ns", *(("calls", "self_calls") if calls_known else ()))
+    chart = Chart("icicle", table.name, _title(table, calls_known), "name", parts, "time of the imports")
+    return Section("imports", "Which imports take the time?", [table], [chart])
+
+
+def import_boxes(root: Mapping[str, Any]) -> Table:
+    """The nested boxes as rows, each with the number of the one around it; the root is none of them."""
+    table = Table("import_boxes", "Imports", COLUMNS, [])
+    whole = number(root.get("wall_ns")) or sum(number(box.get("wall_ns")) for box in root["children"])
+    left_out = 0
+    for at, parent, box in _boxes(root):
+        if number(box.get("wall_ns")) < SMALLEST * whole or len(table.rows) >= MOST:
+            left_out += 1
+        else:
+            numbers: list[Cell] = [box.get(name) for name in ("wall_ns", "self_wall_ns", "calls", "self_calls")]
+            table.rows.append((str(box["name"]), *numbers, at, parent))
+    if left_out:
+        table.notes.append(f"Left out: {counted(left_out, 'module')} of less than {100 * SMALLEST:g} % of the time.")
+    return table
+
+
+def _boxes(root: Mapping[str, Any]) -> Iterator[tuple[int, int | None, Mapping[str, Any]]]:
+    """Every box after the one around it, the larger ones first."""
+    order = count()
+    waiting: list[tuple[float, int, int | None, Mapping[str, Any]]] = []
+
+    def add(parent: int | None, boxes: Iterable[Mapping[str, Any]]) -> None:
+        for box in boxes:
+            heappush(waiting, (-number(box.get("wall_ns")), next(order), parent, box))
+
+    add(None, root["children"])
+    at = 0
+    while waiting:
+        _, _, parent, box = heappop(waiting)
+        at += 1
+        yield at, parent, box
+        add(at, box.get("children", ()))
+
+
+def _title(table: Table, calls_known: bool) -> str:
+    tops = [row for row in table.rows if row[-1] is None]
+    whole, calls = sum(number(row[1]) for row in tops), sum(number(row[3]) for row in tops)
+    modules = [row for row in table.rows if row[-1] is not None] or tops
+    longest = max(modules, key=lambda row: number(row[1]))
+    told = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all processes and imports"
+    return f"{told}, which make {calls:,.0f} system calls" if calls_known else told

@@ -1,0 +1,1 @@
+"""How ranks and hosts differ from each other."""

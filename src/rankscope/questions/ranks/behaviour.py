@@ -1,0 +1,144 @@
+"""How does each rank behave: one number a rank for each of the things in which ranks may differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rankscope.model import Tables
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.collectives.waiting import Waiting, sums
+from rankscope.questions.mpi.calls import IS_COMMUNICATION
+from rankscope.questions.steps.data import steps_of
+
+Array = Any  # of numpy
+TO_SIGMA = 1.4826  # from the median of distances to what is a standard deviation of normal values
+LEAST = {"ms": 1.0, "MiB": 1.0, "count": 10.0, "%": 5.0}  # a smaller spread is none
+MANY_RANKS = 64  # from so many on nobody reads rows of single ranks any more
+LEAST_SHARE = 0.01  # of the median
+FAR = 3.5  # spreads from the median, from which a rank is told
+TAIL_SIGMAS, TAIL_TIMES = 4.5, 6.0  # of a hundred thousand ranks none comes last more often than that by chance
+ROUTINES = 8  # those that take most time
+KNOWN = 0.5  # of the ranks that must have a number
+FACTS = """
+    SELECT process, rank, host, coalesce(mpi_elapsed_ns, elapsed_ns) / 1e6, (user_ns + system_ns) / 1e6,
+        max_rss_bytes / 1048576,
+        involuntary_switches, major_faults FROM ranks WHERE role = 'rank' ORDER BY rank"""
+ABOUT = (("elapsed", "ms"), ("CPU time", "ms"), ("memory", "MiB"), ("switches", "count"), ("major faults", "count"))
+NAMED = f"""
+    WITH most AS (
+        SELECT name FROM tallies WHERE {IS_COMMUNICATION} AND kind = 'call' GROUP BY name
+        ORDER BY sum(total_ns) DESC, name LIMIT {ROUTINES})
+    SELECT process, name, sum(total_ns) / 1e6 AS total FROM tallies
+    WHERE {IS_COMMUNICATION} AND kind = 'call' AND name IN (SELECT name FROM most) GROUP BY process, name"""
+LOGGED = "SELECT 1 FROM untraced_events WHERE layer IN ('mpi', 'nccl', 'gloo') AND sequence > 0 LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One thing in which ranks may differ."""
+
+    name: str
+    unit: str  # "ms", "MiB", "count" or "%"
+    values: Array  # by rank, nan where it is not known
+    adds_up: int = 0  # shares of one whole, which so many collectives make: that of several ranks is the sum
+    chance: float = 0.0  # a spread that chance alone can make
+
+    @property
+    def usual(self) -> float:
+        return float(np.nanmedian(self.values))
+
+    @property
+    def spread(self) -> float:
+        """How far ranks usually are from the median: as a standard deviation, but no rank alone can change it."""
+        apart = float(np.nanmedian(np.abs(self.values - self.usual)))
+        return max(TO_SIGMA * apart, LEAST_SHARE * abs(self.usual), LEAST[self.unit], self.chance)
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """All ranks of a run and what is measured of them."""
+
+    ranks: Sequence[int]
+    hosts: Sequence[str]
+    measures: Sequence[Measure]
+
+
+_KEPT: WeakKeyDictionary[Tables, Behaviour] = WeakKeyDictionary()
+
+
+def behaviour(tables: Tables) -> Behaviour:
+    """Worked out once for each run that is open; waiting only where the logs were read."""
+    if tables not in _KEPT:
+        _KEPT[tables] = _behaviour(tables)
+    return _KEPT[tables]
+
+
+def _behaviour(tables: Tables) -> Behaviour:
+    rows = tables.query(FACTS)
+    ranks = [row[1] for row in rows]
+    place = {row[0]: at for at, row in enumerate(rows)}
+    columns = zip(*(row[3:] for row in rows), strict=True) if rows else ()
+    made = [
+        Measure(name, unit, np.array([np.nan if value is None else float(value) for value in values]))
+        for (name, unit), values in zip(ABOUT, columns, strict=False)
+    ]
+    made += _routines(tables, place)
+    made += _steps(tables, {rank: at for at, rank in enumerate(ranks)})
+    if len(ranks) > 1 and tables.query(LOGGED):
+        made += _waiting(tables, len(ranks))
+    return Behaviour(ranks, [row[2] for row in rows], telling(made))
+
+
+def telling(measures: Sequence[Measure]) -> list[Measure]:
+    """Those that are known of enough ranks, and not nothing for all of them."""
+    known = [one for one in measures if np.isfinite(one.values).sum() >= max(2.0, KNOWN * len(one.values))]
+    return [one for one in known if np.nanmax(np.abs(one.values)) > 0]
+
+
+def _routines(tables: Tables, place: dict[int, int]) -> list[Measure]:
+    found = tables.columns(NAMED)
+    names = found["name"]
+    made = []
+    for code, name in enumerate(names.values):
+        values = np.zeros(len(place))
+        for process, total in zip(
+            found["process"][names.codes == code].tolist(), found["total"][names.codes == code].tolist(), strict=True
+        ):
+            if process in place:
+                values[place[process]] = total
+        made.append(Measure(f"in {name}", "ms", values))
+    return sorted(made, key=lambda one: (-float(one.values.sum()), one.name))
+
+
+def _steps(tables: Tables, place: dict[int, int]) -> list[Measure]:
+    found = steps_of(tables)
+    values = np.full(len(place), np.nan)
+    for one in found.ranks:
+        own = one.own_ns[found.steady(one)]
+        if len(own) and one.rank in place:
+            values[place[one.rank]] = float(own.mean()) / 1e6
+    return [Measure("own time in a step", "ms", values)] if np.isfinite(values).any() else []
+
+
+def _waiting(tables: Tables, ranks: int) -> list[Measure]:
+    known = collectives_of(tables)
+    if not known.splits or len(known.log.ranks) != ranks:
+        return []
+    found = sums(known)
+    return [
+        Measure("waiting in collectives", "ms", found.wait_ns / 1e6),
+        Measure("making others wait", "ms", found.caused_ns / 1e6, chance=_chance(found) / 1e6),
+    ]
+
+
+def _chance(found: Waiting) -> float:
+    """Ns: a rank that comes last no more often than others may still do so this much more often in few collectives."""
+    told = max(1.0, float(found.last.sum()))
+    often = told / max(1, len(found.last))
+    return float(found.all_caused_ns) / told * (TAIL_SIGMAS * math.sqrt(often) + TAIL_TIMES) / FAR

@@ -1,0 +1,1 @@
+"""What ran, what was seen of it, and what recording it cost."""

@@ -1,0 +1,196 @@
+"""What was seen of the job, and what was not?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection
+from rankscope.questions.wording import counted, ending_text, ranges
+
+COLUMNS = (
+    Column("what", Unit.NAME, "What"),
+    Column("count", Unit.COUNT, "Number"),
+    Column("where", Unit.NAME, "Ranks or names"),
+)
+ROLES = {
+    "helper": "helper processes",
+    "launcher": "launcher processes",
+    "document": "documents: figures or notes only",
+    "other": "ranks of another job",
+    "summary": "ranks told of in another rank's file as well",
+}
+LOSSES = {
+    "lost_calls": "calls that found no room in the file",
+    "overwritten_events": "log records overwritten by newer ones",
+    "lost_trace_events": "events that are not in the trace: it was full",
+    "torn_rows": "rows caught in an update: off by at most one call",
+    "untracked_requests": "nonblocking operations not followed to completion",
+    "folded_groups": "communicators that found no room",
+    "lost_strings": "names that found no room",
+    "paused_calls": "calls passed over while paused",
+}
+GOOD_ENDS = ("exit 0", "still running")
+MOST_NAMES = 8
+
+Rows = list[tuple[Cell, ...]]
+
+
+def coverage(tables: Tables, selection: Selection = ALL) -> Table:
+    """Ranks and hosts expected and seen, how they ended, and every kind of loss."""
+    table = Table("coverage", "Coverage", COLUMNS, [])
+    _add_expected(tables, table)
+    _add_elsewhere(tables, table)
+    _add_processes(tables, table)
+    _add_endings(tables, table)
+    _add_losses(tables, table)
+    _add_unwrapped(tables, table)
+    _add_unrecorded(tables, table)
+    _add_warnings(tables, table)
+    return table
+
+
+def _add_expected(tables: Tables, table: Table) -> None:
+    seen = [row[0] for row in tables.query("SELECT rank FROM ranks WHERE role = 'rank' ORDER BY rank")]
+    promised = {
+        "run.json": [row[0] for row in tables.query("SELECT expected_ranks FROM run WHERE expected_ranks IS NOT NULL")],
+        "world size": [
+            row[0]
+            for row in tables.query(
+                "SELECT DISTINCT world_size FROM ranks WHERE role = 'rank' AND world_size > 0 ORDER BY 1"
+            )
+        ],
+    }
+    for source, sizes in promised.items():
+        for size in sizes:
+            table.rows.append((f"ranks expected by {source}", size, ""))
+            _compare(table, source, size, seen)
+    table.rows.append(("ranks seen", len(seen), ranges(seen)))
+    sql = "SELECT DISTINCT host FROM ranks WHERE role = 'rank' AND host <> '' ORDER BY host"
+    hosts = [row[0] for row in tables.query(sql)]
+    table.rows.append(("hosts seen", len(hosts), _names(hosts)))
+
+
+def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
+    missing = set(range(min(size, 10_000_000))) - set(seen)
+    if missing:
+        told = f"of {counted(size, 'rank')} expected by {source}, {len(missing)} not seen: {ranges(missing)}"
+        table.warnings.append(told)
+    if len(seen) > size:
+        table.warnings.append(f"{counted(len(seen), 'rank')} seen, {size} expected by {source}")
+
+
+def _add_elsewhere(tables: Tables, table: Table) -> None:
+    """Ranks whose files are still on their nodes, where workers of Dask have read them."""
+    sql = """SELECT text, host, list(rank) FROM notes JOIN ranks USING (process)
+        WHERE role = 'rank' AND starts_with(text, 'read on its node') GROUP BY text, host ORDER BY text, host"""
+    found = tables.query(sql)
+    for text in dict.fromkeys(row[0] for row in found):
+        of_host = {host: ranks for told, host, ranks in found if told == text}
+        where = [f"{ranges(ranks)} on {host}" for host, ranks in of_host.items()]
+        table.rows.append((text, sum(len(ranks) for ranks in of_host.values()), _names(where, "; ")))
+    if found:
+        table.notes.append("what was read on nodes is lost with them: `rankscope gather` brings it into the run")
+
+
+def _add_processes(tables: Tables, table: Table) -> None:
+    sql = """SELECT CASE ending WHEN 'replaced' THEN 'program images replaced by exec' ELSE role END,
+        count(*) FROM ranks WHERE role <> 'rank' GROUP BY 1 ORDER BY 1"""
+    for role, count in tables.query(sql):
+        table.rows.append((ROLES.get(role, role), count, ""))
+    _add_short(tables, table)
+    again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
+    if again:
+        told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"
+        table.warnings.append(f"{told}: several MPI jobs in one run? Their calls are not in these tables")
+    _add_left_aside(tables, table)
+
+
+def _add_short(tables: Tables, table: Table) -> None:
+    """Processes that had nothing to tell: compilers, shells, children that were forked and left."""
+    sql = "SELECT sum(short_processes)::BIGINT, sum(short_failed)::BIGINT, sum(short_cpu_ns)::BIGINT FROM ranks"
+    processes, failed, cpu_ns = tables.query(sql)[0]
+    if processes:
+        told = f"{cpu_ns / 1e9:.3g} s of CPU time, {failed} did not end with exit 0"
+        table.rows.append(("short processes that left no file", processes, told))
+
+
+def _add_left_aside(tables: Tables, table: Table) -> None:
+    """Loaded processes that are in no table of ranks, and what to do about it."""
+    others = tables.query("SELECT rank, source FROM ranks WHERE role = 'other' ORDER BY process")
+    if others:
+        ranks = ranges(row[0] for row in others)
+        told = f"{_names(_distinct(others))} tells of rank{'s' * (len(others) > 1)} {ranks} once more"
+        table.warnings.append(f"{told}: another job? It is not in these tables: load it as a run of its own")
+    unknown = tables.query("SELECT NULL, source FROM ranks WHERE role = 'helper' AND tool <> '' AND rank IS NULL")
+    if unknown:
+        told = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
+        table.warnings.append(f"{told} is not known; not in these tables: load the file with --rank")
+
+
+def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:
+    return list(dict.fromkeys(row[1] for row in found))
+
+
+def _add_endings(tables: Tables, table: Table) -> None:
+    sql = """SELECT ending, exit_code, end_signal, list(rank) FROM ranks
+        WHERE role = 'rank' AND NOT (ending = 'unknown' AND tool <> '') GROUP BY ALL ORDER BY count(*) DESC, 1"""
+    for ending, exit_code, end_signal, ranks in tables.query(sql):
+        text = ending_text(ending, exit_code, end_signal)
+        table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
+        if text not in GOOD_ENDS:
+            table.warnings.append(f"{counted(len(ranks), 'rank')} did not end well ({text}): {ranges(ranks)}")
+    sql = "SELECT rank FROM ranks WHERE role = 'rank' AND finalized = false AND ending <> 'running'"
+    skipped = [row[0] for row in tables.query(sql)]
+    if skipped:
+        table.rows.append(("MPI_Finalize not reached", len(skipped), ranges(skipped)))
+
+
+def _add_losses(tables: Tables, table: Table) -> None:
+    for name, text in LOSSES.items():
+        found = tables.query(f"SELECT rank, {name} FROM ranks WHERE role = 'rank' AND {name} > 0")
+        if found:
+            table.rows.append((text, sum(row[1] for row in found), ranges(row[0] for row in found)))
+    lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
+    if lost[0]:
+        told = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
+        table.warnings.append(f"{told}: record with a larger --size")
+    if _recorded(tables) and not any(row[0] in LOSSES.values() for row in table.rows):
+        table.rows.append(("calls, records or names lost", 0, ""))
+
+
+def _add_unwrapped(tables: Tables, table: Table) -> None:
+    sql = "SELECT DISTINCT text FROM notes WHERE starts_with(text, 'not intercepted: ') ORDER BY text"
+    names = [str(row[0]).removeprefix("not intercepted: ") for row in tables.query(sql)]
+    if not _recorded(tables):
+        return
+    table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+
+
+def _add_unrecorded(tables: Tables, table: Table) -> None:
+    """Processes that ran without the recorder, by the reason why they could not take it."""
+    sql = r"""SELECT told.why, list(DISTINCT told.program ORDER BY told.program), sum(told.n::BIGINT)::BIGINT FROM (
+        SELECT regexp_extract(text, '^not recorded: (\d+) × (.*): ([^:]*)$', ['n', 'program', 'why']) AS told FROM notes
+        WHERE starts_with(text, 'not recorded: ')) GROUP BY 1 ORDER BY 1"""
+    for why, programs, count in tables.query(sql):
+        table.rows.append((f"processes not recorded: {why}", count, _names(programs)))
+
+
+def _add_warnings(tables: Tables, table: Table) -> None:
+    """Equal warnings of many ranks are told once."""
+    sql = """SELECT text, list(rank) FROM notes LEFT JOIN ranks USING (process)
+        WHERE severity = 'warning' AND notes.tool = '' GROUP BY text ORDER BY text"""
+    for text, told_by in tables.query(sql):
+        ranks = [rank for rank in told_by if rank is not None]
+        table.warnings.append(f"{text} (rank {ranges(ranks)})" if ranks else text)
+
+
+def _recorded(tables: Tables) -> bool:
+    """Whether rankscope itself recorded any of the run: a loaded file says nothing of what it lost."""
+    return bool(tables.query("SELECT files > loaded_files FROM run")[0][0])
+
+
+def _names(names: Sequence[Any], between: str = ", ") -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return between.join(str(name) for name in names[:MOST_NAMES]) + more

@@ -1,0 +1,1 @@
+"""How quantities grow with the size of the job."""

@@ -1,0 +1,1 @@
+"""Training steps, their parts, and the phases around them."""

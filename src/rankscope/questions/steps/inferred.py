@@ -1,0 +1,232 @@
+"""Where are the steps of a program that tells of none? In the pattern that its collectives repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.step_cuts import Pattern, best, common_period, rotations, whole_steps
+from rankscope.analyse.step_logs import Kind, RankLog, Vocabulary, rank_logs
+from rankscope.analyse.step_values import Same, StepFile
+from rankscope.analyse.threads import in_threads
+from rankscope.model import Tables
+from rankscope.questions.collectives.matching import WHO
+from rankscope.questions.steps.arrays import RankSteps
+
+Array = Any  # of numpy
+FEWEST_STEPS = 8
+LEAST_SHARE = 0.6  # of the collectives that must lie in steps
+MOST_TOLD = 4
+ASKED_RANKS = 6  # whose collectives are looked at for the period
+LOGGED = "layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0"
+HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
+SQL = f"""
+    SELECT process, layer, name, "group", sequence, start_ns,
+        coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
+    FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} {{}} ORDER BY rank, start_ns"""
+COUNTED = f"SELECT count(*) FROM untraced_events WHERE {LOGGED}"
+MOST_RECORDS = 4_000_000  # that are asked for at a time
+
+Part = Any  # of a large run: the logs of some ranks, its `processes`; `timed` reads them
+Who = Mapping[int, tuple[int, str]]  # by process: its rank and host
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the steps are in a log: the same for all logs of a kind."""
+
+    rows: Array  # steps × period
+    before: Array  # the collective of the step before each, or that before the step
+    slots: list[str]  # the names of the collectives of a step
+    groups: frozenset[str]  # those of the first collective of each step
+
+
+@dataclass(slots=True)
+class _Cut:
+    """How the logs are cut into steps."""
+
+    words: Vocabulary
+    period: int
+    pattern: Pattern  # () where ranks have none in common
+
+    def steps(self, log: RankLog) -> _Places | None:
+        """None where its collectives repeat no pattern."""
+        pattern = self.pattern or self._own(log)
+        if not pattern:
+            return None
+        if pattern not in log.kind.cut:
+            log.kind.cut[pattern] = self._places(log.kind, pattern)
+        found: _Places | None = log.kind.cut[pattern]
+        return found
+
+    def _places(self, kind: Kind, pattern: Pattern) -> _Places | None:
+        rows = kind.kept[whole_steps(kind.tokens[kind.kept], pattern)]
+        if len(rows) < FEWEST_STEPS or len(rows) * self.period < LEAST_SHARE * len(kind.kept):
+            return None
+        rows = rows[rows[:, 0] > 0]  # nobody knows when the first of the log began
+        before = np.concatenate([rows[:, :1] - 1, rows[:, :-1]], axis=1)
+        groups = frozenset(kind.group.values[code] for code in np.unique(kind.group.codes[rows[:, 0]]).tolist())
+        return _Places(rows, before, [self.words.name(token) for token in pattern], groups)
+
+    def _own(self, log: RankLog) -> Pattern:
+        """Of a rank whose groups are others than those of the rest."""
+        found = rotations(*log.series, self.period, self.words.key)
+        return best([found], set(found), self.words.key) if found else ()
+
+
+@dataclass(slots=True)
+class _Found:
+    """The steps of one rank, not numbered yet."""
+
+    steps: RankSteps
+    groups: frozenset[str]  # those of the first collective of each step,
+    sequence: Array  # and its numbers there
+
+
+def pattern_steps(tables: Tables) -> tuple[list[RankSteps], list[str]]:
+    """The steps of all ranks and what to say of them; none where any rank's collectives have no period."""
+    who: Who = {process: (rank, host) for process, rank, host in tables.query(WHO)}
+    parts: Sequence[Part] | None = getattr(tables, "log_parts", lambda: None)()  # of a run with too many for memory
+    if parts is not None:
+        made = _together(_of_parts(tables, parts, who, in_threads), StepFile())
+    elif tables.query(COUNTED)[0][0] > MOST_RECORDS:  # in one database with what other tools recorded
+        made = _together(_of_parts(tables, [_Asked(tables, process) for process in who], who, map), StepFile())
+    else:
+        made = _together(_of_all(tables, who), None)
+    return made, [_told(made)] if made else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The log of one rank, as the database has it."""
+
+    tables: Tables
+    process: int
+
+    @property
+    def processes(self) -> Sequence[int]:
+        return (self.process,)
+
+    def timed(self) -> Mapping[str, Any]:
+        return self.tables.columns(SQL.format("AND process = ?"), (self.process,))
+
+
+def _of_all(tables: Tables, who: Who) -> Iterable[list[_Found] | None]:
+    words = Vocabulary()
+    logs = list(rank_logs(tables.columns(SQL.format("")), who, words))
+    cut = _cut_of(logs[:: _apart(logs)], words)
+    return [_of_logs(logs, cut, who)] if cut is not None else []
+
+
+def _of_parts(
+    tables: Tables, parts: Sequence[Part], who: Who, over: Callable[[Any, Sequence[Part]], Iterable[Any]]
+) -> Iterable[list[_Found] | None]:
+    """A few ranks tell how logs are cut; then all are, those of a part at a time."""
+    words = Vocabulary()
+    having = {process for (process,) in tables.query(HAVING)}
+    processes = [process for process in who if process in having]
+    cut = _cut_of(_asked_logs(parts, processes[:: _apart(processes)], words), words)
+    words.is_settled = True
+    return over(partial(_of_part, cut=cut, who=who), parts) if cut is not None else []
+
+
+def _apart(ranks: Sequence[Any]) -> int:
+    return max(1, len(ranks) // ASKED_RANKS)
+
+
+def _asked_logs(parts: Sequence[Part], asked: Sequence[int], words: Vocabulary) -> list[RankLog]:
+    """Those of some ranks of a large run, in their order."""
+    columns = {one: part.timed() for part in parts for one in asked if one in part.processes}
+    return [log for one in asked if one in columns for log in rank_logs(columns[one], (one,), words)]
+
+
+def _cut_of(asked: Sequence[RankLog], words: Vocabulary) -> _Cut | None:
+    period = common_period([log.series for log in asked])
+    found = [rotations(*log.series, period, words.key) for log in asked] if period else []
+    if not found or not all(found):
+        return None
+    shared = set.intersection(*(set(one) for one in found))
+    # one late rank must not begin its steps elsewhere than the others do
+    return _Cut(words, period, best(found, shared, words.key) if shared else ())
+
+
+def _of_part(part: Part, cut: _Cut, who: Who) -> list[_Found] | None:
+    return _of_logs(rank_logs(part.timed(), who, cut.words), cut, who)
+
+
+def _of_logs(logs: Iterable[RankLog], cut: _Cut, who: Who) -> list[_Found] | None:
+    """None where the collectives of one of them repeat no pattern."""
+    made = []
+    for log in logs:
+        told = cut.steps(log)
+        if told is None:
+            return None
+        made.append(_measured(log, told, *who[log.process]))
+    return made
+
+
+def _together(found: Iterable[list[_Found] | None], file: StepFile | None) -> list[RankSteps]:
+    """All ranks' steps in the order of ranks, their values in the file if there is one."""
+    made: list[_Found] = []
+    same = Same()
+    for some in found:
+        if some is None:
+            return []
+        for one in some:
+            one.sequence, one.steps.flagged = same(one.sequence), same(one.steps.flagged)
+            if file is not None:
+                one.steps.values = file.add(one.steps.values)
+            made.append(one)
+    _number(made)
+    return sorted((one.steps for one in made), key=lambda steps: steps.rank)
+
+
+def _told(found: Sequence[RankSteps]) -> str:
+    least = min(len(one.number) for one in found)
+    told = f"Steps are those of a pattern that the collectives repeat ({_slots(found[0].slots)})"
+    return f"{told}: {least} of them; time inside collectives is communication, all else compute."
+
+
+def _slots(slots: list[str]) -> str:
+    """The collectives of a step in few words: 2 MPI_Allreduce, MPI_Bcast."""
+    runs: list[tuple[int, str]] = []
+    for slot in slots:
+        if runs and runs[-1][1] == slot:
+            runs[-1] = (runs[-1][0] + 1, slot)
+        else:
+            runs.append((1, slot))
+    told = [f"{count} {slot}" if count > 1 else slot for count, slot in runs]
+    return ", ".join(told[:MOST_TOLD]) + (" …" if len(told) > MOST_TOLD else "")
+
+
+def _measured(log: RankLog, places: _Places, rank: int, host: str) -> _Found:
+    rows, slots = places.rows, places.slots
+    begin, end = log.end_ns[places.before[:, 0]], log.end_ns[rows[:, -1]]
+    idle_ns = np.maximum(log.start_ns[1:] - np.maximum.accumulate(log.end_ns)[:-1], 0)
+    until_ns = np.zeros(len(log.start_ns))  # outside collectives, from the first to each
+    np.cumsum(idle_ns, out=until_ns[1:], dtype=np.float64)
+    gaps = until_ns[rows] - until_ns[places.before]
+    length, compute = (end - begin).astype(np.float64), gaps.sum(axis=1)
+    values = {"begin_ns": begin, "length_ns": length, "exposed_ns": length - compute, "own compute": compute}
+    values |= {f"gap {at}": gaps[:, at - 1] for at in range(1, len(slots) + 1)}
+    steps = RankSteps(rank, host, np.zeros(0, np.int64), np.zeros(len(rows), bool), values, slots)
+    return _Found(steps, places.groups, log.sequence[rows[:, 0]])
+
+
+def _number(found: Sequence[_Found]) -> None:
+    """The same number on every rank for the same step: by the first collective where all ranks share its group."""
+    numbers: dict[int, Array] = {}
+    distinct = {id(one.sequence): one.sequence for one in found}
+    if len({group for one in found for group in one.groups}) == 1:
+        places = np.unique(np.concatenate(list(distinct.values())))
+        numbers = {key: np.searchsorted(places, sequence) + 1 for key, sequence in distinct.items()}
+    else:  # the end of a log is whole, its beginning may be overwritten
+        most = max((len(sequence) for sequence in distinct.values()), default=0)
+        by_length = {len(one): np.arange(most - len(one) + 1, most + 1) for one in distinct.values()}
+        numbers = {key: by_length[len(sequence)] for key, sequence in distinct.items()}
+    for one in found:
+        one.steps.number = numbers[id(one.sequence)]

@@ -1,0 +1,132 @@
+"""How long is a step, and how does each of its parts vary?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import TITLES, Steps, steps_of
+from rankscope.questions.wording import counted
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("name", Unit.NAME, "Name"),
+    Column("steps", Unit.COUNT, "Steps"),
+    Column("share", Unit.SHARE, "Of step"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("variance_ms2", Unit.NUMBER, "Variance, ms²"),
+    Column("stdev_ns", Unit.NS, "Std dev"),
+    Column("p50_ns", Unit.NS, "p50"),
+    Column("p90_ns", Unit.NS, "p90"),
+    Column("p99_ns", Unit.NS, "p99"),
+)
+Array = Any  # of numpy
+STEP = "step"
+CELLS = 1 << 18  # values that are looked at at a time
+
+
+def steps(tables: Tables, selection: Selection = ALL, by_rank: bool = True) -> Table:
+    """Minimum to p99 of the step and of its parts: all ranks pooled, then rank by rank."""
+    found = steps_of(tables)
+    chosen = [one for one in found.ranks if selection.ranks is None or one.rank in selection.ranks]
+    table = Table("steps", "Steps", COLUMNS, [])
+    steady = [one for one in chosen if found.steady(one).any()]
+    if steady:
+        table.rows += _pooled(found, steady)
+        table.rows += _each(found, steady) if len(chosen) > 1 and by_rank else []
+        table.notes += step_notes(found, chosen)
+    return arranged(table, selection)
+
+
+def step_notes(found: Steps, chosen: Sequence[RankSteps]) -> list[str]:
+    """How fast, what was left out, and what was lost."""
+    lengths = [float(one.length_ns[found.steady(one)].mean()) for one in chosen if found.steady(one).any()]
+    notes = [f"{1e9 / max(lengths):.4g} steps/s, by the mean step of the slowest rank."] if lengths else []
+    if found.left_out:
+        notes.append(f"Steady steps only, without {counted(found.left_out, 'step')} of warm-up.")
+    return notes + found.notes
+
+
+@dataclass(slots=True)
+class _Spread:
+    """How a part of the step varies, of several series of as many values each."""
+
+    count: int
+    columns: list[Array]  # those of the table before the variance
+    variance: Array
+    percentiles: Array
+    any: Array  # whether there is anything but zeros
+
+    @classmethod
+    def of(cls, values: Array, length: Array) -> _Spread:
+        """Series × values, and the sums of the steps that they are parts of."""
+        variance = values.var(axis=1, ddof=1) if values.shape[1] > 1 else np.full(len(values), np.nan)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(length != 0, values.sum(axis=1) / length, np.nan)
+        return cls(
+            values.shape[1],
+            [share, values.min(axis=1), values.max(axis=1), values.mean(axis=1)],
+            variance,
+            np.percentile(values, (50, 90, 99), axis=1),
+            values.any(axis=1),
+        )
+
+    def row(self, who: str, name: str, place: int) -> tuple[Cell, ...]:
+        variance = _number(self.variance[place])
+        spread = (None, None) if variance is None else (variance / 1e12, variance**0.5)
+        first, last = ([_number(column[place]) for column in columns] for columns in (self.columns, self.percentiles))
+        return (who, TITLES.get(name, name), self.count, *first, *spread, *last)
+
+
+def _names(one: RankSteps) -> list[str]:
+    return [STEP, *one.own, "exposed", *one.of_which]
+
+
+def _values(one: RankSteps, name: str) -> Array:
+    if name == STEP:
+        return one.length_ns
+    return one.exposed_ns if name == "exposed" else one.own[name] if name in one.own else one.of_which[name]
+
+
+def _pooled(found: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
+    """The rows of all ranks together."""
+    rows, length = [], np.zeros(1)
+    for name in _names(ranks[0]):
+        values = found.pooled(ranks, partial(_values, name=name))[None, :]
+        length = values.sum(axis=1) if name == STEP else length
+        if name == STEP or values.any():
+            rows.append(_Spread.of(values, length).row("all", name, 0))
+    return rows
+
+
+def _each(found: Steps, ranks: Sequence[RankSteps]) -> list[tuple[Cell, ...]]:
+    """The rows of each rank: many ranks of as many steps at a time."""
+    rows: dict[int, list[tuple[Cell, ...]]] = {}
+    of_count: dict[int, list[RankSteps]] = {}
+    for one in ranks:
+        of_count.setdefault(int(found.steady(one).sum()), []).append(one)
+    for count, alike in of_count.items():
+        at_once = max(1, CELLS // count)
+        for first in range(0, len(alike), at_once):
+            some, length = alike[first : first + at_once], np.zeros(1)
+            for name in _names(some[0]):
+                values = np.stack([_values(one, name)[found.steady(one)] for one in some])
+                length = values.sum(axis=1) if name == STEP else length
+                spread = _Spread.of(values, length)
+                for place, one in enumerate(some):
+                    if name == STEP or spread.any[place]:
+                        rows.setdefault(one.rank, []).append(spread.row(str(one.rank), name, place))
+    return [row for one in ranks for row in rows[one.rank]]
+
+
+def _number(value: Any) -> float | None:
+    return None if value != value else float(value)

@@ -1,0 +1,1 @@
+"""Which rank is late, in what, and why."""

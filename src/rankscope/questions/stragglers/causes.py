@@ -1,0 +1,196 @@
+"""Why is the rank late that the others wait for?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from rankscope.analyse.block_means import Estimate
+from rankscope.analyse.range_causes import longer_range
+from rankscope.analyse.steps_recorded import PARTS
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.data import TITLES, steps_of
+from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
+from rankscope.questions.stragglers.lateness import WITHIN, Late, late_ranks, lateness_ns
+
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("cause", Unit.NAME, "Cause"),
+    Column("excess_ns", Unit.NS, "Longer by"),
+    Column("error_ns", Unit.NS, "±"),
+    Column("share", Unit.SHARE, "Of step"),
+    Column("waited_ns", Unit.NS, "Others wait"),
+    Column("steps", Unit.COUNT, "Steps"),
+    Column("cause_ns", Unit.NS, "In the cause"),
+    Column("usual_ns", Unit.NS, "Its peers there"),
+    Column("total_ns", Unit.NS, "In all"),
+    Column("evidence", Unit.NAME, "Evidence"),
+)
+MOST = 0.5  # of the excess that a cause must explain
+SURE = 3.0  # standard errors
+MORE = 0.5  # of what the peers have of it
+NOTHING = Estimate(0.0, 0.0)
+MINOR_FAULT_NS = 700.0  # what one costs at least on today's machines, zeroing its page included
+MAJOR_FAULT_NS = 50_000.0
+SIMILAR = 0.5  # the least of the compute parts' growth ÷ the largest: a slower processor slows all of them
+SLOWER = 0.05
+
+
+@dataclass(slots=True)
+class Cause:
+    """A late rank and what of it was longer."""
+
+    late: Late
+    name: str  # one of the names in docs/metrics.md
+    ns: float  # per step, of the excess, in the cause
+    usual_ns: float | None
+    evidence: str
+
+
+_KEPT: WeakKeyDictionary[Tables, list[Cause]] = WeakKeyDictionary()
+
+
+def causes_of(tables: Tables) -> list[Cause]:
+    """Every rank that stands out, with its cause, the latest first; worked out once for each run that is open."""
+    if tables not in _KEPT:
+        _KEPT[tables] = _causes_of(tables)
+    return _KEPT[tables]
+
+
+def _causes_of(tables: Tables) -> list[Cause]:
+    return [in_a_range(tables, _with_switches(tables, cause_of(late))) for late in late_ranks(steps_of(tables))]
+
+
+def causes(tables: Tables, selection: Selection = ALL) -> Table:
+    """One line per rank that the others wait for; none where nobody stands out."""
+    table = Table("causes", "Late ranks and why", COLUMNS, [])
+    for one in causes_of(tables):
+        if selection.ranks is None or one.late.rank in selection.ranks:
+            table.rows.append(_row(one))
+    if not table.rows:
+        found_there = [one for one in device_causes(tables) if selection.ranks is None or one.rank in selection.ranks]
+        table.rows += [_device_row(one) for one in found_there]
+    found = steps_of(tables)
+    if not table.rows and len(found.ranks) > 1:
+        table.notes.append("No rank's own time in a step stands out from its peers'.")
+    return arranged(table, selection)
+
+
+def _row(one: Cause) -> tuple[Cell, ...]:
+    late = one.late
+    share = late.excess.value / late.step_ns if late.step_ns else None
+    return (
+        *(late.rank, late.host, one.name, late.excess.value, late.excess.error, share, late.waited_ns, late.steps),
+        *(one.ns, one.usual_ns, late.excess.value * late.steps, one.evidence),
+    )
+
+
+def _device_row(one: DeviceCause) -> tuple[Cell, ...]:
+    """By sums over the run, so without an error."""
+    return (
+        *(one.rank, one.host, one.name, one.excess_ns, None, one.excess_ns / one.step_ns, one.waited_ns, one.steps),
+        *(one.excess_ns, one.usual_ns, one.excess_ns * one.steps, one.evidence),
+    )
+
+
+def cause_of(late: Late) -> Cause:
+    """What explains most of the excess: first what can strike in any part, then the parts themselves."""
+    by = lateness_ns(late)
+    for component, name in (("gc", "garbage collection"), ("runnable", "preemption")):
+        found = late.components.get(component, NOTHING)
+        if found.value >= max(MOST * by, SURE * found.error, MORE * late.usual_ns.get(component, 0.0)):
+            return _caused(late, component, name)
+    faults_ns = _fault_ns(late)
+    if faults_ns >= MOST * by:
+        told = ", ".join(f"{late.counts[name].value:+.0f} {name.replace('_', ' ')}" for name in FAULTS)
+        return Cause(late, "page faults", faults_ns, None, f"{told} a step")
+    if _all_slower(late):
+        return Cause(late, "slower processor", by, None, _growths(late))
+    parts = {name: found.value for name, found in late.components.items() if name not in WITHIN}
+    longest = max(parts, key=lambda name: parts[name])
+    if parts[longest] >= MOST * by:
+        return _caused(late, longest, TITLES.get(longest, f"own compute {longest}"))
+    return Cause(late, "own compute", by, None, _growths(late))
+
+
+FAULTS = {"minor_faults": MINOR_FAULT_NS, "major_faults": MAJOR_FAULT_NS}
+COMPUTE = ("forward", "backward", "optimizer")
+
+
+def _caused(late: Late, component: str, name: str) -> Cause:
+    found, usual = late.components[component], late.usual_ns[component]
+    told = f"{TITLES.get(component, component)} {_ms(usual + found.value)} a step, its peers {_ms(usual)}"
+    return Cause(late, name, found.value, usual, told)
+
+
+def _fault_ns(late: Late) -> float:
+    return sum(max(0.0, late.counts[name].value) * cost for name, cost in FAULTS.items() if name in late.counts)
+
+
+def _all_slower(late: Late) -> bool:
+    """Whether every part that computes has grown, by about the same factor, and together they are the excess."""
+    grown = [late.components[name].value / late.usual_ns[name] for name in COMPUTE if late.usual_ns.get(name)]
+    whole = sum(late.components[name].value for name in COMPUTE if name in late.components)
+    if len(grown) < len(COMPUTE) or min(grown) < SLOWER:
+        return False
+    return min(grown) >= SIMILAR * max(grown) and whole >= MOST * late.excess.value
+
+
+def _growths(late: Late) -> str:
+    told = [
+        f"{TITLES.get(name, name)} {_signed_ms(found.value)}"
+        for name, found in late.components.items()
+        if name not in WITHIN and (name in PARTS or late.usual_ns[name])
+    ]
+    return ", ".join(told) + " a step against its peers"
+
+
+def _with_switches(tables: Tables, cause: Cause) -> Cause:
+    """Steps of a pattern have no counters of their own: there the switches of the whole process must tell."""
+    if cause.late.counts:
+        return cause
+    sql = """SELECT rank, involuntary_switches::DOUBLE / greatest(elapsed_ns, 1) * 1e9,
+        (user_ns + system_ns) / greatest(elapsed_ns, 1) FROM ranks
+        WHERE role = 'rank' AND involuntary_switches IS NOT NULL AND user_ns IS NOT NULL"""
+    rates = {rank: (rate, busy) for rank, rate, busy in tables.query(sql)}
+    own = rates.pop(cause.late.rank, None)
+    if own is None or not rates:
+        return cause
+    usual = sorted(rate for rate, _ in rates.values())[len(rates) // 2]
+    most = max(rate for rate, _ in rates.values())
+    usual_busy = sorted(busy for _, busy in rates.values())[len(rates) // 2]
+    if (
+        own[0] >= SWITCHES_A_SECOND
+        and own[0] >= TIMES_MORE * usual
+        and own[0] > most
+        and own[1] < LESS_CPU * usual_busy
+    ):
+        told = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
+        return Cause(cause.late, "preemption", cause.late.excess.value, None, told)
+    return cause
+
+
+def in_a_range(tables: Tables, cause: Cause) -> Cause:
+    """Where no part says more than that it is the rank's own: a range that the program has a name for may."""
+    if cause.name != "other" and not cause.name.startswith("own compute"):
+        return cause
+    found = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
+    if found is None:
+        return cause
+    told = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
+    return Cause(cause.late, found.name, found.excess_ns, found.usual_ns, told)
+
+
+SWITCHES_A_SECOND = 20.0
+TIMES_MORE = 2.0
+LESS_CPU = 0.9  # of the CPU time that its peers get
+
+
+def _ms(value_ns: float) -> str:
+    return f"{value_ns / 1e6:.3g} ms"
+
+
+def _signed_ms(value_ns: float) -> str:
+    return f"{value_ns / 1e6:+.3g} ms"

@@ -1,0 +1,166 @@
+"""Why is the rank late that the others wait for in collectives on the device?
+
+There the host does not wait where the collectives run: it waits, if at all, in a CUDA call later in the step, and its
+parts do not tell. But its sums do: what a step takes without the CUDA calls is the host's own time, and what the
+device computes is known. The collectives name the rank; only what explains most of the wait for it is called a cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.model import INSIDE, Tables
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.collectives.waiting import AWAITED, straggler, sums
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import TITLES, steps_of
+
+FEWEST_STEPS = 12
+MOST = 0.5  # of what is to be explained
+TOO_MUCH = 2.0  # what is so many times the wait is something else
+NOTICEABLE = 0.04  # of the step
+SAME_WORK = 0.05  # by which the number of the device's activities may differ
+WITHIN = {"gc": "garbage collection", "runnable": "preemption"}
+ON_DEVICE = "SELECT 1 FROM untraced_events WHERE layer = 'nccl' LIMIT 1"
+CALLS = """
+    SELECT rank, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer = 'cuda_api' AND kind = 'call' AND coalesce(within, '') = ''
+        AND (name LIKE '%Synchronize%' OR name LIKE '%Memcpy%' OR name LIKE '%Launch%')
+    GROUP BY rank"""
+DEVICES = """
+    SELECT rank, name, sum(value) FROM figures JOIN ranks USING (process)
+    WHERE role = 'rank' AND series LIKE 'GPU %' AND name IN ('compute', 'activities') GROUP BY ALL"""
+RANGES = """
+    SELECT rank, within, sum(total_ns) FILTER (layer = 'nvtx'), sum(total_ns) FILTER (layer = 'cuda_api')
+    FROM tallies JOIN ranks USING (process) WHERE role = 'rank' AND kind = 'call' AND within <> '' GROUP BY ALL"""
+
+Values = Mapping[int, float]  # by rank, ns per step
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCause:
+    """A rank that the others wait for on the device, and what of it was longer; times are those of a step."""
+
+    rank: int
+    host: str
+    name: str
+    excess_ns: float
+    waited_ns: float
+    step_ns: float
+    steps: int
+    usual_ns: float
+    evidence: str
+
+
+def device_causes(tables: Tables) -> list[DeviceCause]:
+    """The cause of the one rank that stands out, or nothing."""
+    steps = {one.rank: one for one in steps_of(tables).ranks}
+    known = collectives_of(tables)
+    if len(steps) < 2 or not known.splits or not tables.query(ON_DEVICE):
+        return []
+    waiting = sums(known)
+    place, verdict = straggler(known, waiting)
+    rank = known.log.ranks[place] if place is not None else -1
+    if place is None or verdict != AWAITED or set(steps) != set(known.log.ranks):
+        return []
+    count = min(len(one.number) for one in steps.values())
+    if count < FEWEST_STEPS or max(len(one.number) for one in steps.values()) != count:
+        return []
+    waited_ns = float(waiting.caused_ns[place]) / (len(steps) - 1) / count
+    found = _on_the_device(tables, rank, count, waited_ns) or _on_the_host(tables, rank, steps, waited_ns)
+    if found is None:
+        return []
+    step_ns = float(np.mean([one.length_ns.mean() for one in steps.values()]))
+    name, excess_ns, usual_ns, evidence = found
+    if excess_ns < NOTICEABLE * step_ns:
+        return []
+    return [
+        DeviceCause(rank, steps[rank].host, name, excess_ns, waited_ns, step_ns, count, usual_ns, evidence),
+    ]
+
+
+Found = tuple[str, float, float, str]  # cause, excess, what its peers need, in words
+
+
+def _excess(values: Values, rank: int) -> tuple[float, float]:
+    """How much more than the median of its peers, and that median."""
+    usual = float(np.median([value for other, value in values.items() if other != rank]))
+    return values.get(rank, 0.0) - usual, usual
+
+
+def _explains(excess_ns: float, waited_ns: float) -> bool:
+    return MOST * waited_ns <= excess_ns <= TOO_MUCH * waited_ns
+
+
+def _on_the_device(tables: Tables, rank: int, steps: int, waited_ns: float) -> Found | None:
+    told: dict[str, dict[int, float]] = {"compute": {}, "activities": {}}
+    for of_rank, name, value in tables.query(DEVICES):
+        told[name][of_rank] = value / steps
+    if rank not in told["compute"] or len(told["compute"]) < 2 or told["activities"].keys() != told["compute"].keys():
+        return None
+    excess_ns, usual_ns = _excess(told["compute"], rank)
+    if not _explains(excess_ns, waited_ns):
+        return None
+    more, usual = _excess(told["activities"], rank)
+    same = abs(more) <= SAME_WORK * usual
+    evidence = f"its GPU computes {_ms(usual_ns + excess_ns)} a step, its peers' {_ms(usual_ns)}"
+    evidence += f", with {usual + more:.0f} kernels and copies against {usual:.0f}"
+    return "slower device" if same else "more work on the device", excess_ns, usual_ns, evidence
+
+
+def _on_the_host(tables: Tables, rank: int, steps: Mapping[int, RankSteps], waited_ns: float) -> Found | None:
+    calls = dict(tables.query(CALLS))
+    if set(calls) != set(steps):
+        return None
+    count = len(steps[rank].number)
+    own = {number: float(one.length_ns.mean()) - calls[number] / count for number, one in steps.items()}
+    excess_ns, usual_ns = _excess(own, rank)
+    if min(own.values()) < 0 or not _explains(excess_ns, waited_ns):
+        return None
+    whole = f"its host is busy outside CUDA calls for {_ms(usual_ns + excess_ns)} a step, its peers for {_ms(usual_ns)}"
+    for name, values in _components(tables, steps, count).items():
+        more_ns, peers_ns = _excess(values, rank)
+        if MOST * excess_ns <= more_ns:
+            return name, more_ns, peers_ns, f"{whole}; {name} {_ms(peers_ns + more_ns)}, its peers {_ms(peers_ns)}"
+    return "own compute on the host", excess_ns, usual_ns, whole
+
+
+def _components(tables: Tables, steps: Mapping[int, RankSteps], count: int) -> dict[str, Values]:
+    """What the host's time may have gone to, what can strike anywhere first; the rest of a step holds CUDA calls."""
+    made: dict[str, Values] = {}
+    for key, title in WITHIN.items():
+        if all(key in one.of_which for one in steps.values()):
+            made[title] = {rank: float(one.of_which[key].mean()) for rank, one in steps.items()}
+    parts = {name for one in steps.values() for name in one.own} - {"other"}
+    for name in sorted(parts):
+        made[TITLES.get(name, name)] = {
+            rank: float(one.own[name].mean()) if name in one.own else 0.0 for rank, one in steps.items()
+        }
+    return made | _ranges(tables, steps, count)
+
+
+def _ranges(tables: Tables, steps: Mapping[int, RankSteps], count: int) -> dict[str, Values]:
+    """Time of each NVTX range outside the ranges and the CUDA calls in it."""
+    host: dict[tuple[int, str], float] = {}
+    calls: dict[tuple[int, str], float] = {}
+    for rank, within, host_ns, calls_ns in tables.query(RANGES):
+        host[rank, within], calls[rank, within] = host_ns or 0.0, calls_ns or 0.0
+    own = {key: host[key] - calls[key] for key in host}
+    for (rank, within), value in host.items():
+        around = (rank, within.rpartition(INSIDE)[0])
+        if around in own:
+            own[around] -= value
+    found: dict[str, dict[int, float]] = {}
+    for (rank, within), value in own.items():
+        name = within.rpartition(INSIDE)[2].partition("/")[2]
+        told = found.setdefault(f"range {name}", dict.fromkeys(steps, 0.0))
+        if rank in told:
+            told[rank] += value / count
+    return dict(found)
+
+
+def _ms(value_ns: float) -> str:
+    return f"{value_ns / 1e6:.3g} ms"

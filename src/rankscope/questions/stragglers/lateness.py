@@ -1,0 +1,201 @@
+"""Which rank takes longer than its peers before it comes to the collectives, and in what?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rankscope.analyse.block_means import TO_SIGMA, Estimate, Estimates, blocks, estimated
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import Steps
+
+Array = Any
+FEWEST_STEPS = 12
+NOTICEABLE = 0.04  # of the step
+SIGMAS = 5.0
+OUTSTANDING = 3.0  # times the spread of the other ranks
+# Waiting for a CPU comes and goes with whatever else a host does: it must be more of the step,
+NOTICEABLE_PREEMPTION = 0.1
+MORE_PREEMPTION = 0.5  # and so much more than what the peers wait
+MOST = 0.5
+SYNCHRONOUS = 0.3  # of the excess that the others must be seen to wait
+MOST_CELLS = 1 << 21  # ranks × steps that are compared at a time
+WITHIN = ("gc", "runnable", "cpu")  # lie within the parts and are no parts themselves
+
+
+@dataclass(slots=True)
+class Late:
+    """A rank whose own time in a step is longer than that of its peers."""
+
+    rank: int
+    host: str
+    excess: Estimate  # own ns per step more than the median of the peers
+    waited_ns: float  # ns per step that its peers are blocked longer than it is
+    step_ns: float
+    steps: int
+    whole: bool  # all its own time stands out, not only a component of it
+    components: dict[str, Estimate]  # the excess of each component
+    usual_ns: dict[str, float]  # what the peers need for it
+    counts: dict[str, Estimate]
+    outstanding: list[str]  # components that stand out, largest first
+
+
+@dataclass(slots=True)
+class _Compared:
+    """Something of the steps of every rank, against the median of its peers."""
+
+    excess: Estimates  # by rank, per step
+    usual: Array  # the peers' mean
+
+
+def late_ranks(found: Steps) -> list[Late]:
+    """Ranks that stand out, the latest first; none where the difference may be chance."""
+    common = found.common()
+    if len(found.ranks) < 2 or len(common) < FEWEST_STEPS:
+        return []
+    chosen = Chosen(found.ranks, common)
+    step_ns = float(np.median(chosen.table(lambda one: one.own_ns + one.exposed_ns), overwrite_input=True))
+    own, exposed = chosen.compared(lambda one: one.own_ns), chosen.compared(lambda one: one.exposed_ns)
+    whole = _stand_out(own.excess, step_ns)
+    components = {name: chosen.compared(partial(_component, name=name)) for name in _components(found.ranks)}
+    outstanding = {name: _outstanding(name, told, step_ns) for name, told in components.items()}
+    places = sorted({place for places in (whole, *outstanding.values()) for place in places})
+    counts = {name: chosen.compared(partial(_count, name=name)) for name in found.ranks[0].counts} if places else {}
+    made = []
+    for place in places:
+        late = Late(
+            found.ranks[place].rank,
+            found.ranks[place].host,
+            own.excess[place],
+            -exposed.excess[place].value,
+            step_ns,
+            len(common),
+            place in whole,
+            {name: told.excess[place] for name, told in components.items()},
+            {name: float(told.usual[place]) for name, told in components.items()},
+            {name: told.excess[place] for name, told in counts.items()},
+            [name for name, standing in outstanding.items() if place in standing],
+        )
+        late.outstanding.sort(key=lambda name: -late.components[name].value)
+        made.append(late)
+    return sorted((one for one in made if _is_late(one)), key=lambda one: -lateness_ns(one))
+
+
+def lateness_ns(one: Late) -> float:
+    """By how much: all its own time if that stands out, else what does."""
+    largest = one.components[one.outstanding[0]].value if one.outstanding else 0.0
+    return max(one.excess.value, largest)
+
+
+def _is_late(one: Late) -> bool:
+    """Something must stand out, not be made up for elsewhere in the step, and make the others wait."""
+    if not (one.outstanding or one.whole) or _is_contention(one):
+        return False
+    enough = SYNCHRONOUS * lateness_ns(one)
+    return one.excess.value >= enough and one.waited_ns >= enough
+
+
+def _is_contention(one: Late) -> bool:
+    """Whether most of it is waiting for a CPU, and no more than any rank may have to."""
+    waits = one.components.get("runnable")
+    return waits is not None and "runnable" not in one.outstanding and waits.value >= MOST * lateness_ns(one)
+
+
+def peers_medians(values: Array) -> Array:
+    """For each rank (row) the median of the other ranks, step by step.
+
+    Leaving a value out moves the middle of the sorted ones by at most one place.
+    """
+    peers = len(values) - 1
+    low, high = (peers - 1) // 2, peers // 2
+    middle = np.partition(values, sorted({low, low + 1, high, high + 1}), axis=0)[low : high + 2]
+    lower = np.where(values > middle[0], middle[0], middle[1])
+    return (lower + np.where(values > middle[high - low], middle[high - low], middle[high - low + 1])) / 2
+
+
+@dataclass(slots=True)
+class Chosen:
+    """The steps that all ranks have."""
+
+    ranks: Sequence[RankSteps]
+    common: Array
+    _places: dict[int, Array] = field(default_factory=dict)
+
+    def of(self, one: RankSteps, values: Array) -> Array:
+        """Of the values of all steps of a rank those of these."""
+        key = id(one.number)
+        if key not in self._places:
+            self._places[key] = np.searchsorted(one.number, self.common)
+        return values[self._places[key]]
+
+    def table(self, ask: Callable[[RankSteps], Array]) -> Array:
+        """Ranks × steps: what each rank answers."""
+        made = np.empty((len(self.ranks), len(self.common)))
+        for row, one in zip(made, self.ranks, strict=True):
+            row[:] = self.of(one, ask(one))
+        return made
+
+    def compared(self, ask: Callable[[RankSteps], Array]) -> _Compared:
+        """What each rank answers (a value for each of its steps), as a whole or some steps at a time."""
+        table = self.table(ask)
+        edges = np.array_split(np.arange(len(self.common)), blocks(len(self.common)))
+        cuts = [slice(int(edge[0]), int(edge[-1]) + 1) for edge in edges]
+        if table.size <= MOST_CELLS:
+            medians = peers_medians(table)
+            table -= medians
+            return _Compared(estimated([table[:, cut].mean(axis=1) for cut in cuts]), medians.mean(axis=1))
+        means, usual = [], np.zeros(len(self.ranks))
+        for cut in cuts:
+            part = table[:, cut]
+            medians = peers_medians(part)
+            usual += medians.sum(axis=1)
+            means.append((part - medians).mean(axis=1))
+        return _Compared(estimated(means), usual / len(self.common))
+
+
+def _stand_out(excess: Estimates, step_ns: float, least_ns: Array | float = 0.0) -> set[int]:
+    """The places of the ranks whose excess is noticeable, sure, and far from that of the others."""
+    value, noticeable = excess.value, NOTICEABLE * step_ns
+    # what comes and goes has a large error and yet is there in nearly every block
+    sure = (value >= SIGMAS * excess.error) | (excess.least >= noticeable)
+    sure = sure & (value >= noticeable) & (value >= least_ns)
+    places = np.flatnonzero(sure).tolist()
+    return {place for place in places if len(value) < 4 or value[place] >= OUTSTANDING * _spread(value, place)}
+
+
+def _spread(value: Array, place: int) -> float:
+    others = np.delete(value, place)
+    return TO_SIGMA * float(np.median(np.abs(others - np.median(others))))
+
+
+def _components(ranks: Sequence[RankSteps]) -> list[str]:
+    """What a step's own time consists of, and what lies within it, where all ranks have it."""
+    of_each = {tuple(_names(one)) for one in ranks}
+    return [name for name in _names(ranks[0]) if all(name in told for told in of_each)]
+
+
+def _names(one: RankSteps) -> list[str]:
+    made = [f"before {slot} {at}" for at, slot in enumerate(one.slots, 1)] if one.slots else list(one.own)
+    return made + [name for name in WITHIN if name in one.of_which]
+
+
+def _component(one: RankSteps, name: str) -> Array:
+    if name in WITHIN:
+        return one.of_which[name]
+    return one.gaps[name.rpartition(" ")[2]] if one.slots else one.own[name]
+
+
+def _count(one: RankSteps, name: str) -> Array:
+    return one.counts[name]
+
+
+def _outstanding(name: str, told: _Compared, step_ns: float) -> set[int]:
+    if name == "cpu":
+        return set()
+    if name != "runnable":
+        return _stand_out(told.excess, step_ns)
+    return _stand_out(told.excess, step_ns, np.maximum(MORE_PREEMPTION * told.usual, NOTICEABLE_PREEMPTION * step_ns))

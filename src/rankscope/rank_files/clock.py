@@ -1,0 +1,84 @@
+"""Turns the ticks of a rank file into nanoseconds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rankscope.rank_file import TickSource
+
+MONOTONIC = int(TickSource.MONOTONIC)
+SLOWEST_NS_PER_TICK = 1e5  # 10 kHz: anything outside these bounds is a damaged anchor, not a clock
+FASTEST_NS_PER_TICK = 1e-2
+LEAST_CUPTI_SPAN_NS = 500_000_000  # a reading of both clocks is off by some microseconds
+MOST_CUPTI_DRIFT = 1e-3
+
+
+class Clock:
+    """The tick clock of one process, from the two anchors in its header."""
+
+    def __init__(self, header: Any) -> None:
+        self.origin_ticks = int(header["loaded"]["ticks"])
+        self.origin_unix_ns = int(header["loaded"]["realtime_ns"])
+        self._first_ticks, self._first_unix_ns = self.origin_ticks % 2**63, min(self.origin_unix_ns, 2**61)
+        rate = _rate(header)
+        self.known = rate is not None
+        self.ns_per_tick = 0.0 if rate is None else rate
+
+    def ns(self, ticks: int) -> int:
+        """A duration."""
+        return int(min(max(ticks * self.ns_per_tick, -(2.0**62)), 2.0**62))
+
+    def unix_ns(self, ticks: Any) -> Any:
+        """A moment, or an array of them, on the Unix clock as it stood when the recorder was loaded."""
+        since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(self._first_ticks)
+        moved = np.clip(since * self.ns_per_tick, -(2.0**61), 2.0**61).astype(np.int64)
+        return moved + np.int64(self._first_unix_ns)
+
+    def unix_ns_at(self, ticks: int) -> int:
+        """One moment: as above, without an array."""
+        moved = ((ticks if ticks < 2**63 else ticks - 2**64) - self._first_ticks) * self.ns_per_tick
+        if -(2.0**61) < moved < 2.0**61:
+            return int(moved) + self._first_unix_ns
+        return int(math.copysign(2.0**61, moved)) + self._first_unix_ns
+
+
+class CuptiClock:
+    """The clock of the GPU layers, tied to the tick clock by the moments at which both were read."""
+
+    def __init__(self, clock: Clock, how: Any) -> None:
+        rows = how[how["started_ns"] > 0]
+        self.known = len(rows) > 0 and clock.known
+        self.origin_ns, self.origin_unix_ns, self.rate = 0, 0, 1.0
+        if self.known:
+            self.origin_ns = int(rows["started_ns"][0])
+            self.origin_unix_ns = int(clock.unix_ns(int(rows["started_ticks"][0])))
+            self.rate = _cupti_rate(clock, rows[0])
+
+    def unix_ns(self, cupti_ns: Any) -> Any:
+        """Moments; CUPTI's own where nothing ties it to another clock."""
+        since = np.asarray(cupti_ns, np.uint64).astype(np.int64) - np.int64(self.origin_ns % 2**63)
+        return np.clip(since * self.rate, -(2.0**61), 2.0**61).astype(np.int64) + np.int64(self.origin_unix_ns)
+
+
+def _cupti_rate(clock: Clock, row: Any) -> float:
+    """Nanoseconds of ours in one of CUPTI's; 1 where the two moments are too close or make no sense."""
+    theirs = int(row["flushed_ns"]) - int(row["started_ns"])
+    ours = clock.ns(int(row["flushed_ticks"]) - int(row["started_ticks"]))
+    rate = ours / theirs if theirs >= LEAST_CUPTI_SPAN_NS else 1.0
+    return rate if abs(rate - 1) < MOST_CUPTI_DRIFT else 1.0
+
+
+def _rate(header: Any) -> float | None:
+    """Nanoseconds per tick, None where the anchors are too close or make no sense."""
+    if int(header["tick_source"]) == MONOTONIC:
+        return 1.0
+    first, last = header["loaded"], header["facts"]["anchor"]
+    ticks = int(last["ticks"]) - int(first["ticks"])
+    nanoseconds = int(last["monotonic_ns"]) - int(first["monotonic_ns"])
+    if ticks <= 0 or nanoseconds <= 0:
+        return None
+    rate = nanoseconds / ticks
+    return rate if FASTEST_NS_PER_TICK < rate < SLOWEST_NS_PER_TICK else None

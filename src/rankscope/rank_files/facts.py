@@ -1,0 +1,189 @@
+"""What the header of a rank file says of its process, and what should be said about the file."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rankscope import rank_file
+from rankscope.model import PHASES, Note, RankFacts, Severity
+from rankscope.rank_file import Flag
+from rankscope.rank_files.chunks import RankFile
+from rankscope.rank_files.clock import Clock
+from rankscope.readers.ending import Here, ending
+
+SOURCES = {
+    rank_file.RankSource.NONE: "none",
+    rank_file.RankSource.OPENMPI: "Open MPI",
+    rank_file.RankSource.TORCHRUN: "torchrun",
+    rank_file.RankSource.SLURM: "Slurm",
+    rank_file.RankSource.PMIX: "PMIx",
+    rank_file.RankSource.HOROVOD: "Horovod",
+    rank_file.RankSource.FLUX: "Flux",
+    rank_file.RankSource.TORCH: "init_process_group",
+}
+USAGE = (
+    "user_ns",
+    "system_ns",
+    "max_rss_bytes",
+    "voluntary_switches",
+    "involuntary_switches",
+    "minor_faults",
+    "major_faults",
+)
+
+
+def _span(first: str, last: str) -> slice:
+    """The bytes of a header from one member to another."""
+    members = rank_file.HEADER.fields
+    assert members is not None
+    return slice(members[first][1], members[last][1] + members[last][0].itemsize)
+
+
+# plain numbers: members of enumerations are slow to look up where thousands of files are read
+STARTED, FINALIZED, EXITED = int(Flag.MPI_STARTED), int(Flag.MPI_FINALIZED), int(rank_file.State.EXITED)
+LASTING = (_span("flags", "flags"), _span("pid", "start_jiffies"), _span("loaded", "loaded"), _span("host", "command"))
+COUNTS = (
+    *("lost_calls", "untracked_requests", "folded_groups", "lost_strings", "paused_calls"),
+    *("short_processes", "short_failed", "short_cpu_ns"),
+)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _command(header: Any) -> str:
+    arguments = header["command"].tobytes().rstrip(b"\0").split(b"\0")
+    text = shlex.join(_text(argument) for argument in arguments) if arguments != [b""] else ""
+    return f"{text} ..." if header["flags"] & Flag.COMMAND_CUT else text
+
+
+def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here, kept: KeptFacts | None = None) -> RankFacts:
+    """What the header says now; of what seldom changes, that of an earlier look where it is the same."""
+    header, usage = file.header, file.header["facts"]
+    ended_ticks = int(header["ended_ticks"]) or last_ticks
+    ended_ns = clock.unix_ns_at(ended_ticks)
+    facts = (kept or KeptFacts()).copy(file)
+    how = ending(header, ended_ns, here)
+    facts.ended_ns, facts.elapsed_ns = ended_ns, max(0, ended_ns - (facts.started_ns or 0))
+    facts.ending, facts.exit_code, facts.end_signal = how, _exit_code(header, how), int(header["end_signal"]) or None
+    phase = int(header["phase"])
+    facts.phase = PHASES[phase] if phase < len(PHASES) else ""
+    facts.threads = int(usage["threads"]) or None
+    _add_mpi(facts, header, clock, ended_ticks)
+    _add_usage(facts, usage)
+    _add_cost(facts, header, clock)
+    return facts
+
+
+class KeptFacts:
+    """Who a process is, worked out anew only where its header says something else than before."""
+
+    def __init__(self) -> None:
+        self._told: list[bytes] = []
+        self._lasting: dict[str, Any] = {}
+
+    def copy(self, file: RankFile) -> RankFacts:
+        raw = file.header.tobytes()
+        told = [raw[part] for part in LASTING]
+        if told != self._told:
+            self._told, self._lasting = told, _lasting(file)
+        return RankFacts(**self._lasting)
+
+
+def _lasting(file: RankFile) -> dict[str, Any]:
+    header = file.header
+    return {
+        "host": _text(header["host"]),
+        "pid": int(header["pid"]),
+        "parent_pid": int(header["parent_pid"]),
+        "ancestor_pid": int(header["ancestor_pid"]) or None,
+        "rank": _known(header["rank"]),
+        "local_rank": _known(header["local_rank"]),
+        "world_size": _known(header["world_size"]) or int(header["launcher_world_size"]) or None,
+        "rank_source": _source(int(header["rank_source"])),
+        "command": _command(header),
+        "executable": _text(header["executable"]),
+        "started_ns": int(header["started_realtime_ns"]) or int(header["loaded"]["realtime_ns"]),
+        "cpus_allowed": int(header["cpus_allowed"]) or None,
+        "versions": _versions(header),
+        "source": str(file.path),
+    }
+
+
+def _add_mpi(facts: RankFacts, header: Any, clock: Clock, ended_ticks: int) -> None:
+    flags = int(header["flags"])
+    if flags & STARTED:
+        facts.finalized = bool(flags & FINALIZED)
+        until = int(header["mpi_finalized_ticks"]) or ended_ticks
+        facts.mpi_elapsed_ns = max(0, clock.ns(until - int(header["mpi_started_ticks"])))
+
+
+def _add_usage(facts: RankFacts, usage: Any) -> None:
+    for name in USAGE:
+        setattr(facts, name, int(usage[name]) % 2**63)
+
+
+def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:
+    facts.setup_ns = clock.ns(int(header["setup_ticks"]))
+    traced = int(header["trace_cost_milliticks"])
+    facts.call_cost_ns = (int(header["call_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
+    facts.collective_cost_ns = (int(header["collective_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
+    facts.lost_ns = clock.ns(int(header["lost_ticks"]))
+    for name in COUNTS:
+        setattr(facts, name, int(header[name]) % 2**63)
+
+
+def _known(number: Any) -> int | None:
+    return int(number) if number >= 0 else None
+
+
+def _source(number: int) -> str:
+    if number not in set(rank_file.RankSource):
+        return "unknown"
+    return SOURCES.get(rank_file.RankSource(number), rank_file.RankSource(number).name)
+
+
+def _exit_code(header: Any, how: str) -> int | None:
+    if int(header["state"]) == EXITED:
+        return int(header["exit_code"])
+    return int(header["abort_code"]) if how == "aborted" else None
+
+
+def _versions(header: Any) -> str:
+    library = _text(header["mpi_version"]).strip().partition("\n")[0].partition(",")[0]
+    parts = (f"rankscope {_text(header['rankscope_version'])}", " ".join(library.split()))
+    return "; ".join(part for part in parts if part)
+
+
+def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int | None) -> list[Note]:
+    header, where = file.header, str(file.path)
+    notes = [Note(f"not intercepted: {name}", Severity.NOTE, where) for name in unwrapped]
+    if header["flags"] & Flag.SINGLETON:
+        # the header keeps the numbers of the launcher, which tell the processes apart
+        told = (
+            f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
+        )
+        notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
+    if header["flags"] & Flag.WENT_ON_UNRECORDED:
+        notes.append(Note("not recorded: 1 × what this process went on as: another root", Severity.NOTE, where))
+    if header["flags"] & Flag.MPI_UNKNOWN_KIND:
+        named = " ".join(_text(header["mpi_version"]).split()) or "it does not say which"
+        told = (
+            f"the MPI library is of no kind that rankscope knows ({named[:80]}): its calls were passed on, not recorded"
+        )
+        notes.append(Note(told, Severity.WARNING, where))
+    if header["flags"] & Flag.PAUSED:
+        notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
+    if header["lost_peers"]:
+        notes.append(
+            Note(f"{header['lost_peers']} messages had no room in the sent-to matrix", Severity.WARNING, where)
+        )
+    if not clock.known:
+        notes.append(
+            Note("ended before its clock could be calibrated: its times are left out", Severity.WARNING, where)
+        )
+    for kind in sorted(file.unknown_kinds()):
+        notes.append(Note(f"chunks of unknown kind {kind} were left out", Severity.WARNING, where))
+    return notes

@@ -1,0 +1,85 @@
+"""What a rank file says of the training steps of its process, and of the moments between its phases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rankscope import rank_file
+from rankscope.model import MARKS, Mark
+from rankscope.rank_file import ChunkKind, MarkKind, Part, Rows, StepFlag
+from rankscope.rank_files.chunks import RankFile
+from rankscope.rank_files.clock import Clock
+from rankscope.readers.rows import copy_rows
+
+LARGEST_NS = 2.0**62
+LARGEST_COUNT = np.uint64(2**63 - 1)
+IN_TICKS = ("progress", "covered", "gc")
+IN_NS = ("cpu_ns", "process_cpu_ns", "runnable_ns")
+COUNTS = (
+    "collectives",
+    "collective_bytes",
+    "gc_runs",
+    "minor_faults",
+    "major_faults",
+    "voluntary_switches",
+    "involuntary_switches",
+    "process_involuntary_switches",
+    "backwards",
+    "optimizer_steps",
+)
+
+
+def step_rows_of(file: RankFile) -> tuple[Rows, int]:
+    """The steps that the ring still holds, oldest first, and how many newer ones have taken the place of."""
+    parts = file.parts(ChunkKind.STEPS)
+    if not parts or not len(parts[0].rows):
+        return np.zeros(0, rank_file.STEP), 0
+    ring, unsettled = copy_rows(parts[0].rows, "number", zero_is_busy=True)
+    numbers = ring["number"].astype(np.int64)
+    fits = np.flatnonzero(~unsettled & (numbers > 0) & ((numbers - 1) % len(ring) == np.arange(len(ring))))
+    kept = ring[fits[np.argsort(numbers[fits], kind="stable")]]
+    return kept, int(max(0, numbers.max() - len(ring)))
+
+
+def step_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
+    """The columns of model.Step."""
+    begin_ns, end_ns = clock.unix_ns(rows["begin_ticks"]), clock.unix_ns(rows["end_ticks"])
+    parts = _ns(rows["part_ticks"], clock.ns_per_tick)
+    blocked = _ns(rows["blocked_ticks"], clock.ns_per_tick)
+    columns = {"number": rows["number"].astype(np.int64), "begin_ns": begin_ns, "end_ns": end_ns}
+    columns |= {f"{part.name.lower()}_ns": parts[:, part] for part in Part}
+    columns |= {f"blocked_{part.name.lower()}_ns": blocked[:, part] for part in Part}
+    columns["exposed_ns"] = np.minimum(blocked.astype(np.float64).sum(axis=1), LARGEST_NS).astype(np.int64)
+    columns |= {f"{name}_ns": _ns(rows[f"{name}_ticks"], clock.ns_per_tick) for name in IN_TICKS}
+    columns["hidden_ns"] = np.maximum(columns["covered_ns"] - columns["exposed_ns"], 0)
+    columns |= {name: _ns(rows[name], 1.0) for name in IN_NS}
+    columns |= {name: (rows[name].astype(np.uint64) & LARGEST_COUNT).astype(np.int64) for name in COUNTS}
+    return columns | {flag.name.lower(): (rows["flags"] & flag) != 0 for flag in StepFlag if flag.name}
+
+
+def _ns(values: Any, rate: float) -> Any:
+    """Sums as whole nanoseconds; what a damaged record holds in place of a number becomes 0."""
+    clean = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float64)
+    return np.clip(clean * rate, 0, LARGEST_NS).astype(np.int64)
+
+
+def mark_rows_of(file: RankFile) -> Rows:
+    return np.concatenate([np.zeros(0, rank_file.MARK), *(part.rows.copy() for part in file.parts(ChunkKind.MARKS))])
+
+
+def marks_of(rows: Rows, file: RankFile, clock: Clock, strings: list[str]) -> list[Mark]:
+    """The moments that the file names and those its header knows, in the order of time."""
+    known = {int(kind) for kind in MarkKind}
+    marks = [
+        Mark(MarkKind(int(row["kind"])).name.lower(), int(at), strings[int(row["name"])])
+        for row, at in zip(rows, clock.unix_ns(rows["ticks"]), strict=True)
+        if int(row["kind"]) in known and int(row["name"]) < len(strings)
+    ]
+    started = int(file.header["started_realtime_ns"])
+    if marks and started < 2**62:
+        marks.append(Mark("process_start", started))
+    if marks and file.header["ended_ticks"]:
+        marks.append(Mark("end", int(clock.unix_ns(file.header["ended_ticks"]))))
+    return sorted(marks, key=lambda mark: (mark.at_ns, MARKS.index(mark.name)))

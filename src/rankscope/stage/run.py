@@ -1,0 +1,187 @@
+"""What every rank does: get a place in the node's copy, then become the command there, or in place."""
+
+import os
+import zlib
+
+from rankscope.record.place import Place, cleaned, find_place
+from rankscope.record.program import NoProgram, become, content, find_program, first_environment, restore_signals
+from rankscope.record.rendezvous import claimant
+from rankscope.stage.command import command_in_copy, in_copy, in_place, read_roots
+from rankscope.stage.locks import Lock, Waited
+from rankscope.stage.node import JOB, NotUsable, identity, open_folder, register
+from rankscope.stage.options import Options
+from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
+from rankscope.stage.task import Outcome, Task, local_ranks, outcome_from
+
+ATTEMPTS = 2
+PATIENCE_S = "600"
+NOT_STAGED = 3  # exit code with --strict
+INTERRUPTED = 130  # as a shell gives it
+LAUNCHER = "by the ranks"  # instead of a copy: we are outside, each rank gets its own
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
+
+class Start:
+    """The command as it is to be started."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], outcome: Outcome, place: Place) -> None:
+        self.command = command
+        self.environment = environment
+        self.outcome = outcome
+        self.place = place
+
+
+def run_staged(options: Options) -> int:
+    """Replace this process by the command; return only where it cannot be started."""
+    try:
+        start = prepare(options)
+    except NoEnvironment as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:  # while it waited; the keeper sees that nobody came
+        return INTERRUPTED
+    if options.has("strict") and not start.outcome.copy:
+        return NOT_STAGED
+    try:
+        program = find_program(start.command[0], start.environment)
+        if options.value("times") and start.outcome.copy != LAUNCHER:
+            from rankscope.stage.timing import run_timed
+
+            return run_timed(program, start, options)
+        restore_signals()
+        raise become(program, start.command, start.environment)
+    except NoProgram as error:
+        say(str(error))
+        return error.exit_code
+
+
+def prepare(options: Options) -> Start:
+    """Where and how the command runs: in the copy, or in place and one warning."""
+    environment = first_environment()
+    place = find_place(environment)
+    folder = find_environment(options.environment, environment)
+    bundle = os.path.abspath(options.value("bundle") or default_bundle(folder))
+    if not place.launcher and may_launch(options.command):
+        command = launched(options, folder, bundle, environment)
+        if command:
+            return Start(command, in_place(environment, folder), Outcome(LAUNCHER, ""), place)
+    outcome = Outcome("", "") if options.has("in-place") else try_to_obtain(options, bundle, environment, place)
+    try:
+        roots = read_roots(outcome.copy) if outcome.copy else []
+    except (OSError, ValueError) as error:
+        outcome, roots = Outcome("", f"{outcome.copy} was taken away ({error})"), []
+    if not roots:
+        if outcome.reason:
+            warn(options, place, outcome.reason)
+        return Start(options.command, in_place(environment, folder), outcome, place)
+    if outcome.summary and not place.rank and os.isatty(2):  # what a script collects stays the job's own
+        say(outcome.summary)
+    command = command_in_copy(options.command, roots, outcome.copy)
+    return Start(command, in_copy(environment, roots, outcome.copy), outcome, place)
+
+
+def may_launch(command: list[str]) -> bool:
+    """A look at the name, so that most commands need not load what is known about launchers."""
+    name = os.path.basename(command[0])
+    return "run" in name or "mpiexec" in name
+
+
+def launched(options: Options, folder: str, bundle: str, environment: dict[str, str]) -> list[str] | None:
+    """The launcher's command with ourselves in every rank; None if it is no launcher of ranks."""
+    from rankscope.stage.outside import inserted, ourselves
+
+    given = [word for word in options.given if word != options.environment]
+    words = [*ourselves(), "stage", folder, *given, "--bundle", bundle, "--"]
+    return inserted(options.command, words, in_place(environment, folder))
+
+
+def try_to_obtain(options: Options, bundle: str, environment: dict[str, str], place: Place) -> Outcome:
+    """A place in the copy, or the reason why there is none: nothing of ours may keep the command from running."""
+    try:
+        return obtain(task_from(options, bundle, environment, place))
+    except NotUsable as error:
+        return Outcome("", str(error))
+    except Waited as error:
+        return Outcome("", f"{error.filename}: {error.strerror}")
+    except OSError as error:
+        return Outcome("", f"{error.filename or bundle}: {error.strerror or error}")
+    except Exception as error:  # a mistake of ours is no reason to stop a job
+        return Outcome("", f"{type(error).__name__}: {error}; please report this")
+
+
+def task_from(options: Options, bundle: str, environment: dict[str, str], place: Place) -> Task:
+    folder = open_folder(options.value("to") or default_place(environment))
+    task = Task(bundle, folder, claimant(place), place)
+    task.local_ranks = local_ranks(environment)
+    task.expected = options.value("expect")
+    task.meeting_folder = options.value("meet") or environment.get("RANKSCOPE_STAGE_MEET", "")
+    task.keep = options.has("keep")
+    task.check = options.value("check", "quick")
+    task.times = os.path.abspath(options.value("times")) if options.value("times") else ""
+    task.patience_s = float(options.value("patience", PATIENCE_S))
+    return task
+
+
+def default_place(environment: dict[str, str]) -> str:
+    """Node-local storage: as told by a variable, as told by the batch system, or /tmp."""
+    for name in ("RANKSCOPE_STAGE_TO", "SLURM_TMPDIR", "TMPDIR"):
+        if environment.get(name):
+            return environment[name]
+    return "/tmp"
+
+
+def obtain(task: Task) -> Outcome:
+    """A place in the copy; the first rank of the node to come starts the keeper who brings it."""
+    bundle = zlib.crc32(os.fsencode(task.bundle))
+    key = task.asking.key or f"alone-{os.getpid()}"
+    name = f"{task.folder}/{JOB}{cleaned(f'{key}-{task.asking.identity}')}-{bundle:08x}"
+    task.job = f"{zlib.crc32(os.fsencode(name)):08x}"
+    user = identity(task.job)
+    with Lock(f"{name}.lock", task.patience_s):
+        outcome = read_outcome(f"{name}.done")
+        for _ in range(ATTEMPTS):
+            if outcome and outcome.reason:
+                return outcome
+            if outcome and outcome.copy and register(task.folder, outcome.copy, user):
+                return outcome
+            outcome = brought(task, name)
+            write_outcome(f"{name}.done", outcome)
+    if outcome and outcome.copy and register(task.folder, outcome.copy, user):
+        return outcome
+    return (
+        outcome if outcome and outcome.reason else Outcome("", "its keeper was killed, or the copy was removed at once")
+    )
+
+
+def brought(task: Task, name: str) -> Outcome:
+    """What the keeper says; it has its own life, this process waits for its word only."""
+    from rankscope.stage.keeping import start_keeper, word_of
+
+    return word_of(start_keeper(task, name), task.patience_s)
+
+
+def read_outcome(path: str) -> Outcome | None:
+    try:
+        return outcome_from(os.fsdecode(content(path)))
+    except OSError:
+        return None
+
+
+def write_outcome(path: str, outcome: Outcome) -> None:
+    handle = os.open(path, NEW_FILE, 0o600)
+    os.write(handle, os.fsencode(outcome.line))
+    os.close(handle)
+
+
+def warn(options: Options, place: Place, reason: str) -> None:
+    if place.speaks:
+        then = "nothing was started (--strict)" if options.has("strict") else "the command runs in place"
+        say(f"not staged: {reason}; {then}")
+
+
+def say(text: str) -> None:
+    """One line on stderr, in one write so that lines of several ranks stay whole."""
+    try:
+        os.write(2, os.fsencode(f"rankscope: {text}\n"))
+    except OSError:
+        pass  # stderr may be closed; the job does not need it

@@ -1,0 +1,181 @@
+"""The tables of many rank files, kept as Parquet in the run's folder: an index, and a few files for each batch.
+
+Nothing in it is needed: what is missing, damaged or of another version of rankscope is made again from the rank files.
+A file is written beside its place and renamed, the index last, so that nobody ever sees half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import rankscope
+from rankscope.store.rank_files import Batch
+from rankscope.store.summary import Stamp, Summary, below
+
+FORMAT = 1
+FOLDER = "tables"  # in the folder of the run
+INDEX = "index.json"
+SWITCH = "RANKSCOPE_TABLES"
+ABANDONED_S = 3600  # after which a file that no index names is taken away: its writer is gone
+ALIVE = 0.5  # of the files of a batch that must be as they were for it to be of use
+CODE = ("readers", "store", "analyse", "api")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One batch: where its tables are, and which files they come from."""
+
+    folder: Path
+    name: str
+    events: bool
+    files: Mapping[int, str]  # process there, path below the run
+    stamps: Mapping[int, Stamp]  # of those that will not change any more
+    bad: Mapping[int, str]
+    sizes: Mapping[str, int]  # bytes of each table
+    rows: Mapping[str, int]
+
+    def path(self, table: str) -> Path:
+        return self.folder / f"{self.name}.{table}.parquet"
+
+    def is_same(self, here: Mapping[int, int]) -> bool:
+        """Whether its processes have the same numbers in the run, and none of them is gone."""
+        return len(here) + len(self.bad) == len(self.files) and all(there == one for there, one in here.items())
+
+    @property
+    def is_whole(self) -> bool:
+        try:
+            return all(self.path(table).stat().st_size == size for table, size in self.sizes.items())
+        except OSError:
+            return False
+
+
+@cache
+def code_key() -> str:
+    """Another version of what reads and answers makes other tables, also one of a working tree."""
+    package = Path(rankscope.__file__).parent
+    found = [*sorted(package.glob("*.py")), *sorted((package / "native").glob("*.so"))]
+    found += [path for name in CODE for path in sorted((package / name).rglob("*.py"))]
+    told = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in found]
+    return hashlib.blake2b(repr((FORMAT, rankscope.__version__, told)).encode(), digest_size=8).hexdigest()
+
+
+class Kept:
+    """The kept tables of one run, or a folder that goes with this object where nothing may be kept."""
+
+    def __init__(self, run: Path, wanted: bool) -> None:
+        self.run = run
+        self.folder = _writable(run / FOLDER) if wanted and os.environ.get(SWITCH) != "off" else None
+        self._passing = tempfile.TemporaryDirectory(prefix="rankscope-tables-")
+        self.entries = _read_index(self.folder) if self.folder is not None else []
+
+    @property
+    def passing(self) -> Path:
+        """A place for what goes with this object."""
+        return Path(self._passing.name)
+
+    def add(self, batch: Batch, summary: Summary, events: bool) -> Entry:
+        """Write the tables of a batch; to stay only if most of its files will not change any more."""
+        stays = len(summary.stamps) >= ALIVE * len(batch)
+        folder = self.folder if self.folder is not None and stays else self.passing
+        files = {process: below(self.run, path) for process, path in batch}
+        told = repr((code_key(), events, files, sorted(summary.stamps.items()), os.getpid()))
+        name = hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+        sizes = {table: len(data) for table, data in summary.tables.items()}
+        made = Entry(folder, name, events, files, summary.stamps, summary.bad, sizes, summary.rows)
+        try:
+            for table, data in summary.tables.items():
+                write_whole(made.path(table), data)
+        except OSError:  # no room, no right: without keeping anything
+            if folder != self.folder:
+                raise
+            self.folder = None
+            return self.add(batch, summary, events)
+        return made
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """Let the index name these, and take away what it no longer names."""
+        if self.folder is None:
+            return
+        staying = [one for one in entries if one.folder == self.folder]
+        batches = {one.name: _told(one) for one in staying}
+        if batches == {one.name: _told(one) for one in self.entries}:  # also of the same sizes: one was made again
+            return
+        told = {"format": FORMAT, "code": code_key(), "batches": list(batches.values())}
+        with suppress(OSError):
+            write_whole(self.folder / INDEX, json.dumps(told).encode())
+            _sweep(self.folder, {one.name for one in staying})
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Beside its place, then there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def _writable(folder: Path) -> Path | None:
+    """The folder if it can be written to; a run that was copied to a read-only place is read all the same."""
+    try:
+        folder.mkdir(exist_ok=True)
+        return folder if os.access(folder, os.W_OK | os.X_OK) else None
+    except OSError:
+        return None
+
+
+def _told(one: Entry) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "events": one.events,
+        "files": [[process, path, one.stamps.get(process)] for process, path in one.files.items()],
+        "sizes": one.sizes,
+        "rows": one.rows,
+    }
+
+
+def _read_index(folder: Path) -> list[Entry]:
+    """The batches of which everything is there; none where the index cannot be believed."""
+    try:
+        told = json.loads((folder / INDEX).read_bytes())
+        if told["format"] != FORMAT or told["code"] != code_key():
+            return []
+        entries = [_entry(folder, one) for one in told["batches"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return [one for one in entries if one.is_whole]
+
+
+def _entry(folder: Path, told: Mapping[str, Any]) -> Entry:
+    files: Sequence[tuple[int, str, Any]] = told["files"]
+    name = str(told["name"])
+    if not name.isalnum():
+        raise ValueError(name)  # would lead elsewhere
+    return Entry(
+        folder,
+        name,
+        bool(told["events"]),
+        {int(process): str(path) for process, path, _ in files},
+        {int(process): (int(at[0]), int(at[1]), int(at[2])) for process, _, at in files if at is not None},
+        {},  # bad files are read again
+        {str(table): int(size) for table, size in told["sizes"].items()},
+        {str(table): int(rows) for table, rows in told["rows"].items()},
+    )
+
+
+def _sweep(folder: Path, named: set[str]) -> None:
+    for path in folder.glob("*.parquet"):
+        if path.name.partition(".")[0] not in named and path.stat().st_mtime < time.time() - ABANDONED_S:
+            path.unlink()

@@ -1,0 +1,228 @@
+"""Reads the rank files of a large run: only those that changed, in batches of bounded size, by any executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rankscope.model import RankFacts, names_of
+from rankscope.store.batches import NO_NODES, Nodes, batches_of
+from rankscope.store.cache import ALIVE, Entry, Kept
+from rankscope.store.columns import schema_of
+from rankscope.store.executors import Executor, Killed, Lost
+from rankscope.store.folder import NoRun
+from rankscope.store.rank_files import Batch, Loaded, Progress, Read
+from rankscope.store.summary import Stamp, Summary, below, stamp_of, summarise
+
+MANY_FROM = 256  # files from which tables are made in batches and kept
+MOST_ROWS = 4_000_000  # of a table that is held in memory; a longer one stays on disk
+ROWS_OF = {"steps": 10}  # what a row of so many columns counts for
+DAMAGED = (pa.ArrowException, OSError, KeyError, ValueError)
+
+Here = dict[int, int]  # process in a kept batch: process in the run
+
+
+@dataclass(slots=True)
+class Many:
+    """The tables of a large run: batches of Parquet files, and how their processes are numbered in the run."""
+
+    kept: Kept
+    batches: list[tuple[Entry, Here]] = field(default_factory=list)
+    on_disk: set[str] = field(default_factory=set)  # tables that are not in memory
+
+    @property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Of all files as they were read, by their path below the run; None if one of them may still change."""
+        found: dict[str, Stamp] = {}
+        for entry, here in self.batches:
+            if entry.bad or any(there not in entry.stamps for there in here):
+                return None
+            found |= {entry.files[there]: entry.stamps[there] for there in here}
+        return found
+
+    def parts(self, table: str) -> list[tuple[Path, Here | None, Set[int]]]:
+        """The files of one table; numbers of its processes there and here where these are others; and all here."""
+        return [
+            (entry.path(table), None if entry.is_same(here) else here, set(here.values()))
+            for entry, here in self.batches
+            if entry.rows.get(table)
+        ]
+
+
+def load_many(
+    run: Path,
+    files: Sequence[Path],
+    read: Read,
+    events: bool,
+    progress: Progress,
+    executor: Executor,
+    keep: bool = True,
+    nodes: Nodes = NO_NODES,
+) -> tuple[Loaded, Many]:
+    """The tables of all files, most of them in memory; a bad file is told and the others are still read."""
+    kept = Kept(run, keep)
+    work = partial(summarise, read=read, events=events)
+    try:
+        return _load(run, files, work, events, progress, executor, kept, nodes)
+    except DAMAGED:  # found only when it was looked into
+        if not kept.entries:
+            raise
+        kept.entries = []
+        return _load(run, files, work, events, progress, executor, kept, nodes)
+    except Killed as problem:
+        raise NoRun(f"{run}: {problem}") from None
+
+
+def _load(
+    run: Path,
+    files: Sequence[Path],
+    work: Callable[[Batch], Summary],
+    events: bool,
+    progress: Progress,
+    executor: Executor,
+    kept: Kept,
+    nodes: Nodes,
+) -> tuple[Loaded, Many]:
+    made, left = _as_they_were(run, files, kept, events)
+    bad: dict[int, str] = {}
+    done = len(files) - len(left)
+    for batch, summary in _summaries(run, left, work, executor, nodes):
+        made.append(
+            (kept.add(batch, summary, events), {there: there for there, _ in batch if there not in summary.bad})
+        )
+        bad |= summary.bad
+        done += len(batch)
+        progress(done, len(files))
+    made.sort(key=lambda one: min(one[1].values(), default=0))
+    kept.finish(entry for entry, _ in made)
+    many = Many(kept, made, _too_long(made) | ({"events"} if events else set()))
+    loaded = Loaded(bad=[bad[process] for process in sorted(bad)])
+    for entry, here in made:
+        _add(loaded, entry, here, many.on_disk | {"events"})
+    _in_order(loaded)
+    return loaded, many
+
+
+def _summaries(
+    run: Path, files: Batch, work: Callable[[Batch], Summary], executor: Executor, nodes: Nodes
+) -> Iterator[tuple[Batch, Summary]]:
+    """Each batch with its summary; what is on nodes may change, and is not to be kept."""
+    placed = batches_of(files, nodes, executor.hosts if files else frozenset())
+    told = executor.map(work, [batch for batch, _ in placed], [at for _, at in placed])
+    for (batch, at), summary in zip(placed, told, strict=True):
+        if isinstance(summary, Lost):
+            yield batch, Summary(bad={process: f"{path}: {summary}" for process, path in batch})
+            continue
+        home = dict(_come_home(run, batch, summary, nodes)) if at.only else {}
+        if at.only:
+            summary.stamps.clear()
+            summary.bad = {process: text for process, text in summary.bad.items() if process not in home}
+        rest = [one for one in batch if one[0] not in home]
+        yield from [(rest, summary)] if rest else ()
+        yield from [(list(home.items()), work(list(home.items())))] if home else ()
+
+
+def _come_home(run: Path, batch: Batch, summary: Summary, nodes: Nodes) -> Batch:
+    """Files that were no longer on their node when it came to them: their processes have brought them into the run."""
+    there = [(process, run / nodes[path].below) for process, path in batch if process in summary.bad]
+    return [(process, path) for process, path in there if path.exists()]
+
+
+def _as_they_were(
+    run: Path, files: Sequence[Path], kept: Kept, events: bool
+) -> tuple[list[tuple[Entry, Here]], list[tuple[int, Path]]]:
+    """The kept batches that can be used, and the files that are in none of them."""
+    numbers = {below(run, path): process for process, path in enumerate(files)}
+    used: list[tuple[Entry, Here]] = []
+    covered: set[int] = set()
+    for entry in kept.entries:
+        if events and not entry.events:
+            continue
+        here = {
+            there: numbers[path]
+            for there, path in entry.files.items()
+            if path in numbers and numbers[path] not in covered and _unchanged(run / path, entry.stamps.get(there))
+        }
+        if len(here) >= ALIVE * len(entry.files) and _can_be_read(entry):
+            used.append((entry, here))
+            covered |= set(here.values())
+    return used, [(process, path) for process, path in enumerate(files) if process not in covered]
+
+
+def _unchanged(path: Path, stamp: Stamp | None) -> bool:
+    try:
+        return stamp is not None and stamp_of(path) == stamp
+    except OSError:
+        return False
+
+
+def _can_be_read(entry: Entry) -> bool:
+    """A look at the end of each file; what lies in between has checksums."""
+    try:
+        return all(pq.read_metadata(entry.path(table)).num_rows == rows for table, rows in entry.rows.items())
+    except DAMAGED:
+        return False
+
+
+def _too_long(batches: Sequence[tuple[Entry, Here]]) -> set[str]:
+    rows: dict[str, int] = {}
+    for entry, _ in batches:
+        for table, count in entry.rows.items():
+            rows[table] = rows.get(table, 0) + count * ROWS_OF.get(table, 1)
+    return {table for table, count in rows.items() if count > MOST_ROWS} - {"ranks", "events", "notes"}
+
+
+def _add(loaded: Loaded, entry: Entry, here: Here, on_disk: set[str]) -> None:
+    for name in entry.rows:
+        if name in on_disk:
+            continue
+        table = renumbered(read_table(entry.path(name), name), None if entry.is_same(here) else here)
+        if name == "ranks":
+            loaded.processes += table.column("process").to_pylist()
+            loaded.facts += _facts(table)
+        else:
+            loaded.tables.setdefault(name, []).append(table)
+
+
+def read_table(path: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+    """A table of one batch, its checksums looked at."""
+    table = pq.read_table(path, columns=columns, use_threads=False, page_checksum_verification=True)
+    schema = schema_of(name)
+    return table.cast(pa.schema([schema.field(column) for column in table.column_names]))
+
+
+def renumbered(table: pa.Table, here: Mapping[int, int] | None) -> pa.Table:
+    """The rows of the processes that are still there, with their numbers in the run."""
+    if here is None:
+        return table
+    there = table.column("process").to_numpy()
+    numbers = np.full(max(int(there.max(initial=0)), *here, 0) + 1, -1, np.int32)
+    numbers[list(here)] = list(here.values())
+    kept = numbers[there] >= 0
+    return table.set_column(0, "process", pa.array(numbers[there])).filter(pa.array(kept))
+
+
+def _facts(table: pa.Table) -> list[RankFacts]:
+    names = names_of(RankFacts)
+    columns = [table.column(name).to_pylist() for name in names]
+    return [RankFacts(*row) for row in zip(*columns, strict=True)]
+
+
+def _in_order(loaded: Loaded) -> None:
+    """By process, as if all had been read one after the other."""
+    order = np.argsort(np.array(loaded.processes, np.int64), kind="stable").tolist()
+    if order == list(range(len(order))):
+        return
+    loaded.processes = [loaded.processes[at] for at in order]
+    loaded.facts = [loaded.facts[at] for at in order]
+    for name, parts in loaded.tables.items():
+        whole: Any = pa.concat_tables(parts).unify_dictionaries()
+        at = np.argsort(whole.column("process").to_numpy(), kind="stable")
+        loaded.tables[name] = [whole.take(pa.array(at))]
