@@ -35,10 +35,10 @@ BAR_FLAT = 1.25  # most that CPU time an event and memory may grow from 1 to 5 m
 OURS = """
 import json, sys
 from pathlib import Path
-from rankscope.analyse.gpu_activities import gpu_work
-from rankscope.analyse.gpu_walk import time_of
-from rankscope.readers.formats import recognised
-from rankscope.readers.source import Source
+from rankscope.questions.gpu.activities import gpu_work
+from rankscope.questions.gpu.walk import time_of
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Source
 
 source = Source(Path(sys.argv[1]))
 work = gpu_work(reading.event_columns for reading in recognised(source).read(source))

@@ -3,7 +3,7 @@
     python benchmarks/slow_file_system.py [--save] [--latency-us N] [--rate N] [--nodes LIST]
 
 Counts: a cold import of .envs/torch through a fresh mount of the slow file system, without latency; exact. Beside them
-what analyse/lookups.py says of the same import's path operations (strace), and a native replay of those.
+what questions/imports/projection.py says of the same import's path operations (strace), and a native replay of those.
 Times: the same import with a latency on every metadata operation.
 Scale: replays by several nodes (mounts with caches of their own) on one server of a limited rate, and the projection.
 """
@@ -22,16 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.analyse.import_counts import counts_of
-from rankscope.analyse.lookups import lookups
+from rankscope.formats import path_operations
 from rankscope.formats.source import Source
 from rankscope.model import PathOperation
-from rankscope.questions.imports.projection import Server, projected
-from rankscope.readers import strace_paths
-from rankscope.slowfs.counters import parsed
-from rankscope.slowfs.program import program, reason_against_running
+from rankscope.questions.imports.projection import Server, counts_of, lookups, projected
+from rankscope.slowfs.mount import CACHES, Slowness, parsed, program, reason_against_running
 from rankscope.slowfs.replay import Plan, mapped, replay
-from rankscope.slowfs.slowness import CACHES, Slowness
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -62,7 +58,7 @@ def recorded(environment: Path) -> list[PathOperation]:
     with tempfile.NamedTemporaryFile("r") as log:
         words = ["strace", "-f", "-o", log.name, str(environment / IMPORT[0]), *IMPORT[1:]]
         subprocess.run(words, check=True)
-        found, _ = strace_paths.read(Source(Path(log.name)))
+        found, _ = path_operations.read_strace(Source(Path(log.name)))
     return mapped(found, str(environment), str(environment))
 
 

@@ -188,7 +188,7 @@ def wait_for_keepers(times: Path, nodes: int) -> None:
 
 def counters(server: Path) -> dict[str, int]:
     sys.path.insert(0, str(ROOT / "src"))
-    from rankscope.slowfs.counters import of_server
+    from rankscope.slowfs.mount import of_server
 
     found = of_server(server)
     return {"metadata_operations": found["metadata"], "reads": found["read"], "read_bytes": found["bytes"]}

@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from rankscope.api.watching import Watched  # noqa: E402
+from rankscope.api.runs import Watched  # noqa: E402
 from rankscope.cli.top import View  # noqa: E402
-from rankscope.readers.ending import Here  # noqa: E402
+from rankscope.rank_files.facts import Here  # noqa: E402
 from rankscope.store.folder import Job  # noqa: E402
 from synthetic_law import SECOND, Law  # noqa: E402
 from synthetic_live import LiveRun  # noqa: E402

@@ -56,8 +56,8 @@ print(json.dumps({
 IN_MEMORY = """
 import json, sys, time
 from pathlib import Path
-from rankscope.analyse.trace_tables import trace_tables
-from rankscope.readers.trace_events import trace_events
+from rankscope.questions.events.tables import trace_tables
+from rankscope.rank_files.events import trace_events
 ranks = [list(trace_events(path)) for path in sorted(Path(sys.argv[1]).glob("ranks/*/*.rank"))]
 begun = time.process_time()
 for blocks in ranks:
@@ -67,9 +67,9 @@ print(json.dumps({"cpu_s": time.process_time() - begun}))
 OURS_KINETO = """
 import json, sys
 from pathlib import Path
-from rankscope.analyse.trace_tables import trace_tables
-from rankscope.readers.formats import recognised
-from rankscope.readers.source import Source
+from rankscope.questions.events.tables import trace_tables
+from rankscope.formats.registry import recognised
+from rankscope.formats.source import Source
 source = Source(Path(sys.argv[1]))
 made = trace_tables(reading.event_columns for reading in recognised(source).read(source))
 print(json.dumps({"busy_us": made["device_sums"]["busy_ns"][0] / 1000, "ranges": len(made["range_sums"]["name"])}))

@@ -21,12 +21,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.questions.collectives.clock_offsets import clock_offsets
 from rankscope.questions.collectives.clocks import clocks
 from rankscope.questions.collectives.collectives import collectives
 from rankscope.questions.collectives.matching import match
 from rankscope.questions.collectives.wait_and_transfer import split
+from rankscope.questions.collectives.wait_map import waiting_parts
 from rankscope.questions.collectives.waiting import waiting
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run

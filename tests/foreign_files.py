@@ -16,7 +16,7 @@ SHARED = ROOT.parent / "shared"
 
 def readings(format_name: str, content: str | bytes, rank: int | None = None) -> list[Reading]:
     """What the format's reader makes of a content it must recognise."""
-    module = import_module(f"rankscope.readers.{format_name}")
+    module = import_module(f"rankscope.formats.{format_name}")
     raw = content.encode() if isinstance(content, str) else content
     source = Source(Path("file.txt"), Hints(rank), raw)
     assert module.sniff(source.head()), f"{format_name} does not recognise its own file"

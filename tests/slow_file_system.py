@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.mount import Mount, mounted
-from rankscope.slowfs.program import Unavailable, reason_against_running
-from rankscope.slowfs.slowness import Slowness
+from rankscope.slowfs.mount import Mount, Slowness, Unavailable, mounted, reason_against_running
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_index_lists_every_page() -> None:
 
 def test_every_question_of_the_page_has_a_page() -> None:
     """With its words as the title, its picture, and numbers of a real run."""
-    sections = ROOT / "src" / "rankscope" / "analyse" / "sections"
+    sections = ROOT / "src" / "rankscope" / "questions" / "page"
     sources = "".join(path.read_text(encoding="utf-8") for path in sections.glob("*.py"))
     asked = set(re.findall(r'(?<!")"([A-Z][^"\n]*\?)"(?!")', sources)) - NO_PAGE
     folder = ROOT / "docs" / "questions"

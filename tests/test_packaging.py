@@ -104,12 +104,12 @@ def test_wheel_carries_the_libraries_and_no_sources(wheel: Path) -> None:
 @pytest.mark.slow
 def test_wheel_carries_what_pages_are_made_of(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    folder = ROOT / "src" / "rankscope" / "report" / "html"
+    folder = ROOT / "src" / "rankscope" / "output" / "html"
     made_of = {
         path.relative_to(ROOT / "src").as_posix() for path in folder.rglob("*") if path.suffix in (".js", ".css")
     }
     assert len(made_of) > 15
-    assert made_of | {"rankscope/report/html/vendor/uPlot.LICENSE"} <= names
+    assert made_of | {"rankscope/output/html/vendor/uPlot.LICENSE"} <= names
 
 
 @pytest.mark.slow

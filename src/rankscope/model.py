@@ -7,6 +7,143 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, Protocol
 
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is known of imports: the records behind the tables modules, system_calls, paths, calls_method and mounts.
+@dataclass(slots=True)
+class Module:
+    """One import of a Python module."""
+
+    module: int  # from 1 in the order of their beginnings; 0 stands for the interpreter itself
+    parent: int  # the module that imports it
+    name: str
+    thread: int
+    begin_ns: int  # since the process started
+    wall_ns: int  # imports inside included; to the last sign of life where it did not end
+    self_wall_ns: int  # imports inside left out
+    cpu_ns: int  # of the importing thread
+    self_cpu_ns: int
+    failed: bool  # it raised
+    shared_objects: int  # loaded meanwhile, imports inside left out
+    ended: bool = True
+
+
+@dataclass(slots=True)
+class SystemCalls:
+    """Calls of one kind by one module for one cause to one file system."""
+
+    module: int
+    cause: str  # search, code, module, loader or interpreter
+    call: str  # as strace prints it
+    mount: str  # the mount point, "" where the call names no file
+    calls: int
+    failed: int
+    missing: int  # of the failed ones: ENOENT
+    total_ns: int
+    bytes: int  # returned by reads
+
+
+@dataclass(slots=True)
+class PathUse:
+    """One path that a module asked for."""
+
+    module: int
+    cause: str
+    operation: str
+    path: str
+    result: str  # ok, or the name of the error
+    times: int
+    bytes: int  # size of the file where it was opened
+
+
+@dataclass(slots=True)
+class CallsMethod:
+    """How the system calls of a process were seen."""
+
+    method: str
+    note: str  # why not better
+    seen_share: float | None  # of all calls, where that is known
+    lost_calls: int = 0
+    lost_paths: int = 0
+    lost_modules: int = 0
+    loader_calls: int = 0  # counted in a second start of the dynamic loader
+
+
+@dataclass(slots=True)
+class Mount:
+    """A file system that a process used."""
+
+    mount: str
+    fs_type: str
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is kept of the events of one process so that questions over all ranks need not look at them again.
+@dataclass(frozen=True, slots=True)
+class ActivitySum:
+    """The GPU activities of one name."""
+
+    name: str
+    calls: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    deviations_ns2: float  # sum of squared differences from the mean
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSum:
+    """How long one GPU was busy, with what: lengths of unions of intervals."""
+
+    device: str
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    comm_ns: int
+    copy_ns: int  # copies and sets
+    compute_or_comm_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GapSum:
+    """The pauses of one stream that have one cause."""
+
+    place: int  # streams in the order in which they are first seen
+    stream: str
+    cause: str
+    gaps: int
+    idle_ns: int
+    median_ns: float
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSum:
+    """The ranges of one name on all threads (or streams) of a process."""
+
+    layer: str
+    domain: str
+    name: str
+    calls: int
+    total_ns: int
+    own_ns: int  # while it is the one begun last of those that go on
+    min_ns: int
+    max_ns: int
+    activities: int | None  # launched inside; None where launches are not known
+    own_activities: int | None
+    gpu_ns: int | None
+    own_gpu_ns: int | None
+
+
+TRACE_TABLES: dict[str, type] = {
+    "activity_sums": ActivitySum,
+    "device_sums": DeviceSum,
+    "gap_sums": GapSum,
+    "range_sums": RangeSum,
+}
+
+
+# ---------------------------------------------------------------- model
 Cell = str | int | float | bool | None
 
 PHASES = ("start", "imports", "init", "first_collective", "first_step", "steady", "finalize")
@@ -283,7 +420,7 @@ class Reading:
     peers: list[Peer] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table: model_imports.py
+    import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table: model.py
 
 
 UNSIZED = -1

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from browser.chromium import Chromium
-from rankscope.analyse.sections import page_of
-from rankscope.api.page import page_text
+from rankscope.api.pages import page_text
 from rankscope.api.run import Run
+from rankscope.questions.page import page_of
 from rankscope.questions.ranks.outliers import outliers
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from browser.chromium import Chromium
-from rankscope.analyse.scale_graphs import graphs
 from rankscope.output.plain_html import to_plain_html
 from rankscope.questions.scaling.growth import Series, growth
-from rankscope.questions.scaling.scaling import laws
+from rankscope.questions.scaling.scaling import graphs, laws
 
 READY = "addEventListener('load', () => { document.documentElement.dataset.ready = 'yes'; })"
 BOXES = """[...document.querySelectorAll('svg')].map((svg) => {

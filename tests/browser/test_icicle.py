@@ -9,9 +9,9 @@ import pytest
 
 from browser.chromium import Chromium
 from browser.pages import FILLED
-from rankscope.analyse.sections import Wanted, page_of
+from rankscope.output.html import to_html
+from rankscope.questions.page import Wanted, page_of
 from rankscope.rank_files.read import read_rank_file
-from rankscope.report.html import to_html
 from rankscope.store.run import open_run
 from unit.small_run import MILLI, mpi_rank, write_run
 

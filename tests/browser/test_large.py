@@ -13,10 +13,10 @@ import pytest
 from browser.chromium import Chromium
 from browser.large_run import PER_HOST, write_large_run
 from browser.pages import FILLED, TABLES
-from rankscope.analyse.sections import page_of
+from rankscope.output.html import to_html
 from rankscope.pictures import Page
+from rankscope.questions.page import page_of
 from rankscope.rank_files.read import read_rank_file
-from rankscope.report.html import to_html
 from rankscope.store.columns import joined, reading_tables
 from rankscope.store.folder import Job
 from rankscope.store.rank_files import Loaded

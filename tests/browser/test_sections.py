@@ -11,11 +11,11 @@ import pytest
 
 from browser.chromium import Chromium
 from browser.pages import FILLED, TABLES, page_of_run
-from rankscope.analyse.sections import Wanted, page_of
 from rankscope.cli.report import run as report
 from rankscope.model import Table
 from rankscope.output.cells import filled, heading, shown
 from rankscope.pictures import Page
+from rankscope.questions.page import Wanted, page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 

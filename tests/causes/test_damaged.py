@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from causes.simulated import Case, write_case
-from rankscope.analyse.findings import findings
-from rankscope.analyse.phase_calls import phase_calls
-from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.step_parts import step_parts
-from rankscope.questions.steps.phases import phases
-from rankscope.questions.steps.steps import steps
+from rankscope.questions.findings import findings
+from rankscope.questions.steps.phases import phase_calls, phase_ranks, phases
+from rankscope.questions.steps.steps import step_parts, steps
 from rankscope.questions.stragglers.causes import causes
 from rankscope.rank_file import HEADER, whole_pages
 from rankscope.rank_files.read import read_rank_file

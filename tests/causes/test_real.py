@@ -12,9 +12,9 @@ import pytest
 from causes.judging import first_cause
 from causes.schedule import windows_of
 from mpis import ROOT
-from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.step_parts import step_parts
 from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.phases import phase_ranks
+from rankscope.questions.steps.steps import step_parts
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 

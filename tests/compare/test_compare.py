@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import rankscope as rs
-from rankscope.analyse.compare.limits import BadLimit, parse_limit
 from rankscope.api.compare import side_of
 from rankscope.api.run import NoRun
 from rankscope.cli.compare import run
+from rankscope.questions.compare.verdicts import BadLimit, parse_limit
 from rankscope.rank_file import Part
 from unit.small_run import mpi_rank, write_run
 from unit.step_runs import steps

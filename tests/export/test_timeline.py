@@ -14,9 +14,8 @@ import pytest
 
 import rankscope as rs
 from mpis import ROOT
-from rankscope.analyse.nesting import in_order, lanes
 from rankscope.api.export import export
-from rankscope.questions.events.timeline import timeline
+from rankscope.questions.events.timeline import in_order, lanes, timeline
 from rankscope.rank_file import COLLECTIVE, EVENT, EventFlag, GroupKind, Layer, Part
 from rankscope.rank_file_writer import RankFileWriter
 from unit.simulated import MICRO, Skew, train, write

@@ -15,10 +15,10 @@ from random import Random
 from typing import Any
 
 from fuzz.mutations import mutated
+from rankscope.formats.recognition import parts
 from rankscope.formats.registry import FORMATS, Format, format_named
 from rankscope.formats.source import Source
 from rankscope.model import BadFile
-from rankscope.readers.document import parts
 from rankscope.store.columns import reading_tables, records_table
 
 SECONDS_PER_MB = 5.0

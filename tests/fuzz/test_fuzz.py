@@ -85,7 +85,7 @@ def sound(source: Source) -> Iterator[Reading]:
     [(crash, "ValueError"), (hang, "TooSlow"), (hog, "MiB for"), (overflow, "OverflowError"), (sound, "")],
 )
 def test_the_harness_sees(read: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module: Any = ModuleType("rankscope.readers.wrong")
+    module: Any = ModuleType("rankscope.formats.wrong")
     module.sniff, module.read = (lambda head: False), read
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(registry, "FORMATS", {"wrong": ""})

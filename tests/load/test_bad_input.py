@@ -19,8 +19,8 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import sys, types
 from load import toy
-from rankscope.readers import formats
-module = types.ModuleType("rankscope.readers.toy")
+from rankscope.formats import formats
+module = types.ModuleType("rankscope.formats.toy")
 module.sniff, module.read = toy.sniff, toy.read
 sys.modules[module.__name__] = module
 formats.FORMATS["toy"] = "a format of the tests"

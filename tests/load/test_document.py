@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli import load as command
+from rankscope.formats.recognition import parts
 from rankscope.formats.source import Source
 from rankscope.rank_files.read import read_rank_file
-from rankscope.readers.document import parts
 from rankscope.store.run import open_run
 
 PAGE = """\

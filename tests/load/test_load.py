@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from rankscope.cli import load, report
 from rankscope.cli import load as command
-from rankscope.cli import loading, report
 from rankscope.formats.registry import FORMATS
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
@@ -102,7 +102,7 @@ def test_one_process_reads_the_same_as_many(monkeypatch: pytest.MonkeyPatch) -> 
         Path(f"out.{rank}").write_text(GPU.format(rank=rank) + f"tally gpu n{rank} {rank + 1} {rank}\n")
     rows = []
     for name, few in (("pool", 16), ("alone", 1000)):
-        monkeypatch.setattr(loading, "POOL_FROM_FILES", few)
+        monkeypatch.setattr(load, "POOL_FROM_FILES", few)
         assert command.run(["out.*", "--name", name]) == 0
         sql = "SELECT rank, name, calls, total_ns FROM tallies JOIN ranks USING (process) ORDER BY ALL"
         rows.append(opened(f"rankscope-runs/{name}").query(sql))

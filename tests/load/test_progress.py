@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.cli.progress import byte_bar
+from rankscope.cli.load import byte_bar
 
 
 def all_of(master: int) -> str:

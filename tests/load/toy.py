@@ -69,7 +69,7 @@ def _add(reading: Reading, kind: str, rest: str, number: int, source: Source) ->
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the format, after all others."""
-    module: Any = ModuleType("rankscope.readers.toy")
+    module: Any = ModuleType("rankscope.formats.toy")
     module.sniff, module.read = sniff, read
-    monkeypatch.setitem(sys.modules, "rankscope.readers.toy", module)
+    monkeypatch.setitem(sys.modules, "rankscope.formats.toy", module)
     monkeypatch.setitem(registry.FORMATS, "toy", "a format of the tests")

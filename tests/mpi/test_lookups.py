@@ -8,7 +8,7 @@ import pytest
 
 import rankscope as api
 from mpis import ROOT, Mpi
-from rankscope.record.lookups import AUDITOR, lookup_problem, lookup_variables
+from rankscope.record.start import AUDITOR, lookup_problem, lookup_variables
 
 PROGRAM = ROOT / "tests" / "programs" / "mpi_by_name.py"
 CALLS = 25

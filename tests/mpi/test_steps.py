@@ -8,12 +8,11 @@ import pytest
 
 from mpis import ROOT, Mpi, find_mpi
 from programs import jobs
-from rankscope.analyse.findings.doubts import wrong_launcher
-from rankscope.analyse.findings.pickled import pickled_objects
-from rankscope.analyse.findings.tiny_collectives import tiny_collectives
-from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.step_parts import step_parts
+from rankscope.questions.findings.communication import pickled_objects, tiny_collectives
+from rankscope.questions.findings.startup import wrong_launcher
 from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.phases import phase_ranks
+from rankscope.questions.steps.steps import step_parts
 from rankscope.questions.stragglers.causes import causes_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run

@@ -8,14 +8,13 @@ from typing import Any
 
 from native import test_cuda_ranges
 from native.test_cuda_ranges import LAUNCH, MALLOC, attributed, only, play
-from rankscope.analyse.cuda_api import cuda_api
-from rankscope.analyse.nvtx_ranges import nvtx_ranges
-from rankscope.analyse.overhead import overhead
-from rankscope.analyse.tallies import tallies
 from rankscope.output.layouts.nvprof import to_nvprof
-from rankscope.questions.gpu.kernels import gpu
+from rankscope.questions.events.ranges import nvtx_ranges
+from rankscope.questions.gpu.kernels import cuda_api, gpu
 from rankscope.questions.layouts.iprof import iprof_parts
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
+from rankscope.questions.run.coverage import overhead
+from rankscope.questions.run.overview import tallies
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 

@@ -12,8 +12,8 @@ import pytest
 from rankscope import rank_file
 from rankscope.rank_file import COLLECTIVE
 from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files import chunks
 from rankscope.rank_files.read import read_rank_file
-from rankscope.readers import rows
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "src/rankscope/native"
@@ -58,14 +58,14 @@ def check(path: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_thousand_readings_by_the_library(built: Path, growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function = rows.load(built / "read.so")
-    monkeypatch.setattr(rows, "native_copy", lambda: function)
+    function = chunks.load(built / "read.so")
+    monkeypatch.setattr(chunks, "native_copy", lambda: function)
     counts = [check(growing) for _ in range(READINGS)]
     assert counts == sorted(counts) and counts[-1] > counts[0]
 
 
 def test_readings_by_python_alone(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "native_copy", lambda: None)
+    monkeypatch.setattr(chunks, "native_copy", lambda: None)
     counts = [check(growing) for _ in range(1000)]
     assert counts == sorted(counts) and counts[-1] > counts[0]
 
@@ -75,9 +75,9 @@ def test_a_row_left_odd_by_a_kill_is_given_and_counted(built: Path, tmp_path: Pa
     writer.tally("MPI_Send", 5, 60, seq=9)
     writer.tally("MPI_Recv", 5, 60, seq=10)
     path = writer.write(tmp_path / "1.rank")
-    for native in (rows.load(built / "read.so"), None):
+    for native in (chunks.load(built / "read.so"), None):
         part = next(iter(rankfile_parts(path)))
-        copied, unsettled = rows.copy_by(native, part, "seq", False) if native else python_copy(part)
+        copied, unsettled = chunks.copy_by(native, part, "seq", False) if native else python_copy(part)
         assert copied["calls"].tolist() == [5, 5]
         assert unsettled.tolist() == [True, False]
     assert read_rank_file(path).facts.torn_rows == 1
@@ -90,5 +90,5 @@ def rankfile_parts(path: Path) -> Iterator[rank_file.Rows]:
         yield part.rows
 
 
-def python_copy(part: rank_file.Rows) -> tuple[rank_file.Rows, rows.Unsettled]:
-    return rows.copy_in_python(part, "seq", False)
+def python_copy(part: rank_file.Rows) -> tuple[rank_file.Rows, chunks.Unsettled]:
+    return chunks.copy_in_python(part, "seq", False)

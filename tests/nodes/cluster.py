@@ -94,7 +94,7 @@ class DaskNodes(Nodes):
 
     def wait_for(self, client: Any, hosts: list[str]) -> None:
         """Until exactly these are there, one of the list for each worker."""
-        from rankscope.store.dask_cluster import Cluster
+        from rankscope.store.executors import Cluster
 
         for _ in range(600):
             found = Cluster(client).workers()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodes.cluster import HOSTS, WITHOUT, DaskNodes
-from rankscope.store import batches
-from rankscope.store.dask_cluster import cluster
+from rankscope.store import rank_files
+from rankscope.store.executors import cluster
 from unit.many_ranks import make_large
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # for the law of traces
@@ -43,5 +43,5 @@ def nodes(dask_nodes: DaskNodes, monkeypatch: pytest.MonkeyPatch) -> DaskNodes:
             dask_nodes.worker(host)
     dask_nodes.wait_for(client, list(HOSTS))
     make_large(monkeypatch)
-    monkeypatch.setattr(batches, "OWN_BYTES", 1)
+    monkeypatch.setattr(rank_files, "OWN_BYTES", 1)
     return dask_nodes

@@ -19,10 +19,9 @@ from nodes.cluster import WITHOUT, Nodes, environment
 from rankscope.rank_file import State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
-from rankscope.record import copying
+from rankscope.record import gather as copying
 from rankscope.record import gather as gathering
-from rankscope.record.gather import gather
-from rankscope.record.heads import read_head
+from rankscope.record.gather import gather, read_head
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # last: some there have names of the standard library
 from many_processes import traced

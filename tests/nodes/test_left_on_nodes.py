@@ -14,13 +14,12 @@ import pytest
 from nodes.cluster import DaskNodes, environment
 from nodes.reading import noted, noting
 from nodes.test_places import answers
-from rankscope.api.nodes import files_elsewhere
-from rankscope.api.run import Run
+from rankscope.api.run import Run, files_elsewhere
 from rankscope.cli import main
 from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store import dask_cluster, large_runs
-from rankscope.store.dask_cluster import Dask, cluster
+from rankscope.store import executors, large_runs
+from rankscope.store.executors import Dask, cluster
 from rankscope.store.run import open_run
 from traces.test_many_traces import traced_run
 from unit.many_ranks import ASKED, LAW, aged_run, assert_same, tables
@@ -133,8 +132,8 @@ def test_a_node_that_is_lost_costs_its_own_ranks(
     nodes: DaskNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its only worker is killed while it reads, and none comes back."""
-    monkeypatch.setattr(dask_cluster, "LOST_S", 0.5)
-    monkeypatch.setattr(dask_cluster, "POLL_S", 0.1)
+    monkeypatch.setattr(executors, "LOST_S", 0.5)
+    monkeypatch.setattr(executors, "POLL_S", 0.1)
     folder, log = local_run(nodes, tmp_path / "lost", "node00001"), tmp_path / "read.log"
     left = files_elsewhere(folder, nodes.address)
     reads = partial(noting, log=log, killed_at="node00001/1001.rank")
@@ -147,7 +146,7 @@ def test_a_node_that_is_lost_costs_its_own_ranks(
 
 def test_a_worker_that_comes_back_reads_on(nodes: DaskNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under another address: nobody else can read the files of its node."""
-    monkeypatch.setattr(dask_cluster, "POLL_S", 0.1)
+    monkeypatch.setattr(executors, "POLL_S", 0.1)
     expected = answers(open_run(aged_run(tmp_path / "whole"), read_rank_file, keep=False))
     folder, log = local_run(nodes, tmp_path / "back", "node00002"), tmp_path / "read.log"
     worker = nodes.worker("node00002", nanny=True)

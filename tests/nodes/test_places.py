@@ -14,10 +14,9 @@ from nodes.cluster import HOSTS, DaskNodes
 from nodes.reading import noted, noting
 from rankscope.api.run import Run
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store import batches
-from rankscope.store.batches import batches_of
-from rankscope.store.dask_cluster import Dask, cluster
-from rankscope.store.executors import ANYWHERE, At, Killed
+from rankscope.store import rank_files as batches
+from rankscope.store.executors import ANYWHERE, At, Dask, Killed, cluster
+from rankscope.store.rank_files import batches_of
 from rankscope.store.run import open_run
 from unit.many_ranks import LAW, Watched, aged_run, assert_same, rank_files, tables
 

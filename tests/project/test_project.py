@@ -10,17 +10,13 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
-from rankscope.analyse.import_counts import ImportCounts, counts_of
-from rankscope.analyse.import_series import NoSeries, series_of
-from rankscope.analyse.lookups import lookups
-from rankscope.analyse.scale_fit import fitted
 from rankscope.cli import load
 from rankscope.cli.imports_project import main
 from rankscope.model import PathOperation
-from rankscope.questions.imports.break_even import break_even
-from rankscope.questions.imports.projection import CACHES, Server, projected
+from rankscope.questions.imports.break_even import NoSeries, break_even, fitted, series_of
+from rankscope.questions.imports.projection import CACHES, ImportCounts, Server, counts_of, lookups, projected
+from rankscope.slowfs.mount import Slowness
 from rankscope.slowfs.replay import Plan, replay
-from rankscope.slowfs.slowness import Slowness
 from slow_file_system import skip_unless_runnable
 
 START_TIMES = ROOT / "tests/readers/fixtures/start_times.md"

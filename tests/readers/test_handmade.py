@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import rankscope.readers
-from rankscope.formats.handmade.tables import read, sniff
+import rankscope.formats
+from rankscope.formats.handmade import read, sniff
 from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Figure, Note, Reading
 from readers.loaded import SHARED, warnings_of
@@ -17,7 +17,7 @@ TALLIES = next(iter((SHARED / "seeds").glob("000*")), SHARED / "seeds/000")
 IMPORTS = next(iter((SHARED / "seeds").glob("001*")), SHARED / "seeds/001")
 CLEAN = sorted((SHARED / "samples/aurora").glob("*.md"))
 here = pytest.mark.skipif(not TALLIES.exists() or not CLEAN, reason="the shared samples are not on this machine")
-MAPPINGS = Path(rankscope.readers.__file__).parent / "mappings"
+MAPPINGS = Path(rankscope.formats.__file__).parent / "mappings"
 SECONDS = {"ms": 10**6, "s": 10**9, "min": 6 * 10**10}
 BYTES = {"MB": 10**6, "GB": 10**9}
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.balance import balance
-from rankscope.api.layouts import as_mpitrace
+from rankscope.api.run import as_mpitrace
 from rankscope.formats.mpitrace import UNSPLIT, read, sniff
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Source
 from rankscope.model import Reading
 from rankscope.questions.mpi.messages import sizes
+from rankscope.questions.ranks.ranks import balance
 from rankscope.questions.selection import ALL, Selection
 from readers.loaded import SHARED, Tables, run_of, warnings_of
 
@@ -270,7 +270,7 @@ def test_what_is_off_is_told_with_its_line(old: str, new: str, line: int, said: 
 
 def test_own_file_against_the_summary(tmp_path: Path) -> None:
     """Rank 0's table gives rank 1 two seconds of communication; its own file says three."""
-    from rankscope.analyse.second_hand import second_hand
+    from rankscope.questions.mpi.routines import second_hand
 
     other = PROFILE.replace("rank 0 of", "rank 1 of").replace("task 0 of", "task 1 of")
     own_only = other[: other.index("-----------------------------------------------------------------\n\nComm")]

@@ -37,7 +37,7 @@ def test_all_are_registered() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SHARED).as_posix())
 def test_real_files(path: Path) -> None:
     head = Source(path).head()
-    claimed = {name for name in LOGS if import_module(f"rankscope.readers.{name}").sniff(head)}
+    claimed = {name for name in LOGS if import_module(f"rankscope.formats.{name}").sniff(head)}
     # document 003 is nvprof's output with the benchmark's own tables in it
     own = {"ps_metrics"} if path.name.startswith("003") else OWN.get(path.parent.name, set())
     assert claimed == own
@@ -58,4 +58,4 @@ def test_real_files(path: Path) -> None:
     ],
 )
 def test_other_texts(text: str) -> None:
-    assert [name for name in LOGS if import_module(f"rankscope.readers.{name}").sniff(text.encode())] == []
+    assert [name for name in LOGS if import_module(f"rankscope.formats.{name}").sniff(text.encode())] == []

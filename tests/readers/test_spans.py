@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.readers.spans import Span, added, printed, settled
+from rankscope.formats.printed import Span, added, printed, settled
 
 
 def test_bounds_by_hand() -> None:

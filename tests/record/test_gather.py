@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli.gather import run as gather
-from rankscope.record.heads import BYTE_ORDER, FIELDS, HEAD_BYTES, MAGIC, RUNNING
+from rankscope.record.gather import BYTE_ORDER, FIELDS, HEAD_BYTES, MAGIC, RUNNING
 from rankscope.record.place import boot, namespace_of, process
 
 from .conftest import ROOT, compile_c

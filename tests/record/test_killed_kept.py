@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from rankscope.rank_files.facts import Here
 from rankscope.rank_files.read import read_rank_file
-from rankscope.readers.ending import Here
+from rankscope.store.rank_files import nobody_writes
 from rankscope.store.run import open_run
-from rankscope.store.summary import nobody_writes
 from unit.many_ranks import Watched, age, make_large, rank_files
 
 DEADLINE_S = 30
@@ -69,8 +69,8 @@ def read_again(run: Path, read: Any = read_rank_file) -> set[int]:
 
 def test_a_killed_process_is_read_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_large(monkeypatch)
-    monkeypatch.setattr("rankscope.store.kept.ALIVE", 0.0)  # one of three files is enough to be kept
-    monkeypatch.setattr("rankscope.store.many.ALIVE", 0.0)
+    monkeypatch.setattr("rankscope.store.cache.ALIVE", 0.0)  # one of three files is enough to be kept
+    monkeypatch.setattr("rankscope.store.large_runs.ALIVE", 0.0)
     run = tmp_path / "run"
     with job(run) as (parent, children):
         everyone = {parent, *children}
@@ -105,8 +105,8 @@ def test_a_process_of_another_machine_is_read_until_its_file_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_large(monkeypatch)
-    monkeypatch.setattr("rankscope.store.kept.ALIVE", 0.0)
-    monkeypatch.setattr("rankscope.store.many.ALIVE", 0.0)
+    monkeypatch.setattr("rankscope.store.cache.ALIVE", 0.0)
+    monkeypatch.setattr("rankscope.store.large_runs.ALIVE", 0.0)
     run = tmp_path / "run"
     elsewhere = partial(read_rank_file, here=Here(host="elsewhere", now_ns=lambda: time.time_ns() + 10**12))
     with job(run) as (parent, children):

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from rankscope.cli.imports_project import main as project
 from rankscope.cli.imports_replay import Wrong, main, recorded
 from rankscope.formats import path_operations
+from rankscope.formats import path_operations as strace_paths
 from rankscope.formats.source import Source
 from rankscope.model import PathOperation
 from rankscope.questions.imports.replay import replay_operations, replay_overview
-from rankscope.readers import strace_paths
+from rankscope.slowfs.mount import Slowness
 from rankscope.slowfs.replay import Plan, in_rounds, mapped, replay
-from rankscope.slowfs.slowness import Slowness
 from slow_file_system import skip_unless_runnable
 
 # Two stats of a file two folders down, one of nothing, an open, a listing.
@@ -146,7 +146,7 @@ def test_bad_lines_are_refused_with_their_place(line: str) -> None:
 
 
 def test_a_log_of_strace_by_hand() -> None:
-    found, relative = strace_paths.read(Source(Path("log"), content=LOG.encode()))
+    found, relative = strace_paths.read_strace(Source(Path("log"), content=LOG.encode()))
     assert found == [
         PathOperation("exec", "/env/bin/python"),
         PathOperation("open", "/env/lib/x.so"),
@@ -161,7 +161,7 @@ def test_a_log_of_strace_by_hand() -> None:
 @given(st.text(max_size=200))
 def test_any_line_of_a_log_is_survived(rest: str) -> None:
     text = f'1 openat(AT_FDCWD, "{rest}\n1 stat("/a{rest}", 0) = 0\n1 <... openat resumed>) = {rest}\n'
-    found, _ = strace_paths.read(Source(Path("log"), content=text.encode("utf-8", "replace")))
+    found, _ = strace_paths.read_strace(Source(Path("log"), content=text.encode("utf-8", "replace")))
     assert all(one.path.startswith("/") for one in found)
 
 

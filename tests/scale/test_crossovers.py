@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.analyse.scale_series import summed
 from rankscope.questions.scaling.crossovers import crossover, crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
+from rankscope.questions.scaling.scaling import summed
 
 
 def series(name: str, points: dict[float, float], unit: str = "ns") -> Series:

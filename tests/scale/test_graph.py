@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rankscope.analyse.scale_graphs import graphs
 from rankscope.cli.scale import run as scale
 from rankscope.model import Unit
+from rankscope.output.plain_html import HEIGHT, LEFT, RIGHT, WIDTH, to_svg, value_ticks
 from rankscope.pictures import Curve, Graph
 from rankscope.questions.scaling.growth import Series, growth
-from rankscope.report.graph import HEIGHT, LEFT, RIGHT, WIDTH, to_svg, value_ticks
+from rankscope.questions.scaling.scaling import graphs
 from scale.asking import loaded
 
 SVG = "{http://www.w3.org/2000/svg}"

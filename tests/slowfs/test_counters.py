@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.counters import of_server
-from rankscope.slowfs.mount import Mount
+from rankscope.slowfs.mount import Mount, of_server
 from slow_file_system import slow_file_system
 
 TIMES = 7

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs import counters
+from rankscope.slowfs import mount as counters
 from rankscope.slowfs import mount as mounting
-from rankscope.slowfs.program import PROGRAM, Unavailable
-from rankscope.slowfs.slowness import Slowness
+from rankscope.slowfs.mount import PROGRAM, Slowness, Unavailable
 from slow_file_system import skip_unless_runnable, slow_file_system
 
 RANKSCOPE = [sys.executable, "-m", "rankscope"]
@@ -72,7 +71,7 @@ def test_end_of_the_python_that_mounted_unmounts(folder: Path) -> None:
     with slow_file_system(folder):
         pass  # skips where nobody may mount
     code = (
-        "import os, sys; from pathlib import Path; from rankscope.slowfs.mounting import *\n"
+        "import os, sys; from pathlib import Path; from rankscope.slowfs.mount import *\n"
         "with mounted(Path(sys.argv[1]), Path(sys.argv[1]) / 'at', Slowness()):\n"
         "    print('mounted', flush=True); os.kill(os.getpid(), 9)"
     )

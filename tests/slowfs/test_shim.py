@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.counters import parsed
-from rankscope.slowfs.program import Unavailable
-from rankscope.slowfs.shim import shim_environment
-from rankscope.slowfs.slowness import Slowness
+from rankscope.slowfs.mount import Slowness, Unavailable, parsed, shim_environment
 
 PROGRAM = """
 import os, sys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.slowness import Slowness, bytes_per_second, duration_ns
+from rankscope.slowfs.mount import Slowness, bytes_per_second, duration_ns
 from slow_file_system import slow_file_system
 
 # Looks N times for a name that is not there: one operation each, whatever the cache. Each client for a name of its own:

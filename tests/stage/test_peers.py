@@ -14,14 +14,12 @@ import pytest
 from rankscope.record.place import Place
 from rankscope.record.rendezvous import claimant
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, open_bundle, read_header, read_manifest
-from rankscope.stage.contact import Contact, call, listen
-from rankscope.stage.intake import Intake, starts
-from rankscope.stage.messages import Broken, answer_greeting, hear, say, send
 from rankscope.stage.node import open_folder
-from rankscope.stage.receive import Bringing, bring
+from rankscope.stage.peers import Broken, Contact, answer_greeting, call, hear, listen, say, send
+from rankscope.stage.receive import CHUNK_FOLLOWS, Bringing, Peer, SharedFile, bring
 from rankscope.stage.serve import FANOUT, Service, children
-from rankscope.stage.sources import CHUNK_FOLLOWS, Peer, SharedFile
 from rankscope.stage.task import Task
+from rankscope.stage.unpack import Intake, starts
 from stage.jobs import Environment
 from stage.test_kill import is_whole, large  # noqa: F401  # a fixture
 

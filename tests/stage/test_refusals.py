@@ -228,9 +228,8 @@ def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
 
 def test_a_hostile_manifest_cannot_write_elsewhere(small: Environment, tmp_path: Path) -> None:
     """A bundle that seals paths which lead out of the copy is refused before anything is written."""
-    from rankscope.stage import pack
-    from rankscope.stage.contents import choose
-    from rankscope.stage.layout import lay_out
+    from rankscope.stage import build_bundle
+    from rankscope.stage.contents import choose, lay_out
     from rankscope.stage.roots import find_roots
 
     for wicked in ("../outside", "/tmp/outside", "env/../../outside", "env/lib/./x", ""):
@@ -238,14 +237,14 @@ def test_a_hostile_manifest_cannot_write_elsewhere(small: Environment, tmp_path:
         tree = lay_out(choice)
         tree.files[0].path = wicked
         with open(tmp_path / "wicked.bundle", "wb") as file:
-            pack.write_bundle(file, choice, tree, False, {})
+            build_bundle.write_bundle(file, choice, tree, False, {})
         assert "is refused" in brought(tmp_path / "wicked.bundle", tmp_path / "node").reason
     choice = choose(find_roots(str(small.folder), [], False), {}, [], True)
     tree = lay_out(choice)
     tree.links.append(("env/out", str(tmp_path), "i"))
     tree.files[0].path = "env/out/written"
     with open(tmp_path / "wicked.bundle", "wb") as file:
-        pack.write_bundle(file, choice, tree, False, {})
+        build_bundle.write_bundle(file, choice, tree, False, {})
     assert "leads nowhere" in brought(tmp_path / "wicked.bundle", tmp_path / "node").reason
     assert not (tmp_path / "written").exists()
     shutil.rmtree(tmp_path / "node")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.stage.bundle import LINK_OUT, Manifest, read_manifest
-from rankscope.stage.sources import SharedFile
-from rankscope.stage.touched import LOOKED_AT, OPENED, from_strace, read_list
+from rankscope.stage.contents import LOOKED_AT, OPENED, from_strace, read_list
+from rankscope.stage.receive import SharedFile
 from stage.conftest import REHEARSAL
 from stage.jobs import Environment, clean_variables, python, stage
 

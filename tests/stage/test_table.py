@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.analyse.crossing import break_even
-from rankscope.questions.imports.staging import Compared, Timed, staging
+from rankscope.questions.imports.staging import Compared, Timed, break_even, staging
 
 S = 10**9
 

@@ -12,7 +12,7 @@ from rankscope.model import Table
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
-from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Outcome
 from rankscope.studies.run_study import Asked, Silent, run_study
 
 MAKES = {"torch": "make envs", "horovod": "make env-horovod", "oneccl": "make env-oneccl"}

@@ -11,8 +11,7 @@ from mpis import ROOT
 from rankscope.model import Cell, Table
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Settings, Study
+from rankscope.studies.plan import Outcome, Settings, Study
 from rankscope.studies.run_study import Asked, Silent, run_study
 
 

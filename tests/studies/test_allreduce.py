@@ -12,10 +12,9 @@ import pytest
 from mpis import ROOT, Mpi
 from rankscope.cli import main
 from rankscope.studies import backends
-from rankscope.studies.allreduce import OPERATIONS, STUDY
-from rankscope.studies.collective_points import Point, bus_factor
+from rankscope.studies.allreduce import OPERATIONS, STUDY, sizes
+from rankscope.studies.collective_tables import Point, bus_factor
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.message_sizes import sizes
 from studies.real_cells import ENVIRONMENTS, python_of, rows, run_cells, tables_of
 
 WORKLOADS = ROOT / "src" / "rankscope" / "studies" / "workloads"

@@ -9,8 +9,7 @@ import pytest
 
 from rankscope.model import Table
 from rankscope.studies.ddp import STUDY, tables
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import cells
+from rankscope.studies.plan import Outcome, cells
 from studies.small_studies import named, python_of, ran, settings_of
 
 pytestmark = pytest.mark.timeout(400)  # the cells run in the first test's name

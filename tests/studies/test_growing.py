@@ -9,10 +9,8 @@ import pytest
 from rankscope.cli.scale import run as scale
 from rankscope.model import Column, Table, Unit
 from rankscope.questions.scaling.growth import growth
-from rankscope.studies.growing import growing, growth_tables
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Study
-from rankscope.studies.table_series import series_of_tables
+from rankscope.studies.document import growing, growth_tables, series_of_tables
+from rankscope.studies.plan import Cell, Outcome, Study
 from scale.asking import scaled
 from studies.studying import squares, study
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mpis import ROOT
-from rankscope.slowfs.program import reason_against_running
+from rankscope.slowfs.mount import reason_against_running
 from rankscope.studies.imports import STUDY, job, places
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.plan import Cell, Missing, cells

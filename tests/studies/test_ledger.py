@@ -12,8 +12,7 @@ from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_json
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Missing, Study
+from rankscope.studies.plan import Cell, Missing, Outcome, Study
 from rankscope.studies.request import Asked, differing
 
 CELL = Cell((("backend", "a"),), 2, 1)

@@ -10,8 +10,7 @@ import pytest
 from rankscope.model import Table
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.mpi import STUDY, tables
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Missing, cells
+from rankscope.studies.plan import Missing, Outcome, cells
 from studies.small_studies import named, python_of, ran, settings_of
 
 pytestmark = pytest.mark.timeout(400)  # the cells run in the first test's name

@@ -75,8 +75,8 @@ def test_a_rank_that_is_not_seen_makes_the_cell_incomplete(tmp_path: Path) -> No
 
 def test_a_rank_without_result_makes_a_built_in_cell_incomplete(tmp_path: Path) -> None:
     """By the judge alone: the workloads that come with rankscope leave their results or fail."""
-    from rankscope.studies.judging import judged
     from rankscope.studies.plan import Cell
+    from rankscope.studies.run_study import judged
 
     folder = tmp_path / "out"
     assert study(squares(tmp_path / "t.toml", axes=ONE), "--out", folder).returncode == 0

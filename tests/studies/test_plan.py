@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.pace import Pace
-from rankscope.studies.plan import Cell, Missing, Study, cells
+from rankscope.studies.plan import Cell, Missing, Outcome, Study, cells
+from rankscope.studies.run_study import Pace
 
 AXES: Mapping[str, Sequence[str]] = {"backend": ["a", "b"], "size": ["1", "2"]}
 STUDY = Study("s", "S", "", lambda settings: AXES, lambda *given: Missing("never run"), lambda outcomes, settings: [])

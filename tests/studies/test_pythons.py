@@ -14,8 +14,7 @@ from rankscope.studies.document import cells_table, document, where_table, write
 from rankscope.studies.environment import environment, joined
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Python, Pythons, probe
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Missing, Study
+from rankscope.studies.plan import Cell, Missing, Outcome, Study
 
 
 def test_a_python_is_asked() -> None:

@@ -9,10 +9,9 @@ import pytest
 
 from mpis import ROOT
 from rankscope.rank_files.read import read_rank_file
-from rankscope.studies.collective_waits import waits
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell
-from rankscope.studies.three_parts import three_parts
+from rankscope.studies.allreduce import three_parts
+from rankscope.studies.collective_tables import waits
+from rankscope.studies.plan import Cell, Outcome
 from studies.real_cells import rows
 
 ARCHIVE = ROOT / "tests" / "unit" / "h200_runs.tar.gz"

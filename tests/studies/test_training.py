@@ -10,8 +10,7 @@ import pytest
 
 from rankscope.model import Table
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import cells
+from rankscope.studies.plan import Outcome, cells
 from rankscope.studies.programs import path_of
 from rankscope.studies.training import STUDY, tables
 from studies.small_studies import named, python_of, ran, settings_of

@@ -17,10 +17,9 @@ import rankscope
 from rankscope.questions.events import sums
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import kind_of
+from rankscope.rank_files import trace
 from rankscope.rank_files.events import trace_events
-from rankscope.readers import trace_times
-from rankscope.store.derived import derived, loaded_tasks, trace_tasks
-from rankscope.store.traces import Traces
+from rankscope.store.derived import Traces, derived, loaded_tasks, trace_tasks
 
 STEPS = {"rank": 40, "parquet": 490}  # the second: more than one block of rows
 
@@ -41,7 +40,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def run(request: pytest.FixtureRequest, made: tuple[str, Path, Answers], monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "python":
         monkeypatch.setattr(sums, "function", lambda name: None)
-        monkeypatch.setattr(trace_times, "native_function", lambda name: None)
+        monkeypatch.setattr(trace, "native_function", lambda name: None)
     elif sums.function("rankscope_sweep_ranges") is None:
         pytest.skip("the native part is not built: run make native")
     return rankscope.open(made[1])

@@ -14,21 +14,20 @@ import numpy as np
 import pytest
 from trace_law import STEP_EVENTS, Law, rank_file, write_run
 
-from rankscope.analyse.kernels import kernels
 from rankscope.api import run as api
 from rankscope.api.run import Run
 from rankscope.cli import main
 from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu.kernels import kernels
 from rankscope.rank_file import COLLECTIVE, EVENT, Layer
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import large_runs
-from rankscope.store.dask_cluster import Cluster, cluster
-from rankscope.store.executors import Killed
+from rankscope.store.derived import Traces
+from rankscope.store.executors import Cluster, Killed, cluster
 from rankscope.store.folder import NoRun
 from rankscope.store.run import open_run
-from rankscope.store.traces import Traces
 from unit.many_ranks import age, assert_same, make_large, rank_files, tables
 
 RANKS, STEPS, COLLECTIVES = 8, 3, 20

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analyse import trace_twins
-from rankscope.analyse.range_sums import RangeWork
-from rankscope.analyse.trace_twins import FIRST, LENGTH_SUM, RANGE_SUM, empty_covers, empty_sums
 from rankscope.model import Words
 from rankscope.questions.events import sums as trace_native
+from rankscope.questions.events import sums as trace_twins
+from rankscope.questions.events.sums import FIRST, LENGTH_SUM, RANGE_SUM, empty_covers, empty_sums
+from rankscope.questions.events.tables import RangeWork
 from rankscope.rank_file import EVENT, LAP, Layer
 from rankscope.rank_files.clock import Clock, CuptiClock
-from rankscope.readers.trace_times import Clocks, Seen
+from rankscope.rank_files.trace import Clocks, Seen
 
 needs_native = pytest.mark.skipif(
     trace_native.function("rankscope_sweep_ranges") is None, reason="the native part is not built: run make native"
@@ -37,7 +37,7 @@ def test_lengths(rows: list[tuple[int, int, int]]) -> None:
     codes = np.array([row[2] for row in rows], np.int32)
     found = [empty_sums(LENGTH_SUM, 5) for _ in range(2)]
     trace_native.add_lengths(codes, start_ns, end_ns, found[0])
-    trace_twins.add_lengths(codes, start_ns, end_ns, found[1])
+    trace_twins.add_lengths_in_python(codes, start_ns, end_ns, found[1])
     assert (found[0] == found[1]).all()
 
 
@@ -50,7 +50,7 @@ def test_walk(rows: list[tuple[tuple[int, int], int, int, int]], scale: int) -> 
     kind, stream = np.array([row[1] for row in rows], np.uint8), np.array([row[2] for row in rows], np.int32)
     launch = np.array([row[3] for row in rows], np.int64) * scale
     found = []
-    for walk in (trace_native.walk_device, trace_twins.walk_device):
+    for walk in (trace_native.walk_device, trace_twins.walk_device_in_python):
         covers, done, gaps = empty_covers(), np.full(3, FIRST, np.int64), []
         for part in (slice(0, len(rows) // 2), slice(len(rows) // 2, None)):
             made = walk((times[0][part], times[1][part]), kind[part], stream[part], launch[part], covers, done)
@@ -72,7 +72,9 @@ def swept(ranges: list[tuple[int, int]], calls: list[int], sweep: Any) -> Any:
 @needs_native
 @given(st.lists(TIMES, max_size=12), st.lists(st.integers(0, 80), max_size=8))
 def test_sweep(ranges: list[tuple[int, int]], calls: list[int]) -> None:
-    found = [swept(ranges, calls, sweep)[2] for sweep in (trace_native.sweep_ranges, trace_twins.sweep_ranges)]
+    found = [
+        swept(ranges, calls, sweep)[2] for sweep in (trace_native.sweep_ranges, trace_twins.sweep_ranges_in_python)
+    ]
     assert (found[0] == found[1]).all()
 
 

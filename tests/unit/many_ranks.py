@@ -13,7 +13,8 @@ import pytest
 from rankscope.api.run import Run, Selection
 from rankscope.model import Table
 from rankscope.questions import disk_matrix
-from rankscope.store import batches, large_runs
+from rankscope.store import large_runs
+from rankscope.store import rank_files as batches
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 

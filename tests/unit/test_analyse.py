@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from rankscope.analyse.balance import balance
-from rankscope.analyse.communication import communication
-from rankscope.analyse.communicators import communicators
-from rankscope.analyse.matrix import matrix
-from rankscope.analyse.overhead import overhead
 from rankscope.model import RankFacts, Reading, Table
-from rankscope.questions.mpi.messages import edges, sizes
-from rankscope.questions.mpi.routines import routines
-from rankscope.questions.ranks.ranks import ranks
-from rankscope.questions.run.coverage import coverage
+from rankscope.questions.mpi.messages import edges, matrix, sizes
+from rankscope.questions.mpi.routines import communication, communicators, routines
+from rankscope.questions.ranks.ranks import balance, ranks
+from rankscope.questions.run.coverage import coverage, overhead
 from rankscope.questions.run.overview import overview
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ending_text, ranges
@@ -276,7 +271,7 @@ def test_singletons_are_told_once(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
-    from rankscope.readers.ending import Here
+    from rankscope.rank_files.facts import Here
 
     def read(path: Path) -> Any:
         return read_rank_file(path, here=Here(host="elsewhere", now_ns=lambda: 0))

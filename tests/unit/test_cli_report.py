@@ -166,7 +166,7 @@ def test_every_column_has_a_formula() -> None:
 
     page = (ROOT / "docs/metrics.md").read_text()
     for name in QUESTIONS:
-        for column in importlib.import_module(f"rankscope.analyse.{name}").COLUMNS:
+        for column in importlib.import_module(f"rankscope.questions.{name}").COLUMNS:
             assert re.search(rf"^\| `{column.name}`", page.partition(f"## {name}\n")[2].partition("\n## ")[0], re.M), (
                 name,
                 column.name,

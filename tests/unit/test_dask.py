@@ -15,9 +15,8 @@ from rankscope.api.run import NoRun, Run
 from rankscope.cli import main
 from rankscope.model import Reading
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store import dask_cluster
-from rankscope.store.dask_cluster import Cluster, cluster
-from rankscope.store.executors import Killed
+from rankscope.store import executors
+from rankscope.store.executors import Cluster, Killed, cluster
 from rankscope.store.run import open_run
 from unit.many_ranks import Watched, aged_run, assert_same, make_large, tables
 
@@ -89,7 +88,7 @@ def test_workers_that_lack_what_the_work_needs_are_told(
 
 
 def test_a_scheduler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
+    monkeypatch.setattr(executors, "CONNECT_S", 1)
     with pytest.raises(NoRun, match="no scheduler answers there"):
         cluster("tcp://127.0.0.1:9")
     with pytest.raises(NoRun, match="no scheduler answers there"):

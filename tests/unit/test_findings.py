@@ -9,20 +9,25 @@ import numpy as np
 import pytest
 
 from causes.simulated import Case, write_case
-from rankscope.analyse.findings.data_parallel import data_parallel
-from rankscope.analyse.findings.doubts import incomplete_coverage, wrong_launcher
-from rankscope.analyse.findings.oversubscribed import oversubscribed
-from rankscope.analyse.findings.pickled import pickled_objects
-from rankscope.analyse.findings.slow_host import host_imbalance
-from rankscope.analyse.findings.tiny_collectives import tiny_collectives
 from rankscope.formats.nvprof import read as read_nvprof
 from rankscope.formats.nvprof_damaged import read as read_damaged
 from rankscope.formats.source import Source
 from rankscope.model import Tables
-from rankscope.questions.findings.communication import exposed_communication
+from rankscope.questions.findings.communication import (
+    data_parallel,
+    exposed_communication,
+    pickled_objects,
+    tiny_collectives,
+)
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.startup import first_collective, heaviest_import, slow_start
-from rankscope.questions.findings.stragglers import straggler
+from rankscope.questions.findings.startup import (
+    first_collective,
+    heaviest_import,
+    incomplete_coverage,
+    slow_start,
+    wrong_launcher,
+)
+from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
 from rankscope.questions.findings.table import MOST, RULES, findings
 from rankscope.rank_file import Flag, MarkKind, Part
 from rankscope.rank_file_writer import RankFileWriter
@@ -245,7 +250,7 @@ def test_other_programs_do_not_pickle(tmp_path: Path) -> None:
 def test_the_table_is_ranked_and_never_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [Finding("rule", f"finding {at}", "act", ["table: row"], at * MS) for at in range(9)]
     doubt = Finding("doubt", "doubt", "act", ["table: row"])
-    monkeypatch.setattr("rankscope.analyse.findings.table.RULES", (lambda tables: [*told, doubt],))
+    monkeypatch.setattr("rankscope.questions.findings.table.RULES", (lambda tables: [*told, doubt],))
     table = findings(opened(tmp_path, rank(0, 1)))
     assert [row[1] for row in table.rows] == ["doubt", *(f"finding {at}" for at in range(8, 2, -1))]
     assert len(table.rows) == MOST and table.notes == ["3 smaller ones are left out."]

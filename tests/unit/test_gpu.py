@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankscope.analyse.cuda_api import cuda_api
-from rankscope.analyse.gpu_ranks import gpu_ranks
 from rankscope.formats.nvprof import read
 from rankscope.formats.source import Source
 from rankscope.model import Figure, RankFacts, Reading, Table, Tally
 from rankscope.questions.gpu.checks import common_factor, gpu_checks
-from rankscope.questions.gpu.kernels import gpu
+from rankscope.questions.gpu.kernels import cuda_api, gpu, gpu_ranks
 from rankscope.questions.selection import Selection
 from unit.loaded import run_of, shared_file
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse.gpu_clocks import gpu_clocks
+from rankscope.questions.collectives.clocks import gpu_clocks
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from unit.small_run import SECOND, START, mpi_rank, write_run

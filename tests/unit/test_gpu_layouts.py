@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.figures import figures
 from rankscope.cli.report import run as report
 from rankscope.formats import iprof, nvprof
 from rankscope.model import Figure, Group, Note, RankFacts, Reading, Severity, Tally
 from rankscope.output.layouts.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.iprof import iprof_parts
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
+from rankscope.questions.run.overview import figures
 from rankscope.rank_files.read import read_rank_file
 from unit.loaded import run_of, text_source
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.figures import figures
-from rankscope.analyse.gpu_copies import gpu_copies
-from rankscope.analyse.gpu_gaps import gpu_gaps
-from rankscope.analyse.gpu_spread import gpu_spread
-from rankscope.analyse.spread import spread
 from rankscope.api.registry import default_tables
 from rankscope.model import Figure, RankFacts, Reading, Table, Tally
+from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread
+from rankscope.questions.gpu.kernels import gpu_copies
 from rankscope.questions.gpu.memory import gpu_memory
-from rankscope.questions.selection import Selection
+from rankscope.questions.run.overview import figures
+from rankscope.questions.selection import Selection, spread
 from unit.loaded import run_of
 
 GB = 10**9

@@ -12,15 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.analyse.gpu_idle import gpu_idle
-from rankscope.analyse.gpu_kinds import by_kind, gpu_kinds
-from rankscope.analyse.gpu_lengths import join
-from rankscope.analyse.kernels import kernels
 from rankscope.formats import kineto
 from rankscope.formats.source import Source
 from rankscope.model import Event, RankFacts, Reading, Words
-from rankscope.questions.gpu.activities import Device, gpu_work, kind_of
-from rankscope.questions.gpu.device_time import gpu_time
+from rankscope.questions.gpu.activities import Device, gpu_work, join, kind_of
+from rankscope.questions.gpu.device_time import gpu_idle, gpu_time
+from rankscope.questions.gpu.kernels import by_kind, gpu_kinds, kernels
 from rankscope.questions.gpu.walk import time_of
 from rankscope.questions.selection import Selection
 from rankscope.store.run import Run, open_run

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from rankscope.analyse.pace import paces
 from rankscope.model import Calling, Ending, Entered, Group, Moment, RankFacts
 from rankscope.questions.live.hang import Verdict, verdict
 from rankscope.questions.live.hang_report import places_table, sentence
-from rankscope.questions.live.standing import Standing, standing
+from rankscope.questions.live.standing import Standing, paces, standing
 from rankscope.questions.live.top import job_table, ranks_table
 
 SECOND = 1_000_000_000

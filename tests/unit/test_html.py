@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from browser.large_run import write_large_run
-from rankscope.analyse.sections import Wanted, page_of
 from rankscope.cli.report import run as report
 from rankscope.model import Table
+from rankscope.output.html import to_html
+from rankscope.output.html.page import FOLDER, MODULES, scripts
 from rankscope.pictures import Page
+from rankscope.questions.page import Wanted, page_of
 from rankscope.rank_files.read import read_rank_file
-from rankscope.report.html import to_html
-from rankscope.report.html.assets import FOLDER, MODULES, scripts
 from rankscope.store.run import open_run
 from unit.small_run import mpi_rank, write_run
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.import_loader import import_loader
-from rankscope.analyse.import_offenders.bytecode import missing_bytecode
-from rankscope.analyse.import_offenders.listing import listing_storm
-from rankscope.analyse.import_offenders.loader import loader_search
-from rankscope.analyse.import_offenders.metadata import metadata_scan
-from rankscope.analyse.import_offenders.realpath import realpath_storm
-from rankscope.analyse.import_offenders.subprocesses import started_programs
-from rankscope.analyse.import_realpath import passes
-from rankscope.questions.imports.offenders.lookups import useless_search
-from rankscope.questions.imports.offenders.modules import dominant_module
+from rankscope.questions.imports.offenders.lookups import listing_storm, loader_search, realpath_storm, useless_search
+from rankscope.questions.imports.offenders.modules import (
+    dominant_module,
+    metadata_scan,
+    missing_bytecode,
+    started_programs,
+)
 from rankscope.questions.imports.offenders.offender import Offender
 from rankscope.questions.imports.offenders.table import RULES, import_offenders
-from rankscope.questions.imports.search import import_search, search_entries
+from rankscope.questions.imports.search import import_loader, import_search, passes, search_entries
 from unit.import_runs import HandFilled, small_run
 
 

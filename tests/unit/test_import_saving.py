@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.import_blame import (
+from rankscope.cli.import_saving import switch_of, together
+from rankscope.questions.imports.imports import import_cost
+from rankscope.questions.imports.saving import (
     Blame,
+    Trial,
     blame_bytecode,
     blame_library_path,
     blame_module,
     blame_realpath,
     blame_search,
+    import_saving,
 )
-from rankscope.analyse.import_cost import import_cost
-from rankscope.cli.import_saving import switch_of, together
-from rankscope.questions.imports.saving import Trial, import_saving
 from rankscope.questions.imports.trees import Counts
 from unit.import_runs import MS, HandFilled, small_run
 from unit.test_import_offenders import bytecode_run, loader_run, search_run

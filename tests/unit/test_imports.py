@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from rankscope.analyse.import_causes import import_causes
-from rankscope.analyse.import_icicle import import_icicle
-from rankscope.analyse.import_module_mounts import import_module_mounts
-from rankscope.analyse.import_mounts import import_mounts
-from rankscope.analyse.import_paths import import_paths
-from rankscope.analyse.import_tree import View, import_tree
 from rankscope.model import Table
-from rankscope.questions.imports.calls import import_calls
+from rankscope.questions.imports.calls import (
+    import_calls,
+    import_causes,
+    import_module_mounts,
+    import_mounts,
+    import_paths,
+)
 from rankscope.questions.imports.imports import imports
-from rankscope.questions.imports.modules import import_modules
+from rankscope.questions.imports.modules import View, import_icicle, import_modules, import_tree
 from rankscope.questions.imports.trees import Node, import_trees
 from rankscope.questions.selection import Selection
 from unit.import_runs import MS, HandFilled, small_run

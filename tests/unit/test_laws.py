@@ -8,10 +8,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rankscope.analyse.law_choice import choose
-from rankscope.analyse.law_intervals import Estimate, estimate, student_quantile
 from rankscope.questions.scaling.growth import Series, growth
-from rankscope.questions.scaling.models import ALPHA_BETA, BY_SCALE, BY_SIZE, LINEAR, fit
+from rankscope.questions.scaling.models import (
+    ALPHA_BETA,
+    BY_SCALE,
+    BY_SIZE,
+    LINEAR,
+    Estimate,
+    choose,
+    estimate,
+    fit,
+    student_quantile,
+)
 
 SCALES = np.array([1, 2, 4, 8, 16, 32, 64, 128], np.float64)
 FAR = 256.0

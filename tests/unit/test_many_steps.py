@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.analyse.step_cuts import EXTRAS, whole_steps
-from rankscope.analyse.step_values import Stored
 from rankscope.api.run import Run
+from rankscope.questions.steps.arrays import Stored
 from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.inferred import EXTRAS, whole_steps
 from rankscope.rank_file import COLLECTIVE
 from rankscope.rank_file_writer import RankFileWriter
 from unit.many_ranks import LAW, age, aged_run, assert_same, make_large, rank_files, tables
@@ -34,11 +34,11 @@ LAWS = {
 def make_large_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also steps are kept on disk, and looked at a few at a time."""
     make_large(monkeypatch)
-    monkeypatch.setattr("rankscope.store.many.MOST_ROWS", 100)
-    monkeypatch.setattr("rankscope.analyse.lateness.MOST_CELLS", 10)
-    monkeypatch.setattr("rankscope.analyse.steps.CELLS", 100)
-    monkeypatch.setattr("rankscope.analyse.step_times.CELLS", 100)
-    monkeypatch.setattr("rankscope.analyse.step_waits.MANY", 2)
+    monkeypatch.setattr("rankscope.store.large_runs.MOST_ROWS", 100)
+    monkeypatch.setattr("rankscope.questions.stragglers.lateness.MOST_CELLS", 10)
+    monkeypatch.setattr("rankscope.questions.steps.steps.CELLS", 100)
+    monkeypatch.setattr("rankscope.questions.steps.waits.CELLS", 100)
+    monkeypatch.setattr("rankscope.questions.steps.waits.MANY", 2)
 
 
 def steps_as_read(folder: Path) -> Steps:
@@ -64,8 +64,8 @@ def test_what_a_database_holds_too_much_of_is_asked_for_rank_by_rank(
 ) -> None:
     folder = aged_run(tmp_path / "run", LAWS[name])
     small = tables(Run(folder), ASKED)
-    monkeypatch.setattr("rankscope.analyse.step_patterns.MOST_RECORDS", 100)
-    monkeypatch.setattr("rankscope.analyse.steps_recorded.MOST_STEPS", 100)
+    monkeypatch.setattr("rankscope.questions.steps.inferred.MOST_RECORDS", 100)
+    monkeypatch.setattr("rankscope.questions.steps.data.MOST_STEPS", 100)
     assert_same(tables(Run(folder), ASKED), small, exact=True)
     assert all(isinstance(one.values, Stored) for one in steps_as_read(folder).ranks)
 

@@ -79,7 +79,7 @@ def test_the_tables_are_those_of_a_small_run(seed: int, tmp_path: Path, monkeypa
     folder = write(tmp_path / "run", seed)
     small = tables(Run(folder), ASKED)
     make_large(monkeypatch)
-    monkeypatch.setattr("rankscope.analyse.tiles.CELLS", 50)
+    monkeypatch.setattr("rankscope.questions.disk_matrix.CELLS", 50)
     assert_same(tables(Run(folder, keep=False), ASKED), small)
     notes = " ".join(small["collectives"].notes)
     assert all(word in notes for word in ("not in the log", "different operations", "twice"))

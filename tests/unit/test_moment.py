@@ -11,8 +11,8 @@ import pytest
 from rankscope.model import BadFile
 from rankscope.rank_file import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, State
 from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.facts import Here
 from rankscope.rank_files.live import LiveFile, read_moment
-from rankscope.readers.ending import Here
 
 NOW = 5_000_000_000_000
 HERE = Here(host="here", now_ns=lambda: NOW)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.analyse.short_names import full_names, short_names, told
 from rankscope.model import Column, RankFacts, Reading, Table, Tally, Unit
 from rankscope.questions.gpu.cxx_names import function_of
 from rankscope.questions.gpu.demangling import demangled
-from rankscope.questions.gpu.kernel_names import kernel_names, renamed
+from rankscope.questions.gpu.kernel_names import full_names, kernel_names, renamed, short_names, told
 from unit.loaded import run_of
 
 RECORDED = (Path(__file__).parent / "kernel_names.txt").read_text().splitlines()  # on an H200, with torch 2.11

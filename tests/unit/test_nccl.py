@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.analyse.nccl import nccl
-from rankscope.analyse.tallies import tallies
 from rankscope.model import RankFacts, Reading, Tally
+from rankscope.questions.collectives.collectives import nccl
+from rankscope.questions.run.overview import tallies
 from rankscope.questions.selection import Selection
 from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupKind, Kind, Layer, State
 from rankscope.rank_file_writer import RankFileWriter

@@ -6,12 +6,11 @@ import re
 
 import pytest
 
-from rankscope.analyse.gpu_ranks import gpu_ranks
-from rankscope.formats.nvprof_damaged import read, sniff
+from rankscope.formats.nvprof_damaged import name_cell, read, share_cell, sniff, time_cell
 from rankscope.formats.source import Source
 from rankscope.model import Reading
 from rankscope.questions.gpu.checks import gpu_checks
-from rankscope.readers.misread import name_cell, share_cell, time_cell
+from rankscope.questions.gpu.kernels import gpu_ranks
 from unit.loaded import run_of, shared_file, text_source, warnings
 
 BEGIN = "#\\_7== NVPROF is profiling process 7, command: python a\\_b.py ==7== Profiling application: python a\\_b.py\n"

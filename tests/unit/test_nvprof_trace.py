@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from rankscope.formats import sums as gpu_trace
 from rankscope.formats.nvprof import read, sniff
 from rankscope.model import Reading
-from rankscope.readers import gpu_trace
 from unit.loaded import run_of, text_source, warnings
 
 HEAD = (

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankscope.analyse.phase_calls import phase_calls
-from rankscope.analyse.phase_ranks import phase_ranks
 from rankscope.model import PHASES
-from rankscope.questions.steps.phases import phases
+from rankscope.questions.steps.phases import phase_calls, phase_ranks, phases
 from rankscope.rank_file import MarkKind
 from rankscope.rank_file_writer import RankFileWriter
 from unit.small_run import MILLI, SECOND

@@ -23,8 +23,8 @@ from rankscope.rank_file import (
     size_class,
 )
 from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.facts import Here
 from rankscope.rank_files.read import read_rank_file
-from rankscope.readers.ending import Here
 
 SECOND = 1_000_000_000
 START = 1_800_000_000 * SECOND

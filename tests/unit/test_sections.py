@@ -9,11 +9,11 @@ import pytest
 
 from browser.large_run import write_large_run
 from browser.pages import gpu_run
-from rankscope.analyse.hosts import hosts
-from rankscope.analyse.sections import Wanted, page_of
 from rankscope.model import Table
 from rankscope.pictures import Page
+from rankscope.questions.page import Wanted, page_of
 from rankscope.questions.page.imports import import_boxes
+from rankscope.questions.ranks.ranks import hosts
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.small_run import MILLI, SECOND

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.cli.stacks import find_py_spy, innermost, python_lines
+from rankscope.cli.hang import find_py_spy, innermost, python_lines
 
 # as py-spy 0.4 prints it with --json, with fewer fields
 DUMP = """[{"pid": 7, "thread_id": 1, "thread_name": "MainThread", "owns_gil": false, "frames": [

@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.analyse.step_parts import step_parts
-from rankscope.analyse.warmup import warmup_steps
 from rankscope.model import Table
-from rankscope.questions.steps.data import steps_of
-from rankscope.questions.steps.steps import steps
+from rankscope.questions.steps.data import steps_of, warmup_steps
+from rankscope.questions.steps.steps import step_parts, steps
 from rankscope.rank_file import Part
 from unit.step_runs import Parts, opened, rank
 from unit.step_runs import steps as made_steps

@@ -11,7 +11,7 @@ import pytest
 from rankscope.model import Event, RankFacts, Reading, Tally, names_of
 from rankscope.rank_file import COLLECTIVE, State
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store import batches, large_runs
+from rankscope.store import large_runs, rank_files
 from rankscope.store.folder import NoRun
 from rankscope.store.roles import assign_roles
 from rankscope.store.run import Run, open_run
@@ -61,7 +61,7 @@ def test_a_bad_file_is_told_and_the_others_are_read(tmp_path: Path) -> None:
 
 def test_many_files_are_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_runs, "MANY_FROM", 2)
-    monkeypatch.setattr(batches, "MOST_FILES", 3)
+    monkeypatch.setattr(rank_files, "MOST_FILES", 3)
     ranks = [mpi_rank(rank, 10, host=f"node{rank % 2}".encode()) for rank in range(10)]
     for rank, made in enumerate(ranks):
         made.tally(f"MPI_F{rank}", rank + 1, 10)

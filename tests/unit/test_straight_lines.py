@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.analyse.straight_lines import lines_between, lower_hull
+from rankscope.questions.collectives.clock_fit import lines_between, lower_hull
 
 
 def brute_force(x: np.ndarray, high: np.ndarray, low: np.ndarray, at: float) -> tuple[float, float] | None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rankscope.api.watching import Watched
+from rankscope.api.runs import Watched
 from rankscope.cli.top import View, frame, run
 from rankscope.model import Table
-from rankscope.readers.ending import Here
+from rankscope.rank_files.facts import Here
 from rankscope.store.folder import Job
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse.kernels import kernels
-from rankscope.analyse.trace import trace
 from rankscope.cli.report import run as report
-from rankscope.questions.events.events import events
+from rankscope.questions.events.events import events, trace
+from rankscope.questions.gpu.kernels import kernels
 from rankscope.questions.selection import Selection
 from rankscope.rank_file import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, GroupKind, Layer, TraceKeep
 from rankscope.rank_file_writer import RankFileWriter

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.analyse.lanes import lanes
-from rankscope.analyse.wait_matrix import wait_matrix
 from rankscope.model import Column, Table, Unit
 from rankscope.questions.collectives.wait_map import wait_map, waited_until
-from rankscope.questions.condense import condensed
+from rankscope.questions.collectives.waiting import wait_matrix
+from rankscope.questions.condense import condensed, lanes
 from rankscope.questions.selection import Selection
 from rankscope.questions.stragglers.lateness import peers_medians
 from rankscope.rank_file import Part

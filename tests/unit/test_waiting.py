@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.analyse.step_times import times_of
-from rankscope.analyse.waiting_parts import waiting_parts
 from rankscope.cli.report import run as report
 from rankscope.model import Table
 from rankscope.questions.collectives.clocks import clocks
 from rankscope.questions.collectives.collectives import collectives
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.collectives.wait_map import waiting_parts
 from rankscope.questions.collectives.waiting import waiting
 from rankscope.questions.selection import Selection
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import Steps
+from rankscope.questions.steps.waits import times_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run
 from unit.simulated import MICRO, Skew, Truth, train, write

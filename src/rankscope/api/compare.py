@@ -8,7 +8,6 @@ from glob import glob
 from os import PathLike
 from pathlib import Path
 
-from rankscope.analyse.compare.limits import CANNOT_TELL, EXCEEDED, BadLimit, Outcome, outcomes, parse_limit
 from rankscope.api.frame import Frame
 from rankscope.api.run import NoRun, Run, Wrong
 from rankscope.api.runs import is_run
@@ -22,7 +21,18 @@ from rankscope.questions.compare.tables import (
     sides_table,
     warnings_of,
 )
-from rankscope.questions.compare.verdicts import Comparison, Options, Side, compare
+from rankscope.questions.compare.verdicts import (
+    EXCEEDED,
+    BadLimit,
+    Comparison,
+    Options,
+    Outcome,
+    Side,
+    compare,
+    outcomes,
+    parse_limit,
+)
+from rankscope.questions.compare.verdicts import UNDECIDED as CANNOT_TELL
 from rankscope.questions.selection import ALL, Selection
 
 __all__ = ["BadLimit", "Compared", "Options", "compared", "parse_limit", "side_of"]

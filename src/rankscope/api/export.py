@@ -17,17 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankscope import SCHEMA_VERSION
-from rankscope.analyse.nesting import in_order
 from rankscope.api.frame import Frame
 from rankscope.api.registry import QUESTIONS
 from rankscope.api.run import Run, Wrong
-from rankscope.model_timeline import Slices
 from rankscope.output.chrome import chrome_pieces
 from rankscope.output.csv import to_csv
 from rankscope.output.json import to_json
 from rankscope.output.perfetto import perfetto_pieces
 from rankscope.output.prometheus import to_prometheus
-from rankscope.questions.events.timeline import Timeline, timeline
+from rankscope.pictures import Slices
+from rankscope.questions.events.timeline import Timeline, in_order, timeline
 from rankscope.questions.metrics import scrape
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS

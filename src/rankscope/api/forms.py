@@ -13,7 +13,7 @@ from rankscope.output.markdown import to_markdown
 from rankscope.output.plain_html import to_plain_html
 from rankscope.output.text import to_text
 from rankscope.pictures import Graph
-from rankscope.questions.events.events import COLUMNS as EVENT_COLUMNS
+from rankscope.questions.events.events import EVENTS_COLUMNS as EVENT_COLUMNS
 from rankscope.questions.events.events import events_sql
 
 __all__ = ["EVENT_COLUMNS", "FORMS", "PAGES", "events_csv", "page", "printable", "to_text"]

@@ -7,17 +7,44 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rankscope.api.page import page_text
-from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.run import LOGS_UNASKED, NoRun, Run, Wrong
 from rankscope.api.runs import Listed, runs_in, stays_inside
 from rankscope.model import Column, Table, Unit
-from rankscope.report.run_list import POLICY, run_list, said
+from rankscope.output.html import to_html
+from rankscope.output.plain_html import POLICY, run_list, said
+from rankscope.questions.imports.modules import import_icicle
+from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.selection import ALL, Selection
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The page about a run: one HTML file that works offline.
+UNREAD = f"More than {LOGS_UNASKED} processes: without the logs of collectives. --logs reads them."
+
+
+def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs: bool = False) -> str:
+    """The page; the logs of collectives are in it where there are few ranks or they are asked for."""
+    events = logs or run.is_small
+    store = run.store(events=events)
+    run.ranks_shown(selection)
+    chosen = Selection(selection.ranks)
+    more = {name: partial(_answer, run, name, chosen, kernels) for name in run.default_tables()}
+    notes = [] if events else [UNREAD]
+    wanted = Wanted(chosen, run.kernel_names(kernels), more, notes, import_icicle(store, chosen))
+    return to_html(page_of(store, run.folder.resolve().name, wanted))
+
+
+def _answer(run: Run, name: str, selection: Selection, kernels: str) -> Table:
+    """With what was read: a page must not read the logs behind the reader's back."""
+    return run.answer_as_read(name, selection, kernels)
+
+
+# ---------------------------------------------------------------- pages
 COOKIE = "rankscope"
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")  # another name in a request: a page elsewhere that points it here
 LEAST_REFRESH_S = 5

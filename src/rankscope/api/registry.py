@@ -4,62 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.analyse.alike import alike
-from rankscope.analyse.balance import balance
-from rankscope.analyse.checks import checks
-from rankscope.analyse.communication import communication
-from rankscope.analyse.communicators import communicators
-from rankscope.analyse.cuda_api import cuda_api
-from rankscope.analyse.figures import figures
-from rankscope.analyse.findings import findings
-from rankscope.analyse.gpu_clocks import gpu_clocks
-from rankscope.analyse.gpu_copies import gpu_copies
-from rankscope.analyse.gpu_gaps import gpu_gaps
-from rankscope.analyse.gpu_idle import gpu_idle
-from rankscope.analyse.gpu_kinds import gpu_kinds
-from rankscope.analyse.gpu_ranks import gpu_ranks
-from rankscope.analyse.gpu_spread import gpu_spread
-from rankscope.analyse.hosts import hosts
-from rankscope.analyse.kernels import kernels
-from rankscope.analyse.matrix import matrix
-from rankscope.analyse.nccl import nccl
-from rankscope.analyse.nvtx_ranges import nvtx_ranges
-from rankscope.analyse.overhead import overhead
-from rankscope.analyse.phase_calls import phase_calls
-from rankscope.analyse.phase_ranks import phase_ranks
-from rankscope.analyse.places import places
-from rankscope.analyse.second_hand import second_hand
-from rankscope.analyse.step_parts import step_parts
-from rankscope.analyse.tallies import tallies
-from rankscope.analyse.trace import trace
-from rankscope.analyse.wait_matrix import wait_matrix
-from rankscope.analyse.waiting_parts import waiting_parts
-from rankscope.api.import_questions import IMPORT_QUESTIONS, ONLY_WHERE_ASKED
 from rankscope.model import Table, Tables
-from rankscope.questions.collectives.clocks import clocks
-from rankscope.questions.collectives.collectives import collectives
-from rankscope.questions.collectives.wait_map import wait_map
-from rankscope.questions.collectives.waiting import waiting
-from rankscope.questions.events.events import events
-from rankscope.questions.events.ranges import ranges
+from rankscope.questions.collectives.clocks import clocks, gpu_clocks
+from rankscope.questions.collectives.collectives import collectives, nccl
+from rankscope.questions.collectives.wait_map import wait_map, waiting_parts
+from rankscope.questions.collectives.waiting import wait_matrix, waiting
+from rankscope.questions.events.events import events, trace
+from rankscope.questions.events.ranges import nvtx_ranges, ranges
+from rankscope.questions.findings import findings
 from rankscope.questions.gpu.checks import gpu_checks
-from rankscope.questions.gpu.device_time import gpu_time
-from rankscope.questions.gpu.kernels import gpu
+from rankscope.questions.gpu.device_time import gpu_gaps, gpu_idle, gpu_spread, gpu_time
+from rankscope.questions.gpu.kernels import cuda_api, gpu, gpu_copies, gpu_kinds, gpu_ranks, kernels
 from rankscope.questions.gpu.memory import gpu_memory
-from rankscope.questions.mpi.messages import sizes
-from rankscope.questions.mpi.routines import routines
-from rankscope.questions.ranks.behaviour import MANY_RANKS
-from rankscope.questions.ranks.outliers import outliers
-from rankscope.questions.ranks.ranks import ranks
-from rankscope.questions.run.coverage import coverage
-from rankscope.questions.run.overview import overview
+from rankscope.questions.imports.calls import (
+    import_calls,
+    import_causes,
+    import_module_mounts,
+    import_mounts,
+    import_paths,
+)
+from rankscope.questions.imports.imports import imports
+from rankscope.questions.imports.modules import import_modules, import_tree
+from rankscope.questions.imports.offenders import import_offenders
+from rankscope.questions.imports.search import import_loader, import_search
+from rankscope.questions.mpi.messages import matrix, sizes
+from rankscope.questions.mpi.routines import communication, communicators, routines, second_hand
+from rankscope.questions.ranks.behaviour import MANY_RANKS, alike
+from rankscope.questions.ranks.outliers import outliers, places
+from rankscope.questions.ranks.ranks import balance, hosts, ranks
+from rankscope.questions.run.coverage import coverage, overhead
+from rankscope.questions.run.overview import checks, figures, overview, tallies
 from rankscope.questions.selection import Selection
-from rankscope.questions.steps.phases import phases
-from rankscope.questions.steps.steps import steps
+from rankscope.questions.steps.phases import phase_calls, phase_ranks, phases
+from rankscope.questions.steps.steps import step_parts, steps
 from rankscope.questions.stragglers.causes import causes
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The questions about imports, by the name of their table.
 Question = Callable[[Tables, Selection], Table]
 
+IMPORT_QUESTIONS: dict[str, Question] = {
+    "imports": imports,
+    "import_offenders": import_offenders,
+    "import_tree": import_tree,
+    "import_modules": import_modules,
+    "import_causes": import_causes,
+    "import_mounts": import_mounts,
+    "import_module_mounts": import_module_mounts,
+    "import_calls": import_calls,
+    "import_paths": import_paths,
+    "import_search": import_search,
+    "import_loader": import_loader,
+}
+# what `rankscope imports` shows unasked; the others are long
+SHOWN = ("imports", "import_offenders", "import_tree", "import_causes", "import_mounts")
+ONLY_WHERE_ASKED = frozenset(IMPORT_QUESTIONS) - {"imports"}  # in `rankscope report`
+
+
+# ---------------------------------------------------------------- registry
 # They need the single events, which are read only where one of these is asked for.
 EVENT_QUESTIONS: dict[str, Question] = {
     "gpu_time": gpu_time,

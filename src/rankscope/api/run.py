@@ -4,32 +4,126 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rankscope.api.frame import Frame, arrow_frame
-from rankscope.api.layouts import Layout, laid_out
-from rankscope.api.nodes import asks_nodes, files_elsewhere
 from rankscope.api.registry import ALIASES, QUESTIONS, default_tables, needs_events
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.output.layouts.iprof import to_iprof
+from rankscope.output.layouts.mpitrace import to_mpitrace
+from rankscope.output.layouts.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.questions.gpu.kernel_names import FORMS as KERNEL_NAMES
 from rankscope.questions.gpu.kernel_names import kernel_names, renamed
+from rankscope.questions.layouts.iprof import iprof_parts
+from rankscope.questions.layouts.mpitrace import (
+    is_new_layout,
+    other_jobs,
+    summary_tasks,
+    task_routines,
+    task_sizes,
+    tasks,
+    told_extremes,
+)
+from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ranges
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
+from rankscope.record.gather import Left, left_here, local_folder_of
 from rankscope.store import large_runs
-from rankscope.store.answers import Answers, table_data, table_of
+from rankscope.store.cache import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
-from rankscope.store.dask_cluster import Dask
-from rankscope.store.folder import NoRun, find_run, listed
-from rankscope.store.host_groups import read_host_groups
-from rankscope.store.rank_files import Progress
+from rankscope.store.executors import Dask, Killed, cluster
+from rankscope.store.folder import NoRun, find_run, listed, read_host_groups
+from rankscope.store.rank_files import Elsewhere, Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
 
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rank files that are still on the nodes of a job (`rankscope run --local`), as workers of Dask see them there.
+def asks_nodes(run: Path, dask: str | None) -> bool:
+    """Whether there may be files that only workers see: then no answer of before will do."""
+    return dask is not None and _local_folder(run) is not None
+
+
+def files_elsewhere(run: Path, dask: str) -> list[Elsewhere]:
+    """What each node has and the run has not; a folder that several nodes see is read by one of them."""
+    source, folder = _local_folder(run), run.absolute()
+    if source is None:
+        return []
+    try:
+        told = cluster(dask).on_each_host(partial(left_here, folder, source))
+    except Killed as problem:
+        raise NoRun(f"{run}: {problem}") from None
+    found: dict[str, Elsewhere] = {}
+    for host, left in sorted(told.items()):
+        for one in left:
+            if one[0] not in found or _is_of(host, one):
+                found[one[0]] = Elsewhere(host, Path(one[0]), *one[1:])
+    return list(found.values())
+
+
+def _is_of(host: str, left: Left) -> bool:
+    return Path(left[0]).parent.name == host
+
+
+def _local_folder(run: Path) -> Path | None:
+    try:
+        return local_folder_of(run)
+    except (OSError, ValueError, TypeError, AttributeError):  # what is wrong with run.json is told elsewhere
+        return None
+
+
+# ---------------------------------------------------------------- A run in the layouts that other tools print
+LAYOUTS = ("mpitrace", "mpitrace-new", "nvprof", "iprof")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Whose layout, and how: kernels' names, one profile for all ranks, comma-separated."""
+
+    name: str
+    names: str = "short"
+    merged: bool = False
+    csv: bool = False
+
+
+def laid_out(opened: Tables, selection: Selection, shown: Sequence[int], layout: Layout) -> str:
+    """The run as that tool would have printed it."""
+    if layout.name.startswith("mpitrace"):
+        return as_mpitrace(opened, selection, shown, new=layout.name == "mpitrace-new")
+    # in another tool's layout its own files come out as they went in
+    called = kernel_names(opened, layout.names, loaded=False)
+    if layout.name == "iprof":
+        return to_iprof([renamed(part, called) for part in iprof_parts(opened, selection)])
+    of_whom = (opened, selection, layout.merged)
+    rows = renamed(nvprof_rows(*of_whom), called)
+    form = to_nvprof_csv if layout.csv else to_nvprof
+    return form(nvprof_processes(*of_whom), rows, nvprof_warnings(*of_whom))
+
+
+def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
+    """The profiles of the ranks that have one, of every job that was loaded."""
+    parts = [mpitrace_job(opened, selection, shown, new, "")]
+    for job in other_jobs(opened):
+        present = [int(str(row[0])) for row in tasks(opened, job).rows]
+        wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
+        parts.append(mpitrace_job(opened, selection, wanted, new, job))
+    return "".join(parts)
+
+
+def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new: bool, job: str) -> str:
+    routines, sizes = task_routines(opened, selection, job), task_sizes(opened, selection, job)
+    summary, told = summary_tasks(opened, job), told_extremes(opened, job)
+    return to_mpitrace(tasks(opened, job), routines, sizes, shown, summary, told, new or is_new_layout(opened, job))
+
+
+# ---------------------------------------------------------------- run
 __all__ = ["KERNEL_NAMES", "LOGS_UNASKED", "BadQuery", "Layout", "NoRun", "Run", "Selection", "Wrong"]
 
 LOGS_UNASKED = 128  # rank files whose logs are always read without being asked for

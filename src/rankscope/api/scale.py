@@ -8,17 +8,25 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from rankscope.analyse.scale_graphs import graphs
-from rankscope.analyse.scale_series import AXES, of_documents, of_figures, of_runs, summed
 from rankscope.api.compare import side_of
 from rankscope.api.run import Run, Wrong
-from rankscope.formats.handmade.tables import read
+from rankscope.formats.handmade import read
 from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Note, Severity, Table
 from rankscope.pictures import Graph
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
-from rankscope.questions.scaling.scaling import laws, projection, speed_up
+from rankscope.questions.scaling.scaling import (
+    AXES,
+    graphs,
+    laws,
+    of_documents,
+    of_figures,
+    of_runs,
+    projection,
+    speed_up,
+    summed,
+)
 
 __all__ = ["AXES", "Scaled", "Series", "chosen", "published", "scaled", "series_of", "with_sums"]
 

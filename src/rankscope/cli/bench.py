@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 from rankscope.api.forms import printable
-from rankscope.cli.delivering import add_form_options, deliver
+from rankscope.cli.report import add_form_options
+from rankscope.cli.report import deliver_tables as deliver
 from rankscope.cli.study_options import add_launch_options, asked, count, parsed, values
 from rankscope.model import Table
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.ledger import Ledger
-from rankscope.studies.outcome import Outcome
+from rankscope.studies.plan import Outcome
 from rankscope.studies.run_study import Silent, run_study
 
 HELP = "run one cell of a study now"

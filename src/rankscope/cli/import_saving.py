@@ -3,24 +3,98 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope.analyse.import_blame import (
+import rankscope
+from rankscope.model import Table, Tables
+from rankscope.questions.imports.imports import BARE, Took, import_cost
+from rankscope.questions.imports.saving import (
     Blame,
+    Trial,
     blame_bytecode,
     blame_library_path,
     blame_module,
     blame_realpath,
     blame_search,
+    import_saving,
 )
-from rankscope.cli.importing import Recorded, record
-from rankscope.model import Table, Tables
-from rankscope.questions.imports.saving import Trial, import_saving
 from rankscope.questions.imports.search import search_entries
 from rankscope.questions.imports.trees import Counts, import_trees
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Starts a command under `rankscope run`, in a child process, to record its imports.
+# Our own Python starts without the current folder on its path; the command's environment is left alone.
+STARTER = "import sys; sys.path[0] = {folder!r}; from rankscope.cli import main; raise SystemExit(main())"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A command that was recorded, and what the kernel says it took, recording included."""
+
+    folder: Path
+    exit_code: int
+    wall_ns: int
+    cpu_ns: int
+
+
+def import_command(python: str, module: str) -> list[str]:
+    """What imports one module in a fresh Python."""
+    return [python, "-c", f"import {module}"]
+
+
+def record(
+    command: Sequence[str], folder: Path, level: str, environment: Mapping[str, str] | None = None, silent: bool = False
+) -> Recorded:
+    """Run the command to its end; what it prints goes to stderr, so that stdout holds our tables alone."""
+    place = str(Path(rankscope.__file__).resolve().parents[1])
+    options = ["--imports", level, "--quiet", "--out", str(folder)]
+    line = [sys.executable, "-c", STARTER.format(folder=place), "run", *options, "--", *command]
+    return run_to_end(line, folder, environment, silent)
+
+
+def run_to_end(
+    line: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, silent: bool = False
+) -> Recorded:
+    """Start a program and wait for it; the kernel says what it and its children took."""
+    sys.stderr.flush()
+    output = subprocess.DEVNULL if silent else 2
+    began_ns = time.monotonic_ns()
+    with subprocess.Popen(line, env=environment, stdout=output, stderr=output if silent else None) as child:
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    wall_ns = time.monotonic_ns() - began_ns
+    return Recorded(folder, child.returncode, wall_ns, round((used.ru_utime + used.ru_stime) * 1e9))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs a command bare and recorded, in turns, to say what metering costs.
+AGAIN = "nothing, again"  # what it differs by from the other bare run is noise
+LEVELS = ("time", "calls", "paths")
+
+
+def metering_cost(command: Sequence[str], repeats: int, folder: Path, say: Callable[[str], None]) -> Table:
+    """Every level of --imports beside the bare command."""
+    turns: dict[str, list[Took]] = {name: [] for name in (BARE, AGAIN, *LEVELS)}
+    order = list(turns)
+    for turn in range(repeats):
+        say(f"turn {turn + 1} of {repeats}: {len(order)} runs")
+        for level in order:
+            place = folder / f"cost-{turn}-{level}"
+            if level in LEVELS:
+                one = record(command, place, level, silent=True)
+            else:
+                one = run_to_end(command, place, silent=True)
+            turns[level].append((one.wall_ns, one.cpu_ns))
+        order = order[1:] + order[:1]  # nobody is always first
+    return import_cost(turns)
+
+
+# ---------------------------------------------------------------- import saving
 CAUSES = ("realpath", "ld-library-path", "search", "bytecode", "module=NAME")
 DIFFERS = "an import was made to fail: the program may do something else then"
 NOTHING = "there is nothing to switch off"

@@ -7,17 +7,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rankscope.analyse.import_counts import ImportCounts, counts_of, has_table, recorded_counts
-from rankscope.analyse.import_series import NoSeries, series_of
-from rankscope.analyse.scale_fit import ScaleFit, fitted
-from rankscope.cli.delivering import add_form_options, deliver
 from rankscope.cli.imports_replay import Wrong, operations_of
+from rankscope.cli.report import add_form_options
+from rankscope.cli.report import deliver_tables as deliver
 from rankscope.cli.slowness_options import told
 from rankscope.model import BadFile, Cell, Column, Table, Tables, Unit
-from rankscope.questions.imports.break_even import break_evens, fits
-from rankscope.questions.imports.projection import CACHES, Server, projected, projection
+from rankscope.questions.imports.break_even import NoSeries, ScaleFit, break_evens, fits, fitted, series_of
+from rankscope.questions.imports.projection import (
+    CACHES,
+    ImportCounts,
+    Server,
+    counts_of,
+    has_table,
+    projected,
+    projection,
+    recorded_counts,
+)
 from rankscope.rank_files.read import read_rank_file
-from rankscope.slowfs.slowness import duration_ns
+from rankscope.slowfs.mount import duration_ns
 from rankscope.store.folder import NoRun
 from rankscope.store.run import open_run
 

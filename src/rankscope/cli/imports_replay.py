@@ -7,16 +7,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rankscope.analyse.import_counts import has_table
-from rankscope.cli.delivering import add_form_options, deliver
+from rankscope.cli.report import add_form_options
+from rankscope.cli.report import deliver_tables as deliver
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
 from rankscope.formats import path_operations, strace_log
+from rankscope.formats import path_operations as strace_paths
 from rankscope.formats.source import HEAD_BYTES, Source
 from rankscope.model import BadFile, PathOperation, Table, Tables
+from rankscope.questions.imports.projection import has_table
 from rankscope.questions.imports.replay import replay_operations, replay_overview, replay_server
 from rankscope.rank_files.read import read_rank_file
-from rankscope.readers import strace_paths
-from rankscope.slowfs.program import Unavailable
+from rankscope.slowfs.mount import Unavailable
 from rankscope.slowfs.replay import Plan, Replayed, mapped, replay
 from rankscope.store.folder import NoRun
 from rankscope.store.run import open_run
@@ -112,7 +113,7 @@ def operations_of(place: Path, rank: int | None) -> tuple[list[PathOperation], l
         return path_operations.read(source), []
     if not strace_log.sniff(head):
         raise Wrong(f"{place}: neither a run, nor operations as text, nor a log of strace")
-    found, relative = strace_paths.read(source)
+    found, relative = strace_paths.read_strace(source)
     note = f"{relative} operations on relative paths are left out: trace with strace -y to have them"
     return found, [note] if relative else []
 

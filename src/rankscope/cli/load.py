@@ -3,27 +3,202 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import multiprocessing
 import os
 import platform
 import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rankscope import __version__
-from rankscope.cli.loading import Outcome, Task, content_key, load_all
-from rankscope.cli.progress import byte_bar
+from rankscope.formats.recognition import find_files, is_run, pieces, readings, settle_ranks
 from rankscope.formats.registry import FORMATS
-from rankscope.formats.source import Hints
+from rankscope.formats.source import Hints, Source
+from rankscope.model import BadFile, RankFacts, Reading, Severity
 from rankscope.output.cells import printable
 from rankscope.questions.wording import counted
-from rankscope.readers.files import find_files, is_run
 from rankscope.record.place import cleaned
 from rankscope.record.run_folder import ROOT, Folder, Json, describe, new_folder, point_latest
-from rankscope.store.foreign import loaded_folders, remove_replaced
+from rankscope.store.foreign import LoadedFile, loaded_folders, remove_replaced
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Reads foreign files into the folder of a run, several at once when that pays.
+POOL_FROM_FILES = 16
+POOL_FROM_BYTES = 32 << 20
+POLL_SECONDS = 0.2
+
+Show = Callable[[int, int], None]  # which file, how many bytes of it
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One file to load, and how."""
+
+    place: int
+    path: Path
+    size_bytes: int
+    run: Path
+    wanted: str | None
+    hints: Hints
+    loaded_ns: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one file."""
+
+    task: Task
+    key: str = ""
+    formats: list[str] = field(default_factory=list)
+    processes: int = 0
+    warnings: int = 0
+    problem: str = ""
+
+
+def content_key(path: Path) -> str:
+    """A short name for the content of a file."""
+    digest = hashlib.blake2b(digest_size=8)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def load_file(task: Task, watch: Callable[[int], None] | None = None) -> Outcome:
+    """Read one file into the run; whatever is wrong with it becomes the outcome's problem."""
+    outcome = Outcome(task)
+    source = Source(task.path, task.hints, watch=watch)
+    try:
+        chosen = pieces(source, task.wanted)
+        made = LoadedFile(task.run, os.path.abspath(task.path))
+    except BadFile as problem:
+        outcome.problem = str(problem)
+        return outcome
+    except OSError as problem:
+        outcome.problem = f"{problem.filename or task.path}: {problem.strerror or problem}"
+        return outcome
+    except Exception as problem:  # a format that cannot even say whether it knows a file is our mistake
+        told = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
+        outcome.problem = f"{task.path}: could not be recognised ({told}): please report this"
+        return outcome
+    try:
+        _fill(made, source, chosen, outcome)
+    except BadFile as problem:
+        outcome.problem = str(problem)
+    except OSError as problem:
+        outcome.problem = f"{task.path}: could not be kept in {task.run}: {problem.strerror or problem}"
+    finally:
+        made.abandon()
+    return outcome
+
+
+def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: Outcome) -> None:
+    for name, reading in readings(source, chosen):
+        made.add(reading)
+        outcome.warnings += sum(note.severity is Severity.WARNING for note in reading.notes)
+        if name and name not in outcome.formats:
+            outcome.formats.append(name)
+    notes = settle_ranks(source, made.settle())
+    outcome.warnings += sum(note.severity is Severity.WARNING for note in notes)
+    made.add(Reading(RankFacts(), continues=True, notes=notes))
+    outcome.processes = sum(facts.role != "document" for facts in made.processes)
+    task = outcome.task
+    outcome.key = content_key(task.path)
+    made.finish(
+        outcome.key,
+        {
+            "formats": outcome.formats,
+            "options": {"as": task.wanted, "rank": task.hints.rank, "map": str(task.hints.mapping or "") or None},
+            "size_bytes": task.size_bytes,
+            "loaded_ns": task.loaded_ns,
+            "place": task.place,
+        },
+    )
+
+
+def load_all(tasks: Sequence[Task], show: Show) -> Iterator[Outcome]:
+    """Every outcome, as it comes."""
+    workers = min(len(os.sched_getaffinity(0)), len(tasks))
+    much = len(tasks) >= POOL_FROM_FILES or sum(task.size_bytes for task in tasks) >= POOL_FROM_BYTES
+    if workers < 2 or not much:
+        for task in tasks:
+            yield load_file(task, partial(show, task.place))
+        return
+    yield from _in_pool(tasks, workers, show)
+
+
+_done: Any = None  # how many bytes of each file the workers have taken
+
+
+def _watched(task: Task) -> Outcome:
+    def watch(done_bytes: int) -> None:
+        _done[task.place] = done_bytes
+
+    return load_file(task, watch)
+
+
+def _in_pool(tasks: Sequence[Task], workers: int, show: Show) -> Iterator[Outcome]:
+    global _done
+    context = multiprocessing.get_context("fork")  # workers need not import everything again
+    _done = context.RawArray("q", max(task.place for task in tasks) + 1)
+    with ProcessPoolExecutor(workers, context) as pool:
+        pending: dict[Future[Outcome], Task] = {pool.submit(_watched, task): task for task in tasks}
+        while pending:
+            ready, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
+            for task in pending.values():
+                show(task.place, _done[task.place])
+            for future in ready:
+                yield _outcome(future, pending.pop(future))
+
+
+def _outcome(future: Future[Outcome], task: Task) -> Outcome:
+    try:
+        return future.result()
+    except BrokenProcessPool:  # killed, most likely for its memory; which file it was cannot be known
+        return Outcome(task, problem=f"{task.path}: the process that read it was killed; load it by itself")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A bar on the terminal that shows how far loading is; nothing where nobody looks.
+NAME_WIDTH = 40
+
+
+@contextmanager
+def byte_bar(files: Sequence[tuple[Path, int]]) -> Iterator[Callable[[int, int], None]]:
+    """A function to call with the place of a file and the bytes taken of it."""
+    if not sys.stderr.isatty():
+        yield lambda place, done_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    name = TextColumn("{task.description}", markup=False)
+    bar = Progress(name, BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=Console(file=sys.stderr))
+    taken = [0] * len(files)
+    with bar:
+        task = bar.add_task("", total=sum(size for _, size in files))
+
+        def show(place: int, done_bytes: int) -> None:
+            path, size = files[place]
+            grown = min(done_bytes, size) - taken[place]
+            if grown > 0:  # a file is opened more than once; only the furthest counts
+                taken[place] += grown
+                bar.update(task, advance=grown, description=printable(path.name)[-NAME_WIDTH:])
+
+        yield show
+
+
+# ---------------------------------------------------------------- load
 HELP = "read other tools' files into a run"
 ABOUT = """\
 Reads profiles, traces and logs of other tools into a run, which every other command takes as its own. The format is

@@ -6,16 +6,42 @@ import argparse
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
-from rankscope.api.page import page_text
+from rankscope.api.pages import page_text
 from rankscope.api.registry import QUESTIONS, needs_events
 from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, LOGS_UNASKED_BYTES, Layout, NoRun, Run, Selection, Wrong
-from rankscope.cli.whole_file import save
 from rankscope.model import Table
 
+
+# ---------------------------------------------------------------- writes a file as a whole or not at all
+def save(texts: Iterable[str], path: Path) -> None:
+    """Beside it first, then in its place, so that nobody sees half of it; straight to a pipe and the like."""
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(texts)
+        return
+    place, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(place, "w", encoding="utf-8") as file:
+            file.writelines(texts)
+        os.chmod(beside, 0o666 & ~_mask())
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def _mask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# ---------------------------------------------------------------- report
 HELP = "show what was recorded"
 
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
@@ -210,3 +236,19 @@ def progress(what: str = "reading rank files", least: int = PROGRESS_FROM) -> Ca
 def summing() -> Callable[[int, int], None]:
     """The same of files with traces, each of which may take seconds."""
     return progress("summing traces", 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables to the screen or to a file, in the form that was asked for.
+def add_form_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+
+
+def deliver_tables(tables: Sequence[Table], form: str, out: Path | None) -> None:
+    """The tables in that form."""
+    if form == "text":
+        text = to_text(tables, width(out), colour=out is None and colour_wanted())
+    else:
+        text = FORMS[form](tables)
+    deliver([text], out)

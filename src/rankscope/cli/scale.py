@@ -13,8 +13,8 @@ from rankscope.api.run import NoRun, Wrong
 from rankscope.api.scale import AXES, Scaled, chosen, published, series_of, with_sums
 from rankscope.cli.report import colour_wanted, deliver, width
 from rankscope.model import Table
+from rankscope.studies.document import is_study, series_in
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.growing import is_study, series_in
 
 HELP = "say how costs grow with the size of the job, and project them"
 ABOUT = """\

@@ -10,14 +10,14 @@ import tempfile
 from pathlib import Path
 from types import FrameType
 
-from rankscope.cli.delivering import add_form_options, deliver
+from rankscope.cli.report import add_form_options
+from rankscope.cli.report import deliver_tables as deliver
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.output.text import to_text
-from rankscope.slowfs import counters
+from rankscope.slowfs import mount as counters
 from rankscope.slowfs import mount as mounting
-from rankscope.slowfs.program import Unavailable, program, reason_against_running
-from rankscope.slowfs.shim import BLIND_SPOTS, shim_environment
+from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_against_running, shim_environment
 
 HELP = "show a folder through a slow file system that counts"
 ABOUT = """\

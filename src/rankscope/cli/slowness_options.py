@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.slowfs.slowness import CACHES, Slowness, bytes_per_second, duration_ns
+from rankscope.slowfs.mount import CACHES, Slowness, bytes_per_second, duration_ns
 
 
 def told(convert: Callable[[str], int]) -> Callable[[str], int]:

@@ -5,30 +5,70 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import select
 import sys
+import termios
 import time
+import tty
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rankscope.analyse.pace import paces
-from rankscope.analyse.top_many import live_behaviour, many_tables, outlying_places, slowest_of_many
-from rankscope.api.watching import Watched, watch
-from rankscope.cli.keys import Keys
+from rankscope.api.runs import Watched, watch
 from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
 from rankscope.model import Table
 from rankscope.output.text import to_text
 from rankscope.questions.live.hang import OVER, verdict
-from rankscope.questions.live.standing import Standing
-from rankscope.questions.live.top import job_table, ranks_table
+from rankscope.questions.live.standing import Standing, paces
+from rankscope.questions.live.top import (
+    job_table,
+    live_behaviour,
+    many_tables,
+    outlying_places,
+    ranks_table,
+    slowest_of_many,
+)
 from rankscope.questions.ranks.behaviour import MANY_RANKS, Behaviour
-from rankscope.store.folder import NoRun
-from rankscope.store.host_groups import host_groups
+from rankscope.store.folder import NoRun, host_groups
 
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Single keys from the terminal, and the terminal as it was afterwards.
+class Keys:
+    """Listens to the keyboard without a need for Enter; Ctrl-C stays what it is."""
+
+    def __enter__(self) -> Keys:
+        self._saved = None
+        if sys.stdin is not None and sys.stdin.isatty():
+            self._saved = termios.tcgetattr(sys.stdin.fileno())
+            tty.setcbreak(sys.stdin.fileno())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._saved is not None:
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._saved)
+
+    def pressed(self, seconds: float, wanted: str) -> bool:
+        """Waits so long, or until one of these keys is pressed."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._saved is None:
+                time.sleep(left)
+            elif select.select([sys.stdin], [], [], left)[0]:
+                typed = os.read(sys.stdin.fileno(), 64)
+                if not typed or set(typed.decode("latin-1")) & set(wanted):
+                    return True
+        return False
+
+
+# ---------------------------------------------------------------- top
 HELP = "watch a running job"
 RECORDS = 64  # newest collectives of a rank: enough to see who waits for whom
 FEW_RECORDS = 16  # of each of very many ranks

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankscope.formats.json_stream import Object, real_number, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
 from rankscope.model import Event, Group, Note, RankFacts, Reading, Severity
 from rankscope.rank_file import size_class
-from rankscope.readers.json_objects import Object, real_number, whole_number, word
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 SNIFFED = re.compile(rb'"(?:collective_seq_id|last_enqueued_collective|time_discovered_completed_ns)"')

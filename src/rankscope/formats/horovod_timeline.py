@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rankscope.formats.json_stream import Object, Objects, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
 from rankscope.model import Event, Note, RankFacts, Reading, Severity
-from rankscope.readers.json_objects import Object, Objects, whole_number, word
 
 SNIFFED = re.compile(rb'"start_time_since_epoch_in_micros"|"name": ?"NEGOTIATE_[A-Z]')
 LAYER = "horovod"

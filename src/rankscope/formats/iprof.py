@@ -2,17 +2,322 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
 
-from rankscope.formats.printed import count
+from rankscope.formats.printed import NOTHING, Span, added, count, printed, settled
 from rankscope.formats.source import Source
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
-from rankscope.readers.iprof_checks import problems, settled_totals
-from rankscope.readers.iprof_json import SNIFF as JSON_SNIFF
-from rankscope.readers.iprof_json import json_readings
-from rankscope.readers.iprof_text import HEAD, Section, quantity, sections
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The tally tables of THAPI's iprof as they are printed: sections of a header line and a table.
+TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+SIZES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
+TITLE = re.compile(r"(BACKEND_[A-Z_,]{1,200}|Device profiling|Explicit memory traffic \([A-Z_,]{1,200}\)) \| (.*)$")
+COUNT = re.compile(r"(\d{1,12}) (Hostnames|Processes|Threads|Devices|Subdevices)$")
+PLACE = re.compile(r"(Hostname|Process|Thread|Device pointer|Subdevice pointer): (\S{1,255})$")
+HEAD = re.compile(r"\s*Name \|\s+(Time|Byte) \|\s+(?:Time|Byte)\(%\) \|\s+Calls \|\s+Average \|\s+Min \|\s+Max \|")
+TOTAL = re.compile(r"\s*Total \|\s*(\S*) \|\s*(\S*) \|\s*(\d{1,18}) \|\s*(?:(\d{1,18}) \|\s*)?$")
+QUANTITY = re.compile(r"(\d{1,15}(?:\.\d\d)?)([a-zA-Z]{1,3})$")
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of a table: total, share, calls, average, smallest and largest, as printed."""
+
+    line: int
+    name: str
+    total: str
+    share: str
+    calls: int
+    average: str = ""
+    least: str = ""
+    most: str = ""
+    errors: int = 0
+
+
+@dataclass(slots=True)
+class Section:
+    """One table with its header line."""
+
+    line: int
+    title: str
+    counts: dict[str, int] = field(default_factory=dict)
+    place: dict[str, str] = field(default_factory=dict)
+    is_bytes: bool = False
+    has_errors: bool = False
+    rows: list[Row] = field(default_factory=list)
+    total: Row | None = None
+    damaged: list[int] = field(default_factory=list)
+
+    @property
+    def units(self) -> dict[str, int]:
+        return SIZES if self.is_bytes else TIMES
+
+
+def quantity(text: str, units: dict[str, int], times: int = 1) -> Span | None:
+    """What a number with a unit can have been, or so many times it: at least one of its unit, less than the next."""
+    found = QUANTITY.match(text)
+    if found is None or found[2] not in units:
+        return None
+    unit = units[found[2]]
+    span = printed(found[1], unit, times)
+    larger = min((other for other in units.values() if other > unit), default=10**30)
+    least = 0 if unit == 1 else unit * times
+    return span.narrowed(Span(min(least, span.at), span.at, max(larger * times - 1, span.at)))
+
+
+def sections(lines: Iterable[tuple[int, str]]) -> Iterator[Section]:
+    """Every section that has a table, whatever else stands between them."""
+    now: Section | None = None
+    reading = False
+    for number, text in lines:
+        if found := TITLE.match(text):
+            if now and reading:
+                yield now
+            now, reading = _begun(number, found), False
+        elif now and (head := HEAD.match(text)):
+            now.is_bytes, now.has_errors, reading = head[1] == "Byte", "Error" in text, True
+        elif now and reading and not _taken(now, number, text):
+            yield now
+            now, reading = None, False
+    if now and reading:
+        yield now
+
+
+def _begun(number: int, found: re.Match[str]) -> Section:
+    section = Section(number, found[1])
+    for part in found[2].split("|")[:16]:
+        if counted := COUNT.match(part.strip()):
+            section.counts[counted[2].lower()] = int(counted[1])
+        elif placed := PLACE.match(part.strip()):
+            section.place[placed[1]] = placed[2]
+    return section
+
+
+def _taken(section: Section, number: int, text: str) -> bool:
+    """Whether the table goes on with this line: it ends with an empty one, or after its total."""
+    if not text.strip():
+        return False
+    if found := TOTAL.match(text):
+        section.total = Row(number, "Total", found[1], found[2], int(found[3]), errors=int(found[4] or 0))
+        return False
+    row = _row(section, number, text)
+    if row is None:
+        section.damaged.append(number)
+    else:
+        section.rows.append(row)
+    return True
+
+
+def _row(section: Section, number: int, text: str) -> Row | None:
+    """Names may hold bars, so the columns are counted from the right."""
+    columns = 8 if section.has_errors else 7
+    cells = [cell.strip() for cell in text.rsplit("|", columns)]
+    if len(cells) != columns + 1:
+        return None
+    calls, errors = count(cells[3]), count(cells[7]) if section.has_errors else 0
+    if calls is None or errors is None:
+        return None
+    values = [cells[at] for at in (1, 4, 5, 6)]
+    failed = errors == calls and not any(values)
+    if not failed and not all(quantity(value, section.units) for value in values):
+        return None
+    return Row(number, cells[0], cells[1], cells[2], calls, cells[4], cells[5], cells[6], errors)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Do the columns of an iprof table agree: total = calls × average, shares, bounds, and the last line with the sums?
+PERCENT = re.compile(r"(\d{1,3}\.\d\d)%$")
+HALF_PERCENT = Fraction(1, 20_000)  # half of the last digit of a share
+Problem = tuple[int, str]
+
+
+def share_of(row: Row) -> Fraction | None:
+    """The printed share, 0 to 1; None where nothing was there to share."""
+    found = PERCENT.match(row.share)
+    return Fraction(found[1]) / 100 if found else None
+
+
+def settled_totals(section: Section) -> list[int]:
+    """A total for each row that agrees with everything printed of it, as far as all of that can be true at once."""
+    spans = [_by_average(row, section) or _total(row, section) for row in section.rows]
+    whole = _whole(section, spans)
+    if whole is None:
+        return [span.at for span in spans]
+    shared = [_by_share(row, span, whole.at) for row, span in zip(section.rows, spans, strict=True)]
+    return settled(shared, Span(whole.at, whole.at, whole.at)) or [span.at for span in spans]
+
+
+def _total(row: Row, section: Section) -> Span:
+    return quantity(row.total, section.units) or NOTHING
+
+
+def _by_average(row: Row, section: Section) -> Span | None:
+    good = row.calls - row.errors
+    product = quantity(row.average, section.units, good) if good > 0 else None
+    return _total(row, section).narrowed(product)
+
+
+def _whole(section: Section, spans: list[Span]) -> Span | None:
+    """What the sum of all rows can be, by the last line, by the rows, and by each row's share."""
+    whole: Span | None = added(spans)
+    if section.total is not None and whole is not None:
+        whole = whole.narrowed(quantity(section.total.total, section.units))
+    for row, span in zip(section.rows, spans, strict=True):
+        share = share_of(row)
+        if whole is None or share is None or share <= HALF_PERCENT:
+            continue
+        low, high = span.low / (share + HALF_PERCENT), span.high / (share - HALF_PERCENT)
+        whole = whole.narrowed(Span(int(low) + 1, whole.at, max(int(low) + 1, int(high))))
+    return whole
+
+
+def _by_share(row: Row, span: Span, whole: int) -> Span:
+    share = share_of(row)
+    if share is None:
+        return span
+    low, high = int(whole * (share - HALF_PERCENT)) + 1, int(whole * (share + HALF_PERCENT))
+    return span.narrowed(Span(max(0, low), span.at, max(0, low, high))) or span
+
+
+def problems(section: Section) -> Iterator[Problem]:
+    """Line and text of what does not agree."""
+    for row in section.rows:
+        yield from _row_problems(row, section)
+    yield from _share_problems(section)
+    yield from _sum_problems(section)
+
+
+def _row_problems(row: Row, section: Section) -> Iterator[Problem]:
+    average, least, most = (quantity(text, section.units) for text in (row.average, row.least, row.most))
+    if average is None or least is None or most is None:
+        return
+    if row.calls > row.errors and _by_average(row, section) is None:
+        yield row.line, f"{row.name}: {row.calls} calls of {row.average} do not make {row.total}"
+    if least.low > average.high or average.low > most.high:
+        yield row.line, f"{row.name}: the average {row.average} is not between {row.least} and {row.most}"
+
+
+def _share_problems(section: Section) -> Iterator[Problem]:
+    shares = [share for row in section.rows if (share := share_of(row)) is not None]
+    summed = sum(shares, Fraction(0))
+    if shares and abs(summed - 1) > HALF_PERCENT * (len(shares) + 1):
+        yield section.line, f"the shares add up to {float(100 * summed):.2f} %, not to 100 %"
+
+
+def _sum_problems(section: Section) -> Iterator[Problem]:
+    total = section.total
+    if total is None:
+        yield section.line, "the table breaks off: it has no line of totals"
+        return
+    calls = sum(row.calls for row in section.rows)
+    if calls != total.calls and not section.damaged:
+        yield total.line, f"the calls add up to {calls}, the total says {total.calls}"
+    printed_total = quantity(total.total, section.units)
+    summed = added(_total(row, section) for row in section.rows)
+    if printed_total and not section.damaged and not summed.meets(printed_total):
+        unit = "bytes" if section.is_bytes else "ns"
+        yield total.line, f"the rows add up to {summed.at} {unit}, the total says {total.total}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The JSON form of iprof's tally: exact numbers, without the backends' names.
+SNIFF = re.compile(
+    rb'\s{0,100}\{\s{0,100}"(device|host|metadata|traffic|units)"\s{0,100}:(?=[^\0]{0,65536}"call"\s{0,10}:)'
+)
+LARGEST = 2**63 - 1  # what the tables hold; iprof's own "no minimum yet" is larger
+PREFIXES = (
+    ("MPI", "mpi"),
+    ("zes", "ze"),
+    ("ze", "ze"),
+    ("cu", "cuda_api"),
+    ("hip", "hip_api"),
+    ("cl", "opencl"),
+    ("omp", "omp"),
+    ("cxi", "cxi"),
+)
+
+
+def json_readings(source: Source) -> Iterator[Reading]:
+    """One reading for all processes, or one for each where the tally is by process."""
+    try:
+        told = json.loads(source.text())
+    except (ValueError, RecursionError) as problem:
+        raise source.bad(f"is not JSON: {problem}", getattr(problem, "lineno", None)) from None
+    if not isinstance(told, dict):
+        raise source.bad("is not a JSON object")
+    found: dict[tuple[str, int | None], Reading] = {}
+    for kind in ("host", "device", "traffic"):
+        for level, part in _parts(told.get(kind)):
+            _add_json(kind, level, part, found, source)
+    if not found:
+        raise source.bad("no tally under host, device or traffic")
+    yield from found.values()
+
+
+def _parts(told: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The tallies of one kind: one, one for each level, and each perhaps a list by process."""
+    if isinstance(told, list):
+        yield from (("", part) for part in told if isinstance(part, dict))
+    elif isinstance(told, dict) and "data" in told:
+        yield "", told
+    elif isinstance(told, dict):
+        for level, below in told.items():
+            for _, part in _parts(below) if isinstance(below, list) or "data" in (below or ()) else ():
+                yield str(level), part
+
+
+def _add_json(
+    kind: str, level: str, part: dict[str, Any], found: dict[tuple[str, int | None], Reading], source: Source
+) -> None:
+    host, pid = part.get("Hostname"), _whole_json(part.get("Process"))
+    key = host if isinstance(host, str) else "", pid
+    if key not in found:
+        found[key] = Reading(RankFacts(host=key[0], pid=pid, versions="iprof", source=str(source)))
+    data = part.get("data")
+    rows = data.items() if isinstance(data, dict) else ()
+    group = "Device profiling" if kind == "device" else f"level {level}" if kind == "host" else f"traffic {level}"
+    for name, row in rows:
+        if name != "Total" and isinstance(row, dict):
+            _add_row(kind, group, str(name), row, _whole_json(part.get("Thread")) or 0, found[key], source)
+
+
+def _add_row(
+    kind: str, group: str, name: str, row: dict[str, Any], thread: int, reading: Reading, source: Source
+) -> None:
+    numbers = {key: _whole_json(row.get(key)) for key in ("time", "call", "min", "max")}
+    if None in numbers.values():
+        raise source.bad(f"{name}: time, call, min and max must be whole numbers")
+    total, calls, least, most = (value or 0 for value in numbers.values())
+    errors = _whole_json(row.get("error")) or 0
+    tally = Tally(_layer(kind, name), name, calls, 0.0, group, thread=thread, errors=errors)
+    if kind == "traffic":
+        tally.bytes = total
+        bounds = (("min", least), ("max", most))
+        reading.figures += [Figure(group, name, float(value), "bytes", statistic=which) for which, value in bounds]
+    else:
+        tally.total_ns = float(total)
+        if calls > errors:
+            tally.min_ns, tally.max_ns = float(least), float(most)
+    reading.tallies.append(tally)
+
+
+def _whole_json(value: Any) -> int | None:
+    return min(value, LARGEST) if type(value) is int and value >= 0 else None
+
+
+def _layer(kind: str, name: str) -> str:
+    if kind != "host":
+        return "gpu" if kind == "device" else "memory"
+    return next((layer for prefix, layer in PREFIXES if name.startswith(prefix)), "host")
+
+
+# ---------------------------------------------------------------- iprof
 LAYERS = {
     "BACKEND_MPI": "mpi",
     "BACKEND_ZE": "ze",
@@ -27,12 +332,12 @@ TABLE = re.compile(HEAD.pattern.removeprefix(r"\s*").replace(r"\s+", r"\s{1,200}
 
 
 def sniff(head: bytes) -> bool:
-    return TABLE.search(head) is not None or JSON_SNIFF.match(head) is not None
+    return TABLE.search(head) is not None or SNIFF.match(head) is not None
 
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for the sum over all processes, or one for each process where the tables are by process."""
-    if JSON_SNIFF.match(source.head()):
+    if SNIFF.match(source.head()):
         yield from json_readings(source)
         return
     found = 0

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankscope.formats.bus_bandwidth import bus_factor, plain_name
+from rankscope.formats.json_stream import Object, Objects, real_number, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
 from rankscope.model import Event, Group, Note, RankFacts, Reading, Severity
 from rankscope.rank_file import size_class
-from rankscope.readers.json_objects import Object, Objects, real_number, whole_number, word
 
 SNIFFED = re.compile(rb'"coll_perf"\s*:')
 HEADER = re.compile(rb'"inspector_output_format_version"\s*:')

@@ -2,16 +2,311 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 from urllib.parse import quote
 
-from rankscope.formats.source import GZIP, ZSTD, Source
-from rankscope.model import Note, RankFacts, Reading, Severity
-from rankscope.readers.nsys_facts import facts_of, process_ids, start_of
-from rankscope.readers.nsys_tables import SOURCES, Database, EventTable, columns_of, select
+import numpy as np
 
+from rankscope.formats.source import GZIP, ZSTD, Source
+from rankscope.model import Note, RankFacts, Reading, Severity, Words
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tables of an nsys export: which hold events of which layer, read with the columns this version of nsys wrote.
+Row = tuple[Any, ...]
+
+PROCESS_BITS = 24  # a global thread id is the global process id and the thread in its lowest bits
+TEXT_LETTERS = 4096
+TORCH_SUFFIX = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)  # of the ranges torch makes
+API_VERSION = re.compile(r"_v\d+$")  # cudaLaunchKernel_v7000
+COPY_KINDS = (
+    "unknown Host-to-Device Device-to-Host Host-to-Array Array-to-Host Array-to-Array Array-to-Device "
+    "Device-to-Array Device-to-Device Host-to-Host Peer-to-Peer Unified-Host-to-Device Unified-Device-to-Host "
+    "Unified-Device-to-Device"
+).split()
+DOMAIN_CREATED, MARK = 75, 34  # nsys's event types of NVTX
+SIZE = re.compile(r'"(?:Message size \[bytes\]|size)"\s*:\s*"?(\d{1,18})\b')
+
+
+@dataclass(frozen=True, slots=True)
+class EventTable:
+    """One table with events: its layer, and the columns (any of several, or None) our fields are made of."""
+
+    table: str
+    layer: str
+    name: tuple[str, ...]  # string ids, or text where it ends in "text"
+    group: tuple[str, ...] = ()
+    bytes: tuple[str, ...] = ()
+    root: tuple[str, ...] = ()
+
+
+GPU_GROUP = ("deviceId", "streamId")
+SOURCES = (
+    EventTable("CUPTI_ACTIVITY_KIND_KERNEL", "gpu", ("demangledName", "shortName", "mangledName"), GPU_GROUP),
+    EventTable("CUPTI_ACTIVITY_KIND_MEMCPY", "gpu", ("copyKind",), GPU_GROUP, ("bytes",)),
+    EventTable("CUPTI_ACTIVITY_KIND_MEMSET", "gpu", (), GPU_GROUP, ("bytes",)),
+    EventTable("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "gpu_sync", ("syncType",), GPU_GROUP),
+    EventTable("CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_api", ("nameId",)),
+    EventTable("CUPTI_ACTIVITY_KIND_DRIVER", "cuda_api", ("nameId",)),
+    EventTable("NVTX_EVENTS", "nvtx", ("text", "textId"), ("domainId",), ("jsonText",)),
+    EventTable("MPI_P2P_EVENTS", "mpi", ("textId",), ("commHandle",), ("size",)),
+    EventTable("MPI_COLLECTIVES_EVENTS", "mpi", ("textId",), ("commHandle",), ("size",), ("rootRank",)),
+    EventTable("MPI_START_WAIT_EVENTS", "mpi", ("textId",)),
+    EventTable("MPI_OTHER_EVENTS", "mpi", ("textId",)),
+    EventTable("OSRT_API", "os", ("nameId",)),
+)
+
+
+@dataclass(slots=True)
+class Database:
+    """The tables and columns that are there, and what is looked up again and again."""
+
+    connection: sqlite3.Connection
+    tables: dict[str, frozenset[str]] = field(default_factory=dict)
+    string: Any = None
+    labels: dict[str, dict[int, str]] = field(default_factory=dict)
+    domains: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        named = (
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"  # no views, no modules
+        )
+        for (name,) in self.connection.execute(named).fetchall():
+            self.tables[name] = frozenset(
+                row[1] for row in self.connection.execute(f"PRAGMA table_info({quoted(name)})")
+            )
+        self.string = lru_cache(maxsize=1 << 16)(self._string)
+        self.labels["syncType"] = self._labels("ENUM_CUPTI_SYNC_TYPE")
+        self.domains = self._domains()
+
+    def has(self, table: str, *columns: str) -> bool:
+        return set(columns) <= self.tables.get(table, frozenset()) if table in self.tables else False
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return self.connection.execute(sql, parameters).fetchmany(100_000)
+
+    def batches(self, sql: str, parameters: Sequence[Any], rows: int) -> Iterator[list[Row]]:
+        cursor = self.connection.execute(sql, parameters)
+        while batch := cursor.fetchmany(rows):
+            yield batch
+
+    def _string(self, number: Any) -> str:
+        if not self.has("StringIds", "id", "value") or not isinstance(number, int):
+            return ""
+        found = self.rows("SELECT substr(value, 1, ?) FROM StringIds WHERE id = ?", (TEXT_LETTERS, number))
+        return str(found[0][0]) if found else f"string {number}"
+
+    def _labels(self, table: str) -> dict[int, str]:
+        return dict(self.rows(f"SELECT id, label FROM {table}")) if self.has(table, "id", "label") else {}
+
+    def _domains(self) -> dict[tuple[int, int], str]:
+        if not self.has("NVTX_EVENTS", "eventType", "domainId", "text", "globalTid"):
+            return {}
+        sql = f"""SELECT globalTid >> {PROCESS_BITS}, domainId, substr(text, 1, {TEXT_LETTERS}) FROM NVTX_EVENTS
+            WHERE eventType = {DOMAIN_CREATED} AND text IS NOT NULL"""
+        return {(process, domain): text for process, domain, text in self.rows(sql)}
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def process_of(database: Database, table: str) -> str:
+    """The SQL of a row's global process id; 0 where the table does not tell."""
+    if database.has(table, "globalPid"):
+        return "coalesce(globalPid, 0)"
+    return f"coalesce((globalTid >> {PROCESS_BITS}) << {PROCESS_BITS}, 0)" if database.has(table, "globalTid") else "0"
+
+
+def select(database: Database, table: EventTable) -> str:
+    """Start, end, thread, correlation, bytes, root, two columns of the group, then those of the name."""
+
+    def one(names: Sequence[str], place: int = 0) -> str:
+        present = [name for name in names if database.has(table.table, name)]
+        return quoted(present[place]) if place < len(present) else "NULL"
+
+    columns = ["start", '"end"', one(("globalTid",)), one(("correlationId",)), one(table.bytes), one(table.root)]
+    columns += [one(table.group), one(table.group, 1)]
+    columns += [f"substr({one(['text'])}, 1, {TEXT_LETTERS})" if name == "text" else one([name]) for name in table.name]
+    events = (
+        f" AND eventType <> {DOMAIN_CREATED}"
+        if database.has(table.table, "eventType") and table.layer == "nvtx"
+        else ""
+    )
+    return f"SELECT {', '.join(columns)} FROM {table.table} WHERE {process_of(database, table.table)} = ?{events}"
+
+
+def columns_of(database: Database, table: EventTable, rows: list[Row], base_ns: int) -> tuple[Mapping[str, Any], int]:
+    """The rows as event columns, and how many were left out because they end before they start."""
+    good = [row for row in rows if _timed(row)]
+    if not good:
+        return {}, len(rows)
+    names, groups, layers = ([make(database, table, row) for row in good] for make in (_name, _group, _layer))
+    made = {
+        "layer": _words(layers),
+        "name": _words(names),
+        "start_ns": np.array([row[0] for row in good], np.int64) + base_ns,
+        "end_ns": np.array([row[0] if row[1] is None else row[1] for row in good], np.int64) + base_ns,
+        "group": _words(groups),
+        "bytes": _numbers([_size(row[4]) for row in good]),
+        "correlation": _numbers([row[3] for row in good]),
+        "root": _numbers([row[5] for row in good]),
+        "thread": np.array([_thread(row[2]) for row in good], np.int64),
+    }
+    return made, len(rows) - len(good)
+
+
+def _timed(row: Row) -> bool:
+    start, end = row[0], row[0] if row[1] is None else row[1]
+    return isinstance(start, int) and isinstance(end, int) and -(2**61) < start <= end < 2**61
+
+
+def _thread(global_tid: Any) -> int:
+    return global_tid & (1 << PROCESS_BITS) - 1 if isinstance(global_tid, int) else 0
+
+
+def _size(value: Any) -> Any:
+    found = SIZE.search(value) if isinstance(value, str) else None
+    return int(found[1]) if found else value
+
+
+def _numbers(values: list[Any]) -> Any:
+    good = [value if isinstance(value, int) and 0 <= value < 2**63 else -1 for value in values]
+    return np.ma.MaskedArray(np.array(good, np.int64), [value < 0 for value in good])
+
+
+def _words(words: list[str]) -> Words:
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
+    return Words(codes, list(known))
+
+
+def _name(database: Database, table: EventTable, row: Row) -> str:
+    if table.table.endswith("_MEMSET"):
+        return "[CUDA memset]"
+    found = next((value for value in row[8:] if value is not None), None)
+    if table.table.endswith("_MEMCPY"):
+        known = isinstance(found, int) and 0 < found < len(COPY_KINDS)
+        return f"[CUDA memcpy {COPY_KINDS[found]}]" if known and isinstance(found, int) else "[CUDA memcpy]"
+    if table.layer == "gpu_sync":
+        return (
+            database.labels["syncType"].get(found, "synchronization") if isinstance(found, int) else "synchronization"
+        )
+    name = found if isinstance(found, str) else str(database.string(found))
+    return (API_VERSION if table.layer == "cuda_api" else TORCH_SUFFIX).sub("", name)
+
+
+def _group(database: Database, table: EventTable, row: Row) -> str:
+    first, second = row[6], row[7]
+    if table.layer == "nvtx":
+        return _domain(database, row)
+    if table.group == GPU_GROUP:
+        return f"{first}/{second}"
+    return "" if first is None else str(first)
+
+
+def _layer(database: Database, table: EventTable, row: Row) -> str:
+    return "nccl" if table.layer == "nvtx" and _domain(database, row) == "NCCL" else table.layer
+
+
+def _domain(database: Database, row: Row) -> str:
+    process = row[2] >> PROCESS_BITS if isinstance(row[2], int) else 0
+    return database.domains.get((process, row[6]), "")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What an nsys export tells of each process: ids, names, rank, devices, versions, and when it all began.
+MOST_PROCESSES = 10_000
+
+
+def process_ids(database: Database, tables: Sequence[EventTable]) -> list[int]:
+    """The global ids of all processes with events."""
+    found: set[int] = set()
+    for one in tables:
+        sql = f"SELECT DISTINCT {process_of(database, one.table)} FROM {one.table} LIMIT {MOST_PROCESSES}"
+        found.update(row[0] for row in database.rows(sql) if isinstance(row[0], int))
+    return sorted(found)[:MOST_PROCESSES]
+
+
+def start_of(database: Database) -> int | None:
+    """What to add to a time in the file to make it Unix time."""
+    table = "TARGET_INFO_SESSION_START_TIME"
+    if not database.has(table, "utcEpochNs"):
+        return None
+    unix_ns = _one(database, f"SELECT utcEpochNs FROM {table}")
+    clock_ns = _one(database, f"SELECT systemClockNs FROM {table}") if database.has(table, "systemClockNs") else None
+    details = database.has("ANALYSIS_DETAILS", "startTime")
+    first_ns = _one(database, "SELECT startTime FROM ANALYSIS_DETAILS") if details else None
+    if not isinstance(unix_ns, int) or not 0 <= unix_ns < 2**62:
+        return None
+    counts_from_boot = isinstance(clock_ns, int) and isinstance(first_ns, int) and first_ns >= clock_ns
+    return unix_ns - clock_ns if counts_from_boot and isinstance(clock_ns, int) else unix_ns
+
+
+def facts_of(database: Database, source: Source, global_pid: int, alone: bool) -> RankFacts:
+    """The facts of one process; a rank given by the user is meant for the only one."""
+    pid = global_pid >> PROCESS_BITS & 0xFFFFFF
+    facts = RankFacts(pid=pid or None, source=str(source), host=_environment(database, "Hostname"))
+    facts.executable = _text(database, "PROCESSES", "name", "globalPid", global_pid)
+    facts.rank = _rank(database, global_pid)
+    facts.rank_source = "MPI_RANKS" if facts.rank is not None else ""
+    if facts.rank is None and alone and source.hints.rank is not None:
+        facts.rank, facts.rank_source = source.hints.rank, "--rank"
+    facts.devices = _devices(database)
+    facts.versions = _versions(database)
+    return facts
+
+
+def _rank(database: Database, global_pid: int) -> int | None:
+    if not database.has("MPI_RANKS", "globalPid", "rank"):
+        return None
+    found = _one(database, "SELECT rank FROM MPI_RANKS WHERE globalPid = ?", global_pid)
+    return found if isinstance(found, int) and 0 <= found < 2**31 else None
+
+
+def _devices(database: Database) -> str:
+    if not database.has("TARGET_INFO_GPU", "name"):
+        return ""
+    names = Counter(str(row[0]) for row in database.rows("SELECT name FROM TARGET_INFO_GPU LIMIT 1000"))
+    return ", ".join(f"{count} × {name}" for name, count in names.items())
+
+
+def _versions(database: Database) -> str:
+    found = [("nsys", _text(database, "META_DATA_EXPORT", "value", "name", "EXPORT_PRODUCT_VERSION"))]
+    found.append(("NVIDIA driver", _environment(database, "NvDriverVersion")))
+    found.append(("CUDA driver", _cuda(_environment(database, "CudaDriverVersion"))))
+    return "; ".join(f"{name} {version}" for name, version in found if version)
+
+
+def _cuda(coded: str) -> str:
+    """13000 means 13.0."""
+    return f"{int(coded) // 1000}.{int(coded) % 1000 // 10}" if coded.isdecimal() and len(coded) < 9 else ""
+
+
+def _environment(database: Database, key: str) -> str:
+    return _text(database, "TARGET_INFO_SYSTEM_ENV", "value", "name", key)
+
+
+def _text(database: Database, table: str, column: str, key: str, value: Any) -> str:
+    if not database.has(table, column, key):
+        return ""
+    found = _one(database, f"SELECT substr({column}, 1, 1000) FROM {table} WHERE {key} = ? LIMIT 1", value)
+    return str(found) if isinstance(found, (str, int)) else ""
+
+
+def _one(database: Database, sql: str, *parameters: Any) -> Any:
+    found = database.rows(sql, parameters)
+    return found[0][0] if found else None
+
+
+# ---------------------------------------------------------------- nsys
 MAGIC = b"SQLite format 3\x00"
 OURS = (b"StringIds", b"CUPTI_ACTIVITY_KIND", b"NVTX_EVENTS", b"TARGET_INFO", b"META_DATA_EXPORT", b"OSRT_API")
 BATCH_ROWS = 50_000

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from rankscope.formats.printed import Printed, exactly
+from rankscope.formats.printed import LARGEST_FIGURE as LARGEST
+from rankscope.formats.printed import TIME_NS, Printed, exactly
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import MOST_NOTES, Row, Section, check, tallies, unlisted
+from rankscope.formats.summary_table import MOST_NOTES, Row, Section, cells_of, check, tallies, unlisted
 from rankscope.model import Note, RankFacts, Reading, Severity
-from rankscope.readers.csv_line import cells_of
-from rankscope.readers.units import LARGEST, TIME_NS
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
 NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import Section, check, tallies, unlisted
+from rankscope.formats.sums import Trace
 from rankscope.model import Group, Note, RankFacts, Reading, Severity
-from rankscope.readers.gpu_trace import Trace
 
 TAG = re.compile(r"={2,8}(\d{0,10})={2,8} (.*)")
 STARTED = re.compile(r"NVPROF is profiling process (\d{1,10})(?:, command: (.*))?")

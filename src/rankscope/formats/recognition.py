@@ -2,14 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rankscope import rank_file
 from rankscope.formats.registry import Format, all_recognised, format_named
 from rankscope.formats.source import Source
 from rankscope.model import BadFile, Note, RankFacts, Reading, Severity
-from rankscope.readers.document import parts
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Splits a document into its parts: what is set as code, block by block, and the text around it.
+DOCUMENT_BYTES = 16 << 20  # nobody writes longer ones by hand
+MOST_BLOCKS = 1000
+FENCE = re.compile(rb"^ {0,3}(`{3,}|~{3,})[^`\r\n]{0,200}\r?$")
+
+
+def parts(source: Source, head: bytes) -> list[Source]:
+    """The text (with its code blanked, so that lines keep their numbers) and every fenced block; none if not fenced."""
+    if b"\0" in head or not (b"```" in head or b"~~~" in head):
+        return []
+    lines = _lines(source)
+    blocks = list(_blocks(lines)) if lines is not None else []
+    if lines is None or not 0 < len(blocks) <= MOST_BLOCKS:
+        return []
+    around = list(lines)
+    for first, last in blocks:
+        around[first - 1 : last + 1] = [b""] * (last - first + 2)
+    inside = [source.part(b"\n".join(lines[first:last]), first + 1) for first, last in blocks]
+    return [source.part(b"\n".join(around), 1), *inside]
+
+
+def _lines(source: Source) -> list[bytes] | None:
+    kept = bytearray()
+    for block in source.blocks():
+        kept += block
+        if len(kept) > DOCUMENT_BYTES:
+            return None
+    return bytes(kept).split(b"\n")
+
+
+def _blocks(lines: list[bytes]) -> Iterator[tuple[int, int]]:
+    """Places from the first line inside a block to its closing fence; a block that is not closed is text."""
+    opened: tuple[int, bytes] | None = None
+    for at, line in enumerate(lines):
+        if not line.lstrip().startswith((b"```", b"~~~")) or not (fence := FENCE.match(line)):
+            continue
+        if opened is None:
+            opened = at + 1, fence[1]
+        elif fence[1].startswith(opened[1]) and not line.strip(b"`~ \r"):
+            yield opened[0], at
+            opened = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which files were meant: those named, those of folders and of patterns.
+@dataclass(slots=True)
+class Found:
+    """The files in order, each once, and a line for every word that led to none."""
+
+    files: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def find_files(words: Sequence[str]) -> Found:
+    """Files and folders by name, else by pattern; folders with all that is below them."""
+    found = Found()
+    for word in words:
+        paths = [Path(word)] if os.path.lexists(word) else [Path(one) for one in _matches(word)]
+        if not paths:
+            found.problems.append(f"{word}: no such file or folder")
+        for path in paths:
+            _add(path, found)
+    once: dict[str, Path] = {}
+    for path in found.files:
+        once.setdefault(os.path.realpath(path), path)
+    found.files = list(once.values())
+    return found
+
+
+def _matches(pattern: str) -> list[str]:
+    return sorted(glob.glob(pattern, recursive=True), key=natural) if glob.has_magic(pattern) else []
+
+
+def _add(path: Path, found: Found) -> None:
+    if is_run(path):
+        found.problems.append(f"{path}: is a run already: rankscope report {path} shows it")
+    elif path.is_dir():
+        below = list(_below(path))
+        found.files += below
+        if not below:
+            found.problems.append(f"{path}: no files in it")
+    elif path.is_file():
+        found.files.append(path)
+    else:
+        found.problems.append(f"{path}: {'not a file' if path.exists() else 'leads nowhere'}")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Regular files, no hidden ones, and nothing of rankscope's own runs."""
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted((one for one in folders if one[0] != "." and not is_run(Path(at, one))), key=natural)
+        paths = [Path(at, name) for name in sorted(names, key=natural) if name[0] != "."]
+        yield from (path for path in paths if path.is_file())
+
+
+def is_run(path: Path) -> bool:
+    return (path / "run.json").exists() and ((path / "ranks").is_dir() or (path / "loaded").is_dir())
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Order in which 10 comes after 9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", text)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which rank a file speaks of, where it does not say so itself.
+IN_NAME = re.compile(r"(?<![a-z])rank[-_. ]?(\d{1,7})(?!\d)", re.IGNORECASE)
+
+
+def settle_ranks(source: Source, processes: Sequence[RankFacts]) -> list[Note]:
+    """Give a file's only process the rank that the user said or, as the last resort, the file's name."""
+    ranks = [facts for facts in processes if facts.role == "rank"]
+    if source.hints.rank is not None:
+        return _as_told(source, ranks, source.hints.rank)
+    named = IN_NAME.findall(source.path.name)
+    if len(ranks) != 1 or ranks[0].rank is not None or not named:
+        return []
+    ranks[0].rank, ranks[0].rank_source = int(named[-1]), "file name"
+    return [Note(f"rank {ranks[0].rank} is taken from the file's name: the file does not say it", where=str(source))]
+
+
+def _as_told(source: Source, ranks: Sequence[RankFacts], told: int) -> list[Note]:
+    own = [facts.rank for facts in ranks if facts.rank is not None]
+    if len(ranks) == 1 and not own:
+        ranks[0].rank, ranks[0].rank_source = told, "--rank"
+    elif own and own != [told]:
+        text = f"--rank {told} was not used: the file itself says rank {own[0]}"
+        return [Note(text, Severity.WARNING, str(source))]
+    elif len(ranks) > 1:
+        text = f"--rank {told} was not used: the file speaks of {len(ranks)} processes"
+        return [Note(text, Severity.WARNING, str(source))]
+    return []
+
+
+# ---------------------------------------------------------------- recognition
 Piece = tuple[Source, Format]
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from rankscope.formats.source import Source
 from rankscope.model import Reading
 
-# Name, and what it is. The reader is rankscope.readers.<name> with sniff(head) and read(source); a more particular
+# Name, and what it is. The reader is rankscope.formats.<name> with sniff(head) and read(source); a more particular
 # format stands before a more general one, since the first that recognises a file reads it.
 FORMATS: dict[str, str] = {
     "mpitrace": "profiles of libmpitrace, one rank or all of them",
@@ -54,7 +54,7 @@ class Format:
 
 def format_named(name: str) -> Format:
     """The format of that name; its reader is imported now."""
-    module = import_module(f"rankscope.readers.{name}")
+    module = import_module(f"rankscope.formats.{name}")
     return Format(name, FORMATS[name], module.sniff, module.read, getattr(module, "BESIDE", False))
 
 

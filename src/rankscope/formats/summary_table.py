@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,6 +13,23 @@ from rankscope.formats.printed import ZERO, Printed
 from rankscope.formats.source import Source
 from rankscope.model import Figure, Note, Severity, Tally
 
+# ---------------------------------------------------------------- one line of comma-separated values
+PLAIN_LENGTH = 128 << 10  # the csv module takes no longer cells
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of one line; none where it is no csv."""
+    if "," not in line:
+        return []
+    if len(line) < PLAIN_LENGTH and '"' not in line and "\r" not in line:
+        return line.split(",")  # the same, and faster
+    try:
+        return next(iter(csv.reader([line], strict=True)), [])
+    except csv.Error:
+        return []
+
+
+# ---------------------------------------------------------------- summary table
 WHOLE = Decimal(100)
 LISTED = Decimal("0.5")  # percent points that rounded shares may miss the whole by, and more with many rows
 TELLING = Decimal(1)  # percent: smaller shares tell too little of the whole

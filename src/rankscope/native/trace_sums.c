@@ -1,5 +1,5 @@
 /* Sums over the events of a trace: lengths by name, how long a GPU was busy with what, the gaps of its streams, and the
- * own time of ranges that lie in each other. src/rankscope/analyse/trace_twins.py says the same in Python; tests hold
+ * own time of ranges that lie in each other. src/rankscope/questions/events/sums.py says the same in Python; tests hold
  * the two together. Times are whole nanoseconds and sums exact, so no order of blocks or ranks changes a figure. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 enum { EVERYTHING, COMPUTE_ONLY, COMMUNICATION_ONLY, COPY_ONLY, EITHER, COVERS };
-enum { COMPUTE = 0, COMMUNICATION = 1 };        /* of kinds: analyse/gpu_activities.py; the others copy */
+enum { COMPUTE = 0, COMMUNICATION = 1 };        /* of kinds: questions/gpu/activities.py; the others copy */
 enum { HOST, NEXT, OTHER, CAUSES };
 
 struct length_sum {

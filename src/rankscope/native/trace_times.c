@@ -1,5 +1,5 @@
-/* Times of trace records on the Unix clock, and what of them there is by layer: readers/trace_times.py has the same in
- * Python. The arithmetic is that of readers/clock.py, bit by bit. */
+/* Times of trace records on the Unix clock, and what of them there is by layer: rank_files/trace.py has the same in
+ * Python. The arithmetic is that of rank_files/clock.py, bit by bit. */
 #include <stdint.h>
 
 #include "layout.h"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model_timeline import Actor, Slices, Track
 from rankscope.output.cells import printable
+from rankscope.pictures import Actor, Slices, Track
 
 Array = Any
 

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rankscope.model import Cell, Table
+from rankscope.model import Cell, Column, Table, Unit
 
 
+# ---------------------------------------------------------------- how is something spread over the ranks?
+def spread_columns(unit: Unit) -> tuple[Column, ...]:
+    """Least, median and most of the ranks, and which they are."""
+    end = {Unit.NS: "_ns", Unit.RATE: "_rate"}[unit]
+    return (
+        Column("ranks", Unit.COUNT, "Ranks"),
+        Column(f"least_rank{end}", unit, "Least rank"),
+        Column("least_rank", Unit.NAME, "Which"),
+        Column(f"median_rank{end}", unit, "Median rank"),
+        Column(f"most_rank{end}", unit, "Most rank"),
+        Column("most_rank", Unit.NAME, "Which"),
+    )
+
+
+def spread(values: Sequence[tuple[float, int]]) -> tuple[Cell, ...]:
+    """Of a value and its rank each: how many, the least, the lower median, the most."""
+    ordered = sorted(values)
+    if len(ordered) < 2:
+        return len(ordered), None, None, None, None, None
+    (least, least_rank), (most, most_rank) = ordered[0], ordered[-1]
+    return len(ordered), least, least_rank, ordered[(len(ordered) - 1) // 2][0], most, most_rank
+
+
+# ---------------------------------------------------------------- selection
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which ranks (None: all), how many rows at most (None: all), sorted by what (None: the table's own order)."""

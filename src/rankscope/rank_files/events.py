@@ -14,8 +14,7 @@ from rankscope.rank_files.chunks import RankFile, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock
 from rankscope.rank_files.cuda import cuda_rows_of
 from rankscope.rank_files.read import KINDS, LAYERS, group_of, log_rows
-from rankscope.rank_files.trace import trace_blocks
-from rankscope.readers.trace_times import Clocks
+from rankscope.rank_files.trace import Clocks, trace_blocks
 
 Columns = Mapping[str, Any]
 IN_LOGS = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL))

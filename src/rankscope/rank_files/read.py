@@ -12,17 +12,13 @@ import numpy as np
 from rankscope import rank_file
 from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
 from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
-from rankscope.rank_files.chunks import RankFile, open_rank_file
-from rankscope.rank_files.clock import Clock
-from rankscope.rank_files.cuda import cuda_notes, cuda_rows_of, device_figures
-from rankscope.rank_files.facts import facts_of, notes_of
+from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
+from rankscope.rank_files.clock import Clock, clock_figures
+from rankscope.rank_files.cuda import cuda_notes, cuda_rows_of, device_figures, ended_ranges, range_paths, range_threads
+from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.steps import mark_rows_of, marks_of, step_columns, step_rows_of
 from rankscope.rank_files.trace import add_trace
-from rankscope.readers.clock_readings import clock_figures
-from rankscope.readers.cuda_ranges import ended_ranges, range_paths, range_threads
-from rankscope.readers.ending import Here
-from rankscope.readers.rows import copy_rows
 
 GROUP_KINDS: dict[int, str] = {
     GroupKind.COMM: "communicator",

@@ -9,9 +9,8 @@ import numpy as np
 from rankscope import rank_file
 from rankscope.model import MARKS, Mark
 from rankscope.rank_file import ChunkKind, MarkKind, Part, Rows, StepFlag
-from rankscope.rank_files.chunks import RankFile
+from rankscope.rank_files.chunks import RankFile, copy_rows
 from rankscope.rank_files.clock import Clock
-from rankscope.readers.rows import copy_rows
 
 LARGEST_NS = 2.0**62
 LARGEST_COUNT = np.uint64(2**63 - 1)

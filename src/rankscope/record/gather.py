@@ -3,15 +3,202 @@
 import contextlib
 import json
 import os
+import struct
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.record.copying import copy, is_copy
-from rankscope.record.heads import RUNNING, Head, Unreadable, read_head
 from rankscope.record.place import may_run, process
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The beginning of a rank file: whose it is, and which of two is newer.
+# Members of struct rs_header in native/layout.h; tests/record/test_gather.py holds the two together.
+MAGIC = b"RANKSCPE"
+BYTE_ORDER = 0x01020304
+FIELDS = {
+    "byte_order": (12, "I"),
+    "header_bytes": (16, "I"),
+    "page_bytes": (20, "I"),
+    "used_bytes": (32, "Q"),
+    "state": (48, "I"),
+    "pid": (72, "i"),
+    "start_jiffies": (112, "Q"),
+    "loaded_realtime_ns": (144, "Q"),
+    "heard_realtime_ns": (176, "Q"),
+    "boot_id": (2464, "Q"),
+    "pid_namespace": (2472, "Q"),
+}
+HEAD_BYTES = 2480  # shorter headers of earlier recorders are followed by zeros
+FIRST_HEAD_BYTES = 184
+RUNNING = 1
 
+
+class Unreadable(Exception):
+    """Why a file is not a rank file that can be copied."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What gathering needs to know of a rank file."""
+
+    order: str  # of bytes, as struct calls it
+    header_bytes: int
+    page_bytes: int
+    used_bytes: int
+    state: int
+    pid: int
+    start_jiffies: int
+    loaded_realtime_ns: int  # tells apart two programs that one process became in turn
+    heard_realtime_ns: int
+    boot_id: int
+    pid_namespace: int
+
+    @property
+    def age(self) -> tuple[int, bool, int, int]:
+        """Larger is newer: a later program, an ended one, one heard of later, one that holds more.
+
+        Equal is not the same: counters move without leaving a time.
+        """
+        return self.loaded_realtime_ns, self.state != RUNNING, self.heard_realtime_ns, self.used_bytes
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        return self.boot_id, self.pid_namespace, self.pid, self.start_jiffies, self.loaded_realtime_ns
+
+    def is_alive_here(self) -> bool:
+        """Whether its process still runs on this machine; where that cannot be seen from here: whether it may."""
+        return self.state == RUNNING and may_run(self.pid, self.start_jiffies, self.pid_namespace, self.boot_id)
+
+
+def read_head(path: Path) -> Head:
+    """The head of a rank file, in the byte order of its host."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return head_of(file)
+    finally:
+        os.close(file)
+
+
+def head_of(file: int) -> Head:
+    """That of an open file, as it is now."""
+    octets, size_bytes = os.pread(file, HEAD_BYTES, 0), os.fstat(file).st_size
+    octets = octets if len(octets) < FIRST_HEAD_BYTES else octets.ljust(HEAD_BYTES, b"\0")
+    if len(octets) < HEAD_BYTES or not octets.startswith(MAGIC):
+        raise Unreadable("is no rank file")
+    for order in "<>":
+        values = {name: struct.unpack_from(order + code, octets, at)[0] for name, (at, code) in FIELDS.items()}
+        if values.pop("byte_order") == BYTE_ORDER:
+            break
+    else:
+        raise Unreadable("has a damaged header")
+    head = Head(order, **values)
+    if not FIRST_HEAD_BYTES <= head.used_bytes <= size_bytes:
+        raise Unreadable(f"says it uses {head.used_bytes} bytes and has {size_bytes}")
+    return head
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Copies a rank file, also one that is being written: what comes out can be read, and is there whole or not at all.
+BLOCK_BYTES = 1 << 20
+TRIES = 4  # where the file grows meanwhile
+STRINGS, GROUPS = 1, 4  # kinds of chunks; every recorded row may name one that was published before it
+
+
+def copy(path: Path, target: Path) -> None:
+    """Copy the used bytes under another name, then give it its name: a reader never sees half a file.
+
+    Thousands of nodes may do this at once: nothing is asked of the shared file system but what is needed.
+    """
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    temporary = target.with_name(f".{target.name}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        head = head_of(source)
+        while True:
+            head = _write(source, temporary, head)
+            os.replace(temporary, target)
+            now = head_of(source)
+            if now.state == head.state:
+                return
+            # It ended meanwhile, and may have put its own copy there before us: ours has to be as whole as that one.
+            head = now
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    finally:
+        os.close(source)
+
+
+def _write(source: int, temporary: Path, head: Head) -> Head:
+    """Write the file; gives the head that it was written by."""
+    sink = _created(temporary)
+    try:
+        for _ in range(TRIES):
+            _copy_bytes(source, sink, 0, head.used_bytes)
+            if head.state != RUNNING:
+                break
+            _settle(source, sink, head)
+            now = head_of(source)
+            if now.used_bytes == head.used_bytes:
+                break
+            head = now
+        os.fsync(sink)
+    finally:
+        os.close(sink)
+    return head
+
+
+def _settle(source: int, sink: int, head: Head) -> None:
+    """Names last, because rows that were just copied may need them, and no more in use than was copied."""
+    chunks = list(_chunks(source, head))
+    for wanted in (GROUPS, STRINGS):
+        for place, kind, size_bytes in chunks:
+            if kind == wanted:
+                _copy_bytes(source, sink, place, place + size_bytes)
+    at, code = FIELDS["used_bytes"]
+    os.pwrite(sink, struct.pack(head.order + code, head.used_bytes), at)
+
+
+def _chunks(source: int, head: Head) -> Iterator[tuple[int, int, int]]:
+    """Place, kind and size of each chunk, as far as they make sense."""
+    page = max(head.page_bytes, 1)
+    place = -(-head.header_bytes // page) * page
+    while place + 12 <= head.used_bytes:
+        kind, _, size_bytes = struct.unpack(head.order + "3I", os.pread(source, 12, place))
+        if size_bytes < page or place + size_bytes > head.used_bytes:
+            return
+        yield place, kind, size_bytes
+        place += size_bytes
+
+
+def _copy_bytes(source: int, sink: int, begin: int, end: int) -> None:
+    while begin < end:
+        octets = os.pread(source, min(BLOCK_BYTES, end - begin), begin)
+        if not octets:
+            raise OSError(f"ended at byte {begin} of {end}")
+        begin += os.pwrite(sink, octets, begin)
+
+
+def _created(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:  # the first file of its host
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o666)
+
+
+def is_copy(path: Path, target: Path, used_bytes: int) -> bool:
+    """Whether both begin with the same bytes."""
+    with open(path, "rb") as ours, open(target, "rb") as theirs:
+        for begin in range(0, used_bytes, BLOCK_BYTES):
+            wanted = min(BLOCK_BYTES, used_bytes - begin)
+            if ours.read(wanted) != theirs.read(wanted):
+                return False
+    return True
+
+
+# ---------------------------------------------------------------- gather
 @dataclass
 class Outcome:
     """What became of one rank file."""

@@ -4,6 +4,7 @@ import os
 import time
 
 from rankscope import __version__
+from rankscope.record.import_index import has_good_auditing
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
 from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
@@ -17,6 +18,29 @@ from rankscope.record.program import (
 )
 from rankscope.record.run_folder import ROOT, Folder, Json, describe, find_folder, point_latest
 
+# ---------------------------------------------------------------------------------------------------------------------
+# MPI calls of libraries that look MPI's functions up by name: an auditor of the dynamic loader gives them ours.
+AUDITOR = os.path.join(os.path.dirname(LIBRARY), "librankscope_lookups.so")
+
+
+def lookup_variables(environment: dict[str, str], added: dict[str, str]) -> dict[str, str]:
+    """LD_AUDIT with ours behind those that are there already."""
+    if lookup_problem():
+        return {}
+    there = (added.get("LD_AUDIT") or environment.get("LD_AUDIT", "")).split(":")
+    return {"LD_AUDIT": ":".join([*(word for word in there if word not in ("", AUDITOR)), AUDITOR])}
+
+
+def lookup_problem() -> str:
+    """Why it cannot be done here, "" where it can."""
+    if not has_good_auditing():
+        return "--lookups needs glibc 2.35 or later: MPI calls that libraries look up by name are not recorded"
+    if not os.path.exists(AUDITOR):
+        return f"--lookups: there is no {AUDITOR}; reinstall rankscope"
+    return ""
+
+
+# ---------------------------------------------------------------- start
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
 WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
@@ -118,8 +142,6 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
         if missing:
             say(missing)
     if folder.created and options.lookups:
-        from rankscope.record.lookups import lookup_problem
-
         problem = lookup_problem()
         if problem:
             say(problem)
@@ -165,8 +187,6 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
 
         added |= index_variables(options.index, options.command, environment)
     if options.lookups:
-        from rankscope.record.lookups import lookup_variables
-
         added |= lookup_variables(environment, added)
     theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
     if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:

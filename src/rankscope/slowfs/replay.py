@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import PathOperation
-from rankscope.slowfs.counters import of_server
-from rankscope.slowfs.program import NATIVE, Unavailable, last_line, program
-from rankscope.slowfs.slowness import Slowness
+from rankscope.slowfs.mount import NATIVE, Slowness, Unavailable, last_line, of_server, program
 
 Array = Any
 LETTERS = {"stat": "s", "open": "o", "exec": "o", "access": "a", "readlink": "r", "list": "l"}

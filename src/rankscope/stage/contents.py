@@ -2,12 +2,80 @@
 
 import fnmatch
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from rankscope.stage.bundle import LINK_IN, LINK_OUT
 from rankscope.stage.roots import Root, root_holding
-from rankscope.stage.touched import OPENED, Touched
 
+# ---------------------------------------------------------------------------------------------------------------------
+# What a command touched: lists of paths, from a plain list or from strace's log.
+OPENED, LOOKED_AT = "opened", "looked at"
+CALL = re.compile(
+    r'^(?:\[pid +\d+\] |\d+ +)?(?:[\d:.]+ +)?(\w+)\((?:(?:AT_FDCWD|\d+)(?:<([^>]*)>)?, )?"((?:[^"\\]|\\.)*)"'
+)
+FAILED = re.compile(r"\) += -1 E")
+OPENING = ("open", "openat", "openat2", "execve", "execveat")
+LOOKING = """stat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat stat64 lstat64 fstatat64
+    getxattr lgetxattr chdir""".split()
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", '"': '"', "\\": "\\"}
+ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|[0-7]{1,3}|.)")
+SNIFFED_LINES = 50
+
+Touched = dict[str, str]  # absolute path → OPENED or LOOKED_AT
+
+
+def add(touched: Touched, path: str, how: str) -> None:
+    """One more sign of this path; an opened file stays one that was opened."""
+    if path.startswith("/") and touched.get(path) != OPENED:
+        touched[path] = how
+
+
+def read_list(name: str) -> Touched:
+    """The paths in a file: one in a line, or a log of strace."""
+    with open(name, encoding="utf-8", errors="surrogateescape") as file:
+        lines = file.read().split("\n")
+    if any(CALL.match(line) for line in lines[:SNIFFED_LINES]):
+        return from_strace(lines, os.getcwd())
+    touched: Touched = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            add(touched, os.path.abspath(line), OPENED)
+    return touched
+
+
+def from_strace(lines: Iterable[str], folder: str) -> Touched:
+    """The paths of calls that did not fail; a call whose end is on another line counts as one that did not."""
+    touched: Touched = {}
+    for line in lines:
+        found = CALL.match(line)
+        if not found or FAILED.search(line):
+            continue
+        call, at, text = found.groups()
+        if call in OPENING or call in LOOKING:
+            path = os.path.normpath(os.path.join(at or folder, unescaped(text))) if text else at or ""
+            add(touched, path, OPENED if call in OPENING else LOOKED_AT)
+    return touched
+
+
+def unescaped(text: str) -> str:
+    """A string as strace prints it, without its escapes."""
+    if "\\" not in text:
+        return text
+    raw = ESCAPED.sub(lambda found: character(found.group(1)), text)
+    return os.fsdecode(raw.encode("latin-1", "replace")) if raw.isascii() or max(raw) <= "\xff" else raw
+
+
+def character(code: str) -> str:
+    if code[0] == "x":
+        return chr(int(code[1:], 16))
+    if code[0] in "01234567":
+        return chr(int(code, 8))
+    return ESCAPES.get(code, code)
+
+
+# ---------------------------------------------------------------- contents
 MOST_LINKS = 40  # as the kernel's
 LARGEST_LOOKED_AT_BYTES = 1024**2  # a larger file that was never opened stays where it is
 LARGEST_SCRIPT_BYTES = 64 * 1024
@@ -133,3 +201,103 @@ def walk(choice: Choice, include: list[str], everything: bool) -> None:
 def matches(path: str, pattern: str) -> bool:
     """A pattern fits a path within the root, or any end of it: *.so and torch/lib/* both work."""
     return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, f"*/{pattern}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tree of a copy: packed files, and links to the original place for everything beside them.
+# A link costs nothing until it is followed, so a file that is not in the bundle is found where it always was.
+HEAD_BYTES = 512
+LARGEST_RELOCATED_BYTES = 1024**2
+
+
+class Packed:
+    """One file to pack: where it is, and what it is called in the copy."""
+
+    def __init__(self, source: str, path: str, status: os.stat_result, relocated: bool) -> None:
+        self.source = source
+        self.path = path
+        self.status = status
+        self.relocated = relocated
+
+
+class Tree:
+    """Everything a copy consists of, parents before what is in them."""
+
+    def __init__(self) -> None:
+        self.folders: list[tuple[str, int]] = []
+        self.files: list[Packed] = []
+        self.links: list[tuple[str, str, str]] = []
+        self.watched: list[tuple[str, int]] = []
+
+
+def lay_out(choice: Choice) -> Tree:
+    """The tree of all roots."""
+    tree = Tree()
+    needed = needed_folders(choice)
+    for root in choice.roots:
+        lay_out_folder(tree, choice, needed, root, "")
+    return tree
+
+
+def needed_folders(choice: Choice) -> set[str]:
+    """The real folders with something packed in or below them, and those that were looked into."""
+    needed = {root.real for root in choice.roots}
+    for folder in [*(os.path.dirname(path) for path in choice.files), *choice.looked_into]:
+        while folder not in needed:
+            needed.add(folder)
+            folder = os.path.dirname(folder)
+    return needed
+
+
+def lay_out_folder(tree: Tree, choice: Choice, needed: set[str], root: Root, within: str) -> None:
+    source = f"{root.real}/{within}" if within else root.real
+    path = f"{root.name}/{within}" if within else root.name
+    status = os.stat(source)
+    tree.folders.append((path, stat.S_IMODE(status.st_mode) | 0o700))
+    if not source.endswith("/__pycache__"):  # those change whenever a module is compiled
+        tree.watched.append((source, status.st_mtime_ns))
+    with os.scandir(source) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        below = f"{within}/{entry.name}" if within else entry.name
+        if entry.is_symlink():
+            tree.links.append((f"{root.name}/{below}", *link(choice.roots, root, below)))
+        elif entry.is_dir() and entry.path in needed:
+            lay_out_folder(tree, choice, needed, root, below)
+        elif entry.path in choice.files:
+            tree.files.append(packed(choice.roots, entry, f"{root.name}/{below}"))
+        elif entry.is_dir() or entry.is_file():
+            tree.links.append((f"{root.name}/{below}", f"{root.real}/{below}", LINK_OUT))
+
+
+def link(roots: list[Root], root: Root, within: str) -> tuple[str, str]:
+    """Where a symbolic link of the original leads in the copy."""
+    target = os.readlink(f"{root.real}/{within}")
+    aim = os.path.normpath(os.path.join(os.path.dirname(f"{root.real}/{within}"), target))
+    held = root_holding(aim, roots)
+    if not held:
+        return aim, LINK_IN
+    if held[0] is root and not target.startswith("/"):
+        return target, LINK_IN
+    here = os.path.dirname(f"{root.name}/{within}")
+    return os.path.relpath(f"{held[0].name}/{held[1]}", here), LINK_IN
+
+
+def packed(roots: list[Root], entry: os.DirEntry[str], path: str) -> Packed:
+    status = entry.stat(follow_symlinks=False)
+    return Packed(entry.path, path, status, names_a_root(roots, entry.path, status.st_size))
+
+
+def names_a_root(roots: list[Root], path: str, size: int) -> bool:
+    """Whether this is a small text that says where the environment is: pyvenv.cfg, a script's first line, a .pth."""
+    name = os.path.basename(path)
+    if name == "pyvenv.cfg":
+        return True
+    in_bin = os.path.basename(os.path.dirname(path)) == "bin"
+    if size > LARGEST_RELOCATED_BYTES or not (in_bin or name.endswith(".pth")):
+        return False
+    with open(path, "rb") as file:
+        head = file.read() if name.endswith(".pth") else file.read(HEAD_BYTES)
+    return (not in_bin or head.startswith(b"#!")) and any(
+        os.fsencode(prefix) + b"/" in head for root in roots for prefix in (root.real, root.original)
+    )

@@ -7,7 +7,7 @@ import tarfile
 from typing import IO
 
 from rankscope.stage.bundle import LINK_IN, BadBundle
-from rankscope.stage.layout import Packed, Tree
+from rankscope.stage.contents import Packed, Tree
 from rankscope.stage.node import NotUsable
 
 IMAGE, MOUNT_POINT = "image.squashfs", "image"

@@ -1,12 +1,98 @@
 """The folder on the node: copies, who uses them, and what is left of jobs that were killed."""
 
+import errno
+import fcntl
 import os
 import time
 
 from rankscope.record.place import process, stat_of
 from rankscope.record.program import content
-from rankscope.stage.locks import Lock
+from rankscope.stage.bundle import LINK_OUT, Manifest
+from rankscope.stage.unpack import MADE_NS, NEVER_NS
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Locks between the processes of a node; the kernel frees them when their holder dies, however it dies.
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.05
+
+
+class Waited(OSError):
+    """The lock was not free in time."""
+
+
+class Lock:
+    """One file, held by one process at a time; it may be removed while others wait for it."""
+
+    def __init__(self, path: str, patience_s: float) -> None:
+        self.path = path
+        self.patience_s = patience_s
+        self.file = -1
+
+    def __enter__(self) -> "Lock":
+        deadline, wait_s = time.monotonic() + self.patience_s, SHORTEST_WAIT_S
+        while not self.try_once():
+            if time.monotonic() > deadline:
+                raise Waited(errno.ETIMEDOUT, f"waited {self.patience_s:.0f} s", self.path)
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        return self
+
+    def try_once(self) -> bool:
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.fstat(file).st_ino == os.stat(self.path).st_ino  # else its last holder has removed it
+        except (BlockingIOError, FileNotFoundError):
+            held = False
+        except BaseException:
+            os.close(file)
+            raise
+        if held:
+            self.file = file
+        else:
+            os.close(file)
+        return held
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.file)
+        self.file = -1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which files a job took from the original place: links of the copy tell by their time of access.
+# A link to the original is made with its last access in 1970. The kernel notes the first time that it is followed (by
+# whatever program), on every file system that is not mounted with noatime, and it costs the job nothing.
+def followed(manifest: Manifest, copy: str) -> list[str] | None:
+    """The links to the original place that were followed; None where the file system does not tell."""
+    if manifest.image or not tells(copy):  # links in an image have no times
+        return None
+    return [path for path, _, kind in manifest.links if kind == LINK_OUT and was_followed(f"{copy}/{path}")]
+
+
+def was_followed(path: str) -> bool:
+    try:
+        return os.lstat(path).st_atime_ns != NEVER_NS
+    except OSError:
+        return False
+
+
+def tells(folder: str) -> bool:
+    """Whether links tell here, found out by following one."""
+    path = f"{folder}/.trial-{os.getpid()}"
+    try:
+        os.symlink("/", path)
+        os.utime(path, ns=(NEVER_NS, MADE_NS), follow_symlinks=False)
+        os.stat(path)
+        return was_followed(path)
+    except OSError:
+        return False
+    finally:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+
+
+# ---------------------------------------------------------------- node
 GATE_PATIENCE_S = 60.0
 OLD_S = 24 * 3600.0
 COMPLETE, USERS, KEEP, ROOTS = ".complete", ".users", ".keep", ".roots"

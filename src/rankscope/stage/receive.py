@@ -1,21 +1,31 @@
 """Bringing a copy to a node: it comes from a peer or the shared file, is verified, unpacked and put in place."""
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, Manifest, read_header, read_manifest
-from rankscope.stage.contact import contact_from
+from rankscope.stage.bundle import (
+    HEADER_BYTES,
+    BadBundle,
+    File,
+    Header,
+    Manifest,
+    check_lengths,
+    open_bundle,
+    read_exactly,
+    read_header,
+    read_manifest,
+)
 from rankscope.stage.image import is_mounted, mount
-from rankscope.stage.intake import Gone, Intake
-from rankscope.stage.locks import Lock
 from rankscope.stage.node import (
     KEEP,
     PART,
     ROOTS,
     USERS,
+    Lock,
     NotUsable,
     complete,
     gate,
@@ -24,11 +34,164 @@ from rankscope.stage.node import (
     note,
     remove_copy,
 )
-from rankscope.stage.sources import Peer, SharedFile
-from rankscope.stage.stale import changed
+from rankscope.stage.peers import Broken, Contact, call, contact_from, hear, receive, say
 from rankscope.stage.task import Outcome, Report, Task
-from rankscope.stage.unpack import unpack
+from rankscope.stage.unpack import Gone, Intake, unpack
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Where a node takes the bundle from: the shared file, or a node that has it.
+CHUNK_FOLLOWS, REFUSED = b"C", b"R"
+
+
+class SharedFile:
+    """The bundle on the shared file system."""
+
+    def __init__(self, path: str, expected: str = "") -> None:
+        self.file, self.header = open_bundle(path)
+        if not self.header.identity.startswith(expected):
+            os.close(self.file)
+            raise BadBundle(f"it is {self.header.key}…, not {expected[:16]}…")
+
+    def head(self) -> bytes:
+        return read_exactly(self.file, HEADER_BYTES, 0)
+
+    def region(self) -> bytes:
+        """The manifest with what is around it."""
+        return read_exactly(self.file, self.header.manifest_bytes, self.header.manifest_at)
+
+    def chunk(self, number: int, at: int, size: int) -> bytes:
+        return read_exactly(self.file, size, at)
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+class Peer:
+    """A node that has the bundle or is just getting it."""
+
+    def __init__(self, contact: Contact, token: str, expected: str) -> None:
+        try:
+            self.connection = call(contact, token)
+            say(self.connection, {"ask": "bytes"})
+            self.start(expected)
+        except (OSError, Broken) as error:
+            raise Gone(f"a peer does not answer ({error})") from None
+
+    def start(self, expected: str) -> None:
+        self.expect_more()
+        self.header_bytes = receive(self.connection, HEADER_BYTES)
+        try:
+            self.header: Header = read_header(self.header_bytes)
+            check_lengths(self.header)
+        except BadBundle as error:
+            raise Broken(f"what it sends is no bundle: {error}") from None
+        if self.header.identity != expected:
+            raise Broken("it has another bundle")
+        self.region_bytes = receive(self.connection, self.header.manifest_bytes)
+
+    def head(self) -> bytes:
+        return self.header_bytes
+
+    def region(self) -> bytes:
+        return self.region_bytes
+
+    def expect_more(self) -> None:
+        """A byte comes before each chunk, so that a bundle that was found bad is not asked for again by every node."""
+        if receive(self.connection, 1) == REFUSED:
+            raise BadBundle(str(hear(self.connection).get("reason", "")))
+
+    def chunk(self, number: int, at: int, size: int) -> bytes:
+        try:
+            self.expect_more()
+            return receive(self.connection, size)
+        except Broken as error:
+            raise Gone(f"a peer went away ({error})") from None
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """A connection on which nothing is said still notices that the other node is gone."""
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+# ---------------------------------------------------------------- whether the original is still what was packed
+CACHE = "__pycache__"  # made whenever a module is compiled, which changes nothing
+
+
+def changed(manifest: Manifest, check: str) -> str:
+    """The first folder (quick) or file (full) that has changed, "" if none.
+
+    Installing, upgrading or removing a package, and editors that write beside and rename, change the time of a folder.
+    Only then is looked at what is in it.
+    """
+    if check == "none":
+        return ""
+    suspects = [folder for folder, mtime_ns in manifest.watched if time_of(folder) != mtime_ns]
+    if suspects:
+        held = Held(manifest)
+        for folder in suspects:
+            if not held.is_same(folder):
+                return folder
+    return changed_file(manifest) if check == "full" else ""
+
+
+class Held:
+    """What the manifest says is in a folder of the original."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.roots = {root.name: root.real for root in manifest.roots}
+        self.names: dict[str, set[str]] = {}
+        self.files: dict[str, list[File]] = {}
+        paths = [path for path, _ in manifest.folders] + [path for path, _, _ in manifest.links]
+        for path in [*paths, *(file.path for file in manifest.files)]:
+            folder, _, name = self.original(path).rpartition("/")
+            self.names.setdefault(folder, set()).add(name)
+        for file in manifest.files:
+            self.files.setdefault(os.path.dirname(self.original(file.path)), []).append(file)
+
+    def original(self, path: str) -> str:
+        name, slash, within = path.partition("/")
+        return f"{self.roots.get(name, '')}{slash}{within}"
+
+    def is_same(self, folder: str) -> bool:
+        """The same names, and packed files with the same size and time; others are links and lead to what is there."""
+        try:
+            names = set(os.listdir(folder))
+        except OSError:
+            return False
+        if names - {CACHE} != self.names.get(folder, set()) - {CACHE}:
+            return False
+        return all(is_same_file(self.original(file.path), file) for file in self.files.get(folder, []))
+
+
+def is_same_file(path: str, file: File) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return (status.st_mtime_ns, status.st_size) == (file.mtime_ns, file.size)
+
+
+def changed_file(manifest: Manifest) -> str:
+    held = Held(manifest)
+    for file in manifest.files:
+        path = held.original(file.path)
+        if path.startswith("/") and not is_same_file(path, file):
+            return path
+    return ""
+
+
+def time_of(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
+
+
+# ---------------------------------------------------------------- receive
 SEAL = ".seal"  # header and manifest, kept with the copy
 MARGIN_BYTES = 16 * 1024**2
 
@@ -137,7 +300,7 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
     intake = work.intake = Intake(stem.replace(PART, f"{PART}bundle-", 1), head, source.header, region, manifest)
     work.arrived.set()
     instead = None if name == "shared" else ("shared", lambda: SharedFile(task.bundle, source.header.identity))
-    receiving = threading.Thread(target=receive, args=(intake, source, name, instead), daemon=True)
+    receiving = threading.Thread(target=receive_all, args=(intake, source, name, instead), daemon=True)
     receiving.start()
     try:
         build(work, intake, stem, copy)
@@ -155,7 +318,7 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
     )
 
 
-def receive(intake: Intake, source: SharedFile | Peer, name: str, instead: Any) -> None:
+def receive_all(intake: Intake, source: SharedFile | Peer, name: str, instead: Any) -> None:
     """In a thread: what goes wrong is found in the intake by those who wait for it."""
     try:
         intake.take_all(source, name, instead)

@@ -1,18 +1,80 @@
 """What every rank does: get a place in the node's copy, then become the command there, or in place."""
 
 import os
+import resource
+import select
+import signal
+import subprocess
+import time
 import zlib
 
-from rankscope.record.place import Place, cleaned, find_place
+from rankscope.record.place import Place, cleaned, find_place, process
 from rankscope.record.program import NoProgram, become, content, find_program, first_environment, restore_signals
 from rankscope.record.rendezvous import claimant
 from rankscope.stage.command import command_in_copy, in_copy, in_place, read_roots
-from rankscope.stage.locks import Lock, Waited
-from rankscope.stage.node import JOB, NotUsable, identity, open_folder, register
+from rankscope.stage.node import JOB, Lock, NotUsable, Waited, identity, open_folder, register
 from rankscope.stage.options import Options
 from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
-from rankscope.stage.task import Outcome, Task, local_ranks, outcome_from
+from rankscope.stage.task import Outcome, Task, local_ranks, node_name, outcome_from
 
+# ---------------------------------------------------------------- starting the keeper, and waiting for its word
+LONGEST_LINE_BYTES = 65536
+
+
+def start_keeper(task: Task, name: str) -> int:
+    """Fork twice, so that nobody has to wait for the keeper; the end of a pipe at which it says the outcome."""
+    outlet_read, outlet = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(outlet)
+        os.waitpid(child, 0)
+        return outlet_read
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            keep(task, name, outlet)
+    finally:
+        os._exit(0)  # whatever happens: no second copy of the rank may go on
+
+
+def keep(task: Task, name: str, outlet: int) -> None:
+    outlet = detach(outlet)
+    from rankscope.stage.node_daemon import Keeper
+
+    Keeper(task, name, outlet).run()
+
+
+def detach(outlet: int) -> int:
+    """Let go of everything of the job: its output, its launcher's sockets, its folder."""
+    nothing = os.open("/dev/null", os.O_RDWR)
+    os.dup2(outlet, 3) if outlet != 3 else None
+    for standard in range(3):
+        os.dup2(nothing, standard)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.closerange(4, min(max(soft, 4096), 1 << 20))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    os.umask(0o022)
+    os.chdir("/")
+    return 3
+
+
+def word_of(outlet: int, patience_s: float) -> Outcome:
+    """The keeper's word; no word where it was killed or does not come to an end."""
+    text = b""
+    try:
+        while not text.endswith(b"\n"):
+            if not select.select([outlet], [], [], patience_s)[0]:
+                return Outcome("", f"nothing arrived within {patience_s:.0f} s")
+            block = os.read(outlet, LONGEST_LINE_BYTES)
+            if not block:
+                return Outcome("", "")  # killed: the next attempt starts another
+            text += block
+    finally:
+        os.close(outlet)
+    return outcome_from(os.fsdecode(text))
+
+
+# ---------------------------------------------------------------- run
 ATTEMPTS = 2
 PATIENCE_S = "600"
 NOT_STAGED = 3  # exit code with --strict
@@ -45,8 +107,6 @@ def run_staged(options: Options) -> int:
     try:
         program = find_program(start.command[0], start.environment)
         if options.value("times") and start.outcome.copy != LAUNCHER:
-            from rankscope.stage.timing import run_timed
-
             return run_timed(program, start, options)
         restore_signals()
         raise become(program, start.command, start.environment)
@@ -88,7 +148,7 @@ def may_launch(command: list[str]) -> bool:
 
 def launched(options: Options, folder: str, bundle: str, environment: dict[str, str]) -> list[str] | None:
     """The launcher's command with ourselves in every rank; None if it is no launcher of ranks."""
-    from rankscope.stage.outside import inserted, ourselves
+    from rankscope.stage.command import inserted, ourselves
 
     given = [word for word in options.given if word != options.environment]
     words = [*ourselves(), "stage", folder, *given, "--bundle", bundle, "--"]
@@ -155,7 +215,6 @@ def obtain(task: Task) -> Outcome:
 
 def brought(task: Task, name: str) -> Outcome:
     """What the keeper says; it has its own life, this process waits for its word only."""
-    from rankscope.stage.keeping import start_keeper, word_of
 
     return word_of(start_keeper(task, name), task.patience_s)
 
@@ -185,3 +244,53 @@ def say(text: str) -> None:
         os.write(2, os.fsencode(f"rankscope: {text}\n"))
     except OSError:
         pass  # stderr may be closed; the job does not need it
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# With --times: the command runs as a child, and how long it took is noted for the table.
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def run_timed(program: str, start: "Start", options: "Options") -> int:
+    """The command's exit code; a signal that ends the command ends us too."""
+    folder = os.path.abspath(options.value("times"))
+    os.makedirs(folder, exist_ok=True)
+    waited_ns = age_ns()
+    began_ns = time.monotonic_ns()
+    child = subprocess.Popen(start.command, executable=program, env=start.environment)
+    for number in PASSED_ON:
+        signal.signal(number, lambda received, _: child.send_signal(received))
+    exit_code = child.wait()
+    write(folder, start, waited_ns, time.monotonic_ns() - began_ns, exit_code)
+    if exit_code < 0:
+        signal.signal(-exit_code, signal.SIG_DFL)
+        os.kill(os.getpid(), -exit_code)
+    return exit_code
+
+
+def age_ns() -> int:
+    """How long this process has been there, the start of its Python included; to 10 ms."""
+    found = process(os.getpid())
+    return time.time_ns() - found.started_ns if found else 0
+
+
+def write(folder: str, start: "Start", waited_ns: int, import_ns: int, exit_code: int) -> None:
+    """One rank's line, in a file of its own; written beside and renamed."""
+    import json
+
+    copy = start.outcome.copy
+    report = {
+        "rank": start.place.rank,
+        "host": os.uname().nodename,
+        "node": node_name(os.path.dirname(copy)) if copy else os.uname().nodename,
+        "staged": bool(copy),
+        "reason": start.outcome.reason,
+        "import_ns": import_ns,
+        "waited_ns": waited_ns,
+        "exit_code": exit_code,
+    }
+    rank = start.place.rank if start.place.rank is not None else os.getpid()
+    path = f"{folder}/rank-{rank}.json"
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    os.replace(f"{path}.part", path)

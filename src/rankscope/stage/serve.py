@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rankscope.stage.bundle import BadBundle
-from rankscope.stage.contact import SILENCE_S, Contact
-from rankscope.stage.intake import Gone, Intake
-from rankscope.stage.messages import Broken, answer_greeting, hear, say, send
-from rankscope.stage.sources import CHUNK_FOLLOWS, REFUSED, keep_alive
+from rankscope.stage.peers import SILENCE_S, Broken, Contact, answer_greeting, hear, say, send
+from rankscope.stage.receive import CHUNK_FOLLOWS, REFUSED, keep_alive
+from rankscope.stage.unpack import Gone, Intake
 
 FANOUT = 2
 STACK_BYTES = 256 * 1024

@@ -3,8 +3,7 @@
 import os
 
 from rankscope.stage.bundle import BadBundle
-from rankscope.stage.misses import followed
-from rankscope.stage.node import JOB, KEEP, PART, TRASH, NotUsable, gate, open_folder, remove, sweep, users
+from rankscope.stage.node import JOB, KEEP, PART, TRASH, NotUsable, followed, gate, open_folder, remove, sweep, users
 from rankscope.stage.options import Options
 from rankscope.stage.receive import sealed
 from rankscope.stage.run import default_place, say

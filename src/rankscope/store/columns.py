@@ -10,8 +10,24 @@ from typing import Any, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from rankscope.model import Event, Figure, Group, Mark, Note, Peer, RankFacts, Reading, Step, Tally, Words
-from rankscope.model_imports import CallsMethod, Module, Mount, PathUse, SystemCalls
+from rankscope.model import (
+    CallsMethod,
+    Event,
+    Figure,
+    Group,
+    Mark,
+    Module,
+    Mount,
+    Note,
+    PathUse,
+    Peer,
+    RankFacts,
+    Reading,
+    Step,
+    SystemCalls,
+    Tally,
+    Words,
+)
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {

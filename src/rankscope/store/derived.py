@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -14,10 +15,83 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankscope.model import BadFile, Summarise
-from rankscope.model_traces import TRACE_TABLES
-from rankscope.store.columns import arrow_type, columns_of
+from rankscope.model import TRACE_TABLES, BadFile, Summarise
+from rankscope.store.columns import arrow_type, columns_of, columns_table, schema_of
+from rankscope.store.rank_files import NO_NODES, Nodes, Progress, unseen
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Traces of rank files: too many events for memory and, mostly, for any need. Who asks for single ones gets them from
+# a folder that goes with the run; sums over them are made from the rank files themselves: derived.py.
+ReadTrace = Callable[[Path], Iterator[Mapping[str, Any]]]
+
+
+@dataclass(slots=True)
+class Traces:
+    """The rank files that have a trace, by process, and by whom it is read."""
+
+    read: ReadTrace
+    files: dict[int, Path]
+    nodes: Nodes = field(default_factory=dict)
+    _place: tempfile.TemporaryDirectory[str] | None = field(default=None)
+
+    @property
+    def written(self) -> bool:
+        return self._place is not None
+
+    def write(self, bad: list[str], progress: Progress = unseen) -> Path:
+        """Put all events into Parquet files; a trace that cannot be read leaves none, and is named."""
+        self._place = new_folder()
+        folder = Path(self._place.name)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            results = pool.map(lambda one: self._written(folder, *one), self.files.items())
+            for done, text in enumerate(results, 1):
+                bad += [text] if text else []
+                progress(done, len(self.files))
+        pq.write_table(schema_of("events").empty_table(), folder / "none.parquet")
+        return folder
+
+    def _written(self, folder: Path, process: int, path: Path) -> str:
+        if path in self.nodes:
+            return f"{path}: its single events are on {self.nodes[path].host} only: rankscope gather brings them here"
+        try:
+            self._add(folder / f"{process}.parquet", process, path)
+        except BadFile as problem:
+            return str(problem)
+        return ""
+
+    def _add(self, target: Path, process: int, path: Path) -> None:
+        writer = None
+        try:
+            for columns in self.read(path):
+                if writer is None:
+                    writer = pq.ParquetWriter(target, schema_of("events"), compression="zstd")
+                writer.write_table(columns_table("events", process, columns))
+        except Exception:
+            if writer is not None:
+                writer.close()
+            target.unlink(missing_ok=True)
+            raise
+        if writer is not None:
+            writer.close()
+
+
+def traces_of(
+    read: ReadTrace | None, files: Sequence[Path], figures: Iterable[pa.Table], nodes: Nodes = NO_NODES
+) -> Traces | None:
+    """The traces among the rank files of a run, whose readings have told of them; None where there are none."""
+    if read is None:
+        return None
+    told = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
+    processes = sorted({one for column in told for one in pc.unique(column).to_pylist()})
+    return Traces(read, {one: files[one] for one in processes}, nodes) if processes else None
+
+
+def new_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder that goes when nobody holds it any more."""
+    return tempfile.TemporaryDirectory(prefix="rankscope-events-")
+
+
+# ---------------------------------------------------------------- derived
 COLUMNS = ("process", "layer", "name", "group", "start_ns", "end_ns", "thread", "correlation")
 BATCH_ROWS = 1 << 17
 
@@ -46,7 +120,7 @@ def derived(tasks: Sequence[Task], bad: list[str], in_order: InOrder = in_thread
             continue
         for name, tables in found.items():
             made[name] += tables
-    return {name: pa.concat_tables([schema_of(name).empty_table(), *tables]) for name, tables in made.items()}
+    return {name: pa.concat_tables([derived_schema(name).empty_table(), *tables]) for name, tables in made.items()}
 
 
 def told(task: Task) -> Told:
@@ -58,7 +132,7 @@ def told(task: Task) -> Told:
 
 
 @cache
-def schema_of(table: str) -> pa.Schema:
+def derived_schema(table: str) -> pa.Schema:
     """The columns of such a table: `process`, then the fields of its record."""
     hints = get_type_hints(TRACE_TABLES[table])
     known = [(field.name, arrow_type(hints[field.name], pa.string())) for field in fields(TRACE_TABLES[table])]
@@ -69,7 +143,7 @@ def of_blocks(summarise: Summarise, process: int, blocks: Iterable[Columns]) -> 
     """What the function makes of the events of one process."""
     made: Made = {}
     for name, columns in summarise(blocks).items():
-        schema = schema_of(name)
+        schema = derived_schema(name)
         rows = len(next(iter(columns.values())))
         given = {"process": [process] * rows, **columns}
         arrays = [pa.array(given[field.name], field.type) for field in schema]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections import Counter
@@ -9,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 FORMAT = 1
 LATEST = Path("rankscope-runs/latest")
@@ -102,3 +105,38 @@ def _job(told: dict[str, Any]) -> Job:
     texts = {key: told[key] for key in names if isinstance(told.get(key), str)}
     numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
     return Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which hosts belong together, by a mapping file: lines of host and group, as those of one switch.
+FILE = "groups.csv"  # in the folder of the run
+HEADING = ("host", "group")
+
+
+def read_host_groups(path: Path) -> dict[str, str]:
+    """The group of each host."""
+    found: dict[str, str] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.reader(file), 1):
+                words = [word.strip() for word in row]
+                if not any(words) or tuple(words) == HEADING or words[0].startswith("#"):
+                    continue
+                if len(words) != len(HEADING) or not all(words):
+                    raise NoRun(f"{path}:{number}: write a host and its group, with a comma between")
+                found[words[0]] = words[1]
+    except (OSError, UnicodeError, csv.Error) as problem:
+        raise NoRun(f"{path}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+    return found
+
+
+def host_groups(path: Path | None, run: Path) -> dict[str, str]:
+    """Of the file that was named, or of the one in the run's folder, if there is one."""
+    chosen = path if path is not None else run / FILE
+    return read_host_groups(chosen) if path is not None or chosen.is_file() else {}
+
+
+def host_groups_table(path: Path | None, run: Path) -> pa.Table:
+    """The same as a table."""
+    found = host_groups(path, run)
+    return pa.table({"host": pa.array(found, pa.string()), "group": pa.array(found.values(), pa.string())})

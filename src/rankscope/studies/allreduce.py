@@ -2,20 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from rankscope.model import Table
+from rankscope.model import Cell as Value
+from rankscope.model import Column, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
-from rankscope.studies.collective_points import points
-from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency
-from rankscope.studies.collective_waits import waits
+from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency, points, waits
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.message_sizes import sizes
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
-from rankscope.studies.three_parts import three_parts
+from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Sizes of messages as people write them: 4,1k,4M, or 4..256M for every fourth power in between.
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+SIZE = re.compile(r"(\d+) *([kmg]?)(?:i?b)?", re.IGNORECASE)
+FACTOR = 4
+
+
+def sizes(text: str) -> list[int]:
+    """In bytes, rising, each once."""
+    found: set[int] = set()
+    for word in text.split(","):
+        begin, dots, end = word.partition("..")
+        found |= set(between(size(begin), size(end))) if dots else {size(word)}
+    return sorted(found)
+
+
+def between(begin: int, end: int) -> list[int]:
+    if begin > end:
+        raise BadStudy(f"--sizes {begin}..{end}: the first is larger than the last")
+    found = [begin]
+    while found[-1] * FACTOR <= end:
+        found.append(found[-1] * FACTOR)
+    return found
+
+
+def size(text: str) -> int:
+    told = SIZE.fullmatch(text.strip())
+    if not told or not int(told[1]):
+        raise BadStudy(f"--sizes {text.strip() or '(nothing)'}: give sizes as 4,64k,4M, or a range as 4..256M")
+    return int(told[1]) * UNITS[told[2].lower()]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Host time and calls, device time and calls, memory bytes and calls: the backends side by side, by scale.
+PARTS = {"mpi": "BACKEND_MPI", "gloo": "BACKEND_GLOO", "cuda_api": "BACKEND_CUDA", "gpu": "Device profiling"}
+COUNTS = (
+    Column("backend", Unit.NAME, "Backend"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("part", Unit.NAME, "Part"),
+    Column("hostnames", Unit.COUNT, "Hostnames"),
+    Column("processes", Unit.COUNT, "Processes"),
+    Column("threads", Unit.COUNT, "Threads"),
+    Column("devices", Unit.COUNT, "Devices"),
+    Column("max_rss_bytes", Unit.BYTES, "Largest process"),
+)
+HOST = "Part 1: CPU host profiling, total time and total number of calls"
+GPU = "Part 2: GPU profiling, total time and total number of calls"
+COPIED = "Part 3: Memory profiling, total memory and total number of calls: copies and sets on devices"
+SENT = "Part 3: Memory profiling, total memory and total number of calls: messages"
+ABSENT = "Absent: no device was used, or none that the recorder knows."
+# Gloo's collectives are done by threads of its own: their time is that from beginning to completion, for which the
+# program waits. What other libraries have in progress overlaps with calls that are counted.
+SEEN = """
+    SELECT layer, sum(total_ns), sum(calls)::BIGINT, count(DISTINCT host), count(DISTINCT process),
+        count(DISTINCT (process, thread)), count(DISTINCT (host, regexp_extract("group", '^GPU \\d+')))
+    FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND calls > 0 AND coalesce(within, '') = ''
+    AND (layer = 'gloo' OR (kind = 'call' AND layer IN ('mpi', 'cuda_api', 'gpu'))) GROUP BY layer"""
+CARRIED = """
+    SELECT sum(bytes)::BIGINT, sum(calls)::BIGINT FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND bytes > 0 AND coalesce(within, '') = '' AND layer IN {layers}"""
+LARGEST = "SELECT max(max_rss_bytes) FROM ranks WHERE role = 'rank'"
+Pair = tuple[Value, Value]  # time or bytes, and calls
+NOTHING: Pair = (None, None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one cell's run shows of one layer."""
+
+    total_ns: float
+    calls: int
+    hosts: int
+    processes: int
+    threads: int
+    devices: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One cell, as far as these tables need it."""
+
+    layers: Mapping[str, Seen]
+    sent: Pair
+    copied: Pair
+    largest_bytes: int
+
+    def host(self) -> Pair:
+        ours = [one for layer, one in self.layers.items() if layer != "gpu"]
+        return (sum(one.total_ns for one in ours), sum(one.calls for one in ours)) if ours else NOTHING
+
+    def device(self) -> Pair:
+        found = self.layers.get("gpu")
+        return (found.total_ns, found.calls) if found else NOTHING
+
+
+Places = Mapping[tuple[str | int, ...], Profile]
+
+
+def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
+    """The header's counts, then the parts; a part that no cell has is said to be absent."""
+    found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
+    host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, Profile.host)
+    host.notes.append("Intercepted calls of MPI (also its initialisation), Gloo and CUDA, summed over the ranks.")
+    device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, Profile.device)
+    headings = ("Total Mem Bytes", "Total Mem calls")
+    copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)
+    sent = part(found, "sent", SENT, headings, Unit.BYTES, lambda one: one.sent)
+    sent.notes.append("What the ranks give to intercepted calls of MPI, Gloo and NCCL, summed over the ranks.")
+    for one in (device, copied):
+        one.notes += [ABSENT] * (not one.rows)
+    unseen = [backend for backend in named(found) if not any(found[at].layers for at in found if at[0] == backend)]
+    if unseen:
+        told = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/backends.md)"
+        host.warnings.append(told)
+    return [counts(found), host, device, copied, sent]
+
+
+def profile(outcome: Outcome) -> Profile:
+    store = outcome.run.store()
+    layers = {layer: Seen(float(total_ns), *rest) for layer, total_ns, *rest in store.query(SEEN)}
+    sent, copied = (store.query(CARRIED.format(layers=which))[0] for which in ("('mpi', 'gloo', 'nccl')", "('gpu')"))
+    return Profile(layers, sent if sent[1] else NOTHING, copied if copied[1] else NOTHING, store.query(LARGEST)[0][0])
+
+
+def named(found: Places) -> list[str]:
+    return list(dict.fromkeys(str(backend) for backend, _ in found))
+
+
+def part(
+    found: Places, name: str, title: str, headings: tuple[str, str], unit: Unit, total: Callable[[Profile], Pair]
+) -> Table:
+    """Rows by scale; of each backend its name, the total and the calls."""
+    backends, size = named(found), "bytes" if unit is Unit.BYTES else "ns"
+    columns = [Column("ranks", Unit.COUNT, "Ranks")]
+    for backend in backends:
+        columns.append(Column(f"{backend}_backend", Unit.NAME, " "))
+        columns.append(Column(f"{backend}_{name}_{size}", unit, headings[0]))
+        columns.append(Column(f"{backend}_{name}_calls", Unit.COUNT, headings[1]))
+    made = Table(name, title, columns, [])
+    for ranks in sorted({int(scale) for _, scale in found}):
+        pairs = [total(found[one, ranks]) if (one, ranks) in found else NOTHING for one in backends]
+        if any(pair != NOTHING for pair in pairs):
+            made.rows.append((ranks, *(cell for one, two in zip(backends, pairs, strict=True) for cell in (one, *two))))
+    return made
+
+
+def counts(found: Places) -> Table:
+    """How many hosts, processes, threads and devices each part was seen on."""
+    made = Table("counts", "What was seen of each backend", COUNTS, [])
+    for (backend, ranks), one in found.items():
+        if not one.layers:
+            made.rows.append((backend, ranks, "nothing", None, None, None, None, one.largest_bytes))
+        for layer, seen in sorted(one.layers.items(), key=lambda item: list(PARTS).index(item[0])):
+            by_cuda = layer in ("cuda_api", "gpu")  # CUPTI's records do not tell whose thread it was
+            told = (seen.hosts, seen.processes, None if by_cuda else seen.threads)
+            devices = seen.devices if layer == "gpu" else None
+            made.rows.append((backend, ranks, PARTS[layer], *told, devices, one.largest_bytes))
+    return made
+
+
+# ---------------------------------------------------------------- allreduce
 OPERATIONS = (
     "allreduce",
     "broadcast",

@@ -2,12 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
-from rankscope.studies.collective_points import Point
+from rankscope.questions.collectives.collectives import rate
+from rankscope.questions.collectives.operations import OPERATIONS, operation_of
+from rankscope.studies.plan import Outcome, by_place
 
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Times of a collective at one size, as its ranks left them, and what nccl-tests would say of them.
+@dataclass(frozen=True)
+class Point:
+    """One operation by one backend on so many ranks at one size; over all repeats."""
+
+    operation: str
+    backend: str
+    ranks: int
+    asked_bytes: int
+    size_bytes: int
+    calls: int
+    first_ns: float  # by the slowest rank
+    min_ns: float  # of calls by their slowest rank
+    median_ns: float
+    max_ns: float
+    mean_ns: float  # over the calls and over the ranks, as nccl-tests have it
+
+    @property
+    def algorithm_rate(self) -> float | None:
+        return rate(self.size_bytes, self.mean_ns)
+
+    @property
+    def bus_rate(self) -> float | None:
+        """Nothing where no data goes anywhere: on one rank, and of operations without data."""
+        return rate(self.size_bytes * bus_factor(self.operation, self.ranks), self.mean_ns)
+
+    @property
+    def first_ratio(self) -> float | None:
+        return self.first_ns / self.median_ns if self.median_ns else None
+
+
+def bus_factor(operation: str, ranks: int) -> float:
+    """What bus bandwidth is of algorithm bandwidth, as nccl-tests define it."""
+    return OPERATIONS[operation_of("", operation)].bus_factor(ranks)
+
+
+def points(outcomes: Sequence[Outcome], operation: str) -> list[Point]:
+    """Of all cells that are done, in their order, by size."""
+    found = []
+    for (backend, ranks), repeats in by_place(outcomes, "backend").items():
+        for place in range(len(repeats[0].results[0]["sizes"])):
+            found.append(point(operation, str(backend), int(ranks), repeats, place))
+    return found
+
+
+def point(operation: str, backend: str, ranks: int, repeats: Sequence[Outcome], place: int) -> Point:
+    """The size at that place, over all repeats."""
+    ours = [[rank["sizes"][place] for rank in outcome.results] for outcome in repeats]
+    slowest = [float(max(times)) for one in ours for times in by_call(one)]
+    means = [statistics.fmean(rank["times_ns"]) for one in ours for rank in one]
+    first = [max(rank["first_ns"] for rank in one) for one in ours]
+    some = ours[0][0]
+    return Point(
+        operation, backend, ranks, some["asked_bytes"], some["size_bytes"], len(slowest), statistics.median(first),
+        min(slowest), statistics.median(slowest), max(slowest), statistics.fmean(means),
+    )  # fmt: skip
+
+
+def by_call(ranks: Sequence[dict[str, list[int]]]) -> Iterator[tuple[int, ...]]:
+    """Of each timed call, how long each rank was in it."""
+    return zip(*(rank["times_ns"] for rank in ranks), strict=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Of the recorded time in collectives, how much was waiting for the last rank and how much was moving data?
+PLACE = (Column("backend", Unit.NAME, "Backend"), Column("ranks", Unit.COUNT, "Ranks"))
+PARTS = ("wait_ns", "transfer_ns", "leaving_ns")
+SHARES = (
+    *PLACE,
+    Column("collectives", Unit.COUNT, "Collectives"),
+    Column("wait_ns", Unit.NS, "Waiting"),
+    Column("transfer_ns", Unit.NS, "Moving"),
+    Column("leaving_ns", Unit.NS, "Leaving"),
+    Column("wait_share", Unit.SHARE, "Wait share"),
+    Column("awaited", Unit.NAME, "Waited for"),
+)
+SIZES = (
+    *PLACE,
+    Column("name", Unit.NAME, "Recorded as"),
+    Column("up_to_bytes", Unit.BYTES, "Up to"),
+    Column("collectives", Unit.COUNT, "Collectives"),
+    Column("wait_ns", Unit.NS, "Waiting"),
+    Column("transfer_ns", Unit.NS, "Moving"),
+    Column("leaving_ns", Unit.NS, "Leaving"),
+    Column("wait_share", Unit.SHARE, "Wait share"),
+    Column("bus_rate", Unit.RATE, "Bus bw, moving"),
+    Column("naive_rate", Unit.RATE, "Naive bw"),
+)
+
+
+def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
+    """Sums by backend and scale, and by size; the recorder's, over the first repeat of each."""
+    shares = Table("waits", "Waiting against moving data", SHARES, [])
+    sizes = Table("waits_by_size", "Waiting against moving data, by size", SIZES, [])
+    unseen: dict[str, list[str]] = {}
+    for (backend, ranks), repeats in by_place(outcomes, "backend").items():
+        if ranks == 1:
+            continue
+        by_size = recorded(repeats[0], operation, int(ranks))
+        if not by_size:
+            unseen.setdefault(str(backend), []).append(str(ranks))
+            continue
+        sizes.rows += [(backend, ranks, *(told[column.name] for column in SIZES[2:])) for told in by_size]
+        shares.rows.append((backend, ranks, *sums(by_size), awaited(repeats[0])))
+    shares.notes.append(
+        "From the recorded run: first calls and warm-up included, summed over the ranks; what each column means: "
+        "docs/metrics.md, collectives."
+    )
+    for backend, scales in unseen.items():
+        told = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
+        shares.warnings.append(f"{told} (docs/backends.md says what is seen of which backend)")
+    return [shares, sizes]
+
+
+def recorded(outcome: Outcome, operation: str, ranks: int) -> list[dict[str, Value]]:
+    """Of the studied operation only, in the order of sizes."""
+    answer = outcome.run.table("collectives")
+    wanted = operation_of("", operation)
+    told = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    ours = [one for one in told if one["members"] == ranks and operation_of("", str(one["name"])) == wanted]
+    return sorted(ours, key=lambda one: (str(one["name"]), int(str(one["up_to_bytes"] or 0))))
+
+
+def sums(told: Sequence[dict[str, Value]]) -> tuple[Value, ...]:
+    count = sum(int(str(one["collectives"])) for one in told)
+    wait, moving, leaving = (sum(float(str(one[part] or 0)) for one in told) for part in PARTS)
+    total = wait + moving + leaving
+    return count, wait, moving, leaving, wait / total if total else None
+
+
+def awaited(outcome: Outcome) -> str:
+    """The rank that the others wait for, if one stands out."""
+    answer = outcome.run.table("waiting")
+    rank, verdict = answer.columns.index("rank"), answer.columns.index("verdict")
+    return next((f"rank {row[rank]}" for row in answer.rows if row[verdict] == "waited for"), "")
+
+
+# ---------------------------------------------------------------- collective tables
 FULL = (
     Column("backend", Unit.NAME, "Backend"),
     Column("ranks", Unit.COUNT, "Ranks"),

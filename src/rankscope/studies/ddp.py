@@ -11,13 +11,11 @@ from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.studies.activities import COLUMNS as PROFILE_COLUMNS
 from rankscope.studies.activities import activities, rows
-from rankscope.studies.asking import is_elsewhere, is_true
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.interpreters import Pythons
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.interpreters import Pythons, is_elsewhere
+from rankscope.studies.interpreters import is_true_after_import as is_true
+from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
 from rankscope.studies.programs import path_of
-from rankscope.studies.rows import by_place
 
 AXES = ("hook", "servers", "backend")
 HOOKS = ("allreduce", "hybrid", "rpc")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,214 @@ from rankscope.api.forms import PAGES, page
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.pictures import Graph
-from rankscope.questions.scaling.growth import Growth
-from rankscope.studies.growing import growing, growth_tables
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Settings, Study
+from rankscope.questions.scaling.crossovers import crossovers
+from rankscope.questions.scaling.growth import Growth, Series, growth
+from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE
+from rankscope.questions.scaling.scaling import graphs, laws, projection, shown, speed_up
+from rankscope.studies.builtin import STUDIES
+from rankscope.studies.errors import BadStudy
+from rankscope.studies.files import read_json
+from rankscope.studies.ledger import STUDY, Ledger
+from rankscope.studies.plan import Cell, Outcome, Settings, Study
+from rankscope.studies.toml_study import figures
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Which series do the tables of a study hold: times, rates and throughputs over ranks, and over sizes of messages?
+SCALES = ("ranks", "job_ranks", "nodes", "trainers", "devices")  # columns that are the scale, the first of them
+PER_SECOND = "_per_s"  # columns of a throughput: of the whole job, so that a speed-up can be told
+BY_BYTES = "bytes"  # the axis of series over sizes
+NO_KEY = ("repeat",)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns of a table are what."""
+
+    scale: int
+    keys: list[int]  # by which rows of one scale differ
+    values: list[int]
+
+
+def series_of_tables(tables: Sequence[Table]) -> list[Series]:
+    """Told apart by what stands left of the first value; what two tables show alike counts once."""
+    titles = [title_of(column) for table in tables for column in table.columns if is_value(column)]
+    found: list[Series] = []
+    for table in tables:
+        before = {(one.unit, one.axis, one.points) for one in found}  # a table of its own names them otherwise
+        layout = layout_of(table)
+        made = [one for at in layout.values for one in of_column(table, layout, at, titles)] if layout else []
+        found += [one for one in made if (one.unit, one.axis, one.points) not in before]
+    return found
+
+
+def layout_of(table: Table) -> Layout | None:
+    """None where it is no table of values by scale."""
+    names = [column.name for column in table.columns]
+    scale = next((names.index(name) for name in SCALES if name in names), None)
+    values = [at for at, column in enumerate(table.columns) if is_value(column)]
+    if scale is None or not values:
+        return None
+    left = [at for at in range(values[0]) if at != scale and names[at] not in NO_KEY]
+    named = [at for at in left if table.columns[at].unit in (Unit.NAME, Unit.BYTES)]
+    counts = [at for at in left if at in named or table.columns[at].unit is Unit.COUNT]  # a count may belong to a name
+    for keys in (named, counts):
+        if len({(row[scale], *(row[at] for at in keys)) for row in table.rows}) == len(table.rows):
+            return Layout(scale, keys, values)
+    return None
+
+
+def of_column(table: Table, layout: Layout, at: int, titles: Sequence[str]) -> Iterator[Series]:
+    """By ranks; times of messages by their size too."""
+    title = title_of(table.columns[at])
+    keys = own_keys(table, layout.keys, at)
+    if any(table.columns[key].unit is Unit.NAME for key in keys):
+        name, what = "", title if titles.count(title) == 1 else f"{table.title}: {title}"
+    else:
+        name, what = title, table.title
+    axis = table.columns[layout.scale].name.removeprefix("job_")
+    yield from over(table, layout.scale, keys, at, (axis, name, what))
+    sizes = [key for key in keys if table.columns[key].unit is Unit.BYTES][:1]
+    if sizes and table.columns[at].unit is Unit.NS:
+        others = [*(key for key in keys if key not in sizes), layout.scale]
+        yield from over(table, sizes[0], others, at, (BY_BYTES, name, what))
+
+
+def over(table: Table, along: int, keys: Sequence[int], at: int, told: tuple[str, str, str]) -> Iterator[Series]:
+    """One column along another: a series for each combination of the keys, named by the first of them."""
+    axis, name, what = told
+    points: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for row in table.rows:
+        value, scale = row[at], row[along]
+        if isinstance(value, int | float) and isinstance(scale, int | float):
+            key = tuple(word(row[place], table.columns[place]) for place in keys)
+            points.setdefault(key, []).append((float(scale), float(value)))
+    laws = BY_SIZE if axis == BY_BYTES else BY_SCALE
+    for key, found in points.items():
+        words = [name, *key] if name else list(key)
+        yield Series(words[0], ", ".join([what, *words[1:]]), unit_of(table.columns[at]), axis, tuple(found), laws)
+
+
+def own_keys(table: Table, keys: list[int], at: int) -> list[int]:
+    """Where tables stand side by side, each with a column of the same title that names it, the nearest such column."""
+    first = [key for key in keys if table.columns[key].unit is Unit.NAME][:1]
+    again = [place for place in range(at) if first and table.columns[place].title == table.columns[first[0]].title]
+    nearest = [place for place in again if table.columns[place].unit is Unit.NAME][-1:]
+    return [*nearest, *(key for key in keys if key not in first)]
+
+
+def is_value(column: Column) -> bool:
+    return column.unit in (Unit.NS, Unit.RATE) or column.name.endswith(PER_SECOND)
+
+
+def unit_of(column: Column) -> str:
+    return "/s" if column.name.endswith(PER_SECOND) else column.unit.value
+
+
+def title_of(column: Column) -> str:
+    return column.title or column.name
+
+
+def word(value: Value, column: Column) -> str:
+    if isinstance(value, int | float) and column.unit is Unit.BYTES:
+        return shown(float(value), "bytes") if value >= 1024 else f"{value:g} B"
+    if column.name in SCALES:
+        counted = column.name.removeprefix("job_")
+        return f"{value} {counted.removesuffix('s') if value == 1 else counted}"
+    return "" if value is None else str(value)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How do the figures of a study grow with the number of ranks? Its tables as series, and what is told of those.
+MOST_LAWS, MOST_PAIRS = 40, 30  # rows of the section: the document is to be read
+
+
+def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Growth]:
+    """Every series of the study with at least two scales; each repeat is a point of its own."""
+    if study.series is not None:
+        found = study.series(outcomes, settings)
+    else:
+        found = _of_repeats(study, outcomes, settings)
+    whole = [one for one in found if len({scale for scale, value in one.points if value > 0}) > 1]
+    return [growth(one) for one in whole]
+
+
+def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Table]:
+    """Laws, speed-up of throughputs, break-evens, and what is foretold; none where there is one scale only."""
+    by_size = [one for one in grown if one.series.axis == BY_BYTES]
+    by_scale = [one for one in grown if one.series.axis != BY_BYTES]
+    made = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
+    if to:
+        made.append(projection(by_scale, to))
+    sizes = replace(steepest(by_size), name="size_laws", title="How it grows with the size of the message")
+    meeting = crossovers(by_size, most=MOST_PAIRS)
+    made += [sizes, replace(meeting, name="size_break_even", title="Break-evens by the size of the message")]
+    return [table for table in made if table.rows or (table.notes and table.name.endswith("break_even"))]
+
+
+def steepest(grown: Sequence[Growth]) -> Table:
+    """The laws of those that grow most."""
+    most = sorted(grown, key=lambda one: abs(one.exponent or 0), reverse=True)[:MOST_LAWS]
+    made = laws([one for one in grown if one in most])
+    if len(grown) > MOST_LAWS:
+        made.notes.append(f"The {MOST_LAWS} steepest of {len(grown)} series; `rankscope scale` shows all.")
+    return made
+
+
+def growth_graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> dict[str, list[Graph]]:
+    """By the name of the table under which they belong."""
+    return {
+        "scale_laws": graphs([one for one in grown if one.series.axis != BY_BYTES], to),
+        "size_laws": graphs([one for one in grown if one.series.axis == BY_BYTES]),
+    }
+
+
+def _of_repeats(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
+    whole: dict[tuple[str, str, str, str], Series] = {}
+    for repeat in sorted({one.cell.repeat for one in outcomes if one.done}):
+        made = study.tables([one for one in outcomes if one.cell.repeat == repeat], settings)
+        for series in series_of_tables(made):
+            key = (series.name, series.what, series.unit, series.axis)
+            before = whole[key].points if key in whole else ()
+            whole[key] = replace(series, points=(*before, *series.points))
+    return list(whole.values())
+
+
+def is_study(folder: Path) -> bool:
+    return (folder / STUDY).is_file()
+
+
+def series_in(folder: Path) -> list[Series]:
+    """The series of a study that was run, as far as its cells are done."""
+    ledger = Ledger(folder)
+    told = ledger.description().get("identity") or {}
+    outcomes = [ledger.outcome(cell) for cell in cells_in(folder)]
+    if not any(one.done for one in outcomes):
+        raise BadStudy(f"{folder}: no cell of this study is done: go on with it by rankscope study --resume")
+    study = STUDIES.get(str(told.get("study"))) or own_study(str(told.get("study")), outcomes)
+    return [one.series for one in growing(study, outcomes, told.get("settings", {}))]
+
+
+def cells_in(folder: Path) -> list[Cell]:
+    """Every cell that has ended, by what it left."""
+    found = [read_json(path) for path in sorted(folder.glob("cells/*/cell.json"))]
+    return [
+        Cell(tuple(one["values"].items()), int(one["ranks"]), int(one["repeat"]))
+        for one in found
+        if one and {"values", "ranks", "repeat"} <= set(one)
+    ]
+
+
+def own_study(name: str, outcomes: Sequence[Outcome]) -> Study:
+    """A study whose file is not at hand: what every recorded run has."""
+    axes = list(dict.fromkeys(axis for one in outcomes for axis, _ in one.cell.values))
+
+    def no_job(*_: object) -> object:
+        raise BadStudy(f"{name}: cannot be run from its folder")
+
+    return Study(name, name, "", lambda _: {}, no_job, lambda done, _: [figures(done, axes)])  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- document
 FORMS = {"markdown": "md", "html": "html"}
 WHERE = (Column("what", Unit.NAME, "What"), Column("value", Unit.NAME, "Value"))
 

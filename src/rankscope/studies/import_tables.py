@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from rankscope.analyse.call_kinds import sums
-from rankscope.analyse.import_counts import ImportCounts, recorded_counts
-from rankscope.analyse.law_intervals import Estimate
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.questions.imports.frameworks import (
@@ -20,14 +17,13 @@ from rankscope.questions.imports.frameworks import (
     staged_times,
     time_per_place,
 )
-from rankscope.questions.imports.projection import Server, projected
+from rankscope.questions.imports.projection import ImportCounts, Server, projected, recorded_counts
+from rankscope.questions.imports.trees import sums
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Series, growth
-from rankscope.slowfs.counters import of_server
-from rankscope.slowfs.program import Unavailable
-from rankscope.slowfs.slowness import duration_ns
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Settings
+from rankscope.questions.scaling.models import Estimate
+from rankscope.slowfs.mount import Unavailable, duration_ns, of_server
+from rankscope.studies.plan import Outcome, Settings
 
 COUNTED, STAGED, TOTAL = "counted", "staged", "staged, with transfer"
 CACHE_OF = {"slow": "walk", "cached": "negative"}  # which count is what the clients of that place ask for

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.slowfs.program import program, reason_against_running
-from rankscope.slowfs.slowness import Slowness, bytes_per_second, duration_ns
+from rankscope.slowfs.mount import Slowness, bytes_per_second, duration_ns, program, reason_against_running
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.import_tables import import_series, import_tables
 from rankscope.studies.interpreters import Python, Pythons, importable, probe
 from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
 from rankscope.studies.programs import path_of
-from rankscope.studies.running import rankscope
+from rankscope.studies.run_study import rankscope
 
 MODULES = {"torch": "torch.distributed", "horovod": "horovod.torch", "mpi4py": "mpi4py.MPI"}  # as the jobs import them
 COUNTED = "counted"  # one rank where the framework is, with every system call recorded: no place to be timed at

@@ -148,3 +148,29 @@ def probe(path: str, *more: str) -> Python:
     except (OSError, subprocess.SubprocessError, ValueError) as problem:
         raise BadStudy(f"--python {path}: it cannot be asked what it has ({problem})") from None
     return Python(where, found["version"], found["prefix"], found["modules"])
+
+
+# ---------------------------------------------------------------- questions to another Python or program, asked once
+ASK_S = 120
+
+
+@cache
+def said(*command: str) -> str:
+    """What it prints; "" where it fails or is not there."""
+    try:
+        told = subprocess.run(
+            command, capture_output=True, text=True, timeout=ASK_S, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return told.stdout
+
+
+def is_elsewhere(python: Python) -> bool:
+    """On another machine: it cannot be asked, and is taken at its user's word."""
+    return bool(getattr(python, "elsewhere", False))
+
+
+def is_true_after_import(python: str, module: str, expression: str) -> bool:
+    """Whether the expression is true there, after the import."""
+    return said(python, "-c", f"import {module}; print(bool({expression}))").strip().endswith("True")

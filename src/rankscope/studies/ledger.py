@@ -20,8 +20,7 @@ from typing import Any
 
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_json
-from rankscope.studies.outcome import FINAL, Outcome
-from rankscope.studies.plan import Cell
+from rankscope.studies.plan import FINAL, Cell, Outcome
 
 STUDY = "study.json"
 CELL = "cell.json"

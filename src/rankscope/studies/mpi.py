@@ -2,20 +2,214 @@
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rankscope.model import Table
-from rankscope.studies.asking import is_elsewhere, is_true, said
+from rankscope.api.run import Layout, Run, Selection
+from rankscope.model import Cell as Value
+from rankscope.model import Column, Table, Unit
+from rankscope.questions.mpi.calls import BYTES_SQL, IS_COMMUNICATION
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.interpreters import Python, Pythons
+from rankscope.studies.interpreters import Python, Pythons, is_elsewhere, is_true_after_import, said
 from rankscope.studies.launchers import MPI_KINDS, mpi_kind
-from rankscope.studies.mpi_tables import balance, layout, negotiation, routines, sizes
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
 from rankscope.studies.programs import path_of
-from rankscope.studies.rows import by_place
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The tables of the study of MPI: what the recorded runs say of routines, sizes, balance and negotiation, by scale.
+Place = tuple[str | int, ...]
+Places = Mapping[Place, Sequence[Outcome]]
+SMALL_CLASS, SMALL_BYTES = 4, 8  # size classes: docs/metrics.md
+ALL_SHOWN = 8  # ranks whose flat profile is shown; of more only the first
+PLACE = (
+    Column("library", Unit.NAME, "Library"),
+    Column("mpi", Unit.NAME, "MPI"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+)
+# mpi4py calls the large-count functions where there are such: the same routine to a reader
+NAME = "regexp_replace(name, '_c$', '')"
+FROM = f"FROM tallies JOIN ranks USING (process) WHERE {IS_COMMUNICATION} AND role = 'rank'"
+ROUTINES = f"""
+    SELECT {NAME} AS routine, (sum(calls) FILTER (kind = 'call'))::BIGINT, {BYTES_SQL},
+        sum(total_ns) FILTER (kind = 'call') {FROM} GROUP BY routine ORDER BY 4 DESC"""
+SIZES = f"""
+    SELECT {NAME} AS routine, size_class, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(total_ns) {FROM}
+    AND kind = 'call' AND size_class > 0 GROUP BY routine, size_class ORDER BY routine, size_class"""
+SMALL = f"""
+    SELECT coalesce(sum(calls) FILTER (small), 0)::BIGINT, coalesce(sum(total_ns) FILTER (small), 0),
+        coalesce(sum(calls) FILTER (small AND reduces), 0)::BIGINT,
+        coalesce(sum(total_ns) FILTER (small AND reduces), 0),
+        coalesce(sum(calls) FILTER (reduces), 0)::BIGINT, coalesce(sum(total_ns) FILTER (reduces), 0),
+        coalesce(sum(total_ns), 0)
+    FROM (SELECT calls, total_ns, size_class BETWEEN 1 AND {SMALL_CLASS} AS small,
+              {NAME} = 'MPI_Allreduce' AS reduces {FROM} AND kind = 'call')"""
+
+
+def version(place: Place, outcome: Outcome) -> tuple[Value, ...]:
+    """The cell, its MPI as it calls itself."""
+    library, kind, ranks = place
+    told = outcome.run.query("SELECT any_value(versions) FROM ranks WHERE role = 'rank'").rows[0][0]
+    named = [part.strip() for part in str(told or "").split(";") if "mpi" in part.lower()]
+    return library, named[0] if named and kind == "any" else kind, ranks
+
+
+def figures(run: Run, sql: str) -> list[tuple[Any, ...]]:
+    return list(run.query(sql).rows)
+
+
+def negotiation(places: Places) -> Table:
+    """How much of MPI is agreeing and not moving data."""
+    columns = (
+        *PLACE,
+        Column("samples_per_s", Unit.NUMBER, "Samples/s"),
+        Column("step_ns", Unit.NS, "Step"),
+        Column("mpi_share", Unit.SHARE, "MPI of elapsed"),
+        Column("small_calls", Unit.COUNT, "Calls ≤ 8 bytes"),
+        Column("small_ns", Unit.NS, "Their time"),
+        Column("small_share", Unit.SHARE, "Of MPI time"),
+        Column("reduce_calls_share", Unit.SHARE, "Of all-reduce calls"),
+        Column("reduce_share", Unit.SHARE, "Of all-reduce time"),
+        Column("small_wait_share", Unit.SHARE, "Waiting, ≤ 8 bytes"),
+        Column("large_wait_share", Unit.SHARE, "Waiting, larger"),
+    )
+    made = Table("negotiation", "Negotiation: calls of at most 8 bytes", columns, [])
+    for place, repeats in places.items():
+        ranks, one = int(place[-1]), repeats[0]
+        speed = statistics.median(map(samples_per_s, repeats))
+        calls, small_ns, few, few_ns, reduces, reduce_ns, all_ns = map(float, figures(one.run, SMALL)[0])
+        elapsed = figures(one.run, "SELECT sum(mpi_elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
+        samples = one.results[0]["batch"] * ranks
+        made.rows.append(
+            (
+                *version(place, one),
+                speed,
+                1e9 * samples / speed,
+                all_ns / float(elapsed) if elapsed else None,
+                round(calls / ranks),
+                small_ns / ranks,
+                small_ns / all_ns if all_ns else None,
+                few / reduces if reduces else None,
+                few_ns / reduce_ns if reduce_ns else None,
+                *waiting(one.run),
+            )
+        )
+    made.notes += [
+        "Samples/s: steps × batch × ranks ÷ the seconds of the slowest rank, over the epochs after the first.",
+        "Calls and times: mean of the ranks, from MPI_Init to MPI_Finalize. A call of at most 8 bytes carries no "
+        "gradient: ranks agree by it that a tensor is ready everywhere.",
+        "Waiting: share of the time in collectives that passed until the last rank had come; the rest is moving data "
+        "and leaving. Ranks wait in the first collective after their work, which is the small one.",
+    ]
+    return made
+
+
+def waiting(run: Run) -> tuple[float | None, float | None]:
+    """Of the time in small and in larger collectives: what was waiting for the last rank."""
+    frame = run.table("collectives")
+    at = {column.name: place for place, column in enumerate(frame.table.columns)}
+    found: list[float | None] = []
+    for least, most in ((1, SMALL_BYTES), (SMALL_BYTES + 1, math.inf)):
+        rows = [row for row in frame.rows if least <= int(str(row[at["up_to_bytes"]] or 0)) <= most]
+        times = [[float(str(row[at[name]] or 0)) for row in rows] for name in ("wait_ns", "transfer_ns", "leaving_ns")]
+        all_ns = sum(map(sum, times))
+        found.append(sum(times[0]) / all_ns if all_ns else None)
+    return found[0], found[1]
+
+
+def samples_per_s(outcome: Outcome) -> float:
+    epochs = outcome.results[0]["seconds"]
+    later = slice(1, None) if len(epochs) > 1 else slice(None)
+    steps = sum(len(epoch) for epoch in epochs[later])
+    slowest_s = max(sum(sum(epoch) for epoch in one["seconds"][later]) for one in outcome.results)
+    return float(steps * outcome.results[0]["batch"] * len(outcome.results) / slowest_s)
+
+
+def routines(places: Places) -> Table:
+    """The flat profile by scale, in libmpitrace's columns."""
+    columns = (
+        *PLACE,
+        Column("name", Unit.NAME, "MPI Routine"),
+        Column("calls", Unit.NUMBER, "#calls"),
+        Column("mean_bytes", Unit.NUMBER, "avg. bytes"),
+        Column("time_s", Unit.NUMBER, "time(sec)"),
+        Column("share", Unit.SHARE, "Of MPI time"),
+    )
+    made = Table("routines", "MPI routines by scale, mean of the ranks", columns, [])
+    for place, repeats in places.items():
+        found = figures(repeats[0].run, ROUTINES)
+        all_ns = sum(float(row[3] or 0) for row in found)
+        for name, calls, size, total_ns in found:
+            share = float(total_ns) / all_ns if all_ns else None
+            told = per_rank(calls, size, total_ns, int(place[-1]))
+            made.rows.append((*version(place, repeats[0]), name, *told, share))
+    return made
+
+
+def per_rank(calls: Any, size: Any, total_ns: Any, ranks: int) -> tuple[str, str, str]:
+    """As libmpitrace prints them: calls, average bytes, seconds in three digits after the point."""
+    mean_bytes = float(size or 0) / calls if calls else 0.0
+    return f"{calls / ranks:g}", f"{mean_bytes:.1f}", f"{float(total_ns or 0) / ranks / 1e9:.3f}"
+
+
+def sizes(places: Places) -> Table:
+    columns = (
+        *PLACE,
+        Column("name", Unit.NAME, "MPI Routine"),
+        Column("calls", Unit.NUMBER, "#calls"),
+        Column("mean_bytes", Unit.NUMBER, "avg. bytes"),
+        Column("time_s", Unit.NUMBER, "time(sec)"),
+        Column("mean_ns", Unit.NS, "Per call"),
+    )
+    made = Table("sizes", "Message size distributions by scale, mean of the ranks", columns, [])
+    for place, repeats in places.items():
+        for name, _, calls, size, total_ns in figures(repeats[0].run, SIZES):
+            told = per_rank(calls, size, total_ns, int(place[-1]))
+            made.rows.append((*version(place, repeats[0]), name, *told, float(total_ns) / calls if calls else None))
+    return made
+
+
+def balance(places: Places) -> Table:
+    """Communication time of the ranks: least, median, most; and whether work is shared evenly."""
+    columns = (
+        *PLACE,
+        Column("least_ns", Unit.NS, "Minimum communication"),
+        Column("least_rank", Unit.NAME, "Task"),
+        Column("median_ns", Unit.NS, "Median"),
+        Column("median_rank", Unit.NAME, "Its task"),
+        Column("most_ns", Unit.NS, "Maximum"),
+        Column("most_rank", Unit.NAME, "Its task"),
+        Column("elapsed_ns", Unit.NS, "Elapsed"),
+        Column("outside_ratio", Unit.NUMBER, "Outside MPI, largest ÷ mean"),
+    )
+    made = Table("balance", "Communication summary for all tasks, by scale", columns, [])
+    for place, repeats in places.items():
+        told = repeats[0].run.table("communication").rows
+        shares = repeats[0].run.table("balance")
+        outside = [float(str(row[4])) for row in shares.rows if row[4] is not None]
+        ratio = max(outside) * len(outside) / sum(outside) if outside and sum(outside) else None
+        extremes = [value for row in told for value in (row[3], row[1])]
+        longest = max((float(str(row[4])) for row in told if row[4] is not None), default=None)
+        made.rows.append((*version(place, repeats[0]), *extremes, longest, ratio))
+    made.notes.append(
+        "The rank with the least time in MPI is, where they wait for each other, the one that the others wait for."
+    )
+    return made
+
+
+def layout(place: Place, outcome: Outcome) -> Table:
+    """The recorded run of the largest scale, as libmpitrace would have printed it."""
+    library, kind, ranks = version(place, outcome)
+    shown = None if int(str(ranks)) <= ALL_SHOWN else frozenset({0})
+    lines = outcome.run.layout(Layout("mpitrace"), Selection(shown)).splitlines()
+    rows: list[tuple[Value, ...]] = [(line,) for line in lines]
+    title = f"Profile of {ranks} ranks: {library}, {kind}"
+    return Table(f"mpitrace_{place[0]}_{place[1]}", title, (Column("line", Unit.NAME),), rows, verbatim=True)
+
+
+# ---------------------------------------------------------------- mpi
 AXES = ("library", "mpi")
 MODULES = {"mpi4py": ("mpi4py", "numpy"), "horovod": ("horovod", "torch", "numpy"), "torch": ("torch", "numpy")}
 ANY = "any"
@@ -57,9 +251,9 @@ def fits(python: Python, kind: str) -> bool:
 
 def lacking(python: Python, library: str, device: str) -> str:
     """Why it cannot run there, with the next action; "" where nothing speaks against it."""
-    if library == "torch" and not is_true(python.path, "torch", "torch.distributed.is_mpi_available()"):
+    if library == "torch" and not is_true_after_import(python.path, "torch", "torch.distributed.is_mpi_available()"):
         return f"the torch of {python.path} is built without MPI: build it from source beside an MPI, or use mpi4py"
-    if library == "horovod" and not is_true(python.path, "horovod.torch", "horovod.torch.mpi_built()"):
+    if library == "horovod" and not is_true_after_import(python.path, "horovod.torch", "horovod.torch.mpi_built()"):
         return f"the Horovod of {python.path} is built without MPI: build it with HOROVOD_WITH_MPI=1"
     if device == "cuda" and library == "torch":
         return "gradients on a GPU go by mpi4py only: choose --libraries mpi4py, or --device cpu"

@@ -7,12 +7,13 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
+from rankscope.api.run import Run
 from rankscope.model import Table
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.outcome import Outcome
 
 if TYPE_CHECKING:
     from rankscope.questions.scaling.growth import Series
@@ -120,3 +121,41 @@ def cells(
     if not made:
         raise BadStudy(f"the study {study.name} has no cell: an axis, --scale or --repeat is empty")
     return made
+
+
+# ---------------------------------------------------------------- what became of one cell
+State = Literal["done", "failed", "timed out", "incomplete", "not here", "waiting"]
+FINAL: tuple[State, ...] = ("done", "failed", "timed out", "incomplete", "not here")
+
+
+@dataclass
+class Outcome:
+    """One cell, how it ended and what it left."""
+
+    cell: Cell
+    state: State = "waiting"
+    reason: str = ""
+    seconds: float | None = None
+    folder: str = ""  # of the attempt that counts
+    command: tuple[str, ...] = ()
+    results: list[dict[str, Any]] = field(default_factory=list)  # what the ranks left, by rank
+
+    @property
+    def done(self) -> bool:
+        return self.state == "done"
+
+    @cached_property
+    def run(self) -> Run:
+        """The recorded run."""
+        return Run(f"{self.folder}/run")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Outcomes in the order of tables: done ones by their place on the axes, repeats together.
+def by_place(outcomes: Sequence[Outcome], *axes: str) -> dict[tuple[str | int, ...], list[Outcome]]:
+    """(values of the axes…, ranks) to the repeats that are done."""
+    found: dict[tuple[str | int, ...], list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.done:
+            found.setdefault((*(outcome.cell[axis] for axis in axes), outcome.cell.ranks), []).append(outcome)
+    return found

@@ -18,7 +18,7 @@ from rankscope.studies.launchers import Start, allowed_s, launched
 from rankscope.studies.plan import Cell, Missing
 from rankscope.studies.programs import HERE
 from rankscope.studies.request import Asked
-from rankscope.studies.running import guarded, recorded
+from rankscope.studies.run_study import guarded, recorded
 
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 ATTEMPT, PYTHON = "/rankscope-attempt-folder", "/rankscope-python"  # stand for what is known only there

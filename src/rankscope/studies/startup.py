@@ -10,9 +10,7 @@ from rankscope.model import Column, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
-from rankscope.studies.rows import by_place
+from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
 
 PARTS = {
     "import": "Import",

@@ -11,10 +11,8 @@ from rankscope.model import Column, Table, Unit
 from rankscope.studies.activities import KINDS, PARTS, Activity, activities, profile, shares
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.outcome import Outcome
-from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
 from rankscope.studies.programs import path_of
-from rankscope.studies.rows import by_place
 
 AXES = {"model": "models", "style": "styles", "batch": "batches"}
 KNOWN = {"model": ("alexnet", "resnet50", "transformer"), "style": ("ddp", "data-parallel", "fsdp")}

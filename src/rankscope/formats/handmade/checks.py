@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import median
 
 from rankscope.formats.handmade.columns import Measured, Point
-from rankscope.readers.handmade_cells import KINDS
+from rankscope.formats.handmade.grid import KINDS
 
 Problem = tuple[int, str]
 NEAR, FAR = 1.5, 3.0  # factors: the same but for noise; surely not the same

@@ -9,8 +9,7 @@ from itertools import islice
 from math import prod
 
 from rankscope.formats.handmade.columns import Columns, Labelled, Measured, Point
-from rankscope.formats.handmade.grid import Page
-from rankscope.readers.handmade_cells import NUMBER, number_of
+from rankscope.formats.handmade.grid import NUMBER, Page, number_of
 
 Problem = tuple[int, str]
 WORD = r"(?:\s{0,3}\(\s{0,3}[\w ]{1,30}\))?"

@@ -2,15 +2,215 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import math
+import re
+from functools import cache
 from html import escape
+from pathlib import Path
+from typing import Any
 
-from rankscope.model import Table
-from rankscope.output.cells import printable
+from rankscope.model import Cell, Column, Table, Unit
+from rankscope.output.cells import filled, heading, printable, shown
 from rankscope.pictures import Chart, Page, Section
-from rankscope.report.html.assets import policy, scripts, style
-from rankscope.report.html.data import page_data
-from rankscope.report.html.top import top
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The scripts and styles of a page, each in one piece, and the policy that lets nothing else in.
+FOLDER = Path(__file__).parent
+# each after what it imports
+MODULES = (
+    "elements",
+    "numbers",
+    "data",
+    "csv",
+    "colours",
+    "hover",
+    "table",
+    "bars",
+    "heat",
+    "sizes",
+    "top",
+    "icicle",
+    "charts",
+    "theme",
+    "main",
+)
+IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+
+
+@cache
+def style() -> str:
+    return _text("vendor/uPlot.min.css") + _text("page.css")
+
+
+@cache
+def scripts() -> tuple[tuple[str, str], ...]:
+    """Type and text of each script element, in the order in which they run."""
+    own = "".join(_module(name) for name in MODULES)
+    return ("", _text("scripts/language.js")), ("", _text("vendor/uPlot.iife.min.js")), ("module", own)
+
+
+def _module(name: str) -> str:
+    """A module as a part of one script, because a page opened from a disk can import no file.
+
+    What it exports is there for those after it; all else stays its own.
+    """
+    text = IMPORT.sub("", _text(f"scripts/{name}.js"))
+    exported = ", ".join(EXPORT.findall(text))
+    return f"const {{ {exported} }} = (() => {{\n{EXPORT.sub('', text)}return {{ {exported} }};\n}})();\n"
+
+
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+@cache
+def policy() -> str:
+    """Only these very scripts and styles; no image, font, frame, form or connection from anywhere."""
+    allowed = " ".join(_hash(text) for _, text in scripts())
+    return f"default-src 'none'; script-src {allowed}; style-src {_hash(style())}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tables of a page as JSON that no name in them can break out of.
+FORMAT = 1
+
+
+def page_data(sections: list[Section]) -> str:
+    """All sections, in letters that end no script element and are the same in every encoding."""
+    made = {"format": FORMAT, "sections": [_section_data(section) for section in sections]}
+    text = json.dumps(made, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _section_data(section: Section) -> dict[str, Any]:
+    return {
+        "name": section.name,
+        "tables": [_table_data(table) for table in section.tables],
+        "charts": [_chart(chart) for chart in section.charts],
+    }
+
+
+def _chart(chart: Chart) -> dict[str, Any]:
+    return {name: _plain(getattr(chart, name)) for name in Chart.__slots__}
+
+
+def _plain(value: str | tuple[str, ...]) -> Any:
+    return printable(value) if isinstance(value, str) else [printable(one) for one in value]
+
+
+def _table_data(table: Table) -> dict[str, Any]:
+    shown = set(filled(table.columns, table.rows))
+    return {
+        "name": table.name,
+        "title": printable(table.title),
+        "columns": [
+            {"name": printable(one.name), "unit": one.unit.value, "title": heading(one), "shown": at in shown}
+            for at, one in enumerate(table.columns)
+        ],
+        "rows": [[_cell(cell) for cell in row] for row in table.rows],
+    }
+
+
+def _cell(cell: Cell) -> Cell:
+    if isinstance(cell, str):
+        return printable(cell)
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The top of a page: findings with links to their evidence, what ran, and what was seen of it.
+EVIDENCE = re.compile(r"(?:^|(?<=; ))([a-z_]+)(?=: )")
+
+
+def top(page: Page) -> str:
+    known = {table.name for section in page.sections for table in section.tables}
+    return "\n".join((_findings(page.findings, known), _overview(page), _coverage(page.coverage)))
+
+
+def _plain_text(words: str) -> str:
+    return escape(printable(words))
+
+
+def _findings(table: Table, known: set[str]) -> str:
+    names = [column.name for column in table.columns]
+    entries = "".join(_finding(dict(zip(names, row, strict=True)), known) for row in table.rows)
+    body = f'<ol class="findings">{entries}</ol>' if entries else "<p>No rule found anything worth changing.</p>"
+    return _part("findings", "What matters most?", _said(table) + body + _notes(table))
+
+
+def _finding(cells: dict[str, Cell], known: set[str]) -> str:
+    told = f"<strong>{_plain_text(str(cells['finding']))}</strong>"
+    saved = cells["saved_ns"]
+    if saved is not None:
+        share = shown(cells["share"], Unit.SHARE)
+        told += (
+            f' <span class="saved">could save {shown(saved, Unit.NS)}{f" ({share} of the run)" if share else ""}</span>'
+        )
+    evidence = EVIDENCE.sub(lambda found: _link(found[1], known), _plain_text(str(cells["evidence"] or "")))
+    action = str(cells["action"])
+    return f"<li>{told}<p>{_plain_text(action[:1].upper() + action[1:])}.</p>" + (
+        f'<p class="evidence">Evidence: {evidence}</p></li>' if evidence else "</li>"
+    )
+
+
+def _link(name: str, known: set[str]) -> str:
+    target = name if name == "coverage" else f"table-{name}"
+    return f'<a href="#{target}">{name}</a>' if name in known or name == "coverage" else name
+
+
+def _overview(page: Page) -> str:
+    table = page.overview
+    pairs = [(table.columns[at], row[at]) for row in table.rows[:1] for at in filled(table.columns, table.rows)]
+    facts = "".join(f"<dt>{escape(heading(column))}</dt><dd>{_value(cell, column)}</dd>" for column, cell in pairs)
+    notes = "".join(f'<p class="note">{_plain_text(note)}</p>' for note in page.notes)
+    return _part("overview", "What ran?", _said(table) + f"<dl>{facts}</dl>" + notes)
+
+
+def _coverage(table: Table) -> str:
+    kept = filled(table.columns, table.rows)
+    head = "".join(
+        f'<th scope="col"{_side(table.columns[at])}>{escape(heading(table.columns[at]))}</th>' for at in kept
+    )
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td{_side(table.columns[at])}>{_value(row[at], table.columns[at])}</td>" for at in kept)
+        + "</tr>"
+        for row in table.rows
+    )
+    grid = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return _part("coverage", "What was seen of it?", _said(table) + grid + _notes(table))
+
+
+def _side(column: Column) -> str:
+    return "" if column.unit is Unit.NAME else ' class="number"'
+
+
+def _value(cell: Cell, column: Column) -> str:
+    return escape(shown(cell, column.unit))
+
+
+def _said(table: Table) -> str:
+    return "".join(f'<p class="warning">Warning: {_plain_text(told)}</p>' for told in table.warnings)
+
+
+def _notes(table: Table) -> str:
+    return "".join(f'<p class="note">{_plain_text(told)}</p>' for told in table.notes)
+
+
+def _part(name: str, question: str, body: str) -> str:
+    heading_of = f"{name}-question"
+    return f'<section id="{name}" aria-labelledby="{heading_of}"><h2 id="{heading_of}">{question}</h2>{body}</section>'
+
+
+# ---------------------------------------------------------------- page
 DOCUMENT = """<!DOCTYPE html>
 <html lang="en">
 <head>

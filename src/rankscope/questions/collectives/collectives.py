@@ -9,15 +9,108 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.bandwidth import moved, rate
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.operations import BY_PARTS_IN_NCCL, OPERATIONS, Operation, Volume, Waits
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.mpi.messages import edges
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Which NCCL operations ran, by which algorithm and protocol, and how long did they take on the device?
 COLUMNS = (
+    Column("name", Unit.NAME, "Operation"),
+    Column("algorithm", Unit.NAME, "Algorithm"),
+    Column("group", Unit.NAME, "Communicator"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("device_ns", Unit.NS, "On device"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("rate", Unit.RATE, "Rate"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+)
+UNTOLD = "{} of {} operations: when they ran on the device was not told (an NCCL before 2.26, or RANKSCOPE_NCCL=calls)."
+SQL = """
+    WITH summed AS (
+        SELECT split_part(name, ' ', 1) AS operation, name, "group", sum(calls)::BIGINT AS calls,
+            sum(bytes)::BIGINT AS bytes, sum(total_ns) FILTER (kind = 'progress') AS device_ns,
+            sum(calls) FILTER (kind = 'progress') AS timed, sum(bytes) FILTER (kind = 'progress') AS timed_bytes,
+            min(min_ns) FILTER (kind = 'progress') AS min_ns, max(max_ns) FILTER (kind = 'progress') AS max_ns,
+            count(DISTINCT process) AS ranks
+        FROM tallies JOIN ranks USING (process) WHERE layer = 'nccl_algo' AND {condition} GROUP BY ALL)
+    SELECT operation, trim(substr(name, length(operation) + 1)), "group", calls, bytes, device_ns, device_ns / timed,
+        min_ns, max_ns, timed_bytes / nullif(device_ns, 0) * 1e9, ranks, coalesce(timed, 0)
+    FROM summed ORDER BY device_ns DESC NULLS LAST, calls DESC, name, "group\""""
+
+
+def nccl(tables: Tables, selection: Selection = ALL) -> Table:
+    """Operations by algorithm, protocol and communicator, the longest on the device first."""
+    found = tables.query(SQL.format(condition=selection.condition))
+    table = Table("nccl", "NCCL operations", COLUMNS, [tuple(row[:-1]) for row in found])
+    calls, timed = sum(row[3] for row in found), sum(int(row[-1]) for row in found)
+    if calls > timed:
+        table.notes.append(UNTOLD.format(calls - timed, calls))
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How fast do collectives move data once everybody is there, as nccl-tests count it?
+NS_PER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Of each collective of a group: what nccl-tests call its size, and the times that belong to it."""
+
+    volume_bytes: Array  # K; 0 where nothing is moved
+    transfer_ns: Array  # K: mean over the members that have to wait for data
+    stay_ns: Array  # K: the same, waiting included
+    bus_factor: Array  # K
+
+
+def moved(log: Log, split: Split) -> Moved:
+    """Volume, time and bus factor of every collective of a group."""
+    count, members = split.wait_ns.shape
+    volume, factor = np.zeros(count), np.ones(count)
+    receiving = np.ones((count, members), bool)
+    for code in np.unique(split.group.operation):
+        name = log.operations[code]
+        rows = np.flatnonzero(split.group.operation == code)
+        volume[rows] = _volume(split, rows, name, OPERATIONS[name])
+        factor[rows] = OPERATIONS[name].bus_factor(members)
+        receiving[rows] = _receiving(split, rows, OPERATIONS[name])
+    share = receiving / receiving.sum(axis=1, keepdims=True)
+    transfer = (split.transfer_ns * share).sum(axis=1)
+    return Moved(volume, transfer, (split.stay_ns * share).sum(axis=1), factor)
+
+
+def _volume(split: Split, rows: Array, name: str, operation: Operation) -> Array:
+    sent = split.group.bytes[rows]
+    if operation.volume is Volume.NONE:
+        return np.zeros(len(rows))
+    if operation.volume is Volume.SUM or (split.group.layer == "nccl" and name == BY_PARTS_IN_NCCL):
+        return sent.sum(axis=1)
+    return sent.max(axis=1)
+
+
+def _receiving(split: Split, rows: Array, operation: Operation) -> Any:
+    """The members whose stay lasts until data has come: a sender may leave earlier."""
+    is_root = np.arange(split.wait_ns.shape[1]) == split.group.root[rows][:, None]
+    if operation.waits is Waits.ALL_FOR_ROOT:
+        return ~is_root
+    return is_root if operation.waits is Waits.ROOT_FOR_ALL else True
+
+
+def rate(volume_bytes: float, time_ns: float) -> float | None:
+    """Bytes per second."""
+    return volume_bytes / time_ns * NS_PER_S if volume_bytes > 0 and time_ns > 0 else None
+
+
+# ---------------------------------------------------------------- collectives
+COLLECTIVES_COLUMNS = (
     Column("name", Unit.NAME, "Operation"),
     Column("members", Unit.COUNT, "Members"),
     Column("up_to_bytes", Unit.BYTES, "Up to"),
@@ -81,7 +174,9 @@ def collectives(tables: Tables, selection: Selection = ALL) -> Table:
         for key, of_split in one.items():
             sums.setdefault(key, _Class()).add(of_split)
     found = sorted(sums.items(), key=lambda one: (-one[1].total_ns, one[0]))
-    table = Table("collectives", "Collectives: waiting and moving", COLUMNS, [one.row(*key) for key, one in found])
+    table = Table(
+        "collectives", "Collectives: waiting and moving", COLLECTIVES_COLUMNS, [one.row(*key) for key, one in found]
+    )
     table.notes += _comments(known, list(sums.values()))
     return arranged(table, selection)
 

@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.analyse.threads import in_threads
 from rankscope.model import Tables
 from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
 from rankscope.questions.collectives.matching import Array, Log, Matched, match
 from rankscope.questions.collectives.matching_large import match_many
 from rankscope.questions.collectives.operations import OPERATIONS, Operation, Proof, Waits
+from rankscope.questions.disk_matrix import in_threads
 
 Told = TypeVar("Told")
 Ask = Callable[[Log, "Split"], Any]

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rankscope.analyse.waterfall import waterfalls
 from rankscope.model import Tables
 from rankscope.questions.compare.resampling import middle_mean
 from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.mpi.calls import OUTSIDE
 from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.phases import waterfalls
 from rankscope.questions.steps.waits import waits_per_step
 
 Array = Any

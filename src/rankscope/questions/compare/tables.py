@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.analyse.compare.limits import CANNOT_TELL as UNTOLD
-from rankscope.analyse.compare.limits import EXCEEDED, Outcome
 from rankscope.model import Cell, Column, Table, Unit
-from rankscope.questions.compare.verdicts import CANNOT_TELL, EQUAL, LEVEL, Change, Comparison, Side, no_cpu_share
+from rankscope.questions.compare.verdicts import (
+    CANNOT_TELL,
+    EQUAL,
+    EXCEEDED,
+    LEVEL,
+    Change,
+    Comparison,
+    Outcome,
+    Side,
+    no_cpu_share,
+)
+from rankscope.questions.compare.verdicts import UNDECIDED as UNTOLD
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted
 

@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.questions.selection import ALL, Selection
+from rankscope.questions.selection import ALL, Selection, arranged
 
+# ---------------------------------------------------------------- how much of what happened does the trace keep?
 COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("layer", Unit.NAME, "Layer"),
+    Column("kept", Unit.COUNT, "Events kept"),
+    Column("lost", Unit.COUNT, "Events lost"),
+    Column("begins_ns", Unit.NS, "Begins after start"),
+    Column("spans_ns", Unit.NS, "Spans"),
+)
+SQL = """
+    SELECT rank, substr(series, 7) AS layer,
+        sum(value) FILTER (name = 'events kept')::BIGINT, sum(value) FILTER (name = 'events lost')::BIGINT,
+        max(value) FILTER (name = 'begins')::BIGINT, max(value) FILTER (name = 'spans')::BIGINT
+    FROM figures JOIN ranks USING (process) WHERE starts_with(series, 'trace ') AND tool = '' AND {condition}
+    GROUP BY process, rank, layer ORDER BY rank, layer"""
+
+
+def trace(tables: Tables, selection: Selection = ALL) -> Table:
+    """Events kept and lost of each layer of each rank, and the time from the first to the last of those kept."""
+    table = Table("trace", "Trace", COLUMNS, list(tables.query(SQL.format(condition=selection.condition))))
+    if any(row[3] for row in table.rows):
+        table.notes.append("A larger --trace keeps more; --trace-keep says which are kept.")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- events
+EVENTS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("layer", Unit.NAME, "Layer"),
     Column("kind", Unit.NAME, "Kind"),
@@ -21,7 +47,7 @@ COLUMNS = (
     Column("call_ns", Unit.NS, "In the call"),
     Column("failed", Unit.NAME, "Failed"),
 )
-SQL = """
+EVENTS_SQL = """
     SELECT rank, layer, kind, name, "group", sequence, events.start_ns, events.end_ns - events.start_ns AS duration_ns,
         bytes, events.phase, thread, root, call_ns, CASE WHEN failed THEN 'yes' ELSE '' END AS failed
     FROM events JOIN ranks USING (process) WHERE {condition} ORDER BY {order}"""
@@ -29,15 +55,15 @@ SQL = """
 
 def events_sql(selection: Selection) -> str:
     """The SQL for the events: by their start, or largest first by the column that was asked for."""
-    names = [column.name for column in COLUMNS]
+    names = [column.name for column in EVENTS_COLUMNS]
     order = f'"{selection.sort}" DESC NULLS LAST' if selection.sort in names else "start_ns, rank"
     limit = f" LIMIT {selection.top}" if selection.top is not None else ""
-    return SQL.format(condition=selection.condition, order=order) + limit
+    return EVENTS_SQL.format(condition=selection.condition, order=order) + limit
 
 
 def events(tables: Tables, selection: Selection = ALL) -> Table:
     """The events of the collective logs, of traces and of loaded files."""
-    table = Table("events", "Events", COLUMNS, list(tables.query(events_sql(selection))))
+    table = Table("events", "Events", EVENTS_COLUMNS, list(tables.query(events_sql(selection))))
     counting = f"SELECT count(*) FROM events JOIN ranks USING (process) WHERE {selection.condition}"
     more = tables.query(counting)[0][0] - len(table.rows)
     if more > 0:

@@ -2,12 +2,117 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Table, Tables, Unit
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rankscope.model import INSIDE, Cell, Column, Table, Tables, Unit
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import say_what_is_lost
 from rankscope.questions.selection import ALL, Selection, arranged
 
+# ---------------------------------------------------------------------------------------------------------------------
+# What was launched in which NVTX range, and how long did it take on the host and on the GPUs?
 COLUMNS = (
+    Column("range", Unit.NAME, "Range"),
+    Column("domain", Unit.NAME, "Domain"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("host_ns", Unit.NS, "Host"),
+    Column("own_host_ns", Unit.NS, "own"),
+    Column("activities", Unit.COUNT, "On GPU"),
+    Column("own_activities", Unit.COUNT, "own"),
+    Column("gpu_ns", Unit.NS, "GPU time"),
+    Column("own_gpu_ns", Unit.NS, "own"),
+    Column("api_calls", Unit.COUNT, "CUDA calls"),
+    Column("api_ns", Unit.NS, "In them"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+)
+# Only of recorded runs: what nvprof printed does not say which range lies inside which.
+SQL = """
+    WITH rows AS (SELECT * FROM tallies JOIN ranks USING (process) WHERE kind = 'call' AND within <> ''
+                  AND layer IN ('nvtx', 'gpu', 'cuda_api') AND {condition})
+    SELECT within, layer, sum(calls)::BIGINT, sum(total_ns), list(DISTINCT process),
+        min("group") FILTER (layer = 'nvtx'), min(name) FILTER (layer = 'nvtx')
+    FROM rows WHERE process IN (SELECT process FROM rows WHERE layer = 'nvtx') GROUP BY within, layer ORDER BY within"""
+
+
+@dataclass(slots=True)
+class Work:
+    """Calls and time of one layer."""
+
+    calls: int = 0
+    total_ns: float = 0.0
+
+    def add(self, other: Work) -> None:
+        self.calls += other.calls
+        self.total_ns += other.total_ns
+
+
+@dataclass(slots=True)
+class Range:
+    """One range inside those around it: its own work by layer, and the ranges directly inside it."""
+
+    step: str = "/"  # domain/name
+    domain: str | None = None
+    name: str | None = None
+    own: dict[str, Work] = field(default_factory=dict)
+    inside: dict[str, Range] = field(default_factory=dict)
+    processes: set[int] = field(default_factory=set)
+
+    def work(self, layer: str) -> Work:
+        """What was launched here and in all ranges inside."""
+        found = Work()
+        found.add(self.own.get(layer, Work()))
+        for below in self.inside.values():
+            found.add(below.work(layer))
+        return found
+
+
+def nvtx_ranges(tables: Tables, selection: Selection = ALL) -> Table:
+    """Every range under those around it, with what was launched inside it."""
+    root = Range()
+    for within, layer, calls, total_ns, processes, domain, name in tables.query(
+        SQL.format(condition=selection.condition)
+    ):
+        found = _place(root, within)
+        found.own[layer] = Work(calls, total_ns)
+        found.processes |= set(processes)
+        if layer == "nvtx":
+            found.domain, found.name = domain, name
+    rows = [row for below in _longest_first(root) for row in _rows(below, 0)]
+    return arranged(Table("nvtx_ranges", "NVTX ranges", COLUMNS, rows), selection)
+
+
+def _place(root: Range, within: str) -> Range:
+    for step in within.split(INSIDE):
+        root = root.inside.setdefault(step, Range(step))
+    return root
+
+
+def _longest_first(around: Range) -> list[Range]:
+    return sorted(around.inside.values(), key=lambda one: (-one.own.get("nvtx", Work()).total_ns, one.step))
+
+
+def _rows(one: Range, depth: int) -> Iterator[tuple[Cell, ...]]:
+    domain, _, name = one.step.partition("/")
+    host, own_gpu = one.own.get("nvtx", Work()), one.own.get("gpu", Work())
+    gpu, api = one.work("gpu"), one.work("cuda_api")
+    inside_ns = sum(below.own.get("nvtx", Work()).total_ns for below in one.inside.values())
+    yield (
+        *("  " * depth + (one.name or name), domain if one.domain is None else one.domain),
+        *(host.calls, host.total_ns, max(0.0, host.total_ns - inside_ns)),
+        *(gpu.calls, own_gpu.calls, gpu.total_ns, own_gpu.total_ns, api.calls, api.total_ns),
+        len(_processes(one)),
+    )
+    for below in _longest_first(one):
+        yield from _rows(below, depth + 1)
+
+
+def _processes(one: Range) -> set[int]:
+    return one.processes.union(*(_processes(below) for below in one.inside.values()))
+
+
+# ---------------------------------------------------------------- ranges
+RANGES_COLUMNS = (
     Column("name", Unit.NAME, "Range"),
     Column("layer", Unit.NAME, "Layer"),
     Column("domain", Unit.NAME, "Domain"),
@@ -24,7 +129,7 @@ COLUMNS = (
     Column("own_gpu_ns", Unit.NS, "own"),
     Column("ranks", Unit.COUNT, "Ranks"),
 )
-SQL = """
+RANGES_SQL = """
     WITH found AS (
         SELECT layer, domain, name, sum(calls)::BIGINT AS calls, sum(total_ns)::BIGINT AS total_ns,
             sum(own_ns)::BIGINT AS own_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns,
@@ -39,8 +144,8 @@ SQL = """
 def ranges(tables: Tables, selection: Selection = ALL) -> Table:
     """Ranges of traces by name: their time, what of it is not in ranges inside, and what they launched."""
     tables.derive(trace_tables)
-    found = tables.query(SQL.format(condition=selection.condition))
-    table = Table("ranges", "Ranges of the traces", COLUMNS, list(found))
+    found = tables.query(RANGES_SQL.format(condition=selection.condition))
+    table = Table("ranges", "Ranges of the traces", RANGES_COLUMNS, list(found))
     say_what_is_lost(tables, selection, table)
     if table.rows and all(row[10] is None for row in table.rows):
         table.notes.append(

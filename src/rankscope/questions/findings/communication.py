@@ -2,14 +2,234 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from rankscope.model import Tables
+from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.waits import waits_per_step
 
-NOTICEABLE = 0.15  # of the step, waiting for late ranks left out
+# ---------------------------------------------------------------- many tiny collectives where few larger ones would do
+TINY_BYTES = 4096
+NEGOTIATION_BYTES = 64
+FEWEST = 200
+A_STEP = 8.0
+NOTICEABLE = 0.02  # of the elapsed time of the collectives
+FUSED = 8.0  # so many in one would be as fast as one
+
+
+@dataclass(slots=True)
+class _Tiny:
+    """Of one split: how many, how long they move data, and the span of all its collectives."""
+
+    count: int
+    negotiations: int
+    moving_ns: float
+    names: Counter[str]
+    first_ns: float
+    last_ns: float
+
+
+@usually_asked
+def _tiny(log: Log, split: Split) -> _Tiny:
+    size = split.group.bytes.max(axis=1)
+    tiny = (size > 0) & (size <= TINY_BYTES)
+    return _Tiny(
+        int(tiny.sum()),
+        int((tiny & (size <= NEGOTIATION_BYTES)).sum()),
+        float(np.median(split.transfer_ns[tiny], axis=1).sum()) if tiny.any() else 0.0,
+        Counter(log.names[code] for code in split.group.name[tiny].tolist()),
+        float(split.enter_ns.min()),
+        float(split.enter_ns.max()),
+    )
+
+
+def tiny_collectives(tables: Tables) -> list[Finding]:
+    """By the moving of data alone: what is waiting would be waited elsewhere."""
+    known = collectives_of(tables)
+    told = known.of_each(_tiny)
+    count, negotiations = sum(one.count for one in told), sum(one.negotiations for one in told)
+    moving = sum(one.moving_ns for one in told)
+    first, last = (
+        min((one.first_ns for one in told), default=np.inf),
+        max((one.last_ns for one in told), default=-np.inf),
+    )
+    names: Counter[str] = Counter()
+    for one in told:
+        names.update(one.names)
+    steps = max((len(one.number) for one in steps_of(tables).ranks), default=0)
+    saved = moving * (1 - 1 / FUSED)
+    if count < FEWEST or count < A_STEP * steps or saved < NOTICEABLE * (last - first):
+        return []
+    name = max(names, key=lambda key: names[key])
+    horovod = negotiations > count / 2
+    per_step = f", {count / steps:.0f} a step" if steps else ""
+    return [
+        Finding(
+            "tiny_collectives",
+            f"{count} collectives of at most 4 KiB{per_step}, mostly {name}",
+            "with Horovod raise HOROVOD_CYCLE_TIME and use its response cache; else send flags and counters together "
+            "and less often"
+            if horovod
+            else "put gradients into few large buffers (DDP bucket_cap_mb, Horovod fusion threshold, one array)",
+            [f"collectives: rows up to 4 KiB move data for {seconds(moving)}, {seconds(moving / count)} each"],
+            saved,
+        )
+    ]
+
+
+# ---------------------------------------------------------------- objects are pickled where buffers could be sent
+PICKLED_FEWEST = 50  # of a rank
+PICKLED_NOTICEABLE = 0.01  # of the elapsed time
+# mpi4py's lower-case calls send a length first, then the pickle
+PAIRS = {
+    "bcast": ("MPI_Bcast", "MPI_Bcast"),
+    "gather": ("MPI_Gather", "MPI_Gatherv"),
+    "allgather": ("MPI_Allgather", "MPI_Allgatherv"),
+    "scatter": ("MPI_Scatter", "MPI_Scatterv"),
+    "alltoall": ("MPI_Alltoall", "MPI_Alltoallv"),
+}
+LENGTH_BYTES = (4, 8)
+SQL = """
+    SELECT process, rank, thread, regexp_replace(name, '_c$', ''), "group", coalesce(bytes, 0), start_ns,
+        coalesce(end_ns, start_ns), coalesce(root, -1), elapsed_ns
+    FROM untraced_events JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer = 'mpi' AND call_ns IS NULL AND process IN ({processes})
+        AND (contains(lower(executable), 'python') OR contains(lower(command), 'python'))
+    ORDER BY process, thread, start_ns"""
+
+MOST_RANKS = 128  # whose logs are looked at record by record: those that send most lengths
+FIRST = tuple(sorted(name + ending for name, _ in PAIRS.values() for ending in ("", "_c")))
+CANDIDATES = f"""
+    SELECT process FROM untraced_events
+    WHERE name IN {FIRST} AND layer = 'mpi' AND bytes IN (4, 8) AND call_ns IS NULL
+    GROUP BY process ORDER BY count(*) DESC, process LIMIT {MOST_RANKS}"""
+
+
+def pickled_objects(tables: Tables) -> list[Finding]:
+    """Pairs of a length and what has it, one right after the other, over and over: of the rank that has most."""
+    best: tuple[float, int, int, str, int] | None = None
+    processes = ", ".join(str(row[0]) for row in tables.query(CANDIDATES))
+    for rank, elapsed_ns, found in _by_rank(tables.query(SQL.format(processes=processes)) if processes else []):
+        for call, (count, total_ns) in found.items():
+            if (
+                count >= PICKLED_FEWEST
+                and total_ns >= PICKLED_NOTICEABLE * elapsed_ns
+                and (best is None or total_ns > best[0])
+            ):
+                best = (total_ns, count, rank, call, elapsed_ns)
+    received = _received(tables)
+    if best is None:
+        return received
+    total_ns, count, rank, call, _ = best
+    return [
+        Finding(
+            "pickled_objects",
+            f"{count} pickled objects are sent by mpi4py's {call}(), {seconds(total_ns)} of rank {rank}",
+            f"send arrays as buffers: comm.{call.capitalize()}(array) needs no pickle and no length beforehand",
+            [f"routines: {count} pairs of {PAIRS[call][0]} of 4 or 8 bytes and {PAIRS[call][1]} right after it"],
+            total_ns,
+        )
+    ]
+
+
+def _by_rank(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, dict[str, tuple[int, float]]]]:
+    """Of each rank: pairs and their time, by the call that makes them."""
+    made: dict[int, tuple[int, dict[str, tuple[int, float]]]] = {}
+    at = 0
+    while at + 1 < len(rows):
+        one, two = rows[at], rows[at + 1]
+        call = _pair(one, two)
+        _, sums = made.setdefault(one[1], (one[9] or 0, {}))
+        if call:
+            count, total = sums.get(call, (0, 0.0))
+            sums[call] = (count + 1, total + (one[7] - one[6]) + (two[7] - two[6]))
+        at += 2 if call else 1
+    for rank, (elapsed, sums) in made.items():
+        yield rank, elapsed, sums
+
+
+def _pair(one: tuple[Any, ...], two: tuple[Any, ...]) -> str:
+    same = one[:3] == two[:3] and one[4] == two[4] and one[8] == two[8]
+    if not same or one[5] not in LENGTH_BYTES or two[5] == one[5]:
+        return ""
+    return next((call for call, names in PAIRS.items() if (one[3], two[3]) == names), "")
+
+
+def _received(tables: Tables) -> list[Finding]:
+    """recv() of mpi4py is a matched probe and a matched receive, as often as each other: nothing else does that."""
+    sql = """
+        SELECT rank, sum(calls) FILTER (contains(name, 'MPI_Mprobe')), sum(calls) FILTER (contains(name, 'MPI_Mrecv')),
+            sum(total_ns) FILTER (contains(name, 'MPI_Mrecv')), any_value(elapsed_ns)
+        FROM tallies JOIN ranks USING (process)
+        WHERE role = 'rank' AND layer = 'mpi' AND kind = 'call' AND ranks.tool = ''
+            AND (contains(lower(executable), 'python') OR contains(lower(command), 'python'))
+        GROUP BY rank ORDER BY 4 DESC NULLS LAST LIMIT 1"""
+    for rank, probes, receives, total_ns, elapsed_ns in tables.query(sql):
+        if (
+            probes
+            and probes == receives
+            and probes >= PICKLED_FEWEST
+            and total_ns >= PICKLED_NOTICEABLE * (elapsed_ns or 0)
+        ):
+            told = f"{receives} pickled objects are received by mpi4py's recv(), {seconds(total_ns)} of rank {rank}"
+            action = "send and receive arrays as buffers: comm.Send(array) and comm.Recv(array)"
+            evidence = [f"routines: as many MPI_Mprobe as MPI_Mrecv ({receives})"]
+            return [Finding("pickled_objects", told, action, evidence, float(total_ns))]
+    return []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# DataParallel copies the model to all GPUs in every step, where DistributedDataParallel would not.
+DATA_PARALLEL_FEWEST = 20
+# of the GPU time
+DATA_PARALLEL_SQL = """
+    SELECT any_value(rank), sum(calls) FILTER (what = 'broadcast')::BIGINT, sum(total_ns) FILTER (what = 'broadcast'),
+        sum(calls) FILTER (what = 'reduce')::BIGINT, sum(total_ns) FILTER (what = 'reduce'),
+        coalesce(sum(calls) FILTER (what = 'allreduce'), 0)::BIGINT, sum(total_ns)
+    FROM ranks JOIN (
+        SELECT process, calls, total_ns,
+            regexp_extract(lower(name), '^nccl(dev)?(kernel)?_?(broadcast|reducescatter|reduce|allreduce)', 3) AS what
+        FROM tallies WHERE layer = 'gpu' AND within = '') USING (process)
+    GROUP BY process ORDER BY process"""
+
+
+def data_parallel(tables: Tables) -> list[Finding]:
+    """One process whose NCCL kernels are broadcasts and reductions and no all-reduce."""
+    for rank, broadcasts, broadcast_ns, reductions, reduce_ns, allreduces, gpu_ns in tables.query(DATA_PARALLEL_SQL):
+        if not broadcasts or not reductions or allreduces or min(broadcasts, reductions) < DATA_PARALLEL_FEWEST:
+            continue
+        total = float(broadcast_ns or 0) + float(reduce_ns or 0)
+        if total < NOTICEABLE * float(gpu_ns or 0):
+            continue
+        devices = _devices(tables)
+        told = f"{broadcasts} broadcasts and {reductions} reductions of NCCL in rank {rank} and no all-reduce"
+        return [
+            Finding(
+                "data_parallel",
+                f"The model is copied to the GPUs in every step, as DataParallel does ({seconds(total)} of GPU time)",
+                "use DistributedDataParallel, one process for each GPU: it sends gradients only and overlaps them",
+                [f"gpu: {told}, {total / float(gpu_ns):.0%} of GPU time"],
+                total / max(1, devices),
+            )
+        ]
+    return []
+
+
+def _devices(tables: Tables) -> int:
+    sql = """SELECT count(DISTINCT "group") FROM tallies WHERE layer = 'gpu' AND "group" <> ''"""
+    return int(tables.query(sql)[0][0] or 1)
+
+
+# ---------------------------------------------------------------- communication
+EXPOSED_NOTICEABLE = 0.15  # of the step, waiting for late ranks left out
 
 
 def exposed_communication(tables: Tables) -> list[Finding]:
@@ -30,7 +250,7 @@ def exposed_communication(tables: Tables) -> list[Finding]:
         return []
     # the rank that came last waits for nobody: what it is blocked for is no waiting by any clock
     each, step = float(np.min(moving)), float(np.mean(lengths))
-    if each < NOTICEABLE * step:
+    if each < EXPOSED_NOTICEABLE * step:
         return []
     return [
         Finding(

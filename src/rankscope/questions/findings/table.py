@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.analyse.findings.data_parallel import data_parallel
-from rankscope.analyse.findings.doubts import incomplete_coverage, wrong_launcher
-from rankscope.analyse.findings.oversubscribed import oversubscribed
-from rankscope.analyse.findings.pickled import pickled_objects
-from rankscope.analyse.findings.slow_host import host_imbalance
-from rankscope.analyse.findings.tiny_collectives import tiny_collectives
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.questions.findings.communication import exposed_communication
+from rankscope.questions.findings.communication import (
+    data_parallel,
+    exposed_communication,
+    pickled_objects,
+    tiny_collectives,
+)
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.startup import first_collective, slow_start
-from rankscope.questions.findings.stragglers import straggler
+from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
+from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
 from rankscope.questions.selection import ALL, Selection
 
 MOST = 7

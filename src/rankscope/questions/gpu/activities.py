@@ -5,24 +5,119 @@ Of an activity some fifteen bytes are kept. Blocks may come in any order, and ac
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.analyse.gpu_lengths import Lengths
-from rankscope.analyse.trace_twins import LENGTH_SUM, empty_sums
-from rankscope.analyse.vocabulary import Vocabulary
-from rankscope.model import Table, Tables, Words
-from rankscope.questions.events.sums import add_lengths
+from rankscope.model import Column, Table, Tables, Unit, Words
+from rankscope.questions.events.sums import LENGTH_SUM, add_lengths, empty_sums
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ranges
 
-Ints = NDArray[np.int64]
+# ---------------------------------------------------------------------------------------------------------------------
+# How long things take, added up so that blocks, ranks and kinds can be joined.
+STATISTICS = (
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("share", Unit.SHARE, "Share"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("stdev_ns", Unit.NS, "Std dev"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What is kept of many lengths so that it can be joined with others."""
+
+    calls: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    deviations_ns2: float  # sum of squared differences from the mean
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.calls
+
+    @property
+    def stdev_ns(self) -> float:
+        return math.sqrt(self.deviations_ns2 / self.calls)
+
+    def joined(self, other: Lengths) -> Lengths:
+        """Both together; squared deviations add up, and so does what the means differ by."""
+        calls = self.calls + other.calls
+        apart = (self.mean_ns - other.mean_ns) ** 2 * self.calls * other.calls / calls
+        return Lengths(
+            calls,
+            self.total_ns + other.total_ns,
+            min(self.min_ns, other.min_ns),
+            max(self.max_ns, other.max_ns),
+            self.deviations_ns2 + other.deviations_ns2 + apart,
+        )
+
+
+def join(into: dict[str, Lengths], more: Iterable[tuple[str, Lengths]]) -> dict[str, Lengths]:
+    """Add lengths under their keys."""
+    for key, lengths in more:
+        into[key] = into[key].joined(lengths) if key in into else lengths
+    return into
+
+
+def statistics(found: Mapping[str, Lengths]) -> list[tuple[str, tuple[int | float, ...]]]:
+    """The cells of the columns STATISTICS, the most time first."""
+    total_ns = sum(one.total_ns for one in found.values())
+    ordered = sorted(found.items(), key=lambda pair: (-pair[1].total_ns, pair[0]))
+    return [(key, _cells(lengths, total_ns)) for key, lengths in ordered]
+
+
+def _cells(one: Lengths, all_ns: int) -> tuple[int | float, ...]:
+    share = one.total_ns / all_ns if all_ns else 0.0
+    return one.calls, one.total_ns, share, one.mean_ns, one.min_ns, one.max_ns, one.stdev_ns
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Words of many blocks, each block with numbers of its own, under one set of numbers.
 Array = Any
+
+
+class Vocabulary:
+    """Numbers words in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self._of_block: tuple[Sequence[str], int, Array] | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Any:
+        return iter(self.numbers)
+
+    def codes(self, words: Words) -> Array:
+        """The numbers of a block's words."""
+        return self._map(words.values, words.codes)[words.codes]
+
+    def _map(self, values: Sequence[str], codes: Array) -> Array:
+        """The number of each of the block's words that it uses; -1 for the others, which may be a whole file's."""
+        if self._of_block is None or self._of_block[0] is not values or self._of_block[1] != len(values):
+            self._of_block = (values, len(values), np.full(len(values), -1, np.int32))
+        known = self._of_block[2]
+        used = np.flatnonzero(np.bincount(codes, minlength=len(values))) if len(codes) else np.empty(0, np.int64)
+        for code in used[known[used] < 0].tolist():
+            known[code] = self.numbers.setdefault(values[code], len(self.numbers))
+        return known
+
+
+# ---------------------------------------------------------------- activities
+Ints = NDArray[np.int64]
+
 
 COMPUTE, COMMUNICATION, COPY, SET = KINDS = ("compute", "communication", "copy", "set")
 # at the beginning of a word: in a mangled name that is after the word's length

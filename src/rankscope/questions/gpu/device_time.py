@@ -5,11 +5,83 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.events.sums import CAUSES
 from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu.activities import say_what_is_lost
 from rankscope.questions.gpu.walk import GpuTime
-from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
+# ---------------------------------------------------------------------------------------------------------------------
+# How long are the pauses in which a GPU has nothing to do?
 COLUMNS = (
+    Column("length", Unit.NAME, "Length of a gap"),
+    Column("gaps", Unit.COUNT, "Gaps"),
+    Column("idle_ns", Unit.NS, "Idle in them"),
+    Column("share", Unit.SHARE, "Of idle"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    *spread_columns(Unit.NS),
+)
+COUNTED, TIMED = "idle gaps ", "idle in gaps "
+SQL = f"""
+    SELECT rank, name, value FROM figures JOIN ranks USING (process)
+    WHERE series LIKE 'GPU %' AND (name LIKE '{COUNTED}%' OR name LIKE '{TIMED}%') AND {{condition}}"""
+
+
+def gpu_gaps(tables: Tables, selection: Selection = ALL) -> Table:
+    """Gaps between activities of a device by their length, and how their time is spread over the ranks."""
+    counts: dict[str, int] = {}
+    times: dict[str, dict[int, float]] = {}
+    for rank, name, value in tables.query(SQL.format(condition=selection.condition)):
+        if name.startswith(COUNTED):
+            length = name.removeprefix(COUNTED)
+            counts[length] = counts.get(length, 0) + int(value)
+        else:
+            of_length = times.setdefault(name.removeprefix(TIMED), {})
+            of_length[rank] = of_length.get(rank, 0.0) + value
+    table = Table("gpu_gaps", "GPU idle gaps", COLUMNS, [])
+    idle_ns = sum(sum(of_length.values()) for of_length in times.values())
+    for length in sorted(times, key=_order):
+        total_ns, gaps = sum(times[length].values()), counts.get(length, 0)
+        told = spread([(value, rank) for rank, value in times[length].items()])
+        table.rows.append((length, gaps, total_ns, total_ns / idle_ns, total_ns / gaps if gaps else None, *told))
+    return arranged(table, selection)
+
+
+def _order(length: str) -> tuple[bool, int, float]:
+    """By unit and number: `< 10 us` before `< 1 ms`, what has no end last."""
+    sign, number, unit = length.split()
+    return sign != "<", ("us", "ms", "s").index(unit), float(number)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What do the GPU's streams wait for between two activities?
+GPU_IDLE_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("stream", Unit.NAME, "GPU/stream"),
+    Column("cause", Unit.NAME, "Waits for"),
+    Column("gaps", Unit.COUNT, "Gaps"),
+    Column("idle_ns", Unit.NS, "Idle"),
+    Column("share", Unit.SHARE, "Of idle"),
+    Column("median_ns", Unit.NS, "Median"),
+    Column("max_ns", Unit.NS, "Max"),
+)
+GPU_IDLE_SQL = """
+    SELECT rank, stream, cause, gaps, idle_ns, idle_ns / sum(idle_ns) OVER (PARTITION BY process, place), median_ns,
+        gap_sums.max_ns
+    FROM gap_sums JOIN ranks USING (process) WHERE {condition} ORDER BY rank, place, list_position({causes}, cause)"""
+
+
+def gpu_idle(tables: Tables, selection: Selection = ALL) -> Table:
+    """Idle time of each stream by cause: launched too late by the host, just starting the next kernel, or else."""
+    tables.derive(trace_tables)
+    found = tables.query(GPU_IDLE_SQL.format(condition=selection.condition, causes=list(CAUSES)))
+    table = Table("gpu_idle", "GPU idle time", GPU_IDLE_COLUMNS, list(found))
+    say_what_is_lost(tables, selection, table)
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- device time
+DEVICE_TIME_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "GPU"),
     Column("span_ns", Unit.NS, "First to last"),
@@ -60,7 +132,7 @@ def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuT
 
 def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
     """Busy, idle, compute, communication and copy time of each GPU of each rank."""
-    table = Table("gpu_time", "GPU time", COLUMNS, [])
+    table = Table("gpu_time", "GPU time", DEVICE_TIME_COLUMNS, [])
     exposed: list[tuple[float, int, str]] = []
     for rank, device, time in times(tables, selection):
         table.rows.append((rank, device, *_cells(time)))
@@ -80,3 +152,38 @@ def _cells(time: GpuTime) -> tuple[int | float | None, ...]:
         *(time.compute_ns, time.compute_ns * of_span, time.comm_ns, time.copy_ns),
         *(time.hidden_ns, hidden, time.exposed_ns),
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How are busy, idle, compute and communication time of the GPUs spread over the ranks?
+GPU_SPREAD_COLUMNS = (
+    Column("what", Unit.NAME, "GPU time"),
+    Column("total_ns", Unit.NS, "All ranks"),
+    Column("share", Unit.SHARE, "Of first to last"),
+    *spread_columns(Unit.NS),
+)
+MEASURES = {
+    "first to last": "span_ns",
+    "busy": "busy_ns",
+    "idle": "idle_ns",
+    "compute": "compute_ns",
+    "communication": "comm_ns",
+    "communication hidden": "hidden_ns",
+    "communication exposed": "exposed_ns",
+    "copies and sets": "copy_ns",
+}
+
+
+def gpu_spread(tables: Tables, selection: Selection = ALL) -> Table:
+    """Each part of the GPUs' time: its sum over the selected ranks, and the ranks with the least and the most of it."""
+    by_rank: dict[int, list[GpuTime]] = {}
+    for rank, _, time in times(tables, selection):
+        by_rank.setdefault(rank, []).append(time)
+    table = Table("gpu_spread", "GPU time over the ranks", GPU_SPREAD_COLUMNS, [])
+    span_ns = sum(time.span_ns for found in by_rank.values() for time in found)
+    for what, field in MEASURES.items():
+        values = [(sum(getattr(time, field) for time in found), rank) for rank, found in by_rank.items()]
+        total_ns = sum(value for value, _ in values)
+        if total_ns:
+            table.rows.append((what, total_ns, total_ns / span_ns if span_ns else None, *spread(values)))
+    return arranged(table, selection)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from rankscope.analyse.spread import spread_columns
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_of, say_what_is_lost, statistics
+from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
 COLUMNS = (
     Column("name", Unit.NAME, "Name"),
@@ -67,3 +69,134 @@ def _row(found: tuple[Any, ...], all_ns: float) -> tuple[Cell, ...]:
     if ranks < 2:
         spread = [None] * 5
     return name, calls, total_ns, share, mean_ns, min_ns, max_ns, size, ranks, *spread
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which CUDA calls take the time of the hosts, and do the ranks agree?
+def cuda_api(tables: Tables, selection: Selection = ALL) -> Table:
+    """CUDA runtime and driver calls over the selected ranks, and how their time is spread over them."""
+    return activities(tables, selection, "cuda_api", "CUDA API calls")
+
+
+# ---------------------------------------------------------------- which kernels, copies and sets take the GPUs' time?
+KERNELS_COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
+# squared deviations add up, and so does what the means of the ranks differ by from the mean of all; always in the same
+# order, so that the same sums give the same last digits
+SQL = """
+    WITH sums AS (
+        SELECT process, name, calls, total_ns, min_ns, max_ns, deviations_ns2,
+            (sum(total_ns) OVER (PARTITION BY name))::DOUBLE / sum(calls) OVER (PARTITION BY name) AS mean_ns
+        FROM activity_sums JOIN ranks USING (process) WHERE {condition})
+    SELECT name, sum(calls)::BIGINT, sum(total_ns)::BIGINT, min(min_ns), max(max_ns),
+        sum(deviations_ns2 + calls * (total_ns / calls - mean_ns) ** 2 ORDER BY process)
+    FROM sums GROUP BY name ORDER BY name"""
+
+
+def kernels(tables: Tables, selection: Selection = ALL) -> Table:
+    """Calls and time of every kernel, copy and set, over the selected ranks."""
+    found = statistics(by_name(tables, selection))
+    rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in found]
+    table = Table("kernels", "GPU kernels, copies and sets", KERNELS_COLUMNS, rows)
+    say_what_is_lost(tables, selection, table)
+    return arranged(table, selection)
+
+
+def by_name(tables: Tables, selection: Selection) -> dict[str, Lengths]:
+    """The lengths of the GPU activities of each name, over the selected ranks."""
+    tables.derive(trace_tables)
+    return {name: Lengths(*sums) for name, *sums in tables.query(SQL.format(condition=selection.condition))}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How much of the GPUs' work is computing, communicating, copying?
+GPU_KINDS_COLUMNS = (Column("kind", Unit.NAME, "Kind"), *STATISTICS)
+
+
+def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
+    """Calls and time of computing, communicating, copying and setting, over the selected ranks."""
+    found = statistics(by_kind(by_name(tables, selection)))
+    rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in found]
+    table = Table("gpu_kinds", "GPU work by kind", GPU_KINDS_COLUMNS, rows)
+    if rows:
+        told = "Time: the lengths added up. What runs side by side counts twice; in the table GPU time it does not."
+        table.notes.append(told)
+    say_what_is_lost(tables, selection, table)
+    return arranged(table, selection)
+
+
+def by_kind(names: Mapping[str, Lengths]) -> dict[str, Lengths]:
+    """The lengths by what the activities do."""
+    return join({}, ((kind_of(name), lengths) for name, lengths in names.items()))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How much of each rank's GPU time is computing, communicating, copying?
+GPU_RANKS_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("gpu_ns", Unit.NS, "GPU time"),
+    Column("compute_ns", Unit.NS, "Computing"),
+    Column("communication_ns", Unit.NS, "Communicating"),
+    Column("communication_share", Unit.SHARE, "Of GPU time"),
+    Column("copy_ns", Unit.NS, "Copies, sets"),
+    Column("unlisted_ns", Unit.NS, "Not listed"),
+    Column("api_ns", Unit.NS, "CUDA calls"),
+)
+COPIES = "regexp_matches(name, '(?i)^\\[?(CUDA |HIP )?mem(cpy|set|ory)')"
+BY_RANK = f"""
+    WITH wholes AS ({WHOLES}),
+    sums AS (
+        SELECT process, coalesce(sum(total_ns) FILTER (layer = 'gpu'), 0) AS gpu_ns,
+            coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COMMUNICATES}), 0) AS communication_ns,
+            coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COPIES}), 0) AS copy_ns,
+            sum(total_ns) FILTER (layer = 'cuda_api') AS api_ns
+        FROM tallies WHERE layer IN ('gpu', 'cuda_api') AND {ONCE} GROUP BY process)
+    SELECT rank, host, gpu_ns, communication_ns, copy_ns, api_ns, coalesce(whole_ns, 0)
+    FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}} ORDER BY rank"""
+
+
+def gpu_ranks(tables: Tables, selection: Selection = ALL) -> Table:
+    """The GPU time of each rank: computing, communicating (waiting included), copying."""
+    table = Table("gpu_ranks", "GPU time by rank", GPU_RANKS_COLUMNS, [])
+    for row in tables.query(BY_RANK.format(condition=selection.condition), ("gpu",)):
+        rank, host, listed_ns, communication_ns, copy_ns, api_ns, whole_ns = row
+        gpu_ns = max(listed_ns, whole_ns)
+        unlisted_ns = gpu_ns - listed_ns if gpu_ns > 1.005 * listed_ns else None
+        share = communication_ns / gpu_ns if gpu_ns else None
+        compute_ns = listed_ns - communication_ns - copy_ns
+        table.rows.append((rank, host, gpu_ns, compute_ns, communication_ns, share, copy_ns, unlisted_ns, api_ns))
+    if any(row[4] for row in table.rows):
+        table.notes.append("Communicating: kernels of collectives; they spin while they wait, so waiting is in it.")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How many bytes are copied and set on the GPUs, in which direction, how fast?
+GPU_COPIES_COLUMNS = (
+    Column("name", Unit.NAME, "Direction"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("mean_bytes", Unit.BYTES, "Mean size"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("rate", Unit.RATE, "Bandwidth"),
+    *spread_columns(Unit.RATE),
+)
+GPU_COPIES_SQL = f"""
+    SELECT name, rank, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(total_ns)
+    FROM tallies JOIN ranks USING (process)
+    WHERE layer = 'gpu' AND bytes > 0 AND {COPIES} AND {ONCE} AND {{condition}} GROUP BY name, rank"""
+
+
+def gpu_copies(tables: Tables, selection: Selection = ALL) -> Table:
+    """Copies and sets by direction with their bandwidth while they run, and its spread over the ranks."""
+    found: dict[str, list[tuple[int, int, int, float]]] = {}
+    for name, *row in tables.query(GPU_COPIES_SQL.format(condition=selection.condition)):
+        found.setdefault(name, []).append(tuple(row))
+    table = Table("gpu_copies", "GPU copies and sets", GPU_COPIES_COLUMNS, [])
+    for name, rows in found.items():
+        calls, size, total_ns = (sum(row[at] or 0 for row in rows) for at in (1, 2, 3))
+        told = spread([(1e9 * row[2] / row[3], row[0]) for row in rows if row[3]])
+        rate = 1e9 * size / total_ns if total_ns else None
+        table.rows.append((name, calls, size, size / calls if calls else None, total_ns, rate, *told))
+    table.rows.sort(key=lambda row: -float(row[4] or 0))
+    return arranged(table, selection)

@@ -2,12 +2,130 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rankscope.analyse.scale_fit import ScaleFit
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model import Cell, Column, Table, Tables, Unit
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Which latency and which server rate do measured import times at several sizes of job support?
+# A client that waits for answers needs the same time at any size; a server that is busy needs a time that grows with
+# the number of nodes. So the time is taken as max(alone, per node × nodes), fitted to the logarithms, because times
+# from seconds to minutes matter alike and scatter by factors.
+FEWEST_POINTS = 4
+SMALLEST_RANGE = 4  # largest ÷ smallest number of nodes
+WORST_FACTOR = 1.6  # by which points may typically lie off the curve
+FARTHEST = 4  # times the largest measured size: beyond it nothing is said
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFit:
+    """The curve, or why there is none."""
+
+    alone_s: float = 0.0  # what one client needs while the server is not busy
+    per_node_s: float = 0.0  # what the server needs for each node; 0: no growth was seen
+    factor: float = math.inf  # by which the points typically lie off
+    largest: int = 0  # nodes that were measured
+    refusal: str = ""
+
+    def at(self, nodes: int) -> float | None:
+        """Seconds, or None too far from what was measured."""
+        if self.refusal or nodes > FARTHEST * self.largest:
+            return None
+        return max(self.alone_s, self.per_node_s * nodes)
+
+
+def fitted(points: Mapping[int, float]) -> ScaleFit:
+    """The best curve over all ways to part the points into those that wait and those that queue."""
+    if reason := _too_little(points):
+        return ScaleFit(refusal=reason)
+    sizes = sorted(points)
+    cuts = [cut for cut in range(1, len(sizes) + 1) if cut != len(sizes) - 1]  # one point does not show growth
+    candidates = [_parted(points, sizes[:cut], sizes[cut:]) for cut in cuts]
+    best = min(candidates, key=lambda one: one.factor)
+    if best.factor > WORST_FACTOR:
+        reason = f"the points lie off any such curve by a factor of {best.factor:.2g}: measure again, and repeat each"
+        return ScaleFit(factor=best.factor, largest=sizes[-1], refusal=reason)
+    return best
+
+
+def _too_little(points: Mapping[int, float]) -> str:
+    if any(value <= 0 for value in points.values()) or any(nodes < 1 for nodes in points):
+        return "times and nodes must be above zero"
+    if len(points) < FEWEST_POINTS:
+        return f"{len(points)} points are too few for two unknowns: measure at least {FEWEST_POINTS} sizes"
+    if max(points) < SMALLEST_RANGE * min(points):
+        return f"the sizes lie too close together: measure over a range of at least {SMALLEST_RANGE} to 1"
+    return ""
+
+
+def _parted(points: Mapping[int, float], waiting: list[int], queueing: list[int]) -> ScaleFit:
+    """Means of logarithms: of the time where it is constant, of the time for each node where it grows."""
+    alone = math.exp(sum(math.log(points[nodes]) for nodes in waiting) / len(waiting))
+    growing = [math.log(points[nodes] / nodes) for nodes in queueing]
+    per_node = math.exp(sum(growing) / len(growing)) if growing else 0.0
+    off = [math.log(points[nodes] / max(alone, per_node * nodes)) ** 2 for nodes in points]
+    freedom = len(points) - (2 if growing else 1)
+    return ScaleFit(alone, per_node, math.exp(math.sqrt(sum(off) / freedom)), max(points))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Import times by number of nodes: from what was typed, or from a series of a loaded document.
+POINT = re.compile(r"(\d{1,7}):(\d{1,9}(?:\.\d{1,9})?)s?")
+SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?s")
+EVERY_SIZE = 1  # the size at which a time that does not depend on it is noted
+
+
+class NoSeries(Exception):
+    """What was named is not there, in one line."""
+
+
+def series_of(text: str, tables: Tables | None) -> dict[int, float]:
+    """Seconds by nodes of `1:23.8,2:12.4`, of `260s` (at any size), of a series by name, or of a sum with +."""
+    parts = [_part(part.strip("\t"), tables) for part in text.split("+")]
+    made = parts[0]
+    for part in parts[1:]:
+        made = _added(made, part)
+    return made
+
+
+def _part(text: str, tables: Tables | None) -> dict[int, float]:
+    points = [POINT.fullmatch(point.strip()) for point in text.split(",")]
+    if all(points):
+        return {int(point[1]): float(point[2]) for point in points if point}
+    if found := SECONDS.fullmatch(text.strip()):
+        return {EVERY_SIZE: float(found[1])}
+    return _loaded(text, tables)
+
+
+def _loaded(name: str, tables: Tables | None) -> dict[int, float]:
+    if tables is None:
+        raise NoSeries(f"{name}: give points as in 1:23.8,2:12.4, a time as in 260s, or a run with a series so named")
+    rows = tables.query(
+        "SELECT scale, value FROM figures WHERE series = ? AND scale_name = 'nodes' AND unit = 'ns'", (name,)
+    )
+    made: dict[int, float] = {}
+    for nodes, value_ns in rows:
+        if made.setdefault(int(nodes), value_ns / 1e9) != value_ns / 1e9:
+            raise NoSeries(f"{name}: several series of that name differ at {int(nodes)} nodes: give points instead")
+    if not made:
+        raise NoSeries(f"{name}: no series of times by nodes is so named (see rankscope report --table figures)")
+    return made
+
+
+def _added(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, float]:
+    """Where only one of them was measured, the other's time at the largest size up to there."""
+    return {size: _held(one, size) + _held(other, size) for size in sorted({*one, *other})}
+
+
+def _held(series: Mapping[int, float], size: int) -> float:
+    below = [known for known in series if known <= size]
+    return series[max(below) if below else min(series)]
+
+
+# ---------------------------------------------------------------- break even
 TIE = 0.02  # of the staged time: measured times differ by more than that from one run to the next
 COLUMNS = (
     Column("place", Unit.NAME, "place"),

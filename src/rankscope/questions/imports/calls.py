@@ -3,10 +3,141 @@
 from __future__ import annotations
 
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.questions.imports.trees import chosen
+from rankscope.questions.imports.trees import CALL_COLUMNS, COUNTED, chosen, sums
 from rankscope.questions.selection import ALL, Selection, arranged
 
+# ---------------------------------------------------------------- why were the system calls of the imports made?
+COUNT_COLUMNS = (
+    *CALL_COLUMNS,
+    Column("missing", Unit.COUNT, "Missing"),
+    Column("read_bytes", Unit.BYTES, "Read"),
+    Column("call_ns", Unit.NS, "In calls"),
+)
 COLUMNS = (
+    Column("cause", Unit.NAME, "Cause"),
+    Column("what", Unit.NAME, "What that is"),
+    Column("share", Unit.SHARE, "Of calls"),
+    *COUNT_COLUMNS,
+    Column("distinct_paths", Unit.COUNT, "Distinct paths"),
+)
+CAUSES = {
+    "search": "Python looks for the module",
+    "code": "bytecode and source are read",
+    "loader": "the dynamic loader looks for and maps libraries",
+    "module": "the module's own code",
+    "interpreter": "before, after and beside the imports",
+}
+SQL = f"""
+    SELECT cause, {sums()} FROM system_calls JOIN ranks USING (process)
+    WHERE {{condition}} GROUP BY cause ORDER BY calls DESC, cause"""
+PATHS_SQL = """
+    SELECT cause, count(DISTINCT path) FROM paths JOIN ranks USING (process) WHERE {condition} GROUP BY cause"""
+
+
+def import_causes(tables: Tables, selection: Selection = ALL) -> Table:
+    """The causes add up to all calls of the run."""
+    condition = chosen(selection)
+    found = tables.query(SQL.format(condition=condition))
+    distinct = dict(tables.query(PATHS_SQL.format(condition=condition)))
+    total = sum(row[1] for row in found)
+    table = Table("import_causes", "Causes of the system calls", COLUMNS, [])
+    for cause, *counts in found:
+        share = counts[COUNTED.index("calls")] / total if total else None
+        table.rows.append((cause, CAUSES.get(cause, ""), share, *counts, distinct.get(cause)))
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- on which file systems are the files of the imports?
+IMPORT_MOUNTS_COLUMNS = (
+    Column("mount", Unit.NAME, "Mount point"),
+    Column("type", Unit.NAME, "Type"),
+    Column("share", Unit.SHARE, "Of calls"),
+    *COUNT_COLUMNS,
+    Column("mean_ns", Unit.NS, "Per call"),
+)
+IMPORT_MOUNTS_SQL = f"""
+    WITH kinds AS (SELECT process, mount, any_value(fs_type) AS fs_type FROM mounts GROUP BY process, mount)
+    SELECT coalesce(mount, ''), coalesce(fs_type, ''), {sums()}
+    FROM system_calls JOIN ranks USING (process) LEFT JOIN kinds USING (process, mount)
+    WHERE {{condition}} GROUP BY 1, 2 ORDER BY calls DESC, 1"""
+
+
+def import_mounts(tables: Tables, selection: Selection = ALL) -> Table:
+    """By mount point and type; calls that name no file (memory, signals, sockets) are one line without either."""
+    found = tables.query(IMPORT_MOUNTS_SQL.format(condition=chosen(selection)))
+    total = sum(row[2] for row in found)
+    table = Table("import_mounts", "File systems", IMPORT_MOUNTS_COLUMNS, [])
+    for mount, kind, *counts in found:
+        calls, call_ns = counts[0], counts[-1]
+        share = calls / total if total else None
+        table.rows.append((mount or "(no file)", kind, share, *counts, call_ns / calls if calls else None))
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- which module asks which file system for how much?
+IMPORT_MODULE_MOUNTS_COLUMNS = (
+    Column("module", Unit.NAME, "Module"),
+    Column("mount", Unit.NAME, "Mount point"),
+    Column("type", Unit.NAME, "Type"),
+    *COUNT_COLUMNS,
+)
+IMPORT_MODULE_MOUNTS_SQL = f"""
+    WITH kinds AS (SELECT process, mount, any_value(fs_type) AS fs_type FROM mounts GROUP BY process, mount),
+    names AS (SELECT process, module, name FROM modules)
+    SELECT coalesce(name, '(interpreter)'), mount, coalesce(fs_type, ''), {sums()}
+    FROM system_calls JOIN ranks USING (process) LEFT JOIN kinds USING (process, mount)
+    LEFT JOIN names USING (process, module)
+    WHERE {{condition}} AND mount <> '' GROUP BY 1, 2, 3 ORDER BY calls DESC, 1, 2"""
+
+
+def import_module_mounts(tables: Tables, selection: Selection = ALL) -> Table:
+    """Each module's own calls by mount point, without those that name no file."""
+    found = tables.query(IMPORT_MODULE_MOUNTS_SQL.format(condition=chosen(selection)))
+    return arranged(
+        Table("import_module_mounts", "Modules by file system", IMPORT_MODULE_MOUNTS_COLUMNS, found), selection
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which paths do the imports ask for, and how often the same again?
+IMPORT_PATHS_COLUMNS = (
+    Column("path", Unit.NAME, "Path"),
+    Column("times", Unit.COUNT, "Times"),
+    Column("missing", Unit.COUNT, "Missing"),
+    Column("stats", Unit.COUNT, "Stats"),
+    Column("opens", Unit.COUNT, "Opens"),
+    Column("others", Unit.COUNT, "Others"),
+    Column("modules", Unit.COUNT, "Modules"),
+    Column("most_by", Unit.NAME, "Most by"),
+    Column("most_cause", Unit.NAME, "Because of"),
+)
+IMPORT_PATHS_SQL = """
+    WITH mine AS (
+        SELECT path, operation, result, times, cause, coalesce(modules.name, '(interpreter)') AS name
+        FROM paths JOIN ranks USING (process) LEFT JOIN modules USING (process, module) WHERE {condition}),
+    by_module AS (SELECT path, name, cause, sum(times) AS times FROM mine GROUP BY ALL)
+    SELECT path, sum(times)::BIGINT, sum(CASE WHEN result = 'ENOENT' THEN times ELSE 0 END)::BIGINT,
+        sum(CASE WHEN operation = 'stat' THEN times ELSE 0 END)::BIGINT,
+        sum(CASE WHEN operation = 'open' THEN times ELSE 0 END)::BIGINT,
+        sum(CASE WHEN operation NOT IN ('stat', 'open') THEN times ELSE 0 END)::BIGINT,
+        count(DISTINCT name),
+        (SELECT arg_max(name, times) FROM by_module WHERE by_module.path = mine.path),
+        (SELECT arg_max(cause, times) FROM by_module WHERE by_module.path = mine.path)
+    FROM mine GROUP BY path ORDER BY 2 DESC, path"""
+
+
+def import_paths(tables: Tables, selection: Selection = ALL) -> Table:
+    """One line for each distinct path, the most asked for first."""
+    found = tables.query(IMPORT_PATHS_SQL.format(condition=chosen(selection)))
+    table = Table("import_paths", "Paths", IMPORT_PATHS_COLUMNS, found)
+    total = sum(row[1] for row in found)
+    if found:
+        table.notes.append(f"{total:,} operations on {len(found):,} distinct paths.")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- calls
+CALLS_COLUMNS = (
     Column("call", Unit.NAME, "Call"),
     Column("share", Unit.SHARE, "Of the time"),
     Column("calls", Unit.COUNT, "Calls"),
@@ -17,7 +148,7 @@ COLUMNS = (
     Column("bytes", Unit.BYTES, "Returned"),
     Column("strace_calls", Unit.COUNT, "strace"),
 )
-SQL = """
+CALLS_SQL = """
     WITH seen AS (
         SELECT call, sum(calls)::BIGINT AS calls, sum(total_ns)::BIGINT AS total_ns, sum(failed)::BIGINT AS failed,
             sum(missing)::BIGINT AS missing, sum(bytes)::BIGINT AS bytes
@@ -31,9 +162,9 @@ SQL = """
 
 def import_calls(tables: Tables, selection: Selection = ALL) -> Table:
     """One line for each system call; beside it what a loaded `strace -c` of the same command says."""
-    found = tables.query(SQL.format(condition=chosen(selection)))
+    found = tables.query(CALLS_SQL.format(condition=chosen(selection)))
     total = sum(row[2] or 0 for row in found)
-    table = Table("import_calls", "System calls", COLUMNS, [])
+    table = Table("import_calls", "System calls", CALLS_COLUMNS, [])
     for call, calls, total_ns, failed, missing, size, strace in found:
         share = total_ns / total if total and total_ns is not None else None
         mean = total_ns / calls if calls and total_ns is not None else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.analyse.call_kinds import sums
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.imports.break_even import break_even
 from rankscope.questions.imports.imports import imports
+from rankscope.questions.imports.trees import sums
 
 FRAMEWORK_COLUMNS = (
     Column("total_of", Unit.NAME, "Total"),

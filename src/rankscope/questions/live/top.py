@@ -2,15 +2,188 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from rankscope.analyse.pace import Pace, mean
-from rankscope.model import Cell, Column, Table, Unit
+import numpy as np
+
+from rankscope.model import Cell, Column, Moment, Table, Unit
+from rankscope.questions.condense import percentiles
 from rankscope.questions.live.hang import HANGS, KINDS, Verdict
-from rankscope.questions.live.hang_report import endings, place, sentence, short_place
-from rankscope.questions.live.standing import Standing
-from rankscope.questions.wording import counted, rank_words
+from rankscope.questions.live.hang_report import endings, place, sentence, short_place, standing_place
+from rankscope.questions.live.standing import GroupNow, Pace, Standing, mean
+from rankscope.questions.ranks.behaviour import FAR, Behaviour, Measure, ranks_alike, telling
+from rankscope.questions.ranks.outliers import far_places, places_that_differ, ranks_that_differ
+from rankscope.questions.wording import counted, ranges, rank_words
 
+# ---------------------------------------------------------------------------------------------------------------------
+# What are thousands of ranks doing right now: percentiles, who differs, and who stands where; no row for each.
+SHOWN_PERCENTILES = (0, 5, 50, 95, 100)
+WAITING, WAITED_FOR = "waiting", "waited for"
+FIGURES = (
+    Column("steps_per_s", Unit.NUMBER, "Steps/s"),
+    Column("step_ns", Unit.NS, "Step"),
+    Column("collectives_per_s", Unit.NUMBER, "Coll/s"),
+    Column("collectives", Unit.COUNT, "Coll. done"),
+    Column("waiting", Unit.SHARE, "Wait"),
+    Column("transferring", Unit.SHARE, "Transfer"),
+    Column("outside", Unit.SHARE, "Outside"),
+    Column("cpu", Unit.SHARE, "CPU"),
+    Column("waited_for", Unit.SHARE, "Waited for"),
+)
+STANDING = (
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("hosts", Unit.COUNT, "Hosts"),
+    Column("where", Unit.NAME, "Where"),
+    Column("since_ns", Unit.NS, "Since, at most"),
+    Column("which", Unit.NAME, "Which"),
+)
+PLACE_TIMES = 2.0  # a host is named instead of those of its ranks that differ where it is waited for that much more
+OF_A_PLACE = ("by", "place", "ranks", "measure", "p50", "usual", "unit", "spreads")
+
+
+def live_behaviour(now: Standing, pace: Mapping[int, Pace]) -> Behaviour:
+    """What is measured of each rank between two looks."""
+    ranks = sorted(pace)
+    world = largest_group(now)
+    logged = int(np.median([len(now.ranks[rank].entered) for rank in ranks] or [0])) or 1
+
+    def measure(name: str, unit: str, value: Callable[[Pace, Moment], float | None], adds_up: int = 0) -> Measure:
+        found = (value(pace[rank], now.ranks[rank]) for rank in ranks)
+        return Measure(name, unit, np.array([np.nan if one is None else one for one in found], np.float64), adds_up)
+
+    made = [
+        measure(WAITED_FOR, "%", lambda one, _: _percent(one.waited_for), adds_up=logged),
+        measure(WAITING, "%", lambda one, _: _percent(one.waiting)),
+        measure("CPU", "%", lambda one, _: _percent(one.cpu)),
+        measure("step", "ms", lambda _, moment: moment.step_ns / 1e6 if moment.step_ns is not None else None),
+        measure("steps done", "count", lambda _, moment: moment.steps),
+    ]
+    if world is not None:
+        made.append(measure("collectives done", "count", lambda one, _: world.entered.get(one.rank)))
+    if not np.isfinite(made[1].values).any():  # without logs it is not known who waits
+        made.append(measure("outside", "%", lambda one, _: _percent(one.outside)))
+    return Behaviour(ranks, [now.ranks[rank].facts.host for rank in ranks], telling(made))
+
+
+def largest_group(now: Standing) -> GroupNow | None:
+    """The group whose collectives tell how far ranks have come."""
+    return max(now.groups.values(), key=lambda one: (one.size, sum(one.entered.values())), default=None)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def many_tables(now: Standing, pace: Mapping[int, Pace], found: Behaviour, by_place: Table, most: int) -> list[Table]:
+    """All but the job as a whole, none with more than so many rows."""
+    differing = ranks_that_differ(found)
+    differing.notes = []
+    if not differing.rows:
+        differing.notes = [f"None: all are within {FAR} spreads of the median in everything."]
+    del differing.rows[most:]
+    made = [_percentiles(now, pace), standing_table(now, most), *([differing] if found.measures else [])]
+    kinds = ranks_alike(found)
+    if any(int(str(row[1])) > 1 for row in kinds.rows[1:]):  # single ranks that differ are told above
+        made.append(_cut(kinds, most, "group"))
+    return [*made, _cut(by_place, most, "row")] if by_place.rows else made
+
+
+def _cut(table: Table, most: int, what: str) -> Table:
+    left = len(table.rows) - most
+    more = [counted(left, f"more {what}")] if left > 0 else []
+    return replace(table, rows=table.rows[:most], notes=[*table.notes, *more])
+
+
+def _percentiles(now: Standing, pace: Mapping[int, Pace]) -> Table:
+    world = largest_group(now)
+    rows: list[tuple[Cell, ...]] = []
+    for rank, one in pace.items():
+        done = world.entered.get(rank) if world is not None else None
+        told = (one.steps_per_s, now.ranks[rank].step_ns, one.collectives_per_s, done)
+        rows.append((*told, one.waiting, one.transferring, one.outside, one.cpu, one.waited_for))
+    made = percentiles(Table("ranks", "Ranks", FIGURES, rows), SHOWN_PERCENTILES)
+    made.title = "Percentiles over the ranks"
+    return made
+
+
+def standing_table(now: Standing, most: int) -> Table:
+    """Ranks that stand at the same place, the most first."""
+    together: dict[str, list[int]] = defaultdict(list)
+    longest: dict[str, int] = defaultdict(int)
+    for rank in now.ranks:
+        where, since_ns = standing_place(now, rank)
+        together[where].append(rank)
+        longest[where] = max(longest[where], since_ns or 0)
+    if now.missing:
+        together["no file: never started, or not recorded"] = sorted(now.missing)
+    order = sorted(together, key=lambda where: (-len(together[where]), where))
+    # the few that stand elsewhere matter as much as the many: the middle is left out
+    left = order[most - most // 2 : len(order) - most // 2] if len(order) > most else []
+    table = Table("standing", "Ranks by where they are", STANDING, [])
+    for where in order:
+        if where not in left:
+            ranks = together[where]
+            hosts = len({now.ranks[rank].facts.host for rank in ranks if rank in now.ranks})
+            table.rows.append((len(ranks), hosts, where, longest[where] or None, ranges(ranks)))
+    if left:
+        number = sum(len(together[where]) for where in left)
+        table.notes.append(f"{counted(number, 'more rank')} at {counted(len(left), 'other place')}")
+    return table
+
+
+def outlying_places(found: Behaviour, group_of: Mapping[str, str]) -> Table:
+    """Hosts, and groups of hosts, that are far from the median in anything, the farthest first."""
+    far = far_places(places_that_differ(found, group_of))
+    names = [column.name for column in far.columns]
+    kept = [names.index(name) for name in OF_A_PLACE]
+    columns = [far.columns[at] if names[at] != "p50" else Column("p50", Unit.NUMBER, "Has") for at in kept]
+    return Table(far.name, far.title, columns, [tuple(row[at] for at in kept) for row in far.rows], far.notes)
+
+
+def slowest_of_many(found: Behaviour, by_place: Table) -> str:
+    """The ranks, or the host or group, that the others wait for; a rank alone only where it is far from the median."""
+    by_name = {one.name: one for one in found.measures}
+    caused, waiting = by_name.get(WAITED_FOR), by_name.get(WAITING)
+    if caused is None and waiting is None:
+        return ""
+    late = _far(found, caused, 1.0) or _far(found, waiting, -1.0)
+    of_them = float(np.nansum(caused.values[late])) if caused is not None else 0.0
+    for by, where, ranks, name, has, _, _, spreads in by_place.rows:
+        awaited = float(has or 0.0) if str(name).startswith(WAITED_FOR) and float(spreads or 0.0) > 0 else 0.0
+        if awaited > PLACE_TIMES * of_them:
+            return f"{by} {where}: {awaited:.0f}% of the waiting is for its {counted(int(ranks or 0), 'rank')}"
+    return _late_ranks(found, late, caused, waiting) if late else "none stands out"
+
+
+def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
+    """Places of the ranks that are far above (1) or below (-1) the median."""
+    if measure is None:
+        return []
+    return np.flatnonzero(side * (measure.values - measure.usual) / measure.spread >= FAR).tolist()
+
+
+def _late_ranks(found: Behaviour, late: list[int], caused: Measure | None, waiting: Measure | None) -> str:
+    hosts = sorted({found.hosts[at] for at in late})
+    told = [f"{rank_words(found.ranks[at] for at in late)} ({hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'})"]
+    if caused is not None:
+        told.append(f"{float(np.nansum(caused.values[late])):.0f}% of the waiting is for {_them(late)}")
+    if waiting is not None:
+        own = float(np.nanmean(waiting.values[late]))
+        told.append(f"{_they(late)} {own:.0f}% of the time, the others {waiting.usual:.0f}%")
+    return f"{told[0]}: {'; '.join(told[1:])}"
+
+
+def _them(late: list[int]) -> str:
+    return "it" if len(late) == 1 else "them"
+
+
+def _they(late: list[int]) -> str:
+    return "it waits" if len(late) == 1 else "they wait"
+
+
+# ---------------------------------------------------------------- top
 JOB = (
     Column("ranks", Unit.NAME, "Ranks"),
     Column("phases", Unit.NAME, "Phase"),

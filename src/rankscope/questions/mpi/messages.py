@@ -7,7 +7,27 @@ from typing import Any
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 
+# ---------------------------------------------------------------- who sends how much to whom?
 COLUMNS = (
+    Column("rank", Unit.NAME, "From"),
+    Column("to_rank", Unit.NAME, "To"),
+    Column("calls", Unit.COUNT, "Messages"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("mean_bytes", Unit.BYTES, "Bytes/message"),
+)
+SQL = """
+    SELECT rank, world_rank, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(bytes) / sum(calls)
+    FROM peers JOIN ranks USING (process) WHERE {condition} GROUP BY rank, world_rank ORDER BY 4 DESC, 1, 2"""
+
+
+def matrix(tables: Tables, selection: Selection = ALL) -> Table:
+    """Point-to-point messages and bytes by sender and receiver; empty unless recorded with --matrix."""
+    rows = tables.query(SQL.format(condition=selection.condition))
+    return arranged(Table("matrix", "Sent to", COLUMNS, rows), selection)
+
+
+# ---------------------------------------------------------------- messages
+MESSAGES_COLUMNS = (
     Column("name", Unit.NAME, "Routine"),
     Column("above_bytes", Unit.BYTES, "Above"),
     Column("up_to_bytes", Unit.BYTES, "Up to"),
@@ -22,7 +42,7 @@ SMALL_CLASS = 4  # up to 8 bytes
 MATTERS = 0.1  # of the time of all sized calls
 MOST = 0.5  # of the routine's time
 # A routine's sizes are those of its calls; where these carry no bytes, those known at completion.
-SQL = """
+MESSAGES_SQL = """
     WITH sized AS (
         SELECT name, kind, size_class,
             sum(calls)::BIGINT AS calls, sum(bytes)::BIGINT AS bytes, sum(total_ns) AS total_ns
@@ -36,9 +56,9 @@ SQL = """
 
 def sizes(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, bytes and time of every routine that carries bytes, by size class; the costliest routine first."""
-    found = tables.query(SQL.format(condition=selection.condition))
+    found = tables.query(MESSAGES_SQL.format(condition=selection.condition))
     rows = [_row(*row) for row in found]
-    table = Table("sizes", "Message sizes", COLUMNS, rows)
+    table = Table("sizes", "Message sizes", MESSAGES_COLUMNS, rows)
     if any(row[8] == "progress" for row in rows):
         table.notes.append("progress: sizes of nonblocking receives are known at completion; their time is until then.")
     table.notes += _small_messages(found)

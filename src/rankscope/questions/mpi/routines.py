@@ -6,10 +6,114 @@ import math
 from typing import Any
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.mpi.calls import BYTES_SQL, OUTSIDE, span_ns
+from rankscope.questions.mpi.calls import (
+    BYTES_SQL,
+    COMM_SQL,
+    IS_COMMUNICATION,
+    OUTSIDE,
+    by_communication,
+    shares,
+    span_ns,
+)
 from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import ranges
 
+# ---------------------------------------------------------------- which ranks communicate least, most, and in between?
 COLUMNS = (
+    Column("which", Unit.NAME, "Communication"),
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("comm_ns", Unit.NS, "MPI time"),
+    Column("mpi_elapsed_ns", Unit.NS, "Elapsed"),
+    Column("share", Unit.SHARE, "Of elapsed"),
+)
+
+
+def communication(tables: Tables, selection: Selection = ALL) -> Table:
+    """The ranks with the minimum, the median and the maximum time in MPI."""
+    found = by_communication(shares(tables, selection))
+    rows = [(which, one.rank, one.host, one.comm_ns, one.span_ns, one.share) for which, one in found]
+    return Table("communication", "Communication: minimum, median, maximum", COLUMNS, list(rows))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# On which communicators, windows and files is the time spent?
+COMMUNICATORS_COLUMNS = (
+    Column("group", Unit.NAME, "Communicator"),
+    Column("kind", Unit.NAME, "Kind"),
+    Column("size", Unit.COUNT, "Size"),
+    Column("ranks", Unit.COUNT, "Ranks seen"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("share", Unit.SHARE, "Of MPI time"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+)
+SQL = f"""
+    WITH used AS (
+        SELECT "group", name, process, sum(calls) FILTER (kind = 'call') AS calls,
+            sum(total_ns) FILTER (kind = 'call') AS total_ns, {BYTES_SQL} AS bytes
+        FROM tallies JOIN ranks USING (process) WHERE {IS_COMMUNICATION} AND {{condition}} GROUP BY ALL),
+    known AS (SELECT name AS "group", min(kind) AS kind, max(size) AS size, bool_or(guessed) AS guessed
+              FROM groups GROUP BY name)
+    SELECT "group", kind, size, count(DISTINCT process), sum(calls)::BIGINT, sum(total_ns), sum(bytes)::BIGINT,
+        coalesce(guessed, false)
+    FROM used LEFT JOIN known USING ("group") GROUP BY "group", kind, size, guessed ORDER BY 6 DESC NULLS LAST, 1"""
+
+
+def communicators(tables: Tables, selection: Selection = ALL) -> Table:
+    """Calls, time and bytes by communicator; calls that belong to none are in the last line's group."""
+    found = tables.query(SQL.format(condition=selection.condition))
+    total_ns = sum(row[5] or 0 for row in found)
+    table = Table("communicators", "Communicators", COMMUNICATORS_COLUMNS, [])
+    for group, kind, size, ranks, calls, spent_ns, sent, guessed in found:
+        label = (group or "(none)") + (" ?" if guessed else "")
+        share = (spent_ns or 0) / total_ns if total_ns else None
+        table.rows.append((label, kind or "", size, ranks, calls or 0, spent_ns or 0.0, share, sent))
+    if any(row[7] for row in found):
+        table.notes.append("?: first seen in use, its creation was not; equal ones on other ranks may be listed apart.")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Does what one rank was told of the others agree with their own files?
+SECOND_HAND_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("what", Unit.NAME, "What"),
+    Column("own", Unit.NUMBER, "Own file"),
+    Column("told", Unit.NUMBER, "Summary"),
+    Column("unit", Unit.NAME, "Unit"),
+)
+# Tables of all ranks are printed with two decimals, the ranks' own lines with three.
+SECONDS, MIB = 1e9, 2.0**20
+SLACK = 0.0056
+SECOND_HAND_SQL = f"""
+    WITH comm AS ({COMM_SQL}),
+    facts AS (SELECT *, coalesce(comm_ns, 0) AS comm FROM ranks LEFT JOIN comm USING (process))
+    SELECT own.rank, own.comm, told.comm, own.mpi_elapsed_ns, told.mpi_elapsed_ns, own.user_ns, told.user_ns,
+        own.system_ns, told.system_ns, own.max_rss_bytes, told.max_rss_bytes
+    FROM facts own JOIN facts told USING (rank)
+    WHERE own.role = 'rank' AND told.role = 'summary' ORDER BY own.rank"""
+WHAT = (("MPI time", "s"), ("elapsed", "s"), ("user", "s"), ("system", "s"), ("memory", "MiB"))
+
+
+def second_hand(tables: Tables, selection: Selection = ALL) -> Table:
+    """Every number that differs by more than rounding; no rows where all agree."""
+    table = Table("second_hand", "Summary against the ranks' own files", SECOND_HAND_COLUMNS, [])
+    found = tables.query(SECOND_HAND_SQL)
+    for rank, *numbers in found:
+        for (what, unit), own, told in zip(WHAT, numbers[::2], numbers[1::2], strict=True):
+            scale = SECONDS if unit == "s" else MIB
+            if own is not None and told is not None and abs(own - told) > SLACK * scale:
+                table.rows.append((rank, what, own / scale, told / scale, unit))
+    if table.rows:
+        ranks = sorted({int(row[0] or 0) for row in table.rows})
+        text = f"{len(ranks)} of {len(found)} ranks have other numbers in their own file than in the summary of all"
+        table.warnings.append(f"{text} ({ranges(ranks)}): files of different runs?")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- routines
+ROUTINES_COLUMNS = (
     Column("name", Unit.NAME, "Routine"),
     Column("calls", Unit.COUNT, "Calls"),
     Column("total_ns", Unit.NS, "Time"),
@@ -24,7 +128,7 @@ COLUMNS = (
     Column("errors", Unit.COUNT, "Errors"),
 )
 # fsum: compensated, because the order in which threads and ranks come must not show in the last digit
-SQL = f"""
+ROUTINES_SQL = f"""
     SELECT name, (sum(calls) FILTER (kind = 'call'))::BIGINT, fsum(total_ns) FILTER (kind = 'call'),
         min(min_ns) FILTER (kind = 'call'), max(max_ns) FILTER (kind = 'call'),
         fsum(sum_squares_ns2) FILTER (kind = 'call'), {BYTES_SQL},
@@ -36,8 +140,8 @@ SQL = f"""
 def routines(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, time and bytes of every MPI routine, over the selected ranks."""
     elapsed_ns = span_ns(tables, selection)
-    rows = [_row(found, elapsed_ns) for found in tables.query(SQL.format(condition=selection.condition))]
-    table = Table("routines", "MPI routines", COLUMNS, rows)
+    rows = [_row(found, elapsed_ns) for found in tables.query(ROUTINES_SQL.format(condition=selection.condition))]
+    table = Table("routines", "MPI routines", ROUTINES_COLUMNS, rows)
     if any(row[10] is not None for row in rows):
         table.notes.append("In progress: from the start of a nonblocking operation to its completion, not time lost.")
     return arranged(table, selection)

@@ -2,16 +2,78 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.matrix import matrix
-from rankscope.analyse.nccl import nccl
-from rankscope.analyse.sections.sentences import column, number, percent, seconds, size
-from rankscope.model import Cell, Table, Tables
+from rankscope.model import Cell, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
-from rankscope.questions.collectives.collectives import collectives
-from rankscope.questions.mpi.messages import sizes
-from rankscope.questions.page.section import Wanted
+from rankscope.questions.collectives.collectives import collectives, nccl
+from rankscope.questions.collectives.wait_map import wait_map, waiting_parts
+from rankscope.questions.collectives.waiting import wait_matrix, waiting
+from rankscope.questions.condense import condensed
+from rankscope.questions.mpi.messages import matrix, sizes
+from rankscope.questions.page.section import Wanted, column, hosts_of, number, percent, seconds, size
+from rankscope.questions.page.tables import marked
 from rankscope.questions.selection import Selection
 
+
+# ---------------------------------------------------------------- which rank waits in which step, and for whom?
+def wait_map_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The map of waiting over ranks and steps."""
+    table = wait_map(tables, wanted.selection)
+    if not any(number(cell) for row in table.rows for cell in row[1:]):
+        return None
+    names = tuple(one.name for one in table.columns[1:])
+    sliced = table.columns[1].unit is Unit.SHARE
+    axis = "time since the first collective" if sliced else "step"
+    title = _mean_share(table) if sliced else _longest(table)
+    chart = Chart("heat", table.name, title, table.columns[0].name, names, axis, table.columns[0].name)
+    question = "When does each rank wait?" if sliced else "In which steps does each rank wait?"
+    parts = waiting_parts(tables, Selection(wanted.selection.ranks))
+    parts.rows = [row for row in parts.rows if row[0] != "step"]
+    return Section("wait_map", question, [table, parts], [chart])
+
+
+def _mean_share(table: Table) -> str:
+    cells = [number(cell) for row in table.rows for cell in row[1:] if cell is not None]
+    return f"Ranks wait in collectives {percent(sum(cells) / len(cells))} of the time"
+
+
+def _longest(table: Table) -> str:
+    cells = [
+        (number(cell), row[0], column.title)
+        for row in table.rows
+        for cell, column in zip(row[1:], table.columns[1:], strict=True)
+        if cell is not None
+    ]
+    longest_ns, who, step = max(cells)
+    mean_ns = sum(cell for cell, _, _ in cells) / len(cells)
+    where = f"{table.columns[0].name} {who} in step {step}"
+    return f"A rank waits {seconds(mean_ns)} a step on average, {seconds(longest_ns)} at most ({where})"
+
+
+def waiting_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The matrix of who waits for whom, and the sums by rank."""
+    table, matrix = waiting(tables, wanted.selection), wait_matrix(tables, wanted.selection)
+    if not table.rows or not any(number(cell) for row in matrix.rows for cell in row[1:]):
+        return None
+    names = tuple(one.name for one in matrix.columns[1:])
+    kind = matrix.columns[0].name
+    chart = Chart("heat", matrix.name, _title(table), kind, names, f"waits for {kind}", kind)
+    few = condensed(table, hosts_of(tables), "caused_ns", marked(tables, wanted))
+    return Section("waiting", "Who waits for whom?", [*few.tables, matrix], [chart])
+
+
+def _title(table: Table) -> str:
+    caused = [number(cell) for cell in column(table, "caused_ns")]
+    total, at = sum(caused), caused.index(max(caused))
+    rank, verdict = column(table, "rank")[at], column(table, "verdict")[at]
+    told = f"{seconds(caused[at])}, {percent(caused[at] / total) if total else 0} of all waiting"
+    if verdict == "waited for":
+        return f"The others wait for rank {rank}: {told}"
+    if verdict == "inconclusive":
+        return f"The clocks are not exact enough to say whether rank {rank} is waited for: {told}"
+    return f"No rank stands out; the most waited for is rank {rank}: {told}"
+
+
+# ---------------------------------------------------------------- communication
 MOST_PAIRS = 1000
 
 
@@ -20,11 +82,15 @@ def communication_section(tables: Tables, wanted: Wanted) -> Section | None:
     messages, matched = sizes(tables, wanted.selection), collectives(tables, wanted.selection)
     charts = []
     if messages.rows:
-        charts.append(_chart(messages, _title(messages, ("total_ns",), "calls", "calls"), ("total_ns", "calls")))
+        charts.append(
+            _chart(messages, _communication_title(messages, ("total_ns",), "calls", "calls"), ("total_ns", "calls"))
+        )
     if matched.rows:
         counts = () if messages.rows else ("collectives",)
         title = (
-            _wait_title(matched) if messages.rows else _title(matched, ("wait_ns", "transfer_ns"), "collectives", "")
+            _wait_title(matched)
+            if messages.rows
+            else _communication_title(matched, ("wait_ns", "transfer_ns"), "collectives", "")
         )
         charts.append(_chart(matched, title, ("wait_ns", "transfer_ns", *counts)))
     pairs = matrix(tables, Selection(wanted.selection.ranks, MOST_PAIRS))
@@ -39,7 +105,7 @@ def _chart(table: Table, title: str, parts: tuple[str, ...]) -> Chart:
     return Chart("sizes", table.name, title, "up_to_bytes", parts, "", "message up to", series="name")
 
 
-def _title(table: Table, times: tuple[str, ...], counts: str, noun: str) -> str:
+def _communication_title(table: Table, times: tuple[str, ...], counts: str, noun: str) -> str:
     spent = [
         sum(number(cell) for cell in cells) for cells in zip(*(column(table, name) for name in times), strict=True)
     ]

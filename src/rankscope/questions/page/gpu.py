@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rankscope.analyse.gpu_copies import gpu_copies
-from rankscope.analyse.gpu_gaps import gpu_gaps
-from rankscope.analyse.kernels import kernels
-from rankscope.analyse.sections.bars import bars
-from rankscope.analyse.sections.more import cut
-from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, percent, seconds
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
-from rankscope.questions.gpu.device_time import gpu_time
+from rankscope.questions.gpu.device_time import gpu_gaps, gpu_time
 from rankscope.questions.gpu.kernel_names import renamed
-from rankscope.questions.gpu.kernels import gpu
-from rankscope.questions.page.section import Wanted
-from rankscope.questions.page.tables import marked
+from rankscope.questions.gpu.kernels import gpu, gpu_copies, kernels
+from rankscope.questions.page.section import Wanted, column, hosts_of, mean, number, percent, seconds
+from rankscope.questions.page.tables import bars, cut, marked
 
 ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
     UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""

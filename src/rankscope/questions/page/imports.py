@@ -7,10 +7,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from rankscope.analyse.sections.sentences import column, number, seconds
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
-from rankscope.questions.page.section import Wanted
+from rankscope.questions.page.section import Wanted, column, number, seconds
 from rankscope.questions.wording import counted
 
 COLUMNS = (

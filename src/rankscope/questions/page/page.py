@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rankscope.analyse.findings import findings
-from rankscope.analyse.sections.memory import memory_section
-from rankscope.analyse.sections.more import more_section
-from rankscope.analyse.sections.overhead import overhead_section
-from rankscope.analyse.sections.start import start_section
-from rankscope.analyse.sections.waiting import wait_map_section, waiting_section
-from rankscope.model import Tables
-from rankscope.pictures import Page, Section
-from rankscope.questions.page.communication import communication_section
+from rankscope.model import Table, Tables
+from rankscope.pictures import Chart, Page, Section
+from rankscope.questions.findings import findings
+from rankscope.questions.page.communication import communication_section, wait_map_section, waiting_section
 from rankscope.questions.page.gpu import gpu_section, gpu_time_section
 from rankscope.questions.page.imports import imports_section
-from rankscope.questions.page.ranks import balance_section
-from rankscope.questions.page.section import Wanted
-from rankscope.questions.page.steps import step_parts_section
-from rankscope.questions.page.tables import differing_section
-from rankscope.questions.run.coverage import coverage
+from rankscope.questions.page.ranks import balance_section, memory_section
+from rankscope.questions.page.section import Wanted, column, number, percent, seconds
+from rankscope.questions.page.steps import start_section, step_parts_section
+from rankscope.questions.page.tables import differing_section, more_section
+from rankscope.questions.run.coverage import LOSSES, coverage, overhead
 from rankscope.questions.run.overview import overview
 
+
+# ---------------------------------------------------------------- what did the recording cost, and what was lost?
+def overhead_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The cost of the least, median and most burdened rank, and every kind of loss."""
+    table = overhead(tables, wanted.selection)
+    if not table.rows:
+        return None
+    seen = coverage(tables)
+    lost = [row for row in seen.rows if row[0] in LOSSES.values()]
+    tables_shown = [table, *([Table("losses", "Losses", seen.columns, lost)] if lost else [])]
+    chart = Chart("bars", table.name, _title(table, lost), "which", ("cost_ns", "setup_ns"), "cost", "rank with the")
+    return Section("overhead", "What did the recording cost, and what was lost?", tables_shown, [chart])
+
+
+def _title(table: Table, lost: Sequence[object]) -> str:
+    rank, cost, setup, share = (column(table, name)[-1] for name in ("rank", "cost_ns", "setup_ns", "share"))
+    told = f"Recording cost at most {seconds(number(cost) + number(setup))} (rank {rank})"
+    told += f", {percent(number(share))} of its time" if share is not None else ""
+    kinds = len(lost)
+    return f"{told}; nothing was lost" if not kinds else f"{told}; {kinds} kind{'s' * (kinds > 1)} of things were lost"
+
+
+# ---------------------------------------------------------------- page
 SECTIONS: tuple[Callable[[Tables, Wanted], Section | None], ...] = (
     differing_section,
     start_section,

@@ -2,18 +2,62 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.balance import balance
-from rankscope.analyse.hosts import hosts
-from rankscope.analyse.sections.bars import bars
-from rankscope.analyse.sections.more import cut
-from rankscope.analyse.sections.sentences import column, hosts_of, mean, number, seconds
-from rankscope.model import Table, Tables
-from rankscope.pictures import Section
-from rankscope.questions.condense import condensed
-from rankscope.questions.page.section import Wanted
-from rankscope.questions.page.tables import marked
-from rankscope.questions.ranks.ranks import ranks
+from statistics import median
 
+from rankscope.model import Column, Table, Tables, Unit
+from rankscope.pictures import Chart, Section
+from rankscope.questions.condense import condensed
+from rankscope.questions.gpu.memory import gpu_memory
+from rankscope.questions.page.section import Wanted, column, hosts_of, mean, number, seconds, size
+from rankscope.questions.page.tables import bars, cut, marked
+from rankscope.questions.ranks.ranks import balance, hosts, ranks
+
+# ---------------------------------------------------------------- how much memory does each rank hold at most?
+COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("max_rss_bytes", Unit.BYTES, "Process, peak"),
+    Column("gpu_peak_bytes", Unit.BYTES, "GPUs, peak"),
+    Column("pinned_peak_bytes", Unit.BYTES, "Pinned on host, peak"),
+)
+
+
+def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The peak of each process, and of what it allocated on GPUs."""
+    devices = gpu_memory(tables, wanted.selection)
+    table = _table(tables, wanted, devices)
+    if not any(number(cell) for row in table.rows for cell in row[2:]):
+        return None
+    few = condensed(table, hosts_of(tables), "max_rss_bytes", marked(tables, wanted))
+    charts: list[Chart] = []
+    for name, what in (("max_rss_bytes", "process"), ("gpu_peak_bytes", "GPU memory of a rank")):
+        if any(number(cell) for cell in column(table, name)):
+            charts += bars(few, _title(table, name, what), (name,), "peak", "host", name)[: 1 + (name == few.key)]
+    found = [*few.tables, *([cut(devices)] if devices.rows else [])]
+    return Section("memory", "How much memory does each rank hold?", found, charts)
+
+
+def _table(tables: Tables, wanted: Wanted, devices: Table) -> Table:
+    on_gpus: dict[object, float] = {}
+    pinned: dict[object, float] = {}
+    for rank, peak, host_peak in zip(
+        *(column(devices, name) for name in ("rank", "peak_bytes", "pinned_peak_bytes")), strict=True
+    ):
+        on_gpus[rank] = on_gpus.get(rank, 0) + number(peak)
+        pinned[rank] = pinned.get(rank, 0) + number(host_peak)
+    sql = f"SELECT rank, host, max_rss_bytes FROM ranks WHERE {wanted.selection.condition} ORDER BY rank"
+    rows = [(*row, on_gpus.get(row[0]), pinned.get(row[0])) for row in tables.query(sql)]
+    return Table("memory", "Memory by rank", COLUMNS, rows)
+
+
+def _title(table: Table, name: str, what: str) -> str:
+    peaks = [number(cell) for cell in column(table, name)]
+    most = max(peaks)
+    told = f"The largest {what} peaks at {size(most)} (rank {column(table, 'rank')[peaks.index(most)]})"
+    return f"{told}, the median at {size(median(peaks))}" if len(peaks) > 1 else told
+
+
+# ---------------------------------------------------------------- ranks
 MPI_PARTS, CPU_PARTS = ("outside_ns", "comm_ns"), ("user_ns", "system_ns")
 
 
@@ -24,7 +68,7 @@ def balance_section(tables: Tables, wanted: Wanted) -> Section | None:
     if not any(number(cell) for name in parts for cell in column(table, name)):
         return None
     table.rows.sort(key=lambda row: number(row[0]))
-    title = _title(table, parts)
+    title = _ranks_title(table, parts)
     axis = "from MPI_Init to MPI_Finalize" if shared.rows else "CPU time"
     few = condensed(table, hosts_of(tables), parts[0], marked(tables, wanted))
     charts = bars(few, title, parts, axis, "host", *parts)
@@ -35,7 +79,7 @@ def balance_section(tables: Tables, wanted: Wanted) -> Section | None:
     return Section("balance", "Do ranks and hosts share the work evenly?", found, charts)
 
 
-def _title(table: Table, parts: tuple[str, ...]) -> str:
+def _ranks_title(table: Table, parts: tuple[str, ...]) -> str:
     values = [number(cell) for cell in column(table, parts[0])]
     average, most = mean(table, parts[0]), max(values)
     who = column(table, "rank")[values.index(most)]

@@ -2,18 +2,57 @@
 
 from __future__ import annotations
 
-from rankscope.analyse.alike import alike
-from rankscope.analyse.places import far_places, places
-from rankscope.analyse.sections.more import cut
-from rankscope.analyse.sections.sentences import column, number
 from rankscope.model import Table, Tables
-from rankscope.pictures import Section
-from rankscope.questions.page.section import Wanted
-from rankscope.questions.ranks.behaviour import FAR, MANY_RANKS
-from rankscope.questions.ranks.outliers import outliers, outlying_ranks
+from rankscope.pictures import Chart, Section
+from rankscope.questions.condense import Condensed
+from rankscope.questions.page.section import Wanted, column, in_words, number
+from rankscope.questions.ranks.behaviour import FAR, MANY_RANKS, alike
+from rankscope.questions.ranks.outliers import far_places, outliers, outlying_ranks, places
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import counted
 
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bars by rank; where these are too many, by host, and the ranks that stand out.
+def bars(few: Condensed, title: str, parts: tuple[str, ...], axis: str, *orders: str) -> list[Chart]:
+    """One picture of all ranks or hosts, and one of the ranks that stand out where the first has not each of them."""
+    made = [Chart("bars", few.drawn.name, title, few.label, parts, axis, few.label, few.orders(*orders))]
+    if few.outliers is not None:
+        made.append(Chart("bars", few.outliers.name, _stands_out(few), "rank", parts, axis, "rank"))
+    return made
+
+
+def _stands_out(few: Condensed) -> str:
+    """What the first of the ranks that differ in something has here."""
+    assert few.outliers is not None
+    described = next(one for one in few.outliers.columns if one.name == few.key)
+    rank, value = column(few.outliers, "rank")[0], number(column(few.outliers, few.key)[0])
+    what = (described.title or described.name).lower()
+    usual = in_words(few.median, described.unit)
+    return f"Ranks that differ: rank {rank} has {in_words(value, described.unit)} {what}, the median is {usual}"
+
+
+# ---------------------------------------------------------------- all other tables of the run
+MOST_ROWS_OF_OTHERS = 500
+NAME = "tables"
+
+
+def more_section(tables: list[Table]) -> Section | None:
+    """Those that belong to no question of the page, cut where they are long."""
+    found = [cut(table) for table in tables if table.rows or table.warnings]
+    return Section(NAME, "What else is known?", found) if found else None
+
+
+def cut(table: Table, most: int = MOST_ROWS_OF_OTHERS) -> Table:
+    """The first rows, saying where the others are."""
+    left = len(table.rows) - most
+    if left > 0:
+        told = f"{left} more rows: rankscope report --table {table.name} --format csv has all."
+        table = Table(table.name, table.title, table.columns, table.rows[:most], [*table.notes, told], table.warnings)
+    return table
+
+
+# ---------------------------------------------------------------- tables
 MOST_ROWS = 20
 RANKS = "SELECT count(*) FROM ranks WHERE role = 'rank'"
 

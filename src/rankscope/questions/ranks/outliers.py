@@ -2,13 +2,117 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
 import numpy as np
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.ranks.behaviour import FAR, Array, Behaviour, behaviour
+from rankscope.questions.ranks.behaviour import FAR, Array, Behaviour, Measure, behaviour
 from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import counted
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Which hosts, or groups of hosts such as those of one switch, differ from the others, and in what?
 COLUMNS = (
+    Column("by", Unit.NAME, "By"),
+    Column("place", Unit.NAME, "Host or group"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("measure", Unit.NAME, "Measure"),
+    Column("unit", Unit.NAME, "Unit"),
+    Column("min", Unit.NUMBER, "Min"),
+    Column("p50", Unit.NUMBER, "p50"),
+    Column("p95", Unit.NUMBER, "p95"),
+    Column("max", Unit.NUMBER, "Max"),
+    Column("usual", Unit.NUMBER, "All ranks"),
+    Column("spreads", Unit.NUMBER, "Spreads away"),
+)
+FEWEST = 2  # places
+CHANCE_SIGMAS = 2.0  # of how often a place is waited for by chance: what counts as a spread
+MAPPED = 'SELECT host, "group" FROM host_groups'
+
+
+def places(tables: Tables, selection: Selection = ALL) -> Table:
+    """Percentiles over the ranks of each host, and of each group of a mapping file, the most different first."""
+    return places_that_differ(behaviour(tables), dict(tables.query(MAPPED)), selection)
+
+
+def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection: Selection = ALL) -> Table:
+    """The same of ranks whose behaviour is known already, with the group of each host."""
+    table = Table("places", "Hosts and groups of hosts, the most different first", COLUMNS, [])
+    chosen = [selection.ranks is None or rank in selection.ranks for rank in found.ranks]
+    rows = [*_rows("host", found, found.hosts, chosen)]
+    if group_of:
+        rows += _rows("group", found, [group_of.get(host, "") for host in found.hosts], chosen)
+        unknown = len({host for host in found.hosts if host not in group_of})
+        if unknown:
+            table.notes.append(f"{counted(unknown, 'host')} of no group of the mapping file.")
+    table.rows = sorted(rows, key=lambda row: -abs(float(row[-1] or 0.0)))
+    if table.rows and not _is_far(table.rows[0]):
+        table.notes.append(f"None differs: all are within {FAR} spreads of the median in everything.")
+    return arranged(table, selection)
+
+
+def far_places(table: Table) -> Table:
+    """Only those that are as far from the median as ranks have to be to be told."""
+    far = [row for row in table.rows if _is_far(row)]
+    return Table(table.name, "Hosts and groups of hosts that differ", table.columns, far, table.notes, table.warnings)
+
+
+def _is_far(row: Sequence[Cell]) -> bool:
+    return abs(float(row[-1] or 0.0)) >= FAR
+
+
+def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool]) -> Iterator[tuple[Cell, ...]]:
+    of_place: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        if name and chosen[at]:
+            of_place.setdefault(name, []).append(at)
+    if len(of_place) < FEWEST:
+        return
+    for measure in found.measures:
+        if measure.adds_up:
+            yield from _sums(by, measure, of_place)
+            continue
+        usual, spread = measure.usual, measure.spread
+        for name, ranks in of_place.items():
+            values = measure.values[ranks]
+            values = values[np.isfinite(values)]
+            if len(values):
+                low, middle, high, highest = _spots(values)
+                told = (low, middle, high, highest, usual, (middle - usual) / spread)
+                yield (by, name, len(ranks), measure.name, measure.unit, *told)
+
+
+def _sums(by: str, measure: Measure, of_place: Mapping[str, Sequence[int]]) -> Iterator[tuple[Cell, ...]]:
+    """What all ranks of a place have together, against the other places; not where one of them has most of it."""
+    known = {name: np.nan_to_num(measure.values[list(ranks)]) for name, ranks in of_place.items()}
+    share = 1 / len(known)
+    chance = CHANCE_SIGMAS * 100 * math.sqrt(share * (1 - share) / measure.adds_up)
+    whole = Measure(measure.name, measure.unit, np.array([values.sum() for values in known.values()]), chance=chance)
+    usual, spread = whole.usual, whole.spread
+    for (name, values), total in zip(known.items(), whole.values.tolist(), strict=True):
+        if len(values) == 1 or values.max() <= total / 2:
+            low, _, high, highest = _spots(values)
+            told = (low, total, high, highest, usual, (total - usual) / spread)
+            yield (by, name, len(values), f"{measure.name}, together", measure.unit, *told)
+
+
+def _spots(values: Array) -> tuple[float, float, float, float]:
+    """Min, median, p95 and max, as np.percentile has them, which takes ten times as long for a few numbers."""
+    ordered = sorted(values.tolist())
+    return ordered[0], _spot(ordered, 0.5), _spot(ordered, 0.95), ordered[-1]
+
+
+def _spot(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    part, low, high = place - below, ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+
+
+# ---------------------------------------------------------------- outliers
+OUTLIERS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
     Column("by", Unit.NAME, "Differs in"),
@@ -18,7 +122,7 @@ COLUMNS = (
     Column("spreads", Unit.NUMBER, "Spreads away"),
     Column("also", Unit.NAME, "Also in"),
 )
-FEWEST = 4  # ranks
+OUTLIERS_FEWEST = 4  # ranks
 MOST = 10
 
 
@@ -34,8 +138,8 @@ def outlying_ranks(tables: Tables, selection: Selection = ALL) -> list[int]:
 
 def ranks_that_differ(found: Behaviour, selection: Selection = ALL) -> Table:
     """The same of ranks whose behaviour is known already."""
-    table = Table("outliers", "Ranks that differ", COLUMNS, [])
-    if len(found.ranks) < FEWEST or not found.measures:
+    table = Table("outliers", "Ranks that differ", OUTLIERS_COLUMNS, [])
+    if len(found.ranks) < OUTLIERS_FEWEST or not found.measures:
         return table
     away = np.nan_to_num(np.stack([(one.values - one.usual) / one.spread for one in found.measures]))
     farthest = np.abs(away).max(axis=0)

@@ -5,11 +5,86 @@ from __future__ import annotations
 from typing import Any
 
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.questions.mpi.calls import COMM_SQL
+from rankscope.questions.mpi.calls import COMM_SQL, Share, shares
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import ending_text
 
+# ---------------------------------------------------------------- do the hosts differ?
 COLUMNS = (
+    Column("host", Unit.NAME, "Host"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("elapsed_ns", Unit.NS, "Elapsed, mean"),
+    Column("cpu_ns", Unit.NS, "CPU time, mean"),
+    Column("cpu_share", Unit.SHARE, "Of elapsed"),
+    Column("comm_ns", Unit.NS, "MPI time, mean"),
+    Column("outside_ns", Unit.NS, "Outside MPI, mean"),
+    Column("max_rss_bytes", Unit.BYTES, "Memory, largest"),
+    Column("involuntary_switches", Unit.COUNT, "Preempted"),
+    Column("major_faults", Unit.COUNT, "Major faults"),
+)
+SQL = f"""
+    SELECT host, count(*), avg(elapsed_ns), avg(user_ns + system_ns),
+        sum(user_ns + system_ns) / nullif(sum(elapsed_ns), 0), avg(comm_ns) FILTER (finalized IS NOT NULL),
+        avg(greatest(0, mpi_elapsed_ns - coalesce(comm_ns, 0))), max(max_rss_bytes),
+        sum(involuntary_switches)::BIGINT, sum(major_faults)::BIGINT
+    FROM ranks LEFT JOIN ({COMM_SQL}) USING (process)
+    WHERE {{condition}} GROUP BY host ORDER BY min(rank)"""
+
+
+def hosts(tables: Tables, selection: Selection = ALL) -> Table:
+    """One line per host: what its ranks have in common."""
+    rows = tables.query(SQL.format(condition=selection.condition))
+    return arranged(Table("hosts", "Hosts", COLUMNS, rows), selection)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Do the ranks share the work evenly, and whom do the others wait for?
+BALANCE_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("host", Unit.NAME, "Host"),
+    Column("comm_ns", Unit.NS, "MPI time"),
+    Column("share", Unit.SHARE, "Of elapsed"),
+    Column("outside_ns", Unit.NS, "Outside MPI"),
+    Column("outside_ratio", Unit.NUMBER, "Outside/mean"),
+)
+NOTICEABLE = 0.05  # of the elapsed time: smaller differences are not worth a name
+
+
+def balance(tables: Tables, selection: Selection = ALL) -> Table:
+    """Time in MPI and outside it per rank, least time in MPI first."""
+    found = sorted(shares(tables, selection), key=lambda one: (one.comm_ns, one.rank))
+    outside = [one.outside_ns for one in found if one.outside_ns is not None]
+    mean_ns = sum(outside) / len(outside) if outside else 0.0
+    table = Table("balance", "Balance", BALANCE_COLUMNS, [])
+    for one in found:
+        ratio = one.outside_ns / mean_ns if mean_ns and one.outside_ns is not None else None
+        table.rows.append((one.rank, one.host, one.comm_ns, one.share, one.outside_ns, ratio))
+    if len(found) > 1:
+        table.notes += _comments(found, outside, mean_ns)
+    return arranged(table, selection)
+
+
+def _comments(found: list[Share], outside: list[float], mean_ns: float) -> list[str]:
+    mean_comm_ns = sum(one.comm_ns for one in found) / len(found)
+    comments = []
+    if mean_comm_ns:
+        comments.append(f"MPI time, largest / mean: {found[-1].comm_ns / mean_comm_ns:.2f}.")
+    if mean_ns:
+        comments.append(f"Time outside MPI, largest / mean: {max(outside) / mean_ns:.2f}.")
+    return comments + _waited_for(found)
+
+
+def _waited_for(found: list[Share]) -> list[str]:
+    """Named with care: a short time in MPI is a sign, the arrival times in the log are the proof."""
+    first, middle = found[0], found[(len(found) - 1) // 2]
+    if not first.span_ns or middle.comm_ns - first.comm_ns < NOTICEABLE * first.span_ns:
+        return ["No rank spends noticeably less time in MPI than the others: no sign of one that the others wait for."]
+    told = f"Rank {first.rank} ({first.host}) spends the least time in MPI"
+    return [f"{told}: where ranks wait for each other inside MPI, it is probably the one the others wait for."]
+
+
+# ---------------------------------------------------------------- ranks
+RANKS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
     Column("comm_ns", Unit.NS, "MPI time"),
@@ -24,7 +99,7 @@ COLUMNS = (
     Column("ending", Unit.NAME, "Ended"),
     Column("pid", Unit.NAME, "Pid"),
 )
-SQL = f"""
+RANKS_SQL = f"""
     SELECT rank, host, CASE WHEN finalized IS NULL THEN NULL ELSE coalesce(comm_ns, 0) END, mpi_elapsed_ns, elapsed_ns,
         user_ns, system_ns, max_rss_bytes, coalesce(voluntary_switches + involuntary_switches, switches),
         minor_faults + major_faults, threads,
@@ -35,9 +110,9 @@ SQL = f"""
 
 def ranks(tables: Tables, selection: Selection = ALL) -> Table:
     """One line per rank: times, memory, switches, faults, threads and its end, if it is known."""
-    rows = [_row(found) for found in tables.query(SQL.format(condition=selection.condition))]
+    rows = [_row(found) for found in tables.query(RANKS_SQL.format(condition=selection.condition))]
     notes = ["Elapsed: from MPI_Init to MPI_Finalize (or the end). Process: from its start to its end."]
-    return arranged(Table("ranks", "Ranks", COLUMNS, rows, notes), selection)
+    return arranged(Table("ranks", "Ranks", RANKS_COLUMNS, rows, notes), selection)
 
 
 def _row(found: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,12 +5,140 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.gpu.memory import FIGURES as GPU_MEMORY
+from rankscope.questions.gpu.memory import PINNED
 from rankscope.questions.mpi.calls import shares
-from rankscope.questions.selection import ALL, Selection
+from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted, ranges
 
+# ---------------------------------------------------------------------------------------------------------------------
+# What is wrong with the input, by the readers' own arithmetic?
 COLUMNS = (
+    Column("severity", Unit.NAME, "Severity"),
+    Column("where", Unit.NAME, "Where"),
+    Column("text", Unit.NAME, "What"),
+    Column("count", Unit.COUNT, "Times"),
+    Column("ranks", Unit.NAME, "Ranks"),
+)
+# Notes of recorded ranks are about the recording and stand in the coverage table.
+SQL = """
+    SELECT severity, min_by("where", place), text, count(*), list(DISTINCT rank) FILTER (rank IS NOT NULL)
+    FROM (SELECT *, row_number() OVER () AS place FROM notes) AS told LEFT JOIN ranks USING (process)
+    WHERE told.tool <> '' GROUP BY severity, text ORDER BY severity DESC, min(place)"""
+
+
+def checks(tables: Tables, selection: Selection = ALL) -> Table:
+    """What readers found in the files, equal ones told once with the first place; warnings before notes."""
+    rows = [(*found, ranges(ranks or ())) for *found, ranks in tables.query(SQL)]
+    wrong = any(row[0] == "warning" for row in rows)
+    title = "What is wrong with the input" if wrong else "Notes on the input"
+    return arranged(Table("checks", title, COLUMNS, rows), selection)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which numbers had somebody summed up already, by series and scale?
+FIGURES_COLUMNS = (
+    Column("series", Unit.NAME, "Series"),
+    Column("name", Unit.NAME, "What"),
+    Column("statistic", Unit.NAME, "Statistic"),
+    Column("scale", Unit.NUMBER, "At"),
+    Column("scale_name", Unit.NAME, "Of"),
+    Column("value_ns", Unit.NS, "Time"),
+    Column("value_bytes", Unit.BYTES, "Size"),
+    Column("value_count", Unit.COUNT, "Number"),
+    Column("value_share", Unit.SHARE, "Share"),
+    Column("value_bytes_per_s", Unit.RATE, "Rate"),
+    Column("value", Unit.NUMBER, "Value"),
+    Column("unit", Unit.NAME, "Unit"),
+    Column("rank", Unit.NAME, "Rank"),
+)
+UNITS = ("ns", "bytes", "count", "share", "bytes/s")  # in the order of the columns above
+# Sums that a recorder makes of each GPU and that have tables of their own.
+ELSEWHERE = (
+    *("activities", "first to last", "busy", "compute", "communication", "communication hidden", "copy"),
+    *GPU_MEMORY,
+    PINNED,
+)
+FIGURES_SQL = f"""
+    SELECT series, name, statistic, scale, scale_name, value, unit, rank
+    FROM (SELECT *, row_number() OVER () AS place FROM figures) JOIN ranks USING (process)
+    WHERE ({{condition}} OR (role = 'document' AND {{everybody}}))
+    AND NOT (coalesce(tool, '') = '' AND (series LIKE 'GPU %' OR series = 'host')
+             AND (name IN {ELSEWHERE} OR name LIKE 'idle%gaps %'))
+    AND NOT (coalesce(tool, '') = '' AND series = 'CUPTI clock')
+    ORDER BY min(place) OVER (PARTITION BY series, name, statistic), scale, place"""
+
+
+def figures(tables: Tables, selection: Selection = ALL) -> Table:
+    """One line per figure, each value in the column of its unit; series in the order of their files."""
+    everybody = "true" if selection.ranks is None else "false"  # a document belongs to no rank
+    found = tables.query(FIGURES_SQL.format(condition=selection.condition, everybody=everybody))
+    return arranged(Table("figures", "Figures", FIGURES_COLUMNS, [_row(*row) for row in found]), selection)
+
+
+def _row(
+    series: str, name: str, statistic: str, scale: float | None, scale_name: str, value: float, unit: str, rank: Cell
+) -> tuple[Cell, ...]:
+    values = [_whole(value) if unit == known else None for known in UNITS]
+    other = (None, "") if unit in UNITS else (value, unit)
+    return series, name, statistic, _whole(scale), scale_name, *values, *other, rank
+
+
+def _whole(number: float | None) -> Cell:
+    """A whole number without its fraction, as a count is written."""
+    return int(number) if number is not None and number.is_integer() and abs(number) < 2**53 else number
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What was counted in the layers that have no table of their own?
+# layers with tables of their own, which leave out what is within a range
+TALLIES_ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
+TALLIES_COLUMNS = (
+    Column("layer", Unit.NAME, "Layer"),
+    Column("group", Unit.NAME, "Group"),
+    Column("within", Unit.NAME, "Within"),
+    Column("name", Unit.NAME, "Name"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("share", Unit.SHARE, "Of layer"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("min_ns", Unit.NS, "Min"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("errors", Unit.COUNT, "Errors"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+)
+# What is attributed to a range is counted once more there: it is no part of the layer's sum.
+TALLIES_SQL = """
+    WITH summed AS (
+        SELECT layer, "group", replace(coalesce(within, ''), chr(31), ' > ') AS within, name,
+            sum(calls)::BIGINT AS calls, fsum(total_ns) AS total_ns, min(min_ns) AS min_ns,
+            max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes, sum(errors)::BIGINT AS errors,
+            count(DISTINCT process) AS ranks
+        FROM tallies JOIN ranks USING (process)
+        WHERE (layer NOT IN ({elsewhere}) OR within <> '') AND (layer <> 'nvtx' OR coalesce(within, '') = '')
+            AND kind = 'call' AND {condition} GROUP BY ALL),
+    layers AS (SELECT layer, fsum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
+    SELECT layer, "group", within, name, calls, total_ns,
+        CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,
+        bytes, errors, ranks
+    FROM summed LEFT JOIN layers USING (layer)
+    ORDER BY layer, within, total_ns DESC, calls DESC, name, "group\""""
+
+
+def tallies(tables: Tables, selection: Selection = ALL) -> Table:
+    """Calls, time and bytes of everything counted, layer by layer, the costliest first."""
+    elsewhere = ", ".join(f"'{layer}'" for layer in TALLIES_ELSEWHERE)
+    rows = tables.query(TALLIES_SQL.format(elsewhere=elsewhere, condition=selection.condition))
+    table = Table("tallies", "Counted in other layers", TALLIES_COLUMNS, rows)
+    if any(row[2] for row in rows):
+        table.notes.append("Within: attributed to that range, and counted in the lines without a range as well.")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- overview
+OVERVIEW_COLUMNS = (
     Column("command", Unit.NAME, "Command"),
     Column("started", Unit.NAME, "Started"),
     Column("elapsed_ns", Unit.NS, "Elapsed"),
@@ -24,7 +152,7 @@ COLUMNS = (
     Column("comm_ns", Unit.NS, "MPI time, all ranks"),
     Column("comm_share", Unit.SHARE, "MPI of elapsed"),
 )
-SQL = """
+OVERVIEW_SQL = """
     SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),
         count(*) FILTER (ending <> 'replaced' AND role NOT IN ('document', 'summary'))
             + coalesce(sum(short_processes), 0)::BIGINT,
@@ -36,7 +164,7 @@ SQL = """
 
 def overview(tables: Tables, selection: Selection = ALL) -> Table:
     """One run in a few facts."""
-    ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command, tools = tables.query(SQL)[0]
+    ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command, tools = tables.query(OVERVIEW_SQL)[0]
     command, launcher, started_ns = tables.query("SELECT command, launcher, started_ns FROM run")[0]
     found = shares(tables, selection)
     comm_ns, span_ns = sum(one.comm_ns for one in found), sum(one.span_ns or 0 for one in found)
@@ -53,7 +181,7 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
         comm_ns if found else None,
         comm_ns / span_ns if span_ns else None,
     )
-    table = Table("overview", "Overview", COLUMNS, [row], vertical=True)
+    table = Table("overview", "Overview", OVERVIEW_COLUMNS, [row], vertical=True)
     table.warnings += _still_running(tables)
     return table
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rankscope.analyse.law_choice import Choice, choose
-from rankscope.analyse.law_intervals import Estimate, estimate
-from rankscope.questions.scaling.models import BY_SCALE, Array, Law
+from rankscope.questions.scaling.models import BY_SCALE, Array, Choice, Estimate, Law, choose, estimate
 
 FEWEST_SCALES = 4
 FARTHEST = 8  # times the largest measured scale: beyond it nothing is foretold

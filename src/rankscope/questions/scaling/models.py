@@ -5,6 +5,7 @@ Errors of times grow with the times, so residuals are relative ones: what is lea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,3 +96,135 @@ def _of_sums(law: Law, x: Array, y: Array) -> Fit | None:
     freedom = len(y) - rows.shape[1]
     error = float(np.sqrt(((y * weight - 1) ** 2).sum() / freedom))
     return Fit(law, coefficients, np.linalg.inv(scaled.T @ scaled), error, freedom)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How sure is what a fitted law says at a scale, and may it be asked at all?
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The law's value at a scale, and between which values it lies with the given confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+def estimate(fit: Fit, x: float, confidence: float = CONFIDENCE) -> Estimate:
+    """Of the law itself, not of a single further measurement."""
+    value, error = float(fit.at(x)[0]), float(fit.error_at(x)[0])
+    reach = student_quantile((1 + confidence) / 2, fit.freedom) * error
+    if fit.law.of_logarithms:
+        return Estimate(value, value * math.exp(-reach), value * math.exp(reach))
+    return Estimate(value, max(0.0, value * (1 - reach)), value * (1 + reach))
+
+
+def coefficient_intervals(fit: Fit, confidence: float = CONFIDENCE) -> list[tuple[float, float]]:
+    """Between which values each coefficient lies; the first of a power law is the logarithm of its factor."""
+    reach = student_quantile((1 + confidence) / 2, fit.freedom) * fit.relative_error
+    errors = np.sqrt(np.diag(fit.covariance)) * reach
+    return [(float(c - e), float(c + e)) for c, e in zip(fit.coefficients, errors, strict=True)]
+
+
+def student_quantile(share: float, freedom: int) -> float:
+    """Of Student's t distribution, by bisection of its integral."""
+    low, high = 0.0, 1.0
+    while student_share(high, freedom) < share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_share(middle, freedom) < share else (low, middle)
+    return (low + high) / 2
+
+
+def student_share(t: float, freedom: int) -> float:
+    """How much of the distribution lies below t >= 0: the closed form for whole degrees of freedom."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cosine2 = math.cos(angle) ** 2
+    if freedom % 2:
+        term, total = math.cos(angle), 0.0
+        for k in range(1, (freedom - 1) // 2 + 1):
+            total += term
+            term *= cosine2 * 2 * k / (2 * k + 1)
+        both = (angle + math.sin(angle) * total) * 2 / math.pi
+    else:
+        term, total = 1.0, 0.0
+        for k in range(1, freedom // 2 + 1):
+            total += term
+            term *= cosine2 * (2 * k - 1) / (2 * k)
+        both = math.sin(angle) * total
+    return 0.5 + both / 2
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which law does a series follow, told by how well each foretells a scale that it has not seen?
+ERRORS = 1.7  # by how many standard errors a simpler law must miss more to be given up
+SURE = 0.995  # of Student's distribution: how sure a trend must be that few scales show
+SLIGHT = 1.05  # a factor over all scales that is as good as none
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The law chosen, and how far off each of them is at scales left out (mean square of the logarithms)."""
+
+    fit: Fit
+    misses: dict[str, float]
+
+
+def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] | Array) -> Choice | None:
+    """The law that foretells best; a simpler one where it does so as well as can be told."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    fits = {law.name: found for law in laws if (found := fit(law, x, y))}
+    misses = {name: found for name in fits if (found := _misses(fits[name].law, x, y)) is not None}
+    if not misses:
+        return None
+    best = min(misses, key=lambda name: float(misses[name].mean()))
+    chosen = best
+    for name in sorted(misses, key=lambda name: len(fits[name].law.terms)):
+        if len(fits[name].law.terms) >= len(fits[best].law.terms) or _is_worse(misses[name], misses[best]):
+            continue
+        if len(fits[name].law.terms) == 1 and _is_trend(fits[name], fits, misses, x):
+            continue
+        chosen = name
+        break
+    return Choice(fits[chosen], {name: float(found.mean()) for name, found in misses.items()})
+
+
+def _is_worse(misses: Array, best: Array) -> bool:
+    """Whether the difference is larger than its mean's error explains."""
+    difference = misses - best
+    return bool(difference.mean() > ERRORS * difference.std(ddof=1) / np.sqrt(len(difference)))
+
+
+def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array], x: Array) -> bool:
+    """Whether a law with one coefficient more leaves so much less that chance does not explain it.
+
+    With few scales a left-out one at an end is missed so much more than the others that their mean tells nothing.
+    """
+    sloped = [name for name in misses if len(fits[name].law.terms) == 2]
+    if not sloped:
+        return False
+    found = fits[min(sloped, key=lambda name: float(misses[name].mean()))]
+    ends = found.at(np.array([x.min(), x.max()]))
+    if max(ends) / min(ends) < SLIGHT:
+        return False
+    left, before = found.relative_error**2 * found.freedom, constant.relative_error**2 * constant.freedom
+    if left <= 0:
+        return before > 0
+    explained = (before - left) / (left / found.freedom)
+    return bool(explained > student_quantile(SURE, found.freedom) ** 2)
+
+
+def _misses(law: Law, x: Array, y: Array) -> Array | None:
+    """Of each scale: the mean square of the logarithms between what the others foretell and what was measured."""
+    found = []
+    for scale in np.unique(x):
+        there = x == scale
+        others = fit(law, x[~there], y[~there])
+        value = others.at(scale)[0] if others else 0.0
+        if not value > 0:
+            return None
+        found.append(float(((np.log(y[there]) - np.log(value)) ** 2).mean()))
+    return np.array(found)

@@ -2,15 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
 
 import numpy as np
 
-from rankscope.analyse.law_intervals import coefficient_intervals
-from rankscope.analyse.scale_series import RUNS
-from rankscope.model import Cell, Column, Table, Unit
-from rankscope.questions.scaling.growth import Growth
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.pictures import Curve, Graph
+from rankscope.questions.scaling.crossovers import alike
+from rankscope.questions.scaling.growth import Growth, Series
+from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE, Estimate, coefficient_intervals, estimate
+from rankscope.questions.steps.phases import phases
+from rankscope.questions.steps.steps import steps
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Which quantities do runs of several sizes have in common, each as a series over the scale?
+AXES = ("ranks", "hosts")
+RUNS = "runs"  # the name of series of recorded runs
+FIGURES = """
+    SELECT series, name, coalesce(statistic, ''), scale_name, unit, scale, value FROM figures
+    WHERE scale IS NOT NULL AND value IS NOT NULL ORDER BY ALL"""
+HOSTS = "SELECT max(value) FROM figures WHERE scale IS NULL AND name = 'hostnames'"
+OF_HOSTS = ("nodes", "hosts", "scale")  # axes that one host cannot have more than one point on
+SIZES = """
+    SELECT count(*), count(DISTINCT host), max(elapsed_ns) FROM ranks WHERE role = 'rank'"""
+
+
+def of_documents(tables: Tables) -> list[Series]:
+    """What somebody has tabulated by scale."""
+    made = of_figures(tables.query(FIGURES))
+    ((hosts,),) = tables.query(HOSTS)
+    return [replace(one, objection=_of_one_host(one, float(hosts or 0))) for one in made]
+
+
+def of_figures(rows: Iterable[tuple[Any, ...]]) -> list[Series]:
+    """(series, name, statistic, axis, unit, scale, value), each a point of a series."""
+    found: dict[tuple[str, str, str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for series, name, statistic, axis, unit, scale, value in rows:
+        found[(series, name, statistic, axis or "scale", unit)].append((float(scale), float(value)))
+    made = []
+    for (series, name, statistic, axis, unit), points in found.items():
+        what = " ".join(word for word in (name, statistic) if word)
+        laws = BY_SIZE if axis in ("bytes", "size") else BY_SCALE
+        made.append(Series(series, what, unit, axis, tuple(points), laws))
+    return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+
+
+def summed(name: str, parts: Sequence[Series]) -> Series:
+    """Their sum over all scales of any of them: where one has no value, its value at the largest scale below."""
+    curves = [_medians(one) for one in parts]
+    scales = sorted({scale for curve in curves for scale in curve})
+    points = tuple((scale, sum(_held(curve, scale) for curve in curves)) for scale in scales)
+    return replace(parts[0], name=name, points=points)
+
+
+def _medians(series: Series) -> dict[float, float]:
+    scales = dict.fromkeys(scale for scale, _ in series.points)
+    return {scale: median(value for at, value in series.points if at == scale) for scale in scales}
+
+
+def _held(curve: dict[float, float], scale: float) -> float:
+    below = [known for known in curve if known <= scale]
+    return curve[max(below) if below else min(curve)]
+
+
+def _of_one_host(series: Series, hosts: float) -> str:
+    """A profile whose own header counts fewer hosts than its rows are said to be of."""
+    largest = max(scale for scale, _ in series.points)
+    if not hosts or series.axis not in OF_HOSTS or hosts >= largest:
+        return ""
+    return f"the document's header counts {hosts:g} host{'s' * (hosts != 1)}, its rows go to {largest:g}"
+
+
+def of_runs(runs: Sequence[Tables], axis: str = "ranks") -> list[Series]:
+    """Of recorded runs: elapsed, its phases, the step and its parts; medians over the ranks and steps of each."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for tables in runs:
+        ranks, hosts, _ = tables.query(SIZES)[0]
+        for what, value_ns in of_run(tables):
+            found[what].append((float(ranks if axis == "ranks" else hosts), value_ns))
+    made = [Series(RUNS, what, "ns", axis, tuple(points)) for what, points in found.items()]
+    return [one for one in made if len({scale for scale, _ in one.points}) > 1]
+
+
+def of_run(tables: Tables) -> list[tuple[str, float]]:
+    """Of one run: elapsed, its phases, the step and its parts."""
+    ranks, _, elapsed_ns = tables.query(SIZES)[0]
+    return [("elapsed", float(elapsed_ns)), *_parts(tables)] if ranks and elapsed_ns else []
+
+
+def _parts(tables: Tables) -> list[tuple[str, float]]:
+    """Of one run: the phases (median over ranks), the step and its parts (median over all steps)."""
+    parts = []
+    shown = phases(tables)
+    at = {column.name: place for place, column in enumerate(shown.columns)}
+    for row in shown.rows:
+        parts.append((f"phase {row[at['phase']]}", float(row[at["median_ns"]] or 0)))
+    shown = steps(tables)
+    at = {column.name: place for place, column in enumerate(shown.columns)}
+    for row in shown.rows:
+        if row[at["rank"]] == "all":
+            name = row[at["name"]]
+            parts.append(("step" if name == "step" else f"step, {name}", float(row[at["p50_ns"]] or 0)))
+    return [(what, value) for what, value in parts if value > 0]
+
+
+# ---------------------------------------------------------------- scaling
 LAWS = (
     Column("series", Unit.NAME, "Series"),
     Column("what", Unit.NAME, "What"),
@@ -111,3 +211,72 @@ def speed_up(grown: Sequence[Growth]) -> Table:
     if any(one.series.name == RUNS for one in grown):
         table.notes.append("Of times: as if the whole job were the same at every scale (strong scaling).")
     return table
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Growth as graphs: one for each quantity, with the measured points, the law through them and its interval.
+FITTED_POINTS = 33
+MOST_CURVES = 8  # that an eye can tell apart
+MOST_GRAPHS = 8
+STEADY = 1.1  # a factor below which nothing grows
+
+
+def graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Graph]:
+    """In the order of the quantities; published series lie over every quantity in their unit and axis."""
+    over = [one for one in grown if one.series.published]
+    made = []
+    for group in alike([one for one in grown if not one.series.published]) or alike(over):
+        ours = group[0].series
+        laid = [one for one in over if (one.series.unit, one.series.axis) == (ours.unit, ours.axis)]
+        made.append(graph([*group, *(one for one in laid if one not in group)], to))
+    return made[:: -(-len(made) // MOST_GRAPHS) or 1]  # of very many quantities some, from the first to the last
+
+
+def graph(group: Sequence[Growth], to: Sequence[float]) -> Graph:
+    """Those that grow most, where there are too many to be told apart."""
+    kept = sorted(group, key=lambda one: (not one.series.published, _factor(one)), reverse=True)[:MOST_CURVES]
+    shown_in_order = [one for one in group if one in kept]
+    first = group[0].series
+    curves = [Curve(one.series.name, one.series.points, _law(one, to), one.series.published) for one in shown_in_order]
+    left_out = f" (the {len(kept)} of {len(group)} that grow most)" if len(kept) < len(group) else ""
+    return Graph(f"{_sentence(group)}{left_out}", first.axis, first.what, _unit(first.unit), curves)
+
+
+def _law(one: Growth, to: Sequence[float]) -> list[tuple[float, float, float, float]]:
+    """As far as it may be asked: to the largest wanted scale for which the data support it."""
+    if one.choice is None or one.doubts:
+        return []
+    allowed = [scale for scale in to if isinstance(one.at(scale), Estimate)]
+    made = []
+    for scale in np.geomspace(one.scales[0], max([one.scales[-1], *allowed]), FITTED_POINTS):
+        found = estimate(one.choice.fit, float(scale))
+        made.append((float(scale), found.value, found.low, found.high))
+    return made
+
+
+def _factor(one: Growth) -> float:
+    return one.medians[-1] / one.medians[0]
+
+
+def _sentence(group: Sequence[Growth]) -> str:
+    """What the picture shows, with the number in it."""
+    ours = [one for one in group if not one.series.published] or list(group)
+    most, least = max(ours, key=_factor), min(ours, key=_factor)
+    told = most if _factor(most) >= STEADY or _factor(least) > 1 / STEADY else least
+    verb = "grows" if _factor(told) >= STEADY else "falls" if _factor(told) <= 1 / STEADY else "hardly changes"
+    whose = told.series.name if len(ours) == 1 else f"{told.series.name} {verb} most"
+    ends = [
+        f"{shown(value, told.series.unit)} at {scale:g}"
+        for scale, value in ((told.scales[0], told.medians[0]), (told.scales[-1], told.medians[-1]))
+    ]
+    body = whose if len(ours) > 1 else f"{whose} {verb}"
+    if verb == "hardly changes" and len(ours) > 1:
+        body = "none of them changes by more than a tenth; " + told.series.name
+    return f"{told.series.what}: {body}, {ends[0]} to {ends[1]} {told.series.axis}"
+
+
+def _unit(name: str) -> Unit:
+    try:
+        return Unit(name)
+    except ValueError:
+        return Unit.NUMBER

@@ -2,13 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.analyse.step_values import Under
+import numpy as np
 
-Array = Any  # of numpy
+from rankscope.questions.disk_matrix import ITEM_BYTES, Scratch, read_at, write_at
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The columns of one rank's steps: in memory, or of a large run in a file without a name, read when they are used.
+Array = Any  # of numpy, each value of 8 bytes
+
+
+@dataclass(slots=True)
+class StepFile:
+    """The steps of all ranks, one rank after the other, of each its columns one after the other."""
+
+    scratch: Scratch = field(default_factory=Scratch)
+    columns: dict[str, tuple[int, Any]] = field(default_factory=dict)  # by name: which it is, and of what kind
+
+    def add(self, values: Mapping[str, Array]) -> Stored:
+        """One more rank; all ranks have the same columns."""
+        self.columns = self.columns or {name: (at, one.dtype) for at, (name, one) in enumerate(values.items())}
+        count = len(next(iter(values.values())))
+        place = self.scratch.room(len(values) * count * ITEM_BYTES)
+        whole = b"".join(np.asarray(values[name], kind).tobytes() for name, (_, kind) in self.columns.items())
+        write_at(self.scratch.number, memoryview(whole), place)
+        return Stored(self, place, count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored(Mapping[str, Array]):
+    """The columns of one rank in such a file."""
+
+    file: StepFile
+    place: int
+    count: int
+
+    def __getitem__(self, name: str) -> Array:
+        return self.some(name, 0, self.count)
+
+    def some(self, name: str, first: int, last: int) -> Array:
+        """The values of a column from the first to the last, without it."""
+        column, kind = self.file.columns[name]
+        made = np.empty(last - first, kind)
+        place = self.place + (column * self.count + first) * ITEM_BYTES
+        read_at(self.file.scratch.number, made.view(np.uint8).data, place)
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.file.columns)
+
+    def __len__(self) -> int:
+        return len(self.file.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.file.columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Under(Mapping[str, Array]):
+    """Of some columns those whose names begin alike, without that beginning."""
+
+    whole: Mapping[str, Array]
+    beginning: str
+
+    def __getitem__(self, name: str) -> Array:
+        return self.whole[self.beginning + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name[len(self.beginning) :] for name in self.whole if name.startswith(self.beginning))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return f"{self.beginning}{name}" in self.whole
+
+
+def some_of(values: Mapping[str, Array], name: str, first: int, last: int) -> Array:
+    """Some values of a column, wherever it is."""
+    return values.some(name, first, last) if isinstance(values, Stored) else values[name][first:last]
+
+
+class Same:
+    """Arrays that are equal become one: thousands of ranks number their steps alike."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes], Array] = {}
+
+    def __call__(self, values: Array) -> Array:
+        return self._known.setdefault((values.dtype.str, values.tobytes()), values)
+
+
+# ---------------------------------------------------------------- arrays
+# of numpy
 
 
 @dataclass(slots=True)

@@ -3,12 +3,134 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from statistics import median
+from weakref import WeakKeyDictionary
 
-from rankscope.analyse.waterfall import SEGMENTS, Waterfall, waterfalls
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import PHASES, Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.data import steps_of
 
+# ---------------------------------------------------------------------------------------------------------------------
+# From the start of each process to its end: where did the time before, between and after the steps go?
+# in the order in which a program usually passes through them; what each means: docs/metrics.md
+SEGMENTS = (
+    "start",
+    "interpreter",
+    "imports",
+    "before init",
+    "init",
+    "after init",
+    "first collective",
+    "before steps",
+    "first step",
+    "steps",
+    "after steps",
+    "finalize",
+)
+OPENS = {
+    "import_begin": "imports",
+    "init_begin": "init",
+    "first_collective_begin": "first collective",
+    "first_step_begin": "first step",
+}
+CLOSES = {
+    "import_end": "imports",
+    "init_end": "init",
+    "first_collective_end": "first collective",
+    "first_step_end": "first step",
+}
+# what a process is in between, by the latest of these that it has passed
+SINCE = {
+    "process_start": "start",
+    "interpreter": "interpreter",
+    "import_end": "before init",
+    "init_end": "after init",
+    "first_collective_end": "before steps",
+    "first_step_end": "steps",
+    "last_step_end": "after steps",
+    "finalize": "finalize",
+}
+FIRST = "first_collective_begin"
+ORDER = {name: at for at, name in enumerate(SINCE)}
+
+
+@dataclass(slots=True)
+class Waterfall:
+    """One rank's way from start to end; the segments add up to elapsed_ns."""
+
+    rank: int
+    host: str
+    elapsed_ns: int
+    segments: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # what it was: MPI_Init_thread, init_process_group …
+
+
+_KEPT: WeakKeyDictionary[Tables, list[Waterfall]] = WeakKeyDictionary()
+
+
+def waterfalls(tables: Tables) -> list[Waterfall]:
+    """Of every rank that left marks or steps, or whose first collective is in its log; in the order of ranks."""
+    if tables not in _KEPT:
+        _KEPT[tables] = _waterfalls(tables)
+    return _KEPT[tables]
+
+
+def _waterfalls(tables: Tables) -> list[Waterfall]:
+    sql = "SELECT process, rank, host, started_ns, ended_ns FROM ranks WHERE role = 'rank' AND tool = '' ORDER BY rank"
+    marks: dict[int, dict[str, tuple[int, str]]] = {}
+    for process, name, at_ns, what in tables.query("SELECT process, name, at_ns, what FROM marks"):
+        marks.setdefault(process, {})[name] = (at_ns, what)
+    from_log = _first_collectives(tables)
+    ends = {one.rank: one for one in steps_of(tables).ranks}
+    made = []
+    for process, rank, host, started_ns, ended_ns in tables.query(sql):
+        found = {**from_log.get(process, {}), **marks.get(process, {})}
+        if process in from_log:  # a mark of MPI does not name the call
+            found[FIRST] = (found[FIRST][0], from_log[process][FIRST][1])
+        if rank in ends:
+            first, last = ends[rank].begin_ns[0], ends[rank].begin_ns[-1] + ends[rank].length_ns[-1]
+            if int(ends[rank].number[0]) == 1:
+                found.setdefault("first_step_begin", (int(first), ""))
+                found.setdefault("first_step_end", (int(first + ends[rank].length_ns[0]), ""))
+            found["last_step_end"] = (int(last), "")
+        if found and started_ns is not None and ended_ns is not None and ended_ns > started_ns:
+            found["process_start"] = (started_ns, "")
+            made.append(_waterfall(rank, host, started_ns, ended_ns, found))
+    return made
+
+
+def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:
+    sql = """SELECT process, min(start_ns), arg_min(end_ns, start_ns), arg_min(name, start_ns) FROM untraced_events
+        WHERE layer IN ('mpi', 'gloo', 'nccl') AND sequence = 1 AND end_ns IS NOT NULL GROUP BY process"""
+    return {
+        process: {"first_collective_begin": (begin, name), "first_collective_end": (end, name)}
+        for process, begin, end, name in tables.query(sql)
+    }
+
+
+def _waterfall(rank: int, host: str, start: int, end: int, found: dict[str, tuple[int, str]]) -> Waterfall:
+    made = Waterfall(rank, host, end - start)
+    opened: list[str] = []
+    passed, now = "process_start", start
+    for name, (at_ns, what) in sorted(found.items(), key=lambda item: (item[1][0], ORDER.get(item[0], 0))):
+        at = min(max(at_ns, now), end)
+        segment = opened[-1] if opened else SINCE[passed]
+        made.segments[segment] = made.segments.get(segment, 0) + at - now
+        now = at
+        if name in OPENS:
+            opened.append(OPENS[name])
+            made.names[OPENS[name]] = what
+        if CLOSES.get(name) in opened:
+            opened.remove(CLOSES[name])
+        if name in SINCE and ORDER[name] > ORDER[passed]:
+            passed = name
+    segment = opened[-1] if opened else SINCE[passed]
+    made.segments[segment] = made.segments.get(segment, 0) + end - now
+    return made
+
+
+# ---------------------------------------------------------------- phases
 COLUMNS = (
     Column("phase", Unit.NAME, "Phase"),
     Column("what", Unit.NAME, "What"),
@@ -49,3 +171,50 @@ def _row(name: str, having: list[tuple[int, Waterfall]], elapsed: int) -> tuple[
 def chosen_of(tables: Tables, selection: Selection) -> list[Waterfall]:
     """The waterfalls of the selected ranks."""
     return [one for one in waterfalls(tables) if selection.ranks is None or one.rank in selection.ranks]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What does each rank go through from its start to its end?
+PHASE_RANKS_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("elapsed_ns", Unit.NS, "Elapsed"),
+    *(Column(f"{name.replace(' ', '_')}_ns", Unit.NS, name.capitalize()) for name in SEGMENTS),
+)
+
+
+def phase_ranks(tables: Tables, selection: Selection = ALL) -> Table:
+    """The waterfall rank by rank: the phases add up to the elapsed time."""
+    table = Table("phase_ranks", "Phases by rank", PHASE_RANKS_COLUMNS, [])
+    for one in chosen_of(tables, selection):
+        table.rows.append((one.rank, one.elapsed_ns, *(one.segments.get(name) for name in SEGMENTS)))
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- what did each phase spend in which call?
+PHASE_CALLS_COLUMNS = (
+    Column("phase", Unit.NAME, "Phase"),
+    Column("layer", Unit.NAME, "Layer"),
+    Column("name", Unit.NAME, "Name"),
+    Column("calls", Unit.COUNT, "Calls"),
+    Column("total_ns", Unit.NS, "Time"),
+    Column("phase_share", Unit.SHARE, "Of its phase"),
+    Column("mean_ns", Unit.NS, "Mean"),
+    Column("max_ns", Unit.NS, "Max"),
+    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("ranks", Unit.COUNT, "Ranks"),
+)
+
+
+def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
+    """What each phase spent in which call, most time first within a phase."""
+    sql = f"""
+        SELECT tallies.phase, layer, name, sum(calls)::BIGINT, sum(total_ns), sum(total_ns) / sum(sum(total_ns)) OVER
+            (PARTITION BY tallies.phase, layer), sum(total_ns) / nullif(sum(calls), 0), max(max_ns), sum(bytes)::BIGINT,
+            count(DISTINCT process)
+        FROM tallies JOIN ranks USING (process)
+        WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo') AND within = ''
+            AND layer IN ('mpi', 'gloo', 'nccl', 'torch', 'cuda_api') AND ranks.tool = ''
+        GROUP BY tallies.phase, layer, name"""
+    order = {name: at for at, name in enumerate(PHASES)}
+    found = sorted(tables.query(sql), key=lambda row: (order.get(row[0], len(order)), -row[4]))
+    return arranged(Table("phase_calls", "Calls by phase", PHASE_CALLS_COLUMNS, found), selection)

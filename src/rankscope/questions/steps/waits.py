@@ -2,19 +2,150 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.analyse.step_times import StepTimes, step_times
 from rankscope.model import Tables
 from rankscope.questions.collectives.matching import Log
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked_of_steps
-from rankscope.questions.steps.data import Steps
+from rankscope.questions.disk_matrix import ITEM_BYTES, Scratch, read_at, write_at
+from rankscope.questions.steps.arrays import RankSteps, some_of
+from rankscope.questions.steps.data import Steps, steps_of
 
+# ---------------------------------------------------------------------------------------------------------------------
+# In which step of each rank does each collective begin?
 Array = Any  # of numpy
+CELLS = 1 << 22  # ranks × steps that are held in memory while the table below is made
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """When the steps of each rank begin and end, by its own clock, since Log.base_ns."""
+
+    numbers: Array  # of all steps of any rank, in order
+    ranks: Sequence[RankSteps | None]  # by place in Log.ranks
+    places: Sequence[Array]  # of each one's steps among the numbers
+    base_ns: int
+    first_steady: int  # its place among the numbers
+    recorded: bool
+    _across: Across | None = None
+
+    def of(self, place: int) -> tuple[Array, Array]:
+        """Beginnings and ends of one rank's steps."""
+        one = self.ranks[place]
+        if one is None:
+            return np.zeros(0), np.zeros(0)
+        begin = (one.begin_ns - self.base_ns).astype(np.float64)
+        return begin, begin + one.length_ns
+
+    def codes(self, split: Split) -> Array:
+        """Collectives × members: the place of the step among the numbers, -1 where there is none."""
+        if split.steps is None:
+            split.steps = self._codes(split)
+        return split.steps
+
+    def _codes(self, split: Split) -> Array:
+        """Nearly always all ranks are in the same step: that of one of them is looked up, and tried for all others."""
+        members, entered = split.group.members, split.group.enter_ns
+        made = np.full(entered.shape, -1, np.int32)
+        having = [column for column, place in enumerate(members.tolist()) if self.ranks[place] is not None]
+        if not having:
+            return made
+        first = members[having[0]]
+        begins, _ = self.of(first)
+        own = np.searchsorted(begins, entered[:, having[0]], side="right") - 1
+        tried = np.where(own >= 0, self.places[first][own], -1)
+        assert self._across is not None
+        begin, end, following = self._across.around(tried, members)
+        fits = (begin <= entered) & (entered < following)
+        made[:] = np.where(fits & (entered <= end), tried[:, None], -1)
+        for column in np.flatnonzero(~fits.all(axis=0)).tolist():
+            made[:, column] = self._looked_up(members[column], entered[:, column])
+        return made
+
+    def _looked_up(self, place: int, entered: Array) -> Array:
+        begins, ends = self.of(place)
+        if not len(begins):
+            return -1
+        at = np.searchsorted(begins, entered, side="right") - 1
+        inside = (at >= 0) & (entered <= ends[at])
+        return np.where(inside, self.places[place][at], -1)
+
+
+class Across:
+    """Beginnings and ends by step, those of all ranks together: on disk, a row for each number."""
+
+    def __init__(self, times: StepTimes) -> None:
+        self._scratch, self._ranks, self._rows = Scratch(), len(times.ranks), len(times.numbers)
+        self._place = {name: self._scratch.room(self._ranks * self._rows * ITEM_BYTES) for name in ("begin", "end")}
+        height = max(1, CELLS // max(1, self._ranks))
+        for first in range(0, self._rows, height):
+            last = min(first + height, self._rows)
+            begin, end = np.full((2, self._ranks, last - first), np.nan)
+            for place, one in enumerate(times.ranks):
+                if one is not None:
+                    _fill(one, times.places[place], first, last, times.base_ns, begin[place], end[place])
+            for name, values in (("begin", begin), ("end", end)):
+                data = np.ascontiguousarray(values.T).reshape(-1).view(np.uint8).data
+                write_at(self._scratch.number, data, self._place[name] + first * self._ranks * ITEM_BYTES)
+
+    def around(self, steps: Array, members: Array) -> tuple[Array, Array, Array]:
+        """Of each of the steps (-1: before the first) × members: beginning, end, and beginning of the next."""
+        first, last = max(0, int(steps.min())), min(int(steps.max()) + 2, self._rows)
+        none = np.full((1, len(members)), np.inf)
+        begin = np.concatenate([-none, self._read("begin", first, last)[:, members], none])
+        end = np.concatenate([-none, self._read("end", first, last)[:, members]])
+        at = np.where(steps >= 0, steps - first + 1, 0)
+        return begin[at], end[at], begin[at + 1]
+
+    def _read(self, name: str, first: int, last: int) -> Array:
+        made = np.empty((last - first, self._ranks))
+        place = self._place[name] + first * self._ranks * ITEM_BYTES
+        read_at(self._scratch.number, made.reshape(-1).view(np.uint8).data, place)
+        return made
+
+
+def _fill(one: RankSteps, places: Array, first: int, last: int, base_ns: int, begin: Array, end: Array) -> None:
+    """The steps of one rank from the first number to the last, where it has them."""
+    low, high = np.searchsorted(places, (first, last)).tolist()
+    if low < high:
+        at = places[low:high] - first
+        begin[at] = (some_of(one.values, "begin_ns", low, high) - base_ns).astype(np.float64)
+        end[at] = begin[at] + some_of(one.values, "length_ns", low, high)
+
+
+def step_times(tables: Tables) -> StepTimes | None:
+    """Of the collectives of a run; None where it has no steps. Worked out once for each run that is open."""
+    known = collectives_of(tables)
+    if known.log.steps is None:
+        known.log.steps = times_of(known.log, steps_of(tables)) or ()
+    found: StepTimes | None = known.log.steps or None
+    return found
+
+
+def times_of(log: Log, found: Steps) -> StepTimes | None:
+    """When these steps were, for the collectives of this log."""
+    if not found.ranks:
+        return None
+    of_rank = {one.rank: one for one in found.ranks}
+    ranks = [of_rank.get(rank) for rank in log.ranks]
+    distinct = {id(one.number): one.number for one in ranks if one is not None}
+    numbers = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct.values()]))
+    places = {key: np.searchsorted(numbers, own) for key, own in distinct.items()}
+    none = np.zeros(0, np.int64)
+    own = [none if one is None else places[id(one.number)] for one in ranks]
+    first = int(np.searchsorted(numbers, found.first_steady))
+    made = StepTimes(numbers, ranks, own, log.base_ns, first, found.source == "recorded")
+    made._across = Across(made)
+    return made
+
+
+# ---------------------------------------------------------------- waits
+# of numpy
 MANY = 256  # members
 Waits = dict[int, tuple[float, ...]]
 

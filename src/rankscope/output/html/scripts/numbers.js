@@ -1,4 +1,4 @@
-// Numbers as people read them: the twin of report/cells.py.
+// Numbers as people read them: the twin of output/cells.py.
 
 const TIMES = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
 const SIZES = [5, 4, 3, 2, 1].map((power) => [1024 ** power, `${'KMGTP'[power - 1]}iB`]);

@@ -2,16 +2,157 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rankscope.model import Tables
 from rankscope.questions.imports.offenders.offender import Offender, some
-from rankscope.questions.imports.search import search_entries
+from rankscope.questions.imports.search import Directory, Origins, loader_directories, resolving, search_entries
 
-FEWEST = 30  # questions to one directory
+# ---------------------------------------------------------------- paths are resolved link by link, again and again
+FEWEST = 300
+
+
+def realpath_storm(tables: Tables) -> list[Offender]:
+    """Hundreds of lstats of the folders on the way to files, as os.path.realpath makes them."""
+    found = resolving(tables)
+    calls = sum(one.calls for one in found)
+    if calls < FEWEST:
+        return []
+    distinct = len(set[str]().union(*(one.distinct for one in found)))
+    names = [f"import_paths: {one.module}: {one.calls} calls, {len(one.distinct)} paths" for one in found[:3]]
+    return [
+        Offender(
+            "realpath_storm",
+            f"Paths are resolved link by link: {calls} calls ask for {distinct} distinct paths",
+            "os.path.realpath asks for every folder on the way, and inspect.getmodule calls it for all loaded modules: "
+            "install at a shorter path, or spare inspect.stack and inspect.getmodule at import",
+            calls,
+            names,
+            "realpath",
+        )
+    ]
+
+
+# ---------------------------------------------------------------- A module lists directories again and again
+LISTING_FEWEST = 50
+SQL = """
+    SELECT modules.name, sum(times)::BIGINT, count(DISTINCT path), arg_max(path, times)
+    FROM paths JOIN modules USING (process, module)
+    WHERE cause = 'module' AND operation = 'list' AND module > 0
+    GROUP BY modules.name HAVING sum(times) >= ? ORDER BY 2 DESC, 1 LIMIT 3"""
+
+
+def listing_storm(tables: Tables) -> list[Offender]:
+    """os.listdir, os.walk or glob in a module's own code, many times."""
+    return [
+        Offender(
+            "listing_storm",
+            f"{name} lists directories {times} times while it is imported, {distinct} distinct ones",
+            f"look for glob, os.walk or os.listdir at the top level of {name}: let it ask when it needs the answer",
+            times,
+            [f"import_paths: most of all {path}"],
+            f"module={name}",
+        )
+        for name, times, distinct, path in tables.query(SQL, [LISTING_FEWEST])
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The dynamic loader looks for libraries in directories that do not hold them, or for libraries that are nowhere.
+LOADER_FEWEST = 100
+FEWEST_ABSENT = 5  # libraries
+
+
+def loader_search(tables: Tables, origins: Origins | None = None) -> list[Offender]:
+    """More than half of what the loader asks for is not there: because it looks elsewhere first, or for nothing."""
+    directories = [one for one in loader_directories(tables, told=origins) if one.sought]
+    missing = sum(one.missing for one in directories)
+    asked = sum(one.operations for one in directories)
+    if missing < LOADER_FEWEST or 2 * missing < asked:
+        return []
+    held = {name for one in directories for name in one.found}
+    nowhere = Counter[str]()
+    for one in directories:
+        nowhere.update({name: times for name, times in one.in_vain.items() if name and name not in held})
+    absent = _absent(directories, nowhere) if len(nowhere) >= FEWEST_ABSENT else []
+    left = missing - sum(nowhere.values())
+    return absent + (_elsewhere(directories, left) if left >= LOADER_FEWEST else [])
+
+
+def _elsewhere(directories: list[Directory], missing: int) -> list[Offender]:
+    held = {name for one in directories for name in one.found}
+    told = [one for one in directories if one.told_by == "LD_LIBRARY_PATH"]
+    empty = [one for one in directories if one.missing and not one.found]
+    worst = [f"{one.path} ({one.missing})" for one in directories if one.missing]
+    evidence = [
+        f"import_loader: most in vain in {some(worst)}; {len(empty)} directories hold none of the libraries",
+        f"import_loader: mostly for {_for_whom(directories)}",
+    ]
+    title = f"The dynamic loader searches {len(directories)} directories for {len(held)} libraries: {missing} questions"
+    title += " are in vain"
+    if 2 * sum(one.missing for one in told) >= missing:
+        return [Offender("loader_search", title, _shorter(told), missing, evidence, "ld-library-path")]
+    return [Offender("loader_search", title, _first(directories), missing, evidence)]
+
+
+def _absent(directories: list[Directory], nowhere: Counter[str]) -> list[Offender]:
+    places = [one for one in directories if any(name in nowhere for name in one.in_vain)]
+    calls = sum(nowhere.values())
+    return [
+        Offender(
+            "absent_libraries",
+            f"{len(nowhere)} libraries are looked for in {len(places)} directories and are nowhere: {calls} questions",
+            f"they are optional parts or plugins: see whether {_for_whom(places)} can be told which of them to try",
+            calls,
+            [f"import_loader: {some(name for name, _ in nowhere.most_common())}"],
+        )
+    ]
+
+
+def _for_whom(directories: list[Directory]) -> str:
+    found = Counter[str]()
+    for one in directories:
+        found.update(one.by_module)
+    named = [name for name, _ in found.most_common(3) if name != "(interpreter)"]
+    return some(named[:2]) or "the program"
+
+
+def _shorter(told: list[Directory]) -> str:
+    """LD_LIBRARY_PATH with what is of use in it."""
+    useful = [one.path for one in told if one.found]
+    if not useful:
+        return "unset LD_LIBRARY_PATH: none of its directories holds a library that was looked for"
+    return f"shorten LD_LIBRARY_PATH to the directories that hold something: {some(useful)}"
+
+
+def _first(directories: list[Directory]) -> str:
+    """The libraries' own search path is long: name what is found first, where that helps."""
+    by = Counter[str]()
+    for one in directories:
+        if one.told_by.startswith(("RPATH", "RUNPATH")):
+            by[one.told_by] += one.missing
+    named = ":".join(one.path for one in _useful(directories)[:2])
+    whose = by.most_common(1)[0][0] if by else ""
+    shorten = f"shorten {f'the {whose}' if whose else 'RPATH or RUNPATH of the libraries'} with patchelf --set-rpath"
+    if whose.startswith("RPATH") or not named:
+        return f"{shorten}: RPATH goes before LD_LIBRARY_PATH, which therefore does not help"
+    return f"set LD_LIBRARY_PATH={named} for this job (it goes before RUNPATH, not before RPATH), or {shorten}"
+
+
+def _useful(directories: list[Directory]) -> list[Directory]:
+    """Those that held libraries, the most first; extension modules are opened where they are, without a search."""
+    held = {one.path: sum(name.startswith("lib") for name in one.found) for one in directories}
+    useful = [one for one in directories if held[one.path] and one.told_by != "system"]
+    return sorted(useful, key=lambda one: -held[one.path])
+
+
+# ---------------------------------------------------------------- lookups
+LOOKUPS_FEWEST = 30  # questions to one directory
 
 
 def useless_search(tables: Tables) -> list[Offender]:
     """Entries of sys.path that were asked often and never held what was looked for."""
-    useless = [entry for entry in search_entries(tables) if entry.never_hit and entry.operations >= FEWEST]
+    useless = [entry for entry in search_entries(tables) if entry.never_hit and entry.operations >= LOOKUPS_FEWEST]
     if not useless:
         return []
     calls = sum(entry.operations for entry in useless)

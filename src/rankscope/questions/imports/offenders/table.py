@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.analyse.import_loader import Origins
-from rankscope.analyse.import_offenders.bytecode import missing_bytecode
-from rankscope.analyse.import_offenders.listing import listing_storm
-from rankscope.analyse.import_offenders.loader import loader_search
-from rankscope.analyse.import_offenders.metadata import metadata_scan
-from rankscope.analyse.import_offenders.realpath import realpath_storm
-from rankscope.analyse.import_offenders.subprocesses import started_programs
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.questions.imports.offenders.lookups import useless_search
-from rankscope.questions.imports.offenders.modules import dominant_module
+from rankscope.questions.imports.offenders.lookups import listing_storm, loader_search, realpath_storm, useless_search
+from rankscope.questions.imports.offenders.modules import (
+    dominant_module,
+    metadata_scan,
+    missing_bytecode,
+    started_programs,
+)
 from rankscope.questions.imports.offenders.offender import Offender
+from rankscope.questions.imports.search import Origins
 from rankscope.questions.selection import ALL, Selection
 
 RULES: tuple[Callable[[Tables], list[Offender]], ...] = (
