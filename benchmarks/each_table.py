@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 from many_ranks import ROOT, report
 
-from rankscope.api.registry import QUESTIONS
+from rankscope.questions.registry import QUESTIONS
 from synthetic_law import Law
 from synthetic_run import write_run
 

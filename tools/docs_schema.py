@@ -13,8 +13,8 @@ from pathlib import Path
 
 from markers import between, filled
 from rankscope import SCHEMA_VERSION
-from rankscope.api.registry import WIDE
 from rankscope.api.schema import TableSchema, schema
+from rankscope.questions.registry import QUESTIONS
 from rankscope.store.columns import RECORDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schema.md"
@@ -44,7 +44,7 @@ def section(table: TableSchema) -> Iterator[str]:
         for column in table.columns:
             about = "which process: the key to `ranks`" if column.name == "process" else told.get(column.name, "")
             yield f"| `{column.name}` | {column.type} | {about.replace('|', chr(92) + '|')} |"
-    elif table.name in WIDE:
+    elif table.kind == "question" and QUESTIONS[table.name].is_wide:
         yield "Its columns depend on the run: one for each step, or rank."
     else:
         yield "| column | unit | in reports |\n|---|---|---|"

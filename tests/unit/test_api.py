@@ -13,9 +13,9 @@ import pytest
 
 import rankscope as rs
 from mpis import ROOT
-from rankscope.api.registry import ALIASES, QUESTIONS, WIDE, needs_events
 from rankscope.api.schema import schema
 from rankscope.cli.report import run as report
+from rankscope.questions.registry import ALIASES, QUESTIONS
 from unit.small_run import SECOND
 from unit.step_runs import two_ranks
 
@@ -52,7 +52,7 @@ def test_a_table_has_what_the_report_shows(folder: Path, capsys: pytest.CaptureF
 def test_tables_go_to_arrow_with_the_types_of_the_schema(folder: Path) -> None:
     run = rs.open(folder)
     for told in schema():
-        if told.kind == "question" and told.name not in WIDE:
+        if told.kind == "question" and not QUESTIONS[told.name].is_wide:
             arrow = run.table(told.name).to_arrow()
             assert arrow.column_names == [column.name for column in told.columns]
             for column, field in zip(told.columns, arrow.schema, strict=True):
@@ -111,7 +111,7 @@ def test_the_log_is_read_when_a_question_needs_it(folder: Path) -> None:
     run = rs.open(folder)
     run.table("mpi")
     assert not run.store().has_events
-    assert needs_events("waiting") and len(run.table("waiting")) == 2
+    assert QUESTIONS["waiting"].reads_more_than_sums and len(run.table("waiting")) == 2
     assert run.store().has_events
 
 

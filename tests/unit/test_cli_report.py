@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.registry import ASKED_FOR, EVENT_QUESTIONS, OF_MANY, QUESTIONS
+from rankscope.api.schema import schema
 from rankscope.cli.report import parser, run
+from rankscope.questions.registry import ALL_QUESTIONS, QUESTIONS, Needs, Shown
 from unit.small_run import SECOND, mpi_rank, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,9 @@ def test_every_form_tells_the_same_numbers(folder: Path, capsys: pytest.CaptureF
     assert rows["MPI_Allreduce"]["total_ns"] == "10000000000.0"
     assert run([str(folder), "--format", "json"]) == 0
     told = {table["name"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
-    assert list(told) == [name for name in QUESTIONS if name not in (*EVENT_QUESTIONS, *ASKED_FOR, *OF_MANY)]
+    assert list(told) == [
+        each.name for each in ALL_QUESTIONS if each.needs is not Needs.EVENTS and each.shown is Shown.ALWAYS
+    ]
     assert told["routines"]["rows"][0][:3] == ["MPI_Allreduce", 40, 10.0 * SECOND]
     assert run([str(folder), "--format", "markdown"]) == 0
     assert "| MPI_Allreduce | 40 | 10.0 s | 31.2 % |" in capsys.readouterr().out
@@ -104,7 +107,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_shown(
 
 
 def test_tables_of_events_are_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in EVENT_QUESTIONS:
+    for name in (each.name for each in ALL_QUESTIONS if each.needs is Needs.EVENTS):
         assert run([str(folder), "--format", "json", "--table", name]) == 0
         [table] = json.loads(capsys.readouterr().out)["tables"]
         assert (table["name"], table["rows"]) == (name, [])  # a run of MPI alone
@@ -162,12 +165,9 @@ def test_the_documentation_has_the_help() -> None:
 
 
 def test_every_column_has_a_formula() -> None:
-    import importlib
-
     page = (ROOT / "docs/metrics.md").read_text()
-    for name in QUESTIONS:
-        for column in importlib.import_module(f"rankscope.questions.{name}").COLUMNS:
-            assert re.search(rf"^\| `{column.name}`", page.partition(f"## {name}\n")[2].partition("\n## ")[0], re.M), (
-                name,
-                column.name,
-            )
+    for table in schema():
+        if table.kind == "question" and not QUESTIONS[table.name].is_wide:
+            part = page.partition(f"## {table.name}\n")[2].partition("\n## ")[0]
+            missing = [each.name for each in table.columns if not re.search(rf"^\| `{each.name}`", part, re.M)]
+            assert not missing, table.name

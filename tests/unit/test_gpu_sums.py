@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rankscope.api.registry import default_tables
 from rankscope.model import Figure, RankFacts, Reading, Table, Tally
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread
 from rankscope.questions.gpu.kernels import gpu_copies
 from rankscope.questions.gpu.memory import gpu_memory
+from rankscope.questions.registry import default_tables
 from rankscope.questions.run.overview import figures
 from rankscope.questions.selection import Selection, spread
 from unit.loaded import run_of

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.api.registry import LOG_QUESTIONS
 from rankscope.cli.report import run as report
 from rankscope.questions.collectives import matching
 from rankscope.questions.collectives.matching import Log, match
 from rankscope.questions.collectives.operations import OPERATIONS, operation_of
+from rankscope.questions.registry import ALL_QUESTIONS, Needs
 from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
@@ -156,7 +156,7 @@ def test_damaged_records_break_no_table(seed: int, tmp_path: Path) -> None:
         writer.collectives(rows)
         made.append(writer)
     folder = write_run(tmp_path, *made)
-    tables = [f"--table={name}" for name in LOG_QUESTIONS]
+    tables = [f"--table={name}" for name in (each.name for each in ALL_QUESTIONS if each.needs is Needs.LOG)]
     assert report([str(folder), *tables, "--out", str(tmp_path / "report.txt")]) == 0
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.registry import default_tables
 from rankscope.questions.ranks.behaviour import alike
 from rankscope.questions.ranks.outliers import far_places, outliers, places
+from rankscope.questions.registry import default_tables
 from rankscope.questions.selection import Selection
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from rankscope import SCHEMA_VERSION
 from rankscope.api.frame import Frame
-from rankscope.api.registry import QUESTIONS
 from rankscope.api.run import Run, Wrong
 from rankscope.output.chrome import chrome_pieces
 from rankscope.output.csv import to_csv
@@ -28,6 +27,7 @@ from rankscope.output.prometheus import to_prometheus
 from rankscope.pictures import Slices
 from rankscope.questions.events.timeline import Timeline, in_order, timeline
 from rankscope.questions.metrics import scrape
+from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.api.frame import Frame, arrow_frame
-from rankscope.api.registry import ALIASES, QUESTIONS, default_tables, needs_events
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.output.layouts.iprof import to_iprof
 from rankscope.output.layouts.mpitrace import to_mpitrace
@@ -29,6 +28,7 @@ from rankscope.questions.layouts.mpitrace import (
     told_extremes,
 )
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
+from rankscope.questions.registry import ALIASES, QUESTIONS, default_tables
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ranges
 from rankscope.rank_files.events import trace_events
@@ -42,6 +42,19 @@ from rankscope.store.folder import NoRun, find_run, listed, read_host_groups
 from rankscope.store.rank_files import Elsewhere, Progress
 from rankscope.store.run import BadQuery, open_run
 from rankscope.store.run import Run as Store
+
+__all__ = [
+    "ALIASES",
+    "KERNEL_NAMES",
+    "LOGS_UNASKED",
+    "QUESTIONS",
+    "BadQuery",
+    "Layout",
+    "NoRun",
+    "Run",
+    "Selection",
+    "Wrong",
+]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -124,8 +137,6 @@ def mpitrace_job(opened: Tables, selection: Selection, shown: Sequence[int], new
 
 
 # ---------------------------------------------------------------- run
-__all__ = ["KERNEL_NAMES", "LOGS_UNASKED", "BadQuery", "Layout", "NoRun", "Run", "Selection", "Wrong"]
-
 LOGS_UNASKED = 128  # rank files whose logs are always read without being asked for
 LOGS_UNASKED_BYTES = 8 << 30  # on disk, of more of them
 EVENTS_WORD = re.compile(r"\bevents\b", re.IGNORECASE)
@@ -200,7 +211,7 @@ class Run:
 
     def tables(self) -> Frame:
         """The names that `table` takes, and those of the tables that `query` sees."""
-        rows: list[tuple[Any, ...]] = [(name, "question", _first_line(ask)) for name, ask in QUESTIONS.items()]
+        rows: list[tuple[Any, ...]] = [(name, "question", asked.about) for name, asked in QUESTIONS.items()]
         rows += [(name, "records", _first_line(record)) for name, record in RECORDS.items()]
         return Frame(Table("tables", "Tables", LISTED, rows))
 
@@ -210,7 +221,7 @@ class Run:
         for name in asked:
             if name not in QUESTIONS:
                 raise Wrong(f"{name}: no such table; choose one of {', '.join((*QUESTIONS, *ALIASES))}")
-        self.prepare(events=any(needs_events(name) for name in asked))
+        self.prepare(events=any(QUESTIONS[name].reads_more_than_sums for name in asked))
         self.ranks_shown(selection)
         return [self._answer(name, selection, kernels) for name in asked]
 
@@ -251,7 +262,7 @@ class Run:
 
     def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
         """The answer by what was read already."""
-        return renamed(QUESTIONS[name](self.store(), selection), self.kernel_names(kernels))
+        return renamed(QUESTIONS[name].answer(self.store(), selection), self.kernel_names(kernels))
 
     def default_tables(self) -> list[str]:
         """The questions to which this run may have an answer."""

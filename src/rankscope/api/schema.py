@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.api.registry import QUESTIONS
 from rankscope.model import Unit
+from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
 from rankscope.store.folder import Job
@@ -55,10 +55,9 @@ def _type(arrow: str) -> str:
 
 
 def _question(empty: Run, name: str) -> TableSchema:
-    answer = QUESTIONS[name](empty, ALL)
+    answer = QUESTIONS[name].answer(empty, ALL)
     columns = (
         ColumnSchema(column.name, TYPES.get(column.unit, "double"), column.unit.value, column.title)
         for column in answer.columns
     )
-    about = (QUESTIONS[name].__doc__ or "").strip().partition("\n")[0]
-    return TableSchema(name, "question", about, tuple(columns))
+    return TableSchema(name, "question", QUESTIONS[name].about, tuple(columns))

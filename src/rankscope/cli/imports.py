@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 from rankscope.api.forms import FORMS
-from rankscope.api.registry import IMPORT_QUESTIONS, SHOWN
 from rankscope.api.run import Run, Wrong
 from rankscope.cli.import_saving import CAUSES, import_command, metering_cost, record, saving
 from rankscope.cli.imports_project import main as project_imports
@@ -29,6 +28,7 @@ from rankscope.questions.imports.frameworks import calls_per_framework, framewor
 from rankscope.questions.imports.modules import SORTS, TREE_DEPTH, View, import_icicle, import_tree
 from rankscope.questions.imports.offenders import import_offenders
 from rankscope.questions.imports.search import import_loader, loaded_objects
+from rankscope.questions.registry import IMPORT_QUESTIONS, QUESTIONS
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ending_text
 from rankscope.rank_files.read import read_rank_file
@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--imports", choices=["time", "calls", "paths"], default="paths", help="detail (default: paths)")
     made.add_argument("--out", type=Path, metavar="DIR", help="keep the recording there (default: it is removed)")
     made.add_argument("--format", choices=["text", *FORMS, "icicle"], default="text", help="form (default: text)")
-    made.add_argument("--table", action="append", choices=list(IMPORT_QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument("--table", action="append", choices=IMPORT_QUESTIONS, metavar="NAME", help=table_help())
     made.add_argument("--sort", choices=list(SORTS), help="order by this, largest first (default: wall)")
     made.add_argument("--depth", type=int, metavar="N", help=f"of the tree (default: {TREE_DEPTH}; 0: all, unfolded)")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
@@ -132,6 +132,8 @@ def selection_of(options: argparse.Namespace) -> Selection:
 
 # ---------------------------------------------------------------- imports
 NUMBERS_WIDTH = 90  # of the tree
+# the others are long
+UNASKED = ("imports", "import_offenders", "import_tree", "import_causes", "import_mounts")
 HELP = "meter what importing costs"
 PARTS = {"replay": replay_imports, "project": project_imports}  # commands of their own
 
@@ -262,7 +264,7 @@ def tables_of(recordings: Sequence[Shown], options: argparse.Namespace, selectio
     """What was asked for, of each recording; several are also put side by side."""
     pairs: list[tuple[str, Tables]] = [(one.name, one.run) for one in recordings]
     if len(recordings) == 1:
-        names = options.table or SHOWN
+        names = options.table or UNASKED
         return [asked(name, recordings[0].run, options, selection) for name in names]
     made = [] if options.table else [calls_per_framework(pairs), frameworks_compared(pairs)]
     for name in options.table or ("import_offenders",):
@@ -278,7 +280,7 @@ def asked(name: str, tables: Tables, options: argparse.Namespace, selection: Sel
     if name == "import_offenders":
         return import_offenders(tables, selection, told_directories(loaded_objects(tables)))
     if name != "import_tree":
-        return IMPORT_QUESTIONS[name](tables, selection)
+        return QUESTIONS[name].answer(tables, selection)
     sort = options.sort or "wall"
     if options.format != "text":
         view = View(options.depth, sort) if options.depth else View(None, sort, 0.0)

@@ -12,8 +12,17 @@ from pathlib import Path
 
 from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
 from rankscope.api.pages import page_text
-from rankscope.api.registry import QUESTIONS, needs_events
-from rankscope.api.run import KERNEL_NAMES, LOGS_UNASKED, LOGS_UNASKED_BYTES, Layout, NoRun, Run, Selection, Wrong
+from rankscope.api.run import (
+    KERNEL_NAMES,
+    LOGS_UNASKED,
+    LOGS_UNASKED_BYTES,
+    QUESTIONS,
+    Layout,
+    NoRun,
+    Run,
+    Selection,
+    Wrong,
+)
 from rankscope.model import Table
 
 
@@ -74,7 +83,7 @@ def wants_events(opened: Run, options: argparse.Namespace) -> bool:
     if options.logs:
         return True
     if options.table or options.layout != "native":
-        return any(needs_events(name) for name in options.table or ())
+        return any(QUESTIONS[name].reads_more_than_sums for name in options.table or ())
     return opened.is_small if options.html is not None else opened.reads_logs
 
 

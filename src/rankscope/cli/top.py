@@ -33,7 +33,8 @@ from rankscope.questions.live.top import (
     ranks_table,
     slowest_of_many,
 )
-from rankscope.questions.ranks.behaviour import MANY_RANKS, Behaviour
+from rankscope.questions.ranks.behaviour import Behaviour
+from rankscope.questions.selection import MANY_RANKS
 from rankscope.store.folder import NoRun, host_groups
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from rankscope.model import Cell, Column, Table, Unit
 
+MANY_RANKS = 64  # from so many on nobody reads rows of single ranks any more
+
 
 # ---------------------------------------------------------------- how is something spread over the ranks?
 def spread_columns(unit: Unit) -> tuple[Column, ...]:

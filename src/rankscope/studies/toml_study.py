@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankscope.api.registry import ALIASES, QUESTIONS
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.scaling.scaling import of_run
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons

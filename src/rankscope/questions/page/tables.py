@@ -6,9 +6,9 @@ from rankscope.model import Table, Tables
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import Condensed
 from rankscope.questions.page.section import Wanted, column, in_words, number
-from rankscope.questions.ranks.behaviour import FAR, MANY_RANKS, alike
+from rankscope.questions.ranks.behaviour import FAR, alike
 from rankscope.questions.ranks.outliers import far_places, outliers, outlying_ranks, places
-from rankscope.questions.selection import Selection
+from rankscope.questions.selection import MANY_RANKS, Selection
 from rankscope.questions.wording import counted
 
 

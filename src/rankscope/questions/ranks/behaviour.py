@@ -21,7 +21,6 @@ from rankscope.questions.wording import ranges
 Array = Any  # of numpy
 TO_SIGMA = 1.4826  # from the median of distances to what is a standard deviation of normal values
 LEAST = {"ms": 1.0, "MiB": 1.0, "count": 10.0, "%": 5.0}  # a smaller spread is none
-MANY_RANKS = 64  # from so many on nobody reads rows of single ranks any more
 LEAST_SHARE = 0.01  # of the median
 FAR = 3.5  # spreads from the median, from which a rank is told
 TAIL_SIGMAS, TAIL_TIMES = 4.5, 6.0  # of a hundred thousand ranks none comes last more often than that by chance
