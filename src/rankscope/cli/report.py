@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
-from rankscope.api.pages import page_text
 from rankscope.api.run import (
     KERNEL_NAMES,
     LOGS_UNASKED,
@@ -186,6 +185,8 @@ def write_page(opened: Run, selection: Selection, options: argparse.Namespace) -
     """One HTML file that shows the run: all its ranks, or those of --rank."""
     if options.table or options.out or options.format != "text" or options.layout != "native":
         raise Wrong("--html: goes without --table, --format, --layout and --out")
+    from rankscope.api.pages import page_text
+
     text = page_text(opened, selection, options.names, options.logs)
     try:
         save([text], options.html)
