@@ -23,8 +23,11 @@ static const char *const copy_names[] = {
 #define COPY_PEER (COPY_KINDS - 1)
 static uint16_t copy_ids[COPY_KINDS], set_id;
 
-/* Kernels of the collective libraries have the library's name in theirs, mangled or not. */
-static const char *const communicates[] = {"nccl", "rccl", "oneccl", "nvshmem", "deep_ep", "cross_device_reduce", "multimem_"};
+static const char *const communicates[] = {
+#define RS_COMMUNICATES(word) word,
+#include "communication_kernels.h"
+#undef RS_COMMUNICATES
+};
 
 void rs_cuda_records_forget(void)
 {
@@ -49,10 +52,18 @@ void rs_cuda_tally(struct rs_thread *thread, uint64_t key, uint64_t ns, uint64_t
         rs_tally_lost(0);
 }
 
+static int has_word(const char *name, const char *word)
+{
+    for (const char *at = strcasestr(name, word); at; at = strcasestr(at + 1, word))
+        if (at == name || (uint8_t)((at[-1] | 32) - 'a') > 'z' - 'a')
+            return 1;
+    return 0;
+}
+
 static enum rs_work work_of(const char *name)
 {
     for (unsigned i = 0; i < sizeof communicates / sizeof communicates[0]; i++)
-        if (strcasestr(name, communicates[i]))
+        if (has_word(name, communicates[i]))
             return RS_WORK_COMMUNICATION;
     return RS_WORK_COMPUTE;
 }

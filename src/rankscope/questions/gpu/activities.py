@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rankscope.model import Column, Table, Tables, Unit, Words
 from rankscope.questions.events.sums import LENGTH_SUM, add_lengths, empty_sums
+from rankscope.questions.gpu.communication_kernels import communicates
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ranges
 
@@ -120,8 +121,6 @@ Ints = NDArray[np.int64]
 
 
 COMPUTE, COMMUNICATION, COPY, SET = KINDS = ("compute", "communication", "copy", "set")
-# at the beginning of a word: in a mangled name that is after the word's length
-COMMUNICATES = re.compile(r"(?:^|\W|^_Z\w*\d)(?:nccl|rccl|msccl|oneccl|nvshmem|deep_ep|cross_device_reduce|multimem_)")
 COPIES = re.compile(r"\[?(?:CUDA |HIP )?[mM]emcpy|Copy(?:Host|Device)To|dma")
 SETS = re.compile(r"\[?(?:CUDA |HIP )?[mM]emset|FillBuffer")
 NONE = -1  # of a correlation
@@ -133,7 +132,7 @@ def kind_of(name: str) -> str:
         return COPY
     if SETS.match(name):
         return SET
-    return COMMUNICATION if COMMUNICATES.search(name) else COMPUTE
+    return COMMUNICATION if communicates(name) else COMPUTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import gcd, log2
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.gpu.kernels import COMMUNICATES, ONCE, WHOLES
+from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
+from rankscope.questions.gpu.kernels import ONCE, WHOLES
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import ranges
 

@@ -8,6 +8,7 @@ from typing import Any
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_of, say_what_is_lost, statistics
+from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
 from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
 COLUMNS = (
@@ -23,8 +24,6 @@ COLUMNS = (
 )
 # Kernels and copies of a rank once: what is attributed to a range is counted there once more and left out here.
 ONCE = "coalesce(within, '') = '' AND kind = 'call'"
-COLLECTIVES = "[nr]ccl|msccl|oneccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_?kernel"
-COMMUNICATES = f"regexp_matches(name, '(?i){COLLECTIVES}') AND NOT starts_with(name, '[')"
 WHOLES = """
     SELECT process, max(value) AS whole_ns FROM figures
     WHERE series = ? AND name = 'time of all rows' GROUP BY process"""
