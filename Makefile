@@ -21,7 +21,7 @@ MPI_READY := $(MPIS:%=.envs/%/.ready)
 
 NATIVE := src/rankscope/native
 GPU_PYTHON ?= python3
-NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h)
+NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h $(NATIVE)/*/*/*.c $(NATIVE)/*/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
 .PHONY: help demo wheels test test-all test-gpu test-foreign bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python

@@ -25,10 +25,11 @@ except ImportError:  # run as a script by a Python without hatchling
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
-READER_SOURCES = ("reading.c", "trace_sums.c", "trace_times.c")
+RECORDER_FOLDERS = ("core", "mpi", "cuda", "nccl", "torch", "syscalls")
+READER_FOLDER = "read"
 WRAPPERS_SOURCE = "calls_wrappers.c"
 SHIM_SOURCES = ("shim.c", "pace.c", "counters.c")
-OLDEST_LIBC = "oldest_libc.h"
+OLDEST_LIBC = "core/oldest_libc.h"
 
 # The only place where flags are written down.
 # No vectorizer: it loads in one wide piece what was just stored in small ones, which stalls the hot path.
@@ -99,25 +100,25 @@ def libraries() -> dict[str, list[Path]]:
     """Each shared library with its sources: the recorder, what readers and analyses do row by row, functions of libc
     that go through the recorder where it counts system calls, the slow shim, and two auditors of the dynamic loader:
     one answers its searches, the other hands out our MPI functions."""
-    sources = sorted(NATIVE.glob("*.c"))
-    reader, wrappers = [NATIVE / name for name in READER_SOURCES], NATIVE / WRAPPERS_SOURCE
-    recorder = [source for source in sources if source not in (*reader, wrappers)]
-    if not set(reader) <= set(sources) or wrappers not in sources or not recorder:
+    sources = [source for folder in RECORDER_FOLDERS for source in sorted((NATIVE / folder).glob("*.c"))]
+    reader, wrappers = sorted((NATIVE / READER_FOLDER).glob("*.c")), NATIVE / "syscalls" / WRAPPERS_SOURCE
+    recorder = [source for source in sources if source != wrappers]
+    if not reader or wrappers not in sources or not recorder:
         raise BuildError(f"C sources are missing in {NATIVE}: get a complete source tree")
-    shim = [NATIVE / "slow" / name for name in SHIM_SOURCES]
+    shim = [NATIVE / "slowfs" / name for name in SHIM_SOURCES]
     return {
         "librankscope.so": recorder,
         "librankscope_read.so": reader,
         "librankscope_calls.so": [wrappers],
         "librankscope_slow.so": shim,
-        "librankscope_libraries.so": sorted((NATIVE / "libraries").glob("*.c")),
-        "librankscope_lookups.so": sorted((NATIVE / "lookups").glob("*.c")),
+        "librankscope_libraries.so": sorted((NATIVE / "loader_audit" / "libraries").glob("*.c")),
+        "librankscope_lookups.so": sorted((NATIVE / "loader_audit" / "lookups").glob("*.c")),
     }
 
 
 def programs() -> dict[str, list[Path]]:
     """Each program with its sources, those that cannot be built here left out with a line that says why."""
-    slow = [source for source in sorted((NATIVE / "slow").glob("*.c")) if source.name != "shim.c"]
+    slow = [source for source in sorted((NATIVE / "slowfs").glob("*.c")) if source.name != "shim.c"]
     made = {"rankscope-replay": sorted((NATIVE / "replay").glob("*.c")), SLOW_PROGRAM: slow}
     if not has_fuse_header():
         print(f"rankscope: {SLOW_PROGRAM} is left out: no <linux/fuse.h> of 5.4 or later", file=sys.stderr)
@@ -133,12 +134,18 @@ def has_fuse_header() -> bool:
 def compile_command(source: Path, target: Path, extra_flags: Sequence[str] = ()) -> list[str]:
     define = f'-DRANKSCOPE_VERSION="{version()}"'
     first = ["-include", str(NATIVE / OLDEST_LIBC), *(PRELOADED_FLAGS if is_preloaded(source) else ())]
+    first += quoted_folders() if source.parent.name in (*RECORDER_FOLDERS, READER_FOLDER) else []
     return [*compiler(), *COMPILE_FLAGS, define, *first, *extra_flags, "-c", str(source), "-o", str(target)]
+
+
+def quoted_folders() -> list[str]:
+    """Where headers of the recorder are looked for; only those in quotes: some are called as others' are."""
+    return [word for folder in RECORDER_FOLDERS for word in ("-iquote", str(NATIVE / folder))]
 
 
 def is_preloaded(source: Path) -> bool:
     """Whether it becomes part of a library that is loaded into programs that nobody here has compiled."""
-    return (source.parent == NATIVE and source.name not in READER_SOURCES) or source.name in SHIM_SOURCES
+    return source.parent.name in RECORDER_FOLDERS or source.name in SHIM_SOURCES
 
 
 def link_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from mpis import ROOT
@@ -19,7 +20,7 @@ def drawn() -> set[tuple[str, str]]:
     found = PICTURE.search((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
     assert found is not None
     chains = (line.strip().split(" --> ") for line in found[1].splitlines() if " --> " in line)
-    return {pair for chain in chains for pair in zip(chain, chain[1:], strict=False)}
+    return {pair for chain in chains for pair in pairwise(chain)}
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The rank file in Python: the twin of native/layout.h. Its writer is rank_file_writer.py."""
+"""The rank file in Python: the twin of native/core/layout.h. Its writer is rank_file_writer.py."""
 
 from __future__ import annotations
 

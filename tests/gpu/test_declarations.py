@@ -105,7 +105,7 @@ def headers(version: str) -> list[str]:
 
 
 def checks() -> str:
-    lines = ["#include <stddef.h>", "#include <cuda.h>", "#include <cupti.h>", f'#include "{NATIVE}/cupti.h"']
+    lines = ["#include <stddef.h>", "#include <cuda.h>", "#include <cupti.h>", f'#include "{NATIVE}/cuda/cupti.h"']
     for (ours, theirs), fields in FIELDS.items():
         for field in fields.split():
             lines.append(

@@ -12,7 +12,7 @@ import pytest
 from rankscope import rank_file
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = ROOT / "src/rankscope/native/layout.h"
+LAYOUT = ROOT / "src/rankscope/native/core/layout.h"
 DRAWING = ROOT / "docs/rank-file.md"
 ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_state": rank_file.State,

@@ -61,7 +61,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> FakeNccl:
 def make(folder: Path, sanitizer: str) -> FakeNccl:
     flags = SANITIZERS[sanitizer]
     library = place_recorder(folder, flags)
-    return FakeNccl(compile_c(folder / "nccl", HERE / "fake_nccl.c", f"-I{hatch_build.NATIVE}", *flags), library)
+    return FakeNccl(compile_c(folder / "nccl", HERE / "fake_nccl.c", f"-I{hatch_build.NATIVE}/nccl", *flags), library)
 
 
 def read(folder: Path) -> Reading:
@@ -208,6 +208,6 @@ def test_real_headers() -> None:
     folder = os.environ.get("RANKSCOPE_NCCL_HEADERS")
     if not folder:
         pytest.skip("RANKSCOPE_NCCL_HEADERS does not name a folder with NCCL's profiler_v*.h")
-    command = ["c++", "-fsyntax-only", f"-I{folder}", f"-I{hatch_build.NATIVE}", str(HERE / "nccl_headers.cc")]
+    command = ["c++", "-fsyntax-only", f"-I{folder}", f"-I{hatch_build.NATIVE}/nccl", str(HERE / "nccl_headers.cc")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

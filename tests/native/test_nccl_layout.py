@@ -45,7 +45,7 @@ TYPE_BYTES = {"nccl_descr_v4": 1, "nccl_descr_v5": 8}
 
 @pytest.mark.parametrize("structure", OFFSETS)
 def test_offsets(structure: str, tmp_path: Path) -> None:
-    lines = [f'#include "{hatch_build.NATIVE / "nccl.h"}"', "#include <stdio.h>", "int main(void) {"]
+    lines = [f'#include "{hatch_build.NATIVE / "nccl" / "nccl.h"}"', "#include <stdio.h>", "int main(void) {"]
     lines += [f'printf("{field} %zu\\n", offsetof(struct {structure}, {field}));' for field in OFFSETS[structure]]
     if structure in TYPE_BYTES:
         lines.append(f'printf("size %zu\\n", sizeof(((struct {structure} *)0)->type));')

@@ -24,7 +24,7 @@ READINGS = 10_000
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     subprocess.run(["cc", "-O2", "-Wall", "-o", folder / "writer", HERE / "live_writer.c"], check=True)
-    library = ["cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", folder / "read.so", NATIVE / "reading.c"]
+    library = ["cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", folder / "read.so", NATIVE / "read" / "reading.c"]
     subprocess.run(library, check=True)
     return folder
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import time
 
-SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "native", "torch_observer.cpp")
+SOURCE = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "native", "torch", "torch_observer.cpp"
+)
 STANDARDS = ("-std=c++17", "-std=c++20")
 LONGEST_BUILD_S = 600  # beside a job, at the lowest priority
 RETRY_S = 24 * 3600

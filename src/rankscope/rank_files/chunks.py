@@ -30,7 +30,7 @@ Unsettled = npt.NDArray[np.bool_]
 
 
 def copy_rows(rows: Rows, mark: str, zero_is_busy: bool = False) -> tuple[Rows, Unsettled]:
-    """A consistent copy of the rows, and which of them did not come to rest (see native/reading.c)."""
+    """A consistent copy of the rows, and which of them did not come to rest (see native/read/reading.c)."""
     native = native_copy()
     if native is None or len(rows) == 0:
         return copy_in_python(rows, mark, zero_is_busy)
@@ -49,7 +49,7 @@ def native_copy() -> Any | None:
 
 @cache
 def native_function(name: str) -> Any | None:
-    """The function that times trace records (native/trace_times.c), or None where it was not built."""
+    """The function that times trace records (native/read/trace_times.c), or None where it was not built."""
     for path in (NATIVE / library for library in LIBRARIES):
         with contextlib.suppress(OSError, AttributeError):
             function = getattr(ctypes.CDLL(str(path)), name)

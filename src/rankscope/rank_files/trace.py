@@ -15,7 +15,7 @@ from rankscope.rank_files.chunks import RankFile, copy_rows, native_function
 from rankscope.rank_files.clock import Clock, CuptiClock
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Times of trace records on the Unix clock, and what there is of each layer; the twin of native/trace_times.c.
+# Times of trace records on the Unix clock, and what there is of each layer; the twin of native/read/trace_times.c.
 LAYERS = 16  # RS_TRACE_LAYERS
 KEPT = np.dtype([("events", "i8"), ("first_ns", "i8"), ("last_ns", "i8")])
 MOST = np.dtype([("name", "u4"), ("group", "u4"), ("phase", "u4"), ("layer", "u4")])

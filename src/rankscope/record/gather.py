@@ -12,7 +12,7 @@ from rankscope.record.place import may_run, process
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The beginning of a rank file: whose it is, and which of two is newer.
-# Members of struct rs_header in native/layout.h; tests/record/test_gather.py holds the two together.
+# Members of struct rs_header in native/core/layout.h; tests/record/test_gather.py holds the two together.
 MAGIC = b"RANKSCPE"
 BYTE_ORDER = 0x01020304
 FIELDS = {
@@ -255,7 +255,7 @@ def sweep(folder: Path, names: Iterable[str]) -> None:
 
 
 def writer_is_gone(words: list[str]) -> bool:
-    """Of a process, which native/collect.c names by its number, start, namespace and boot."""
+    """Of a process, which native/core/collect.c names by its number, start, namespace and boot."""
     try:
         pid, start_ticks, namespace, boot_id = int(words[0]), int(words[1]), int(words[2]), int(words[3], 16)
     except (IndexError, ValueError):

@@ -12,7 +12,7 @@ ELF64 = 2
 PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
 DT_NULL, DT_NEEDED, DT_STRTAB = 0, 1, 5
 GLIBC_LOADERS = ("ld-linux", "ld64.so", "ld-2.", "ld.so")
-OLDEST_GLIBC = 17  # as native/oldest_libc.h has it
+OLDEST_GLIBC = 17  # as native/core/oldest_libc.h has it
 FIRST_RUNTIMES = ("libasan.", "libhwasan.", "libtsan.", "libclang_rt.asan", "libclang_rt.hwasan", "libclang_rt.tsan")
 SET_UID, SET_GID = 0o4000, 0o2000  # from the module stat
 MOST_INTERPRETERS = 4
@@ -23,7 +23,7 @@ class NotRecordable(Exception):
 
 
 class Elf:
-    """What an ELF file says of itself; native/exec.c asks the same of every program that a recorded one starts."""
+    """What an ELF file says of itself; native/core/exec.c asks the same of every program that a recorded one starts."""
 
     def __init__(self, head: bytes) -> None:
         self.is_big_endian = head[5] == 2

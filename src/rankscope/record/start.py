@@ -44,7 +44,7 @@ def lookup_problem() -> str:
 MOST_PLUGIN_PATH = 254  # NCCL cuts longer ones
 AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start")  # holds a sitecustomize.py
 WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
-NOBODY = "00000000:............"  # written over in place by each process that has a file: native/process.c
+NOBODY = "00000000:............"  # written over in place by each process that has a file: native/core/process.c
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 

@@ -103,7 +103,7 @@ InOrder = Callable[[Callable[[Task], Told], Sequence[Task]], Iterator[Told]]
 
 
 def in_threads(work: Callable[[Task], Told], tasks: Sequence[Task]) -> Iterator[Told]:
-    """What takes the time (native/trace_sums.c, decoding, sorting) lets the other threads go on."""
+    """What takes the time (native/read/trace_sums.c, decoding, sorting) lets the other threads go on."""
     with ThreadPoolExecutor(max(1, min(len(tasks), len(os.sched_getaffinity(0))))) as pool:
         yield from pool.map(work, tasks)
 

@@ -1,4 +1,4 @@
-"""The map by which the dynamic loader finds libraries again; native/libraries/map.h tells its lines."""
+"""The map by which the dynamic loader finds libraries again; native/loader_audit/libraries/map.h tells its lines."""
 
 from __future__ import annotations
 

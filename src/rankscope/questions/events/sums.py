@@ -1,4 +1,4 @@
-"""The compiled sums over events (native/trace_sums.c), or their Python twins where that was not built."""
+"""The compiled sums over events (native/read/trace_sums.c), or their Python twins where that was not built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The sums of native/trace_sums.c in Python: what they mean, and what counts where the compiled ones are missing.
+# The sums of native/read/trace_sums.c in Python: what they mean, and what counts where the compiled ones are missing.
 LENGTH_SUM = np.dtype(
     [("calls", "u8"), *((name, "i8") for name in ("total_ns", "min_ns", "max_ns")), ("low", "u8"), ("high", "u8")]
 )
