@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -35,6 +36,7 @@ SYNTHETIC = {
     "synthetic-holes": ["--ranks", "12", "--collectives", "300", "--killed", "1", "--absent", "1", "--lost-calls", "5"],
 }
 PAGE_DATA = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 LONGEST_DIFFERENCE = 12  # lines shown of each
 
 
@@ -142,22 +144,34 @@ def run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
 def compare(old: Path, new: Path) -> int:
     """Every file on both sides."""
     names = sorted({str(path.relative_to(side)) for side in (old, new) for path in side.rglob("*") if path.is_file()})
-    differing = [name for name in names if differs(old / name, new / name, name)]
-    print(f"{len(names)} answers, {len(differing)} differ")
-    return int(bool(differing))
+    found = Counter(difference(old / name, new / name, name) for name in names)
+    print(f"{len(names)} answers: {', '.join(f'{count} {kind}' for kind, count in found.most_common())}")
+    return int(found["differ"] > 0)
 
 
-def differs(before: Path, after: Path, name: str) -> bool:
+def difference(before: Path, after: Path, name: str) -> str:
     was, now = (path.read_text(encoding="utf-8").splitlines() if path.exists() else [] for path in (before, after))
     if was == now and before.exists() == after.exists():
-        return False
+        return "the same"
+    if "Traceback (most recent call last):" in was and "Traceback (most recent call last):" in now:
+        return "a traceback on both sides" if was[-3:] == now[-3:] else "differ"
+    if canonical(was) == canonical(now):
+        return "the same but for the order of rows, of which nothing was said, or the last digits of a sum"
     print(f"== {name}")
     lines = [line for line in difflib.unified_diff(was, now, n=0, lineterm="") if not line.startswith(("---", "+++"))]
     for line in lines[:LONGEST_DIFFERENCE]:
         print(f"   {line[:200]}")
     if len(lines) > LONGEST_DIFFERENCE:
         print(f"   … {len(lines) - LONGEST_DIFFERENCE} more lines")
-    return True
+    return "differ"
+
+
+def canonical(lines: list[str]) -> list[str]:
+    """Lines in one order, brackets and commas of the last in a list left out, numbers to ten digits."""
+    rounded = (NUMBER.sub(lambda found: f"{float(found[0]):.10g}", line) for line in lines)
+    return sorted(
+        " ".join(line.replace("]", " ").replace("}", " ").replace("[", " ").rstrip(", ").split()) for line in rounded
+    )
 
 
 def main() -> int:

@@ -110,11 +110,13 @@ def _union_sql(name: str, files: Sequence[Path]) -> str:
     if not files:
         return recorded
     paths = ", ".join(f"'{_quoted(path)}'" for path in files)
+    # tables keep the order of their files, which is that of what was read
+    order = "" if name in KEPT_ON_DISK else "ORDER BY filename, file_row_number"
     # the recorded table comes first and has every column of today's model: an old file may lack some
     return f"""{recorded} UNION ALL BY NAME
-        SELECT here AS process, * EXCLUDE (process, filename, folder, there, here)
-        FROM read_parquet([{paths}], filename = true, union_by_name = true) JOIN loaded_places
-        ON there = process AND filename = folder || '/{name}.parquet'"""
+        (SELECT here AS process, * EXCLUDE (process, filename, file_row_number, folder, there, here)
+        FROM read_parquet([{paths}], filename = true, file_row_number = true, union_by_name = true) JOIN loaded_places
+        ON there = process AND filename = folder || '/{name}.parquet' {order})"""
 
 
 def _quoted(path: Path) -> str:

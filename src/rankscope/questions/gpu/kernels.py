@@ -35,7 +35,8 @@ ACTIVITIES = f"""
         FROM tallies JOIN ranks USING (process) WHERE layer = ? AND {ONCE} AND {{condition}} GROUP BY name, rank)
     SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), sum(bytes)::BIGINT,
         count(DISTINCT rank), sum(timed_calls)::BIGINT,
-        min(total_ns), arg_min(rank, total_ns), quantile_disc(total_ns, 0.5), max(total_ns), arg_max(rank, total_ns)
+        min(total_ns), arg_min(rank, (total_ns, rank)) FILTER (total_ns IS NOT NULL), quantile_disc(total_ns, 0.5),
+        max(total_ns), arg_max(rank, (total_ns, -rank)) FILTER (total_ns IS NOT NULL)
     FROM by_rank GROUP BY name ORDER BY 3 DESC NULLS LAST, name"""
 ALL_NS = f"""
     WITH wholes AS ({WHOLES}),

@@ -121,8 +121,8 @@ IMPORT_PATHS_SQL = """
         sum(CASE WHEN operation = 'open' THEN times ELSE 0 END)::BIGINT,
         sum(CASE WHEN operation NOT IN ('stat', 'open') THEN times ELSE 0 END)::BIGINT,
         count(DISTINCT name),
-        (SELECT arg_max(name, times) FROM by_module WHERE by_module.path = mine.path),
-        (SELECT arg_max(cause, times) FROM by_module WHERE by_module.path = mine.path)
+        (SELECT arg_max(name, (times, name)) FROM by_module WHERE by_module.path = mine.path),
+        (SELECT arg_max(cause, (times, cause)) FROM by_module WHERE by_module.path = mine.path)
     FROM mine GROUP BY path ORDER BY 2 DESC, path"""
 
 

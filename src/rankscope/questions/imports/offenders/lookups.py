@@ -36,7 +36,7 @@ def realpath_storm(tables: Tables) -> list[Offender]:
 # ---------------------------------------------------------------- A module lists directories again and again
 LISTING_FEWEST = 50
 SQL = """
-    SELECT modules.name, sum(times)::BIGINT, count(DISTINCT path), arg_max(path, times)
+    SELECT modules.name, sum(times)::BIGINT, count(DISTINCT path), arg_max(path, (times, path))
     FROM paths JOIN modules USING (process, module)
     WHERE cause = 'module' AND operation = 'list' AND module > 0
     GROUP BY modules.name HAVING sum(times) >= ? ORDER BY 2 DESC, 1 LIMIT 3"""
