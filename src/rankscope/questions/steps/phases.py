@@ -102,7 +102,8 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
 
 def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:
     sql = """
-        SELECT process, min(start_ns), arg_min(end_ns, (start_ns, end_ns, name)), arg_min(name, (start_ns, end_ns, name))
+        SELECT process, min(start_ns),
+            arg_min(end_ns, (start_ns, end_ns, name)), arg_min(name, (start_ns, end_ns, name))
         FROM untraced_events
         WHERE layer IN ('mpi', 'gloo', 'nccl') AND sequence = 1 AND end_ns IS NOT NULL GROUP BY process"""
     return {
