@@ -19,11 +19,11 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import sys, types
 from load import toy
-from rankscope.formats import formats
+from rankscope.formats import registry
 module = types.ModuleType("rankscope.formats.toy")
 module.sniff, module.read = toy.sniff, toy.read
 sys.modules[module.__name__] = module
-formats.FORMATS["toy"] = "a format of the tests"
+registry.FORMATS["toy"] = "a format of the tests"
 from rankscope.cli.load import run
 code = run(sys.argv[1:])
 with open("/proc/self/status") as status:  # getrusage would tell the peak of the process that started this one

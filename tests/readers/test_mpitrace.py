@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.run import as_mpitrace
+from rankscope.api.layouts import as_mpitrace
 from rankscope.formats.mpitrace import UNSPLIT, read, sniff
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Source
