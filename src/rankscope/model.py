@@ -246,6 +246,7 @@ class Tally:
     bytes: int | None = None
     errors: int = 0
     within: str = ""  # the ranges this is attributed to, outermost first, where it is counted once more
+    large_count: bool = False  # called by MPI's function for large counts (MPI_Allreduce_c), the same routine
 
 
 @dataclass(slots=True)

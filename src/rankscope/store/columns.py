@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -47,6 +48,7 @@ RECORDS: dict[str, type] = {
     "mounts": Mount,
 }
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
+ROUTINE_TABLES, LARGE_COUNT = ("tallies", "events"), "_c"
 REPEATED = ("tallies", "events", *IMPORT_TABLES)  # their words are few and come often
 
 
@@ -88,6 +90,8 @@ def _text(text: str) -> str:
 def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Table:
     """A table from the columns of one process; a column that is not given has its field's default."""
     schema = schema_of(table)
+    if table in ROUTINE_TABLES:
+        columns = one_routine(columns)
     first = next(iter(columns.values()))
     rows = len(first.codes if isinstance(first, Words) else first)
     given = {**columns, "process": np.full(rows, process, np.int32)}
@@ -99,6 +103,24 @@ def columns_table(table: str, process: int, columns: Mapping[str, Any]) -> pa.Ta
         for name in schema.names
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def one_routine(columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """MPI_Allreduce_c and MPI_Allreduce are one routine: which was called is a column of its own."""
+    names = columns["name"]
+    if not isinstance(names, Words) or not any(map(is_large_count, names.values)):
+        return columns
+    known = {name: at for at, name in reversed(list(enumerate(names.values)))}
+    values, codes = list(names.values), np.arange(len(names.values), dtype=np.int32)
+    large = np.array([is_large_count(name) for name in values])
+    for at in np.flatnonzero(large).tolist():
+        values[at] = values[at].removesuffix(LARGE_COUNT)
+        codes[at] = known.setdefault(values[at], at)
+    return ChainMap({"name": Words(codes[names.codes], values), "large_count": large[names.codes]}, columns)  # type: ignore[arg-type]
+
+
+def is_large_count(name: str) -> bool:
+    return name.startswith("MPI_") and name.endswith(LARGE_COUNT)
 
 
 def _same(value: Any, kind: Any, rows: int) -> Any:

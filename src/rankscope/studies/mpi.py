@@ -29,14 +29,12 @@ PLACE = (
     Column("mpi", Unit.NAME, "MPI"),
     Column("ranks", Unit.COUNT, "Ranks"),
 )
-# mpi4py calls the large-count functions where there are such: the same routine to a reader
-NAME = "regexp_replace(name, '_c$', '')"
 FROM = f"FROM tallies JOIN ranks USING (process) WHERE {IS_COMMUNICATION} AND role = 'rank'"
 ROUTINES = f"""
-    SELECT {NAME} AS routine, (sum(calls) FILTER (kind = 'call'))::BIGINT, {BYTES_SQL},
+    SELECT name AS routine, (sum(calls) FILTER (kind = 'call'))::BIGINT, {BYTES_SQL},
         sum(total_ns) FILTER (kind = 'call') {FROM} GROUP BY routine ORDER BY 4 DESC"""
 SIZES = f"""
-    SELECT {NAME} AS routine, size_class, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(total_ns) {FROM}
+    SELECT name AS routine, size_class, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(total_ns) {FROM}
     AND kind = 'call' AND size_class > 0 GROUP BY routine, size_class ORDER BY routine, size_class"""
 SMALL = f"""
     SELECT coalesce(sum(calls) FILTER (small), 0)::BIGINT, coalesce(sum(total_ns) FILTER (small), 0),
@@ -45,7 +43,7 @@ SMALL = f"""
         coalesce(sum(calls) FILTER (reduces), 0)::BIGINT, coalesce(sum(total_ns) FILTER (reduces), 0),
         coalesce(sum(total_ns), 0)
     FROM (SELECT calls, total_ns, size_class BETWEEN 1 AND {SMALL_CLASS} AS small,
-              {NAME} = 'MPI_Allreduce' AS reduces {FROM} AND kind = 'call')"""
+              name = 'MPI_Allreduce' AS reduces {FROM} AND kind = 'call')"""
 
 
 def version(place: Place, outcome: Outcome) -> tuple[Value, ...]:

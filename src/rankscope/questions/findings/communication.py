@@ -98,7 +98,7 @@ PAIRS = {
 }
 LENGTH_BYTES = (4, 8)
 SQL = """
-    SELECT process, rank, thread, regexp_replace(name, '_c$', ''), "group", coalesce(bytes, 0), start_ns,
+    SELECT process, rank, thread, name, "group", coalesce(bytes, 0), start_ns,
         coalesce(end_ns, start_ns), coalesce(root, -1), elapsed_ns
     FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer = 'mpi' AND call_ns IS NULL AND process IN ({processes})
@@ -106,7 +106,7 @@ SQL = """
     ORDER BY process, thread, start_ns"""
 
 MOST_RANKS = 128  # whose logs are looked at record by record: those that send most lengths
-FIRST = tuple(sorted(name + ending for name, _ in PAIRS.values() for ending in ("", "_c")))
+FIRST = tuple(sorted({name for name, _ in PAIRS.values()}))
 CANDIDATES = f"""
     SELECT process FROM untraced_events
     WHERE name IN {FIRST} AND layer = 'mpi' AND bytes IN (4, 8) AND call_ns IS NULL
