@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from rankscope.questions.metrics import scrape
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
+from rankscope.whole_file import write_whole
 
 FORMS = ("perfetto", "chrome", "parquet", "csv", "json", "prometheus")
 FOLDERS = ("parquet", "csv", "json")
@@ -77,17 +76,10 @@ def _begin(made: Timeline) -> int:
 
 
 def _whole(out: Path, pieces: Iterable[bytes]) -> None:
-    """Beside the target, then in its place."""
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        with beside.open("wb") as file:
-            file.writelines(pieces)
-        beside.replace(out)
+        write_whole(out, pieces)
     except OSError as problem:
         raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 def _folder(run: Run, form: str, out: Path) -> str:

@@ -6,7 +6,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from rankscope.api.run import (
     Wrong,
 )
 from rankscope.model import Table
+from rankscope.whole_file import write_whole
 
 
 # ---------------------------------------------------------------- writes a file as a whole or not at all
@@ -32,21 +32,7 @@ def save(texts: Iterable[str], path: Path) -> None:
         with path.open("w", encoding="utf-8") as file:
             file.writelines(texts)
         return
-    place, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(place, "w", encoding="utf-8") as file:
-            file.writelines(texts)
-        os.chmod(beside, 0o666 & ~_mask())
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
-
-
-def _mask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, (text.encode() for text in texts))
 
 
 # ---------------------------------------------------------------- report

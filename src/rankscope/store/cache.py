@@ -24,6 +24,7 @@ from rankscope.model import Column, Table, Unit
 from rankscope.store.folder import FILE
 from rankscope.store.foreign import ABOUT
 from rankscope.store.rank_files import Batch, Stamp, Summary, below, stamp_of
+from rankscope.whole_file import write_whole
 
 FORMAT = 1
 FOLDER = "tables"  # in the folder of the run
@@ -97,7 +98,7 @@ class Kept:
         made = Entry(folder, name, events, files, summary.stamps, summary.bad, sizes, summary.rows)
         try:
             for table, data in summary.tables.items():
-                write_whole(made.path(table), data)
+                write_whole(made.path(table), [data])
         except OSError:  # no room, no right: without keeping anything
             if folder != self.folder:
                 raise
@@ -115,19 +116,8 @@ class Kept:
             return
         told = {"format": FORMAT, "code": code_key(), "batches": list(batches.values())}
         with suppress(OSError):
-            write_whole(self.folder / INDEX, json.dumps(told).encode())
+            write_whole(self.folder / INDEX, [json.dumps(told).encode()])
             _sweep(self.folder, {one.name for one in staying})
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Beside its place, then there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(data)
-        beside.replace(path)
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 def _writable(folder: Path) -> Path | None:
@@ -236,7 +226,7 @@ class Answers:
             data = json.dumps({"question": question, "answer": answer}, default=_number).encode()
             if len(data) <= MOST_BYTES:
                 self._make_room(key)
-                write_whole(self._path(key, question), data)
+                write_whole(self._path(key, question), [data])
 
     def _path(self, key: str, question: Sequence[Any]) -> Path:
         assert self._folder is not None

@@ -17,7 +17,7 @@ from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE
 from rankscope.questions.scaling.scaling import graphs, laws, projection, shown, speed_up
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.files import read_json
+from rankscope.studies.files import read_json, write_text
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.plan import Cell, Outcome, Settings, Study
 from rankscope.studies.toml_study import figures
@@ -283,8 +283,6 @@ def write(
     for form, suffix in FORMS.items():
         path = folder / f"{study.name}.{suffix}"
         text = page(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_text(f"# {study.title}\n\n{text}" if form == "markdown" else text, encoding="utf-8")
-        beside.replace(path)
+        write_text(path, f"# {study.title}\n\n{text}" if form == "markdown" else text)
         made.append(path)
     return made

@@ -1,11 +1,12 @@
-"""Files that are there as a whole or not at all. Standard library only: it also runs where scripts of cells run."""
+"""JSON and text of a study's folder. Standard library only: it also runs where scripts of cells run."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from rankscope.whole_file import write_whole
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -22,13 +23,4 @@ def write_json(path: Path, what: dict[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves is written over
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    write_whole(path, [text.encode()], is_synced=True)
