@@ -26,11 +26,11 @@ def _find_recorder() -> "Any":
     """The recorder in this process or None, looked for at the first use: `rankscope run` must not load ctypes."""
     global _recorder, _looked
     if not _looked:
-        from rankscope.agent.native import recorder
+        from rankscope.agent.recorder import recorder
 
         _recorder, _looked = recorder(), True
         if _recorder is not None:
-            from rankscope.agent.garbage import watch_garbage
+            from rankscope.agent.recorder import watch_garbage
 
             watch_garbage(_recorder)
     return _recorder

@@ -398,7 +398,7 @@ def test_steps_told_by_a_plain_program(rankscope: str, tmp_path: Path, environme
 OUT_OF_ORDER = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from rankscope.agent.native import recorder
+from rankscope.agent.recorder import recorder
 r = recorder()
 group = r.rankscope_group(b"pair", 77, 2, 0, 0)
 slots = [r.rankscope_collective_begin(b"all_reduce", group, size, -1, size, 1) for size in (10, 30, 20, 50, 40, 60)]

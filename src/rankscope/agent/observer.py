@@ -32,9 +32,9 @@ def start(recorder: Any, torch: Any) -> str:
 
 
 def _in_python(recorder: Any, torch: Any, why: str) -> str:
-    from . import python_observer
+    from . import fallback
 
-    python_observer.start(recorder, torch)
+    fallback.watch_ranges(recorder, torch)
     return f"{PYTHON}: {why}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from . import native
+from .recorder import INIT_BEGIN, INIT_END
 
 
 def hide_our_frame(error: BaseException) -> None:
@@ -44,13 +44,13 @@ def timed_by_marks(
 
     @wraps(original)
     def wrapper(*arguments: Any, **named: Any) -> Any:
-        recorder.rankscope_mark(native.INIT_BEGIN, shown, 0)
+        recorder.rankscope_mark(INIT_BEGIN, shown, 0)
         try:
             result = original(*arguments, **named)
         except BaseException as error:
             hide_our_frame(error)
             raise
-        recorder.rankscope_mark(native.INIT_END, shown, 0)
+        recorder.rankscope_mark(INIT_END, shown, 0)
         try:
             after()
         except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from typing import Any
 
 WORD, NUMBER, TEXT = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_char_p
@@ -35,3 +36,16 @@ def recorder() -> Any | None:
     except AttributeError:
         return None
     return library if library.rankscope_ticks() else None
+
+
+def watch_garbage(recorder: Any) -> None:
+    """Tell the recorder when a collection begins and ends; once in a process, whoever asks."""
+    if any(getattr(known, "by_rankscope", False) for known in gc.callbacks):
+        return
+    tell = recorder.rankscope_gc
+
+    def collecting(phase: str, info: dict[str, int]) -> None:
+        tell(phase == "start")
+
+    collecting.by_rankscope = True  # type: ignore[attr-defined]
+    gc.callbacks.append(collecting)

@@ -6,8 +6,8 @@ import sys
 from functools import wraps
 from typing import Any
 
-from . import native, observer
-from .garbage import watch_garbage
+from . import observer
+from .recorder import OBSERVER, watch_garbage
 from .wrapping import hide_our_frame, ranged
 
 OPTIMIZER = "torch.optim.optimizer"  # torch.optim removes the name
@@ -16,7 +16,7 @@ OPTIMIZER = "torch.optim.optimizer"  # torch.optim removes the name
 def install(recorder: Any, torch: Any) -> None:
     """Everything that is known once torch itself is imported."""
     how = observer.start(recorder, torch)
-    recorder.rankscope_mark(native.OBSERVER, how.encode(), 0)
+    recorder.rankscope_mark(OBSERVER, how.encode(), 0)
     watch_garbage(recorder)
     for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save):
         try:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from . import native, observer
+from . import observer
+from .recorder import FINALIZE
 from .wrapping import hide_our_frame, timed_by_marks
 
 # As torch's own ranges name them, for where the ranges are not seen.
@@ -60,12 +61,12 @@ def install(recorder: Any, c10d: Any) -> None:
             _tell_group(recorder, c10d, compiled, method)
         _watch_waits(recorder, c10d.Work, lambda recorder, work: None)
         return
-    from . import python_collectives
+    from . import fallback
 
     for method, operation in issuing.items():
         if operation not in BETWEEN_TWO:
-            python_collectives.watch(recorder, c10d, method, operation, number_of)
-    _watch_waits(recorder, c10d.Work, python_collectives.waited)
+            fallback.watch(recorder, c10d, method, operation, number_of)
+    _watch_waits(recorder, c10d.Work, fallback.waited)
 
 
 def install_data_parallel(recorder: Any, module: Any) -> None:
@@ -94,9 +95,9 @@ def install_data_parallel(recorder: Any, module: Any) -> None:
 
 def _follow_buckets(recorder: Any, model: Any) -> None:
     if observer.compiled() is None:
-        from . import python_collectives
+        from . import fallback
 
-        python_collectives.follow_buckets(recorder, model)
+        fallback.follow_buckets(recorder, model)
 
 
 def _argument(arguments: tuple[Any, ...], at: int) -> Any:
@@ -190,7 +191,7 @@ def _watch_end(recorder: Any, c10d: Any) -> None:
     @wraps(original)
     def destroy_process_group(group: Any = None) -> Any:
         if group is None:
-            recorder.rankscope_mark(native.FINALIZE, b"destroy_process_group", 0)
+            recorder.rankscope_mark(FINALIZE, b"destroy_process_group", 0)
         try:
             return original(group)
         except BaseException as error:

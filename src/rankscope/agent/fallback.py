@@ -1,5 +1,8 @@
-"""Collectives seen from Python, where there is no compiled observer: those that Python issues, with the end that it
-waits for; those of DistributedDataParallel by their buckets, without a time of their own."""
+"""Ranges and collectives of torch seen from Python, where there is no compiled observer.
+
+Collectives that Python issues have the end that it waits for; those of DistributedDataParallel are told by their
+buckets, without a time of their own.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,7 @@ def follow_buckets(recorder: Any, model: Any) -> None:
 
 
 def _count_buckets(recorder: Any, model: Any) -> None:
-    from . import collectives
+    from . import torch_collectives
 
     try:
         if not model.require_backward_grad_sync or not model.require_forward_param_sync:
@@ -122,9 +125,34 @@ def _count_buckets(recorder: Any, model: Any) -> None:
 
         data = model._get_ddp_logging_data()
         sizes = data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or ""
-        number = collectives.number_of(recorder, c10d, model.process_group)
+        number = torch_collectives.number_of(recorder, c10d, model.process_group)
         for size in sizes.split(","):
             slot = recorder.rankscope_collective_begin(b"all_reduce", number, int(size), -1, 0, GLOO)
             recorder.rankscope_collective_end(slot, UNTOLD)
     except Exception:
         pass
+
+
+# ---------------------------------------------------------------- ranges
+def watch_ranges(recorder: Any, torch: Any) -> None:
+    """Torch's ranges, by the class with which torch and its users make them: slower than the compiled observer, with
+    the same names."""
+    record_function = torch.autograd.profiler.record_function
+    enter, leave = record_function.__enter__, record_function.__exit__
+    begin, end = recorder.rankscope_range_begin, recorder.rankscope_range_end
+
+    @wraps(enter)
+    def entered(self: Any) -> Any:
+        shown = self.name.encode("utf-8", "replace")
+        self._rankscope = (shown, begin(shown))
+        return enter(self)
+
+    @wraps(leave)
+    def left(self: Any, *raised: Any) -> Any:
+        try:
+            return leave(self, *raised)
+        finally:
+            shown, since = self.__dict__.pop("_rankscope", (b"", 0))
+            end(shown, since)
+
+    record_function.__enter__, record_function.__exit__ = entered, left
