@@ -161,8 +161,8 @@ format: $(VENV_READY)
 	@$(BIN)/ruff check --quiet --fix
 	@$(BIN)/ruff format --quiet
 
-# Many tests wait (for ranks, for a time-out), so there is one worker more than processors.
-TEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+# Many tests wait (for ranks, for a time-out), so there are two workers more than processors.
+TEST_WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --durations 15 --durations-min 5
 
 test: ready-to-test

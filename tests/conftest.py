@@ -111,7 +111,8 @@ LONGEST_FILES = {
 }
 LONG_FILE_S = 10
 # Left to `make test-all`: where two MPIs of three have shown it, and the second build of the recorder with a sanitizer.
-THOROUGH = {"impi": ("tests/hang/", "tests/robust/"), "thread": ("tests/native/",)}
+LEFT_OUT = ("hang/", "robust/", "stage/", "report/", "mpi/test_waiting", "mpi/test_steps")
+THOROUGH = {"impi": tuple(f"tests/{name}" for name in LEFT_OUT), "thread": ("tests/native/",)}
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own
 
 

@@ -73,6 +73,7 @@ def test_a_rank_of_ddp_stuck_in_data_loading(tmp_path: Path) -> None:
     assert re.search(r"Steps +3 done, 0 a second", frame.out), frame.out
 
 
+@pytest.mark.slow
 def test_a_healthy_job(tmp_path: Path) -> None:
     with started("ddp", tmp_path) as job:
         answers = [

@@ -61,7 +61,8 @@ def test_mpi4py(name: str, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not (TORCH / "torchrun").exists(), reason=".envs/torch is missing: run make envs")
-@pytest.mark.parametrize("until", ["steps", pytest.param("end", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("until", ["steps", "end"])
 def test_data_parallel_training(until: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(DDP_PROGRAM)

@@ -146,6 +146,7 @@ def test_ddp_on_gloo(rankscope: str, tmp_path: Path, environment: dict[str, str]
     assert marks == [*expected, "end"]
 
 
+@pytest.mark.slow
 def test_gradient_accumulation_is_one_step(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     job = torchrun(2, "--steps", "6", "--micro-batches", "4")
     told_by(start([rankscope, "run", "--out", "run", *job], tmp_path, environment))
@@ -191,6 +192,7 @@ def test_a_delay_shows_where_it_is(
         assert np.median(steps[other]) < 7e6
 
 
+@pytest.mark.slow
 def test_the_hooks_in_python_give_the_same_records(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
     found = {}
     for way in ("", "python"):
@@ -437,6 +439,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_gathers_and_scatters_of_fsdp_and_checkpoints(
     rankscope: str, tmp_path: Path, environment: dict[str, str]
 ) -> None:

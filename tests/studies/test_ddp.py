@@ -12,7 +12,7 @@ from rankscope.studies.ddp import STUDY, tables
 from rankscope.studies.plan import Outcome, cells
 from studies.small_studies import named, python_of, ran, settings_of
 
-pytestmark = pytest.mark.timeout(400)  # the cells run in the first test's name
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # the cells run in the first test's name
 BATCHES, BUCKETS, SLOW_MS = 4, 3, 60.0
 SIZES = {"batches": str(BATCHES), "batch": "8", "width": "64"}
 SETTINGS = settings_of(STUDY, **SIZES, servers="0,1", slow_rank="1", slow_ms=str(SLOW_MS))

@@ -94,7 +94,7 @@ def test_what_runs_elsewhere_needs_the_standard_library_only() -> None:
         f"rankscope.{name}"
         for name in (
             *("studies", "studies.elsewhere", "studies.environment", "studies.errors", "studies.files"),
-            *("studies.guard", "studies.local", "studies.programs", "studies.pythons"),
+            *("studies.guard", "studies.local", "studies.programs", "studies.interpreters", "whole_file"),
         )
     }
 
