@@ -110,9 +110,14 @@ LONGEST_FILES = {
     "index/test_counts.py": 10,
 }
 LONG_FILE_S = 10
-# Left to `make test-all`: where two MPIs of three have shown it, and the second build of the recorder with a sanitizer.
-LEFT_OUT = ("hang/", "robust/", "stage/", "report/", "mpi/test_waiting", "mpi/test_steps")
-THOROUGH = {"impi": tuple(f"tests/{name}" for name in LEFT_OUT), "thread": ("tests/native/",)}
+# Left to `make test-all`: where one MPI or two of three have shown it, and the second build with a sanitizer.
+TWICE = ("hang/test_hang_mpi", "hang/test_top", "robust/test_sacred_job", "mpi/test_waiting")
+THRICE = (*TWICE, "hang/", "robust/", "stage/", "report/", "mpi/test_steps", "mpi/test_as_bare")
+THOROUGH = {
+    "mpich": tuple(f"tests/{name}" for name in TWICE),
+    "impi": tuple(f"tests/{name}" for name in THRICE),
+    "thread": ("tests/native/",),
+}
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own
 
 

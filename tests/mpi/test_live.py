@@ -72,7 +72,8 @@ def until_started(job: subprocess.Popen[bytes], folder: Path, ranks: int) -> lis
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/native/test_reading_live.py is the quick one
+@pytest.mark.parametrize("name", ["openmpi", "mpich"])
 def test_ten_thousand_reads_while_it_runs(name: str, built: Path, tmp_path: Path) -> None:
     ranks, mpi = 4, find_mpi(name)
     program = jobs.build_with_mpi(mpi, built, "counts_itself")

@@ -16,7 +16,7 @@ from programs.jobs import WARNINGS
 
 HERE = Path(__file__).parent
 KEPT = hatch_build.ROOT / "build" / "tests"  # for the next run
-QUICKLY = ("-fno-omit-frame-pointer", "-O1", "-DRS_HOT=static inline")
+QUICKLY = ("-fno-omit-frame-pointer", "-O0", "-DRS_HOT=static inline")
 SANITIZERS = {
     "plain": (),
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", *QUICKLY),
