@@ -59,7 +59,7 @@ def _name_of(flags: tuple[str, ...]) -> str:
 
 
 def _is_new(library: Path) -> bool:
-    made_of = [*library.parent.glob("*.[ch]"), Path(hatch_build.__file__)]
+    made_of = [*library.parent.rglob("*.[ch]"), Path(hatch_build.__file__)]
     return library.exists() and all(path.stat().st_mtime < library.stat().st_mtime for path in made_of)
 
 

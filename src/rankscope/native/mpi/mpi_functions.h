@@ -1,7 +1,8 @@
 /* Every MPI function that is intercepted, as a table; included several times with different meanings of its words.
  *
  * A line is KIND(name, number of arguments, group, bytes, …). Argument positions count from 0. What the kinds do is
- * in mpi.c. Words for groups: COMM(i) WIN(i) FILE_(i) NONE. Words for bytes, see docs/metrics.md:
+ * in mpi.c; PROBE is that of every call without bytes in which a rank may wait for another, so that `hang` sees it there;
+ * PLAIN is for those that do not wait. Words for groups: COMM(i) WIN(i) FILE_(i) NONE. Words for bytes, see docs/metrics.md:
  *   CT(c, t)        count in argument c times the size of the datatype in t
  *   PLACE(b, x, y)  x where buffer b is MPI_IN_PLACE, else y
  *   AT(c, i, t)     element i of the count array c, times the size of t
@@ -15,7 +16,7 @@
  * Only arguments that MPI calls significant may be read, because the others need not be valid.
  *
  * Sections: 1 in MPI 3 and with a large-count twin; 2 new in MPI 4, with a twin; 3 in MPI 3, no twin; 4 new in MPI 4.
- * What is new in MPI 4, and every twin, is exported only where the loaded MPI has it (mpi.c says how).
+ * What is new in MPI 4, and every twin, is exported only where the loaded MPI has it (mpi_exports.c).
  */
 
 #if RS_SECTION == 1

@@ -14,7 +14,7 @@ from rankscope.questions.wording import ranges
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How far is the clock of a rank's GPU records from the host's, how fast does it drift, and how well is that known?
-COLUMNS = (
+GPU_CLOCKS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
     Column("devices", Unit.NAME, "GPUs"),
@@ -40,7 +40,7 @@ def gpu_clocks(tables: Tables, selection: Selection = ALL) -> Table:
     found: dict[tuple[Cell, ...], dict[str, float]] = {}
     for rank, host, devices, name, value in tables.query(SQL.format(condition=selection.condition)):
         found.setdefault((rank, host, devices), {})[name] = value
-    table = Table("gpu_clocks", "Clocks of the GPU records", COLUMNS, [])
+    table = Table("gpu_clocks", "Clocks of the GPU records", GPU_CLOCKS_COLUMNS, [])
     for who, told in found.items():
         cells = _cells(told)
         table.rows.append((*who, *cells))

@@ -19,7 +19,7 @@ from rankscope.questions.wording import counted
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which NCCL operations ran, by which algorithm and protocol, and how long did they take on the device?
-COLUMNS = (
+NCCL_COLUMNS = (
     Column("name", Unit.NAME, "Operation"),
     Column("algorithm", Unit.NAME, "Algorithm"),
     Column("group", Unit.NAME, "Communicator"),
@@ -49,7 +49,7 @@ SQL = """
 def nccl(tables: Tables, selection: Selection = ALL) -> Table:
     """Operations by algorithm, protocol and communicator, the longest on the device first."""
     found = tables.query(SQL.format(condition=selection.condition))
-    table = Table("nccl", "NCCL operations", COLUMNS, [tuple(row[:-1]) for row in found])
+    table = Table("nccl", "NCCL operations", NCCL_COLUMNS, [tuple(row[:-1]) for row in found])
     calls, timed = sum(row[3] for row in found), sum(int(row[-1]) for row in found)
     if calls > timed:
         table.notes.append(UNTOLD.format(calls - timed, calls))

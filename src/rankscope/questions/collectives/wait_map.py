@@ -24,7 +24,7 @@ from rankscope.questions.steps.waits import StepTimes, step_times
 
 # ---------------------------------------------------------------------------------------------------------------------
 # In which groups, phases and steps do ranks wait, and for whom there?
-COLUMNS = (
+WAITING_PARTS_COLUMNS = (
     Column("by", Unit.NAME, "By"),
     Column("part", Unit.NAME, "Group, phase or step"),
     Column("collectives", Unit.COUNT, "Collectives"),
@@ -65,7 +65,7 @@ class _Sums:
 def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
     """Waiting and moving by group, by phase, and by step where the run has steps."""
     known = collectives_of(tables)
-    table = Table("waiting_parts", "Waiting by group, phase and step", COLUMNS, [])
+    table = Table("waiting_parts", "Waiting by group, phase and step", WAITING_PARTS_COLUMNS, [])
     if not known.splits:
         return table
     labels = _labels(known)

@@ -16,14 +16,14 @@ from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import ranges
 
 # ---------------------------------------------------------------- who waits for whom, and how long in all?
-COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
+WAIT_MATRIX_COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
 MOST_LANES = 96
 
 
 def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
     """Waiting of each rank (row) for each other one (column), of all matched collectives. Many are put together."""
     known = collectives_of(tables)
-    table = Table("wait_matrix", "Who waits for whom", COLUMNS, [])
+    table = Table("wait_matrix", "Who waits for whom", WAIT_MATRIX_COLUMNS, [])
     wanted = np.array([selection.ranks is None or rank in selection.ranks for rank in known.log.ranks], bool)
     if not known.splits or not wanted.any():
         return table

@@ -6,7 +6,7 @@ from rankscope.model import Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------- how much of what happened does the trace keep?
-COLUMNS = (
+TRACE_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("layer", Unit.NAME, "Layer"),
     Column("kept", Unit.COUNT, "Events kept"),
@@ -14,7 +14,7 @@ COLUMNS = (
     Column("begins_ns", Unit.NS, "Begins after start"),
     Column("spans_ns", Unit.NS, "Spans"),
 )
-SQL = """
+TRACE_SQL = """
     SELECT rank, substr(series, 7) AS layer,
         sum(value) FILTER (name = 'events kept')::BIGINT, sum(value) FILTER (name = 'events lost')::BIGINT,
         max(value) FILTER (name = 'begins')::BIGINT, max(value) FILTER (name = 'spans')::BIGINT
@@ -24,7 +24,7 @@ SQL = """
 
 def trace(tables: Tables, selection: Selection = ALL) -> Table:
     """Events kept and lost of each layer of each rank, and the time from the first to the last of those kept."""
-    table = Table("trace", "Trace", COLUMNS, list(tables.query(SQL.format(condition=selection.condition))))
+    table = Table("trace", "Trace", TRACE_COLUMNS, list(tables.query(TRACE_SQL.format(condition=selection.condition))))
     if any(row[3] for row in table.rows):
         table.notes.append("A larger --trace keeps more; --trace-keep says which are kept.")
     return arranged(table, selection)

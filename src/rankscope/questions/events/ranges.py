@@ -12,7 +12,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What was launched in which NVTX range, and how long did it take on the host and on the GPUs?
-COLUMNS = (
+NVTX_RANGES_COLUMNS = (
     Column("range", Unit.NAME, "Range"),
     Column("domain", Unit.NAME, "Domain"),
     Column("calls", Unit.COUNT, "Calls"),
@@ -27,7 +27,7 @@ COLUMNS = (
     Column("ranks", Unit.COUNT, "Ranks"),
 )
 # Only of recorded runs: what nvprof printed does not say which range lies inside which.
-SQL = """
+NVTX_RANGES_SQL = """
     WITH rows AS (SELECT * FROM tallies JOIN ranks USING (process) WHERE kind = 'call' AND within <> ''
                   AND layer IN ('nvtx', 'gpu', 'cuda_api') AND {condition})
     SELECT within, layer, sum(calls)::BIGINT, sum(total_ns), list(DISTINCT process),
@@ -71,7 +71,7 @@ def nvtx_ranges(tables: Tables, selection: Selection = ALL) -> Table:
     """Every range under those around it, with what was launched inside it."""
     root = Range()
     for within, layer, calls, total_ns, processes, domain, name in tables.query(
-        SQL.format(condition=selection.condition)
+        NVTX_RANGES_SQL.format(condition=selection.condition)
     ):
         found = _place(root, within)
         found.own[layer] = Work(calls, total_ns)
@@ -79,7 +79,7 @@ def nvtx_ranges(tables: Tables, selection: Selection = ALL) -> Table:
         if layer == "nvtx":
             found.domain, found.name = domain, name
     rows = [row for below in _longest_first(root) for row in _rows(below, 0)]
-    return arranged(Table("nvtx_ranges", "NVTX ranges", COLUMNS, rows), selection)
+    return arranged(Table("nvtx_ranges", "NVTX ranges", NVTX_RANGES_COLUMNS, rows), selection)
 
 
 def _place(root: Range, within: str) -> Range:

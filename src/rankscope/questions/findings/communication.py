@@ -19,7 +19,7 @@ from rankscope.questions.steps.waits import waits_per_step
 # ---------------------------------------------------------------- many tiny collectives where few larger ones would do
 TINY_BYTES = 4096
 NEGOTIATION_BYTES = 64
-FEWEST = 200
+TINY_COLLECTIVES_FEWEST = 200
 A_STEP = 8.0
 NOTICEABLE = 0.02  # of the elapsed time of the collectives
 FUSED = 8.0  # so many in one would be as fast as one
@@ -66,7 +66,7 @@ def tiny_collectives(tables: Tables) -> list[Finding]:
         names.update(one.names)
     steps = max((len(one.number) for one in steps_of(tables).ranks), default=0)
     saved = moving * (1 - 1 / FUSED)
-    if count < FEWEST or count < A_STEP * steps or saved < NOTICEABLE * (last - first):
+    if count < TINY_COLLECTIVES_FEWEST or count < A_STEP * steps or saved < NOTICEABLE * (last - first):
         return []
     name = max(names, key=lambda key: names[key])
     horovod = negotiations > count / 2
@@ -97,7 +97,7 @@ PAIRS = {
     "alltoall": ("MPI_Alltoall", "MPI_Alltoallv"),
 }
 LENGTH_BYTES = (4, 8)
-SQL = """
+PICKLED_SQL = """
     SELECT process, rank, thread, name, "group", coalesce(bytes, 0), start_ns,
         coalesce(end_ns, start_ns), coalesce(root, -1), elapsed_ns
     FROM untraced_events JOIN ranks USING (process)
@@ -117,7 +117,7 @@ def pickled_objects(tables: Tables) -> list[Finding]:
     """Pairs of a length and what has it, one right after the other, over and over: of the rank that has most."""
     best: tuple[float, int, int, str, int] | None = None
     processes = ", ".join(str(row[0]) for row in tables.query(CANDIDATES))
-    for rank, elapsed_ns, found in _by_rank(tables.query(SQL.format(processes=processes)) if processes else []):
+    for rank, elapsed_ns, found in _by_rank(tables.query(PICKLED_SQL.format(processes=processes)) if processes else []):
         for call, (count, total_ns) in found.items():
             if (
                 count >= PICKLED_FEWEST

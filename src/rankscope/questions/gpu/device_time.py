@@ -13,7 +13,7 @@ from rankscope.questions.selection import ALL, Selection, arranged, spread, spre
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How long are the pauses in which a GPU has nothing to do?
-COLUMNS = (
+GPU_GAPS_COLUMNS = (
     Column("length", Unit.NAME, "Length of a gap"),
     Column("gaps", Unit.COUNT, "Gaps"),
     Column("idle_ns", Unit.NS, "Idle in them"),
@@ -22,7 +22,7 @@ COLUMNS = (
     *spread_columns(Unit.NS),
 )
 COUNTED, TIMED = "idle gaps ", "idle in gaps "
-SQL = f"""
+GPU_GAPS_SQL = f"""
     SELECT rank, name, value FROM figures JOIN ranks USING (process)
     WHERE series LIKE 'GPU %' AND (name LIKE '{COUNTED}%' OR name LIKE '{TIMED}%') AND {{condition}}"""
 
@@ -31,14 +31,14 @@ def gpu_gaps(tables: Tables, selection: Selection = ALL) -> Table:
     """Gaps between activities of a device by their length, and how their time is spread over the ranks."""
     counts: dict[str, int] = {}
     times: dict[str, dict[int, float]] = {}
-    for rank, name, value in tables.query(SQL.format(condition=selection.condition)):
+    for rank, name, value in tables.query(GPU_GAPS_SQL.format(condition=selection.condition)):
         if name.startswith(COUNTED):
             length = name.removeprefix(COUNTED)
             counts[length] = counts.get(length, 0) + int(value)
         else:
             of_length = times.setdefault(name.removeprefix(TIMED), {})
             of_length[rank] = of_length.get(rank, 0.0) + value
-    table = Table("gpu_gaps", "GPU idle gaps", COLUMNS, [])
+    table = Table("gpu_gaps", "GPU idle gaps", GPU_GAPS_COLUMNS, [])
     idle_ns = sum(sum(of_length.values()) for of_length in times.values())
     for length in sorted(times, key=_order):
         total_ns, gaps = sum(times[length].values()), counts.get(length, 0)

@@ -11,7 +11,7 @@ from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_o
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
 from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
-COLUMNS = (
+ACTIVITIES_COLUMNS = (
     Column("name", Unit.NAME, "Name"),
     Column("calls", Unit.COUNT, "Calls"),
     Column("total_ns", Unit.NS, "Time"),
@@ -55,7 +55,7 @@ def activities(tables: Tables, selection: Selection, layer: str, title: str) -> 
     condition = selection.condition
     all_ns = float(tables.query(ALL_NS.format(condition=condition), (layer, layer))[0][0])
     found = tables.query(ACTIVITIES.format(condition=condition), (layer,))
-    table = Table(layer, title, COLUMNS, [_row(row, all_ns) for row in found])
+    table = Table(layer, title, ACTIVITIES_COLUMNS, [_row(row, all_ns) for row in found])
     listed_ns = sum(float(row[2] or 0) for row in found)
     if all_ns > 1.005 * listed_ns > 0:
         table.warnings.append(f"{100 * (1 - listed_ns / all_ns):.0f} % of the time is in rows that the source left out")
@@ -82,7 +82,7 @@ def cuda_api(tables: Tables, selection: Selection = ALL) -> Table:
 KERNELS_COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
 # squared deviations add up, and so does what the means of the ranks differ by from the mean of all; always in the same
 # order, so that the same sums give the same last digits
-SQL = """
+BY_NAME_SQL = """
     WITH sums AS (
         SELECT process, name, calls, total_ns, min_ns, max_ns, deviations_ns2,
             (sum(total_ns) OVER (PARTITION BY name))::DOUBLE / sum(calls) OVER (PARTITION BY name) AS mean_ns
@@ -104,7 +104,7 @@ def kernels(tables: Tables, selection: Selection = ALL) -> Table:
 def by_name(tables: Tables, selection: Selection) -> dict[str, Lengths]:
     """The lengths of the GPU activities of each name, over the selected ranks."""
     tables.derive(trace_tables)
-    return {name: Lengths(*sums) for name, *sums in tables.query(SQL.format(condition=selection.condition))}
+    return {name: Lengths(*sums) for name, *sums in tables.query(BY_NAME_SQL.format(condition=selection.condition))}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

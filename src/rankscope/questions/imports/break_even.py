@@ -127,7 +127,7 @@ def _held(series: Mapping[int, float], size: int) -> float:
 
 # ---------------------------------------------------------------- break even
 TIE = 0.02  # of the staged time: measured times differ by more than that from one run to the next
-COLUMNS = (
+BREAK_EVEN_COLUMNS = (
     Column("place", Unit.NAME, "place"),
     Column("break_even_nodes", Unit.NUMBER, "break-even nodes"),
     Column("largest_nodes", Unit.COUNT, "largest size"),
@@ -192,7 +192,7 @@ def break_evens(places: Mapping[str, tuple[Mapping[int, float], Mapping[int, flo
         there = (in_place[largest] * 1e9, staged_at(staged, largest) * 1e9)
         rows.append((place, found.nodes, largest, *there, found.verdict))
     notes = ["between two measured sizes by interpolation; staged: at the largest measured size up to the one compared"]
-    return Table("import_break_even", "From how many nodes on staging is faster", COLUMNS, rows, notes)
+    return Table("import_break_even", "From how many nodes on staging is faster", BREAK_EVEN_COLUMNS, rows, notes)
 
 
 def fits(found: Mapping[str, tuple[int, ScaleFit]], operations_of_rank: int | None, ranks_per_node: int) -> Table:

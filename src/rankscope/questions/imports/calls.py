@@ -13,7 +13,7 @@ COUNT_COLUMNS = (
     Column("read_bytes", Unit.BYTES, "Read"),
     Column("call_ns", Unit.NS, "In calls"),
 )
-COLUMNS = (
+IMPORT_CAUSES_COLUMNS = (
     Column("cause", Unit.NAME, "Cause"),
     Column("what", Unit.NAME, "What that is"),
     Column("share", Unit.SHARE, "Of calls"),
@@ -27,7 +27,7 @@ CAUSES = {
     "module": "the module's own code",
     "interpreter": "before, after and beside the imports",
 }
-SQL = f"""
+IMPORT_CAUSES_SQL = f"""
     SELECT cause, {sums()} FROM system_calls JOIN ranks USING (process)
     WHERE {{condition}} GROUP BY cause ORDER BY calls DESC, cause"""
 PATHS_SQL = """
@@ -37,10 +37,10 @@ PATHS_SQL = """
 def import_causes(tables: Tables, selection: Selection = ALL) -> Table:
     """The causes add up to all calls of the run."""
     condition = chosen(selection)
-    found = tables.query(SQL.format(condition=condition))
+    found = tables.query(IMPORT_CAUSES_SQL.format(condition=condition))
     distinct = dict(tables.query(PATHS_SQL.format(condition=condition)))
     total = sum(row[1] for row in found)
-    table = Table("import_causes", "Causes of the system calls", COLUMNS, [])
+    table = Table("import_causes", "Causes of the system calls", IMPORT_CAUSES_COLUMNS, [])
     for cause, *counts in found:
         share = counts[COUNTED.index("calls")] / total if total else None
         table.rows.append((cause, CAUSES.get(cause, ""), share, *counts, distinct.get(cause)))

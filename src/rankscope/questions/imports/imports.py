@@ -11,7 +11,7 @@ from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted
 
 # ---------------------------------------------------------------- what does metering imports itself cost here?
-COLUMNS = (
+IMPORT_COST_COLUMNS = (
     Column("recorded", Unit.NAME, "Recorded"),
     Column("wall_ns", Unit.NS, "Wall"),
     Column("cpu_ns", Unit.NS, "CPU"),
@@ -26,7 +26,7 @@ Took = tuple[int, int]  # wall and CPU time of one run
 
 def import_cost(turns: Mapping[str, Sequence[Took]]) -> Table:
     """Medians of each way to run a command, and of the ratios to the bare run of the same turn."""
-    table = Table("import_cost", "Cost of metering", COLUMNS, [])
+    table = Table("import_cost", "Cost of metering", IMPORT_COST_COLUMNS, [])
     bare = turns[BARE]
     for name, took in turns.items():
         ratios: list[Cell] = [

@@ -12,7 +12,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which module imports which, and what does each branch cost?
-COLUMNS = (
+IMPORT_TREE_COLUMNS = (
     Column("module", Unit.NAME, "Module"),
     Column("wall_ns", Unit.NS, "Wall"),
     Column("self_wall_ns", Unit.NS, "Self"),
@@ -51,7 +51,9 @@ def import_tree(tables: Tables, selection: Selection = ALL, view: View | None = 
     if told.sort not in ("wall", "cpu") and not calls:
         told = replace(told, sort="wall")
     trees = merged(import_trees(tables, selection), node_name)
-    table = Table("import_tree", "Imports as a tree: each line with all that it imported and started", COLUMNS, [])
+    table = Table(
+        "import_tree", "Imports as a tree: each line with all that it imported and started", IMPORT_TREE_COLUMNS, []
+    )
     if not calls:
         table.notes.append("Times only: record with --imports calls or paths to count system calls.")
     size = SORTS[told.sort]

@@ -14,7 +14,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How many stats resolve paths link by link, as os.path.realpath does?
-SQL = """
+REALPATH_SQL = """
     SELECT coalesce(modules.name, '(interpreter)'), path,
         coalesce(sum(CASE WHEN operation = 'stat' THEN times END), 0)::BIGINT,
         coalesce(sum(CASE WHEN operation = 'readlink' THEN times END), 0)::BIGINT
@@ -35,7 +35,7 @@ class Resolving:
 def resolving(tables: Tables, selection: Selection = ALL) -> list[Resolving]:
     """By module, the most calls first."""
     by_module: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for module, path, stats, readlinks in tables.query(SQL.format(condition=chosen(selection))):
+    for module, path, stats, readlinks in tables.query(REALPATH_SQL.format(condition=chosen(selection))):
         by_module[module][path] = stats, readlinks
     found = [_resolved(module, asked) for module, asked in by_module.items()]
     return sorted((one for one in found if one.calls), key=lambda one: -one.calls)
@@ -76,7 +76,7 @@ def passes(counts: Mapping[str, int]) -> dict[str, int]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Where does the dynamic loader look for libraries, and how often in vain?
-COLUMNS = (
+IMPORT_LOADER_COLUMNS = (
     Column("directory", Unit.NAME, "Directory"),
     Column("from", Unit.NAME, "Told by"),
     Column("operations", Unit.COUNT, "Asked"),
@@ -156,7 +156,7 @@ def _count(one: Directory, name: str, result: str, module: str, times: int) -> N
 
 def import_loader(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
     """One line for each directory and who told the loader to look there, as far as that is known."""
-    table = Table("import_loader", "The dynamic loader's search", COLUMNS, [])
+    table = Table("import_loader", "The dynamic loader's search", IMPORT_LOADER_COLUMNS, [])
     for one in loader_directories(tables, selection, told):
         most = one.by_module.most_common(1)[0][0]
         row = (one.path, one.told_by, one.operations, one.missing, len(one.found), len(one.sought), most)

@@ -60,7 +60,7 @@ class Compared:
     staged: list[Timed] = field(default_factory=list)
 
 
-COLUMNS = (
+STAGING_COLUMNS = (
     Column("nodes", Unit.COUNT, "Nodes"),
     Column("ranks", Unit.COUNT, "Ranks"),
     Column("in_place_ns", Unit.NS, "In place"),
@@ -97,7 +97,7 @@ def staging(compared: Sequence[Compared]) -> list[Table]:
     """The table of all scales, the spread, and the nodes of the largest."""
     ordered = sorted((one for one in compared if one.staged or one.in_place), key=nodes_of)
     rows = [row(one) for one in ordered]
-    table = Table("staging", "Staging beside running in place", COLUMNS, rows)
+    table = Table("staging", "Staging beside running in place", STAGING_COLUMNS, rows)
     table.notes += notes(rows)
     table.warnings += [warning for one in ordered for warning in warnings(one)]
     if not ordered or not ordered[-1].staged:

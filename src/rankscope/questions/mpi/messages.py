@@ -8,22 +8,22 @@ from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------- who sends how much to whom?
-COLUMNS = (
+MATRIX_COLUMNS = (
     Column("rank", Unit.NAME, "From"),
     Column("to_rank", Unit.NAME, "To"),
     Column("calls", Unit.COUNT, "Messages"),
     Column("bytes", Unit.BYTES, "Bytes"),
     Column("mean_bytes", Unit.BYTES, "Bytes/message"),
 )
-SQL = """
+MATRIX_SQL = """
     SELECT rank, world_rank, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(bytes) / sum(calls)
     FROM peers JOIN ranks USING (process) WHERE {condition} GROUP BY rank, world_rank ORDER BY 4 DESC, 1, 2"""
 
 
 def matrix(tables: Tables, selection: Selection = ALL) -> Table:
     """Point-to-point messages and bytes by sender and receiver; empty unless recorded with --matrix."""
-    rows = tables.query(SQL.format(condition=selection.condition))
-    return arranged(Table("matrix", "Sent to", COLUMNS, rows), selection)
+    rows = tables.query(MATRIX_SQL.format(condition=selection.condition))
+    return arranged(Table("matrix", "Sent to", MATRIX_COLUMNS, rows), selection)
 
 
 # ---------------------------------------------------------------- messages

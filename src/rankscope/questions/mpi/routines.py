@@ -19,7 +19,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import ranges
 
 # ---------------------------------------------------------------- which ranks communicate least, most, and in between?
-COLUMNS = (
+COMMUNICATION_COLUMNS = (
     Column("which", Unit.NAME, "Communication"),
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
@@ -33,7 +33,7 @@ def communication(tables: Tables, selection: Selection = ALL) -> Table:
     """The ranks with the minimum, the median and the maximum time in MPI."""
     found = by_communication(shares(tables, selection))
     rows = [(which, one.rank, one.host, one.comm_ns, one.span_ns, one.share) for which, one in found]
-    return Table("communication", "Communication: minimum, median, maximum", COLUMNS, list(rows))
+    return Table("communication", "Communication: minimum, median, maximum", COMMUNICATION_COLUMNS, list(rows))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ COMMUNICATORS_COLUMNS = (
     Column("share", Unit.SHARE, "Of MPI time"),
     Column("bytes", Unit.BYTES, "Bytes"),
 )
-SQL = f"""
+COMMUNICATORS_SQL = f"""
     WITH used AS (
         SELECT "group", name, process, sum(calls) FILTER (kind = 'call') AS calls,
             sum(total_ns) FILTER (kind = 'call') AS total_ns, {BYTES_SQL} AS bytes
@@ -62,7 +62,7 @@ SQL = f"""
 
 def communicators(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, time and bytes by communicator; calls that belong to none are in the last line's group."""
-    found = tables.query(SQL.format(condition=selection.condition))
+    found = tables.query(COMMUNICATORS_SQL.format(condition=selection.condition))
     total_ns = sum(row[5] or 0 for row in found)
     table = Table("communicators", "Communicators", COMMUNICATORS_COLUMNS, [])
     for group, kind, size, ranks, calls, spent_ns, sent, guessed in found:

@@ -14,7 +14,7 @@ from rankscope.questions.wording import counted
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which hosts, or groups of hosts such as those of one switch, differ from the others, and in what?
-COLUMNS = (
+PLACES_COLUMNS = (
     Column("by", Unit.NAME, "By"),
     Column("place", Unit.NAME, "Host or group"),
     Column("ranks", Unit.COUNT, "Ranks"),
@@ -27,7 +27,7 @@ COLUMNS = (
     Column("usual", Unit.NUMBER, "All ranks"),
     Column("spreads", Unit.NUMBER, "Spreads away"),
 )
-FEWEST = 2  # places
+PLACES_FEWEST = 2  # places
 CHANCE_SIGMAS = 2.0  # of how often a place is waited for by chance: what counts as a spread
 MAPPED = 'SELECT host, "group" FROM host_groups'
 
@@ -39,7 +39,7 @@ def places(tables: Tables, selection: Selection = ALL) -> Table:
 
 def places_that_differ(found: Behaviour, group_of: Mapping[str, str], selection: Selection = ALL) -> Table:
     """The same of ranks whose behaviour is known already, with the group of each host."""
-    table = Table("places", "Hosts and groups of hosts, the most different first", COLUMNS, [])
+    table = Table("places", "Hosts and groups of hosts, the most different first", PLACES_COLUMNS, [])
     chosen = [selection.ranks is None or rank in selection.ranks for rank in found.ranks]
     rows = [*_rows("host", found, found.hosts, chosen)]
     if group_of:
@@ -68,7 +68,7 @@ def _rows(by: str, found: Behaviour, names: Sequence[str], chosen: Sequence[bool
     for at, name in enumerate(names):
         if name and chosen[at]:
             of_place.setdefault(name, []).append(at)
-    if len(of_place) < FEWEST:
+    if len(of_place) < PLACES_FEWEST:
         return
     for measure in found.measures:
         if measure.adds_up:

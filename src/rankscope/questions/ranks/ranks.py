@@ -10,7 +10,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import ending_text
 
 # ---------------------------------------------------------------- do the hosts differ?
-COLUMNS = (
+HOSTS_COLUMNS = (
     Column("host", Unit.NAME, "Host"),
     Column("ranks", Unit.COUNT, "Ranks"),
     Column("elapsed_ns", Unit.NS, "Elapsed, mean"),
@@ -22,7 +22,7 @@ COLUMNS = (
     Column("involuntary_switches", Unit.COUNT, "Preempted"),
     Column("major_faults", Unit.COUNT, "Major faults"),
 )
-SQL = f"""
+HOSTS_SQL = f"""
     SELECT host, count(*), avg(elapsed_ns), avg(user_ns + system_ns),
         sum(user_ns + system_ns) / nullif(sum(elapsed_ns), 0), avg(comm_ns) FILTER (finalized IS NOT NULL),
         avg(greatest(0, mpi_elapsed_ns - coalesce(comm_ns, 0))), max(max_rss_bytes),
@@ -33,8 +33,8 @@ SQL = f"""
 
 def hosts(tables: Tables, selection: Selection = ALL) -> Table:
     """One line per host: what its ranks have in common."""
-    rows = tables.query(SQL.format(condition=selection.condition))
-    return arranged(Table("hosts", "Hosts", COLUMNS, rows), selection)
+    rows = tables.query(HOSTS_SQL.format(condition=selection.condition))
+    return arranged(Table("hosts", "Hosts", HOSTS_COLUMNS, rows), selection)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

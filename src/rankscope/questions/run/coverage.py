@@ -10,7 +10,7 @@ from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted, ending_text, ranges
 
 # ---------------------------------------------------------------- what did the recording itself cost?
-COLUMNS = (
+OVERHEAD_COLUMNS = (
     Column("which", Unit.NAME, "Rank with"),
     Column("rank", Unit.NAME, "Rank"),
     Column("cost_ns", Unit.NS, "Recording"),
@@ -39,7 +39,7 @@ SQL = """
 def overhead(tables: Tables, selection: Selection = ALL) -> Table:
     """Calibrated cost of a call times the calls, and the set-up, for the least, median and most burdened rank."""
     found = tables.query(SQL.format(condition=selection.condition))
-    table = Table("overhead", "Cost of recording", COLUMNS, [])
+    table = Table("overhead", "Cost of recording", OVERHEAD_COLUMNS, [])
     places = {"minimum": 0, "median": (len(found) - 1) // 2, "maximum": len(found) - 1} if found else {}
     table.rows = [_row(which, found[at]) for which, at in places.items()]
     table.notes.append("Calibrated when each process started. Of elapsed: recording and set-up, of the whole process.")

@@ -134,7 +134,7 @@ def _waterfall(rank: int, host: str, start: int, end: int, found: dict[str, tupl
 
 
 # ---------------------------------------------------------------- phases
-COLUMNS = (
+PHASES_COLUMNS = (
     Column("phase", Unit.NAME, "Phase"),
     Column("what", Unit.NAME, "What"),
     Column("ranks", Unit.COUNT, "Ranks"),
@@ -151,7 +151,7 @@ def phases(tables: Tables, selection: Selection = ALL) -> Table:
     """The waterfall as a spread over the ranks, in the order of time."""
     chosen = chosen_of(tables, selection)
     elapsed = sum(one.elapsed_ns for one in chosen)
-    table = Table("phases", "Phases", COLUMNS, [])
+    table = Table("phases", "Phases", PHASES_COLUMNS, [])
     for name in SEGMENTS:
         having = [(one.segments[name], one) for one in chosen if one.segments.get(name)]
         if having:

@@ -16,7 +16,7 @@ from rankscope.questions.steps.data import OF_WHICH, PARTS, TITLES, Steps, steps
 from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.wording import counted
 
-COLUMNS = (
+STEPS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("name", Unit.NAME, "Name"),
     Column("steps", Unit.COUNT, "Steps"),
@@ -39,7 +39,7 @@ def steps(tables: Tables, selection: Selection = ALL, by_rank: bool = True) -> T
     """Minimum to p99 of the step and of its parts: all ranks pooled, then rank by rank."""
     found = steps_of(tables)
     chosen = [one for one in found.ranks if selection.ranks is None or one.rank in selection.ranks]
-    table = Table("steps", "Steps", COLUMNS, [])
+    table = Table("steps", "Steps", STEPS_COLUMNS, [])
     steady = [one for one in chosen if found.steady(one).any()]
     if steady:
         table.rows += _pooled(found, steady)

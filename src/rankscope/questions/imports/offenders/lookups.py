@@ -9,14 +9,14 @@ from rankscope.questions.imports.offenders.offender import Offender, some
 from rankscope.questions.imports.search import Directory, Origins, loader_directories, resolving, search_entries
 
 # ---------------------------------------------------------------- paths are resolved link by link, again and again
-FEWEST = 300
+REALPATH_FEWEST = 300
 
 
 def realpath_storm(tables: Tables) -> list[Offender]:
     """Hundreds of lstats of the folders on the way to files, as os.path.realpath makes them."""
     found = resolving(tables)
     calls = sum(one.calls for one in found)
-    if calls < FEWEST:
+    if calls < REALPATH_FEWEST:
         return []
     distinct = len(set[str]().union(*(one.distinct for one in found)))
     names = [f"import_paths: {one.module}: {one.calls} calls, {len(one.distinct)} paths" for one in found[:3]]

@@ -14,8 +14,8 @@ from rankscope.questions.selection import ALL, Selection
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The metadata of all installed packages is read at import: entry points, versions, pkg_resources.
-FEWEST = 5  # packages
-SQL = r"""
+METADATA_SCAN_FEWEST = 5  # packages
+METADATA_SCAN_SQL = r"""
     WITH mine AS (
         SELECT modules.name, operation, times,
             regexp_extract(path, '^(.*\.(dist-info|egg-info))(/|$)', 1) AS package
@@ -38,7 +38,7 @@ def metadata_scan(tables: Tables) -> list[Offender]:
             [f"import_paths: {calls} operations in .dist-info and .egg-info folders"],
             f"module={name}",
         )
-        for name, packages, calls in tables.query(SQL, [FEWEST])
+        for name, packages, calls in tables.query(METADATA_SCAN_SQL, [METADATA_SCAN_FEWEST])
     ]
 
 
