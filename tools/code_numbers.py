@@ -7,6 +7,7 @@ python tools/code_numbers.py [CHECKOUT …]
 from __future__ import annotations
 
 import ast
+import os
 import statistics
 import subprocess
 import sys
@@ -51,8 +52,8 @@ def numbers(checkout: Path) -> dict[str, str]:
     folder, files = folders.most_common(1)[0]
     classes = Counter(node.name for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef))
     docs = [path for pattern in ("*.md", "docs/**/*.md") for path in checkout.glob(pattern)]
-    python = checkout / ".venv" / "bin" / "python"
-    loaded = subprocess.run([python, "-c", NO_RUN], capture_output=True, text=True).stdout.strip() or "-"
+    here = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    loaded = subprocess.run([sys.executable, "-c", NO_RUN], env=here, capture_output=True, text=True, check=True)
     return {
         "Python files": f"{len(modules):,}",
         "lines": f"{sum(lines.values()):,}",
@@ -61,7 +62,7 @@ def numbers(checkout: Path) -> dict[str, str]:
         "modules with one importer": f"{sum(len(users) == 1 for users in used.values())}",
         "files in the largest folder": f"{files} (`{folder}`)",
         "class names used twice or more": f"{sum(count > 1 for count in classes.values())}",
-        "our modules that `rankscope report` loads before it asks anything": loaded,
+        "our modules that `rankscope report` loads before it asks anything": loaded.stdout.strip(),
         "lines of Markdown": f"{sum(len(path.read_text(encoding='utf-8').splitlines()) for path in docs):,}",
     }
 
