@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.api.layouts import as_mpitrace
+from rankscope.api.run import Wrong
 from rankscope.formats.mpitrace import UNSPLIT, read, sniff
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Source
@@ -300,3 +301,8 @@ def test_sums_against_another_way_to_add(folder: Path) -> None:
         assert abs(sum(t.bytes or 0 for t in own.tallies) - sum(int(c) * Decimal(m) for c, m, _ in rows)) <= slack
         told = float(re.findall(r"total communication time = ([\d.]+)", file.read_text())[0])
         assert abs(sum(t.total_ns for t in own.tallies) / 1e9 - told) < 0.0005
+
+
+def test_a_run_without_ranks_has_no_such_layout() -> None:
+    with pytest.raises(Wrong, match="has no ranks"):
+        as_mpitrace(run_of([]), ALL, [], new=False)

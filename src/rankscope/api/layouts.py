@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.api.run import Layout
+from rankscope.api.run import Layout, Wrong
 from rankscope.model import Tables
 from rankscope.output.layouts.iprof import to_iprof
 from rankscope.output.layouts.mpitrace import to_mpitrace
@@ -40,11 +40,13 @@ def laid_out(opened: Tables, selection: Selection, shown: Sequence[int], layout:
 
 def as_mpitrace(opened: Tables, selection: Selection, shown: Sequence[int], new: bool) -> str:
     """The profiles of the ranks that have one, of every job that was loaded."""
-    parts = [mpitrace_job(opened, selection, shown, new, "")]
+    parts = [mpitrace_job(opened, selection, shown, new, "")] if tasks(opened, "").rows else []
     for job in other_jobs(opened):
         present = [int(str(row[0])) for row in tasks(opened, job).rows]
         wanted = [rank for rank in present if selection.ranks is None or rank in selection.ranks]
         parts.append(mpitrace_job(opened, selection, wanted, new, job))
+    if not parts:
+        raise Wrong("--layout mpitrace: this run has no ranks; rankscope report shows what it holds")
     return "".join(parts)
 
 
