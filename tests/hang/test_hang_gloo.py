@@ -43,7 +43,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("how", CASES)
+@pytest.mark.parametrize("how", ["skips", "sleeps", pytest.param("swaps", marks=pytest.mark.slow)])
 def test_a_deliberate_hang(how: str, tmp_path: Path) -> None:
     with started(how, tmp_path) as job:
         found = until_hang(job, tmp_path / "run")

@@ -62,16 +62,19 @@ def test_removal(own: Environment) -> None:
     assert used.counts["code"] >= 1
 
 
+@pytest.mark.slow
 def test_removal_of_a_submodule(own: Environment) -> None:
     (site_packages(own) / "grows" / "inner" / "part.py").unlink()
     assert "No module named 'grows.inner.part'" in own.run("-c", SHOW, index=True).stderr
 
 
+@pytest.mark.slow
 def test_new_package(own: Environment, tmp_path: Path) -> None:
     install(own, wheel(tmp_path, "fresh", "1", {"fresh.py": "VALUE = 'fresh'\n"}))
     assert own.run("-c", "import fresh; print(fresh.VALUE)", index=True).stdout == "fresh\n"
 
 
+@pytest.mark.slow
 def test_package_in_place_of_a_module(own: Environment, tmp_path: Path) -> None:
     folder = site_packages(own) / "stays" / "more"
     folder.mkdir()
@@ -153,6 +156,7 @@ def test_module_written_while_the_program_runs(own: Environment, words: list[str
     assert (used.stdout, used.stderr) == ("not there yet\nwritten\n", "")
 
 
+@pytest.mark.slow
 def test_invalidate_caches_looks_again(own: Environment) -> None:
     code = """
 import importlib, os, stays

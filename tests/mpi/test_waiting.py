@@ -78,6 +78,7 @@ def shifts(seed: int) -> dict[int, OtherClock]:
     return chosen or {LATE_RANK: clocks[0]}
 
 
+@pytest.mark.slow
 def test_other_clocks_change_the_answer_by_less_than_they_say(recorded: Path, tmp_path: Path) -> None:
     plain = analysed(recorded / "run")
     expected = sums(plain)
