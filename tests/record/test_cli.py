@@ -27,6 +27,8 @@ NOT_ON_THE_RUN_PATH = {
     "collections",
     "functools",
     "rankscope.model",
+    "rankscope.agent",  # whole packages of ours that only some options need
+    "rankscope.record.import_index",
 }
 
 

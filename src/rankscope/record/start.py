@@ -4,7 +4,6 @@ import os
 import time
 
 from rankscope import __version__
-from rankscope.record.import_index import has_good_auditing
 from rankscope.record.options import Options
 from rankscope.record.place import Place, find_place
 from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
@@ -33,6 +32,8 @@ def lookup_variables(environment: dict[str, str], added: dict[str, str]) -> dict
 
 def lookup_problem() -> str:
     """Why it cannot be done here, "" where it can."""
+    from rankscope.record.import_index import has_good_auditing
+
     if not has_good_auditing():
         return "--lookups needs glibc 2.35 or later: MPI calls that libraries look up by name are not recorded"
     if not os.path.exists(AUDITOR):
