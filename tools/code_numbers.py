@@ -1,6 +1,6 @@
 """How the code is laid out, in numbers: files, lines, folders, who imports whom; of one checkout or of several.
 
-    python tools/code_numbers.py [CHECKOUT …]
+python tools/code_numbers.py [CHECKOUT …]
 """
 
 from __future__ import annotations
