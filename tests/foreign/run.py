@@ -1,6 +1,7 @@
 """Other people's test suites, bare and recorded in every mode, compared test by test.
 
-Results stay in build/foreign, so that a stopped run goes on where it was; the table is benchmarks/results/foreign.md.
+Results stay in build/foreign and, with the table benchmarks/results/foreign.md, in foreign.jsonl beside it, so that a
+stopped run goes on where it was, in this checkout or in another.
 Exit code 1: a test differs because of us, that is, in most of its recorded repetitions, and never so bare.
 """
 
@@ -17,9 +18,10 @@ from collections import Counter
 
 from foreign.jobs import Run, run_unit
 from foreign.suites import BUILD, MODES, ROOT, Mode, Suite, Unit, all_suites, applies
-from foreign.table import short, write_table
+from foreign.table import earlier, names, short, write_table
 
 RESULTS = BUILD / "results"
+TABLE = ROOT / "benchmarks" / "results" / "foreign.md"
 REPETITIONS = 3
 NEW_START = 40  # more differing tests than this are not picked out: the unit runs again as a whole
 
@@ -40,7 +42,7 @@ def main() -> int:
             return run_bare(planned, until)
         compare_all(planned, until, arguments.again, arguments.keep)
         remember_skipped(chosen, skipped)
-    ours = write_table(RESULTS, suites, ROOT / "benchmarks" / "results" / "foreign.md")
+    ours = write_table(RESULTS, suites, TABLE)
     print(f"[foreign] {ours} differences that are ours; benchmarks/results/foreign.md")
     return 1 if ours else 0
 
@@ -87,12 +89,16 @@ def run_bare(planned: list[tuple[Unit, Mode]], until: float) -> int:
 
 def compare_all(planned: list[tuple[Unit, Mode]], until: float, again: bool = False, keep: bool = False) -> None:
     revision, commit = revision_of_sources()
+    committed = {names(result): result["revision"] for result in earlier(TABLE.with_suffix(".jsonl"))}
     for number, (unit, mode) in enumerate(planned, 1):
         if time.monotonic() > until:
             print(f"[foreign] the time is up: {len(planned) - number + 1} comparisons are left")
             return
         path = RESULTS / unit.suite / unit.name / f"{mode.name}.json"
-        if not again and path.exists() and (keep or json.loads(path.read_text())["revision"] == revision):
+        done = committed.get((unit.suite, unit.name, mode.name), "")
+        if path.exists():
+            done = json.loads(path.read_text())["revision"]
+        if done and not again and (keep or done == revision):
             continue
         if unit.skip:
             result: dict[str, object] = {"skipped": unit.skip}

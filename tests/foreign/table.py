@@ -20,16 +20,19 @@ Result = dict[str, Any]
 # Counted as flaky, both. The first may be ours all the same, and should be looked at.
 UNDECIDED = "Undecided: different in some recorded runs, but not in most, and in no bare one"
 UNSTEADY = "Not the same in every bare run"
-Key = tuple[str, str, str]  # suite, MPI, mode
+Key = tuple[str, str, str]  # suite, MPI (or unit), mode
+NAMES = ("suite", "unit", "mode")
+UNSAID = ("tail", "ours", "flaky", "warnings", "outcomes", "mpi")  # left out of a line when there is nothing in it
 
 
 def write_table(results: Path, suites: Mapping[str, Suite], target: Path) -> int:
-    """Writes it; how many differences are ours."""
-    kept = load(results)
+    """Writes it and, beside it, every result in one line (a later checkout goes on from them); how many are ours."""
+    kept = load(results, target.with_suffix(".jsonl"))
+    target.with_suffix(".jsonl").write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in kept))
     skipped = json.loads((results / "skipped.json").read_text()) if (results / "skipped.json").exists() else {}
     groups: dict[Key, list[Result]] = defaultdict(list)
     for result in kept:
-        groups[result["suite"], result["mpi"], result["mode"]].append(result)
+        groups[result["suite"], result.get("mpi", ""), result["mode"]].append(result)
     lines = [*heading(kept, suites), *rows(groups, suites), ""]
     lines += section("Differences that are ours", differences(kept, "ours"))
     lines += section(UNDECIDED, differences(kept, "flaky", lambda outcomes: len(set(outcomes["bare"])) == 1))
@@ -40,15 +43,23 @@ def write_table(results: Path, suites: Mapping[str, Suite], target: Path) -> int
     return sum(len(result.get("ours", ())) for result in kept)
 
 
-def load(results: Path) -> list[Result]:
-    """Results of all units and modes, each with its names."""
-    kept = []
+def load(results: Path, lines: Path) -> list[Result]:
+    """Results of all units and modes, each with its names: of this checkout, else of an earlier one."""
+    kept = {names(result): result for result in earlier(lines)}
     for path in sorted(results.glob("*/*/*.json")):
         if path.stem != "bare":
-            kept.append(
-                {**json.loads(path.read_text()), "suite": path.parts[-3], "unit": path.parts[-2], "mode": path.stem}
-            )
-    return kept
+            result = json.loads(path.read_text()) | dict(zip(NAMES, (*path.parts[-3:-1], path.stem), strict=True))
+            kept[names(result)] = {word: value for word, value in result.items() if value or word not in UNSAID}
+    return [result for _, result in sorted(kept.items())]
+
+
+def earlier(lines: Path) -> list[Result]:
+    """What was committed beside the table."""
+    return [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+
+
+def names(result: Result) -> Key:
+    return result["suite"], result["unit"], result["mode"]
 
 
 def heading(kept: list[Result], suites: Mapping[str, Suite]) -> list[str]:
@@ -95,8 +106,10 @@ def rows(groups: Mapping[Key, list[Result]], suites: Mapping[str, Suite]) -> Ite
             continue
         outcomes: Counter[str] = Counter()
         for result in results:
-            outcomes.update(result["outcomes"])
-        tests, ours, flaky = (sum(count(result[word]) for result in results) for word in ("tests", "ours", "flaky"))
+            outcomes.update(result.get("outcomes", {}))
+        tests, ours, flaky = (
+            sum(count(result.get(word, 0)) for result in results) for word in ("tests", "ours", "flaky")
+        )
         ranks = Counter(result["unit"].split()[1] for result in results) if mpi else {}
         units = ", ".join(f"{number} of {name}" for name, number in sorted(ranks.items())) or len(results)
         cells = [

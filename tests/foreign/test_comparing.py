@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ unittest.main()
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rankscope: Path) -> Path:
     monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(run, "TABLE", tmp_path / "table.md")
     return tmp_path / "results"
 
 
@@ -81,3 +83,18 @@ def test_the_table_counts_and_names_what_is_ours(tmp_path: Path, results: Path) 
     table = (tmp_path / "table.md").read_text()
     assert "| own | – | default | 1 | 3 | – | – | 2 | 1 | 0 |" in table
     assert "- own unit: `stdout` (default): bare 4 × 'False'; recorded 4 × 'True'" in table
+
+
+def test_another_checkout_goes_on_from_the_committed_results(
+    tmp_path: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = [(python_unit("-c", "print(1)", compares_output=True), MODES["default"])]
+    run.compare_all(planned, time.monotonic() + 60)
+    write_table(results, {}, tmp_path / "table.md")
+    table = (tmp_path / "table.md").read_text()
+    shutil.rmtree(results)
+    capsys.readouterr()
+    run.compare_all(planned, time.monotonic() + 60)
+    assert not results.exists() and not capsys.readouterr().out
+    write_table(results, {}, tmp_path / "table.md")
+    assert (tmp_path / "table.md").read_text() == table and "| own | – | default | 1 | 3 | – | – | 3 | 0 | 0 |" in table
