@@ -98,6 +98,7 @@ class ChunkKind(IntEnum):
     MODULES = 15
     SYSTEM_CALLS = 16
     PATHS = 17
+    DEVICE_STEPS = 18
 
 
 class CollectiveFlag(IntFlag):
@@ -162,6 +163,23 @@ class StepFlag(IntFlag):
     ACCUMULATED = 2
     SKIPPED = 4
     TOLD = 8
+
+
+class Idle(IntEnum):
+    LAUNCH = 0
+    DATA = 1
+    SYNC = 2
+    GC = 3
+    COMPILE = 4
+    BLOCKED = 5
+    CHECKPOINT = 6
+    PYTHON = 7
+    UNKNOWN = 8
+
+
+class DeviceStepFlag(IntFlag):
+    CUT = 1
+    BY_TIME = 2
 
 
 class MarkKind(IntEnum):
@@ -327,6 +345,15 @@ STEP = _structure(
     "u4 process_involuntary_switches",
     "u2 backwards optimizer_steps",
 )
+DEVICE_STEP = _structure(
+    "u4 number",
+    "u2 device flags",
+    "u8 begin_ns end_ns copy_bytes pageable_bytes",
+    "f4 compute_ns hidden_ns exposed_ns copy_ns",
+    "(9,)f4 idle_ns",
+    "f4 kernel_ns sync_ns",
+    "u4 kernels copies sync_calls reserved",
+)
 MARK = _structure("u8 ticks", "u2 kind name", "u4 reserved")
 MODULE = _structure(
     "u4 parent",
@@ -351,6 +378,7 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_device": DEVICE,
     "rs_event": EVENT,
     "rs_step": STEP,
+    "rs_device_step": DEVICE_STEP,
     "rs_mark": MARK,
     "rs_module": MODULE,
     "rs_system_call": SYSTEM_CALL,

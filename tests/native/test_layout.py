@@ -31,6 +31,8 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_event_flag": rank_file.EventFlag,
     "rs_part": rank_file.Part,
     "rs_step_flag": rank_file.StepFlag,
+    "rs_idle": rank_file.Idle,
+    "rs_device_step_flag": rank_file.DeviceStepFlag,
     "rs_mark_kind": rank_file.MarkKind,
     "rs_imports_mode": rank_file.ImportsMode,
     "rs_calls_method": rank_file.CallsMethod,

@@ -123,6 +123,7 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.DEVICES: rank_file.DEVICE,
     ChunkKind.TRACE: rank_file.EVENT,
     ChunkKind.STEPS: rank_file.STEP,
+    ChunkKind.DEVICE_STEPS: rank_file.DEVICE_STEP,
     ChunkKind.MARKS: rank_file.MARK,
     ChunkKind.MODULES: rank_file.MODULE,
     ChunkKind.SYSTEM_CALLS: rank_file.SYSTEM_CALL,

@@ -139,7 +139,8 @@ enum rs_chunk_kind {
     RS_CHUNK_CUDA = 10, RS_CHUNK_DEVICES = 11, RS_CHUNK_TRACE = 12,
     RS_CHUNK_STEPS = 13, RS_CHUNK_MARKS = 14,
     RS_CHUNK_MODULES = 15, RS_CHUNK_SYSTEM_CALLS = 16,
-    RS_CHUNK_PATHS = 17         /* records of different sizes, like strings */
+    RS_CHUNK_PATHS = 17,        /* records of different sizes, like strings */
+    RS_CHUNK_DEVICE_STEPS = 18
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -320,6 +321,42 @@ struct rs_step {
     uint32_t minor_faults, major_faults, voluntary_switches, involuntary_switches;      /* of the thread */
     uint32_t process_involuntary_switches;
     uint16_t backwards, optimizer_steps;
+};
+
+/* What the loop's thread did while the device had nothing to do. */
+enum rs_idle {
+    RS_IDLE_LAUNCH = 0,         /* computing or launching: too slow for the device */
+    RS_IDLE_DATA = 1,           /* waiting for the data loader */
+    RS_IDLE_SYNC = 2,           /* inside a CUDA call that waits for the device */
+    RS_IDLE_GC = 3, RS_IDLE_COMPILE = 4,
+    RS_IDLE_BLOCKED = 5,        /* in a collective of the host */
+    RS_IDLE_CHECKPOINT = 6,
+    RS_IDLE_PYTHON = 7,         /* outside every part of the step */
+    RS_IDLE_UNKNOWN = 8         /* what it did is not known (any more) */
+};
+#define RS_IDLES 9
+
+enum rs_device_step_flag {
+    RS_DEVICE_STEP_CUT = 1,     /* the device's time is not known back to its beginning: parts are too small */
+    RS_DEVICE_STEP_BY_TIME = 2  /* no launching call was known: activities belong to the step of their start */
+};
+
+/* One step as one device saw it: from the end of the last kernel that the step before launched to the end of its own.
+ * Its parts without `hidden` add up to that. Records lie in a ring, in the order of their writing. ns of CUPTI's clock. */
+struct rs_device_step {
+    uint32_t number;            /* of the step; 0 while the record is being written */
+    uint16_t device, flags;
+    uint64_t begin_ns, end_ns;
+    uint64_t copy_bytes, pageable_bytes;    /* of all copies; of those from or to pageable memory of the host */
+    float compute_ns;
+    float hidden_ns;            /* communication while something is computed, within compute_ns */
+    float exposed_ns;           /* communication while nothing is computed */
+    float copy_ns;              /* copies and sets alone */
+    float idle_ns[RS_IDLES];
+    float kernel_ns;            /* of the kernels it launched, summed */
+    float sync_ns;              /* its thread inside calls that wait for the device */
+    uint32_t kernels, copies, sync_calls;
+    uint32_t reserved;
 };
 
 enum rs_mark_kind {

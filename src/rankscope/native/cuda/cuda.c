@@ -106,14 +106,20 @@ static void ask_for_unified(void)
     pthread_mutex_unlock(&asking_lock);
 }
 
+/* One moment on both clocks, as near to now as it gets. */
+uint64_t rs_cuda_note_now(void)
+{
+    return note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns, &rs_cuda.row->flushed_width_ticks);
+}
+
 static void flush(int is_last)
 {
     int unified = 0;
     rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
     pthread_mutex_lock(&rs_cuda.lock);
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
-        uint64_t now_ns = note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns,
-                                      &rs_cuda.row->flushed_width_ticks);
+        uint64_t now_ns = rs_cuda_note_now();
+        rs_device_steps_settle(now_ns, is_last);
         rs_device_settle(now_ns > PAST_NS ? now_ns - PAST_NS : 0);
         unified = rs_cuda_unified_wanted();
         rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
@@ -375,5 +381,6 @@ void rs_cuda_forget(void)
     rs_attribution_forget();
     rs_cuda_calls_forget();
     rs_devices_forget();
+    rs_device_steps_forget();
     rs_cuda_memory_forget();
 }

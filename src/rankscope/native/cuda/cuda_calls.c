@@ -115,4 +115,5 @@ void rs_cuda_call(const struct rs_cupti_api *call)
     rs_cuda_tally(rs_cuda.activities, key, call->end - call->start, 0, failed);
     rs_trace(rs_cuda.activities, key, call->start, call->end - call->start, 0, failed);
     rs_attribution_call(call, name, failed);
+    rs_device_steps_call(call, name);
 }

@@ -265,6 +265,25 @@ void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs
     rs_device_done(row);
 }
 
+int rs_device_walk(uint32_t device, uint64_t from_ns, uint64_t to_ns, rs_device_visit visit, void *context)
+{
+    struct timeline *timeline = device < DEVICES ? timelines[device] : NULL;
+    if (!timeline)
+        return 0;
+    move_gap(timeline, from_ns);
+    uint64_t at_ns = from_ns, doing = last_doing(timeline);
+    for (uint32_t i = timeline->right; at_ns < to_ns; i++) {
+        const struct boundary *next = i < timeline->capacity ? &timeline->all[i] : NULL;
+        uint64_t until_ns = next && next->at_ns < to_ns ? next->at_ns : to_ns;
+        if (until_ns > at_ns)
+            visit(context, at_ns, until_ns, doing);
+        at_ns = until_ns;
+        if (next)
+            doing = next->doing;
+    }
+    return from_ns >= timeline->begins_ns;
+}
+
 /* Nothing more is expected of what lies before. */
 void rs_device_settle(uint64_t before_ns)
 {

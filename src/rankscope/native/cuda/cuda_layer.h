@@ -26,6 +26,7 @@ enum rs_found rs_cupti_find(struct rs_cupti *cupti, uint32_t *version, char *pat
 
 /* cuda.c: called at the end of the process and in the child of a fork */
 void rs_cuda_finish(void);
+uint64_t rs_cuda_note_now(void);
 void rs_cuda_forget(void);
 
 /* cuda_records.c */
@@ -88,6 +89,17 @@ static inline void rs_device_done(struct rs_device *row)
 {
     __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELEASE);
 }
+
+/* What the device does between two moments, in order. 0: what it did at the first one is forgotten. */
+typedef void (*rs_device_visit)(void *context, uint64_t from_ns, uint64_t to_ns, uint64_t doing);
+int rs_device_walk(uint32_t device, uint64_t from_ns, uint64_t to_ns, rs_device_visit visit, void *context);
+
+/* cuda_steps.c */
+void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name);
+void rs_device_steps_activity(uint32_t device, uint32_t correlation, uint64_t start_ns, uint64_t end_ns,
+                              enum rs_work work, uint64_t bytes, int is_pageable);
+void rs_device_steps_settle(uint64_t now_ns, int is_last);
+void rs_device_steps_forget(void);
 
 /* cuda_memory.c */
 void rs_cuda_memory(const struct rs_cupti_memory_record *record);

@@ -108,6 +108,8 @@ static void add_kernel(const struct rs_cupti_kernel *kernel)
     rs_trace(rs_cuda.activities, key, kernel->start, kernel->end - kernel->start, 0, 0);
     rs_attribution_activity(kernel->correlationId, name->id, 0, kernel->end - kernel->start, 0);
     rs_device_work(kernel->deviceId, kernel->start, kernel->end, (enum rs_work)name->work);
+    rs_device_steps_activity(kernel->deviceId, kernel->correlationId, kernel->start, kernel->end,
+                             (enum rs_work)name->work, 0, 0);
 }
 
 static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction, uint32_t correlation)
@@ -125,6 +127,8 @@ static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction, uin
     rs_trace(rs_cuda.activities, key, copy->start, copy->end - copy->start, copy->bytes, 0);
     rs_attribution_activity(correlation, copy_ids[direction], size, copy->end - copy->start, copy->bytes);
     rs_device_work(copy->deviceId, copy->start, copy->end, RS_WORK_COPY);
+    rs_device_steps_activity(copy->deviceId, correlation, copy->start, copy->end, RS_WORK_COPY, copy->bytes,
+                             copy->srcKind == RS_CUPTI_PAGEABLE || copy->dstKind == RS_CUPTI_PAGEABLE);
 }
 
 static void add_memcpy(const struct rs_cupti_memcpy *copy) { add_copy(copy, copy->copyKind, copy->correlationId); }
@@ -147,6 +151,7 @@ static void add_set(const struct rs_cupti_memset *set)
     rs_trace(rs_cuda.activities, key, set->start, set->end - set->start, set->bytes, 0);
     rs_attribution_activity(set->correlationId, set_id, size, set->end - set->start, set->bytes);
     rs_device_work(set->deviceId, set->start, set->end, RS_WORK_COPY);
+    rs_device_steps_activity(set->deviceId, set->correlationId, set->start, set->end, RS_WORK_COPY, 0, 0);
 }
 
 static void add(const struct rs_cupti_record *record)

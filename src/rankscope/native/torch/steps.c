@@ -24,6 +24,8 @@ static struct {
     uint32_t stepped_count;
     uint64_t optimizer;                 /* that steps now; 0: not told */
     uint8_t told;                       /* the program tells the ends itself */
+    uint8_t doing;                      /* enum rs_doing, for the log */
+    uint32_t compiling;
 } loop;
 
 static uint64_t gc_begin_ticks;
@@ -33,11 +35,25 @@ void rs_steps_forget(void)
     memset(&loop, 0, sizeof loop);
     rs_step_open = 0;
     gc_begin_ticks = 0;
+    rs_host_log_forget();
     rs_step_ring_forget();
     rs_progress_forget();
 }
 
 static int is_owner(void) { return rs_self && loop.owner == rs_self; }
+
+uint32_t rs_loop_tid(void)
+{
+    const struct rs_thread *owner = __atomic_load_n(&loop.owner, __ATOMIC_ACQUIRE);
+    return owner ? owner->row->tid : 0;
+}
+
+/* From now on the thread does what it says now; `as_well`: of this moment only. */
+static void note(uint64_t now, uint8_t as_well)
+{
+    uint8_t part = loop.depth ? loop.nested[loop.depth - 1] : RS_NO_PART;
+    rs_host_note(&(struct rs_moment){now, (uint32_t)loop.number, part, loop.doing | as_well});
+}
 
 static void advance(uint64_t now)
 {
@@ -114,6 +130,7 @@ static void end_step(int more)
     loop.written_flags |= loop.flags;
     loop.flags = 0;
     rs_step_write(loop.number, flags_of(), &loop.begin, &loop.end);
+    note(loop.end.ticks, RS_DOING_ENDED);
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
         rs_step_open = 2;
@@ -151,6 +168,7 @@ void rs_part_enter(uint8_t part, uint64_t now)
         loop.sums.backwards++;
         rs_exposure_begin();
     }
+    note(now, 0);
 }
 
 /* Ranges may end in another order than they began. */
@@ -179,6 +197,7 @@ void rs_part_leave(uint8_t part, uint64_t now)
         return;
     if (part == RS_PART_BACKWARD && !--loop.backwards_open)
         loop.sums.blocked_ticks[RS_PART_BACKWARD] += rs_exposure_end(now);
+    note(now, 0);
     if (part == RS_PART_OPTIMIZER && !--loop.optimizers_open)
         optimizer_ended();
 }
@@ -189,6 +208,8 @@ void rs_step_blocked(uint64_t begin, uint64_t end)
 {
     if (!is_owner())
         return;
+    note(begin, RS_DOING_BLOCKED);
+    note(end, 0);
     if (!loop.depth) {
         advance(begin);
         loop.sums.part_ticks[RS_PART_COMMUNICATION] += end > loop.sums.ticks ? end - loop.sums.ticks : 0;
@@ -245,6 +266,8 @@ RS_EXPORT void rankscope_gc(int begins)
     uint64_t now = rs_ticks();
     if (!is_owner())
         return;
+    loop.doing = (uint8_t)(begins ? loop.doing | RS_DOING_GC : loop.doing & ~RS_DOING_GC);
+    note(now, 0);
     if (begins) {
         gc_begin_ticks = now;
     } else if (gc_begin_ticks) {
@@ -252,6 +275,16 @@ RS_EXPORT void rankscope_gc(int begins)
         loop.sums.gc_runs++;
         gc_begin_ticks = 0;
     }
+}
+
+/* torch compiles a model, or a part of it, in this thread. */
+RS_EXPORT void rankscope_compiling(int begins)
+{
+    if (!is_owner() || (!begins && !loop.compiling))
+        return;
+    loop.compiling += begins ? 1 : -1u;
+    loop.doing = (uint8_t)(loop.compiling ? loop.doing | RS_DOING_COMPILE : loop.doing & ~RS_DOING_COMPILE);
+    note(rs_ticks(), 0);
 }
 
 RS_EXPORT uint64_t rankscope_ticks(void) { return rs_recording() ? rs_ticks() : 0; }

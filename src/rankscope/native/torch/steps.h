@@ -36,6 +36,19 @@ uint64_t rs_runnable_ns(int32_t tid);
 void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end);
 void rs_step_ring_forget(void);
 
+/* host_log.c: what the loop's thread did when, once there is a GPU whose idle time it explains. */
+enum rs_doing { RS_DOING_GC = 1, RS_DOING_COMPILE = 2, RS_DOING_BLOCKED = 4, RS_DOING_ENDED = 8 };
+struct rs_moment {
+    uint64_t ticks;
+    uint32_t step;              /* the last step that has ended */
+    uint8_t part;               /* from then on; RS_NO_PART: outside all */
+    uint8_t doing;              /* RS_DOING_ENDED: `step` ends here, or ends here instead of where it was said before */
+};
+void rs_host_note(const struct rs_moment *moment);
+int rs_host_next(uint64_t *next, struct rs_moment *moment, uint64_t *lost);
+uint32_t rs_loop_tid(void);
+void rs_host_log_forget(void);
+
 /* in_progress.c: collectives in progress, of any thread. */
 struct rs_in_progress { uint64_t progress_ticks, covered_ticks, collectives, bytes; };
 void rs_progress_begin(uint64_t now, uint64_t bytes);
