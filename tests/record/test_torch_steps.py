@@ -461,3 +461,24 @@ def test_gathers_and_scatters_of_fsdp_and_checkpoints(
         assert len(reading.step_columns["number"]) == 4 and (reading.step_columns["checkpoint_ns"] > 0).all()
         assert ranges_of(reading)["FSDP::all_gather (0)"] == 8
         assert ranges_of(reading)["torch.save"] == 4
+
+
+COMPILED = """\
+import torch
+model = torch.nn.Linear(8, 8)
+compiled = torch.compile(model, backend="eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for size in (2, 2, 2, 3, 3):
+    compiled(torch.ones(size, 8)).sum().backward()
+    optimizer.step()
+print(len(torch._dynamo.callback.callback_handler.start_callbacks))
+"""
+
+
+def test_compiling_is_a_range(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Once for the first size, and once more for any other."""
+    (tmp_path / "compiled.py").write_text(COMPILED)
+    done = start([rankscope, "run", "--out", "run", BIN / "python", "compiled.py"], tmp_path, environment)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    (reading,) = readings_of(tmp_path / "run").values()
+    assert ranges_of(reading)["torch.compile"] == 2

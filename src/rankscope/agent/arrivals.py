@@ -17,6 +17,7 @@ ACTIONS = {
     "torch.distributed.distributed_c10d": ("torch_collectives", "install"),
     "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
     "torch.distributed.checkpoint.state_dict_saver": ("torch_loop", "install_checkpoint"),
+    "torch._dynamo.callback": ("torch_loop", "install_compile"),
     "horovod.common.basics": ("arrivals", "install_horovod"),
 }
 

@@ -12,6 +12,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_range_end": (None, (TEXT, WORD)),
     "rankscope_step": (None, ()),
     "rankscope_gc": (None, (ctypes.c_int,)),
+    "rankscope_compiling": (None, (ctypes.c_int,)),
     "rankscope_ticks": (WORD, ()),
     "rankscope_blocked": (None, (WORD,)),
     "rankscope_optimizer": (None, (WORD,)),

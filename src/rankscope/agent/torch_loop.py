@@ -30,6 +30,24 @@ def install_checkpoint(recorder: Any, saver: Any) -> None:
         ranged(recorder, saver, name, b"torch.distributed.checkpoint." + name.encode())
 
 
+def install_compile(recorder: Any, callbacks: Any) -> None:
+    """torch tells when it begins to compile, and when it has: the first of several at once, and the last."""
+    name = b"torch.compile"
+    begun: list[int] = []
+
+    def before(*_: Any) -> None:
+        recorder.rankscope_compiling(1)
+        begun.append(recorder.rankscope_range_begin(name))
+
+    def after(*_: Any) -> None:
+        if begun:
+            recorder.rankscope_range_end(name, begun.pop())
+        recorder.rankscope_compiling(0)
+
+    callbacks.callback_handler.register_start_callback(before)
+    callbacks.callback_handler.register_end_callback(after)
+
+
 def _watch_backward(recorder: Any, torch: Any) -> None:
     """The one function that runs the engine, under the names it is called by; before torch 2.3 its callers."""
     shown = b"torch.autograd.backward"
