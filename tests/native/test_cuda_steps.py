@@ -6,6 +6,7 @@ import random
 import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,7 +117,7 @@ def swept(truth: Truth, from_ns: int, to_ns: int) -> dict[str, float]:
     cut = sorted(at for at in moments if from_ns <= at <= to_ns)
     sums: dict[str, float] = defaultdict(float)
     starts = np.array([at for at, _ in truth.states])
-    for a, b in zip(cut, cut[1:], strict=False):
+    for a, b in pairwise(cut):
         kinds = {one.kind for one in spans if one.start_ns <= a and one.end_ns >= b}
         if COMPUTE in kinds:
             sums["compute"] += b - a
