@@ -148,7 +148,7 @@ Cell = str | int | float | bool | None
 
 PHASES = ("start", "imports", "init", "first_collective", "first_step", "steady", "finalize")
 
-INSIDE = "\x1f"  # between a range and the one inside it, where `within` names both
+INSIDE = "\x1f"  # between a range and the one inside it, where RangeTally.within names both
 
 MARKS = (
     "process_start",
@@ -229,7 +229,7 @@ class RankFacts:
 
 @dataclass(slots=True)
 class Tally:
-    """One counted thing."""
+    """One counted thing, told once: what is inside ranges is told again in range_tallies, and nowhere here."""
 
     layer: str
     name: str
@@ -245,8 +245,14 @@ class Tally:
     sum_squares_ns2: float | None = None
     bytes: int | None = None
     errors: int = 0
-    within: str = ""  # the ranges this is attributed to, outermost first, where it is counted once more
     large_count: bool = False  # called by MPI's function for large counts (MPI_Allreduce_c), the same routine
+
+
+@dataclass(slots=True)
+class RangeTally(Tally):
+    """What was counted inside a range: a part of what stands in tallies, there or as the range around it."""
+
+    within: str = ""  # the ranges around it, outermost first; "" of what is itself the outermost
 
 
 @dataclass(slots=True)
@@ -413,6 +419,8 @@ class Reading:
     tallies: list[Tally] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     tally_columns: Mapping[str, Any] = field(default_factory=dict)
+    range_tallies: list[RangeTally] = field(default_factory=list)
+    range_tally_columns: Mapping[str, Any] = field(default_factory=dict)
     event_columns: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     step_columns: Mapping[str, Any] = field(default_factory=dict)

@@ -107,7 +107,7 @@ def rows(reading: Reading, layer: str) -> dict[tuple[str, str], tuple[int, ...]]
     columns: Any = reading.tally_columns
     found: dict[tuple[str, str], tuple[int, ...]] = {}
     for i in range(len(columns["calls"])):
-        if recorded.word(columns["layer"], i) != layer or recorded.word(columns["within"], i):
+        if recorded.word(columns["layer"], i) != layer:
             continue
         key = recorded.word(columns["group"], i), recorded.word(columns["name"], i)
         calls, total, least, most, size = (

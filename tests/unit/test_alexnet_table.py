@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rankscope.model import Figure, RankFacts, Reading, Tally
+from rankscope.model import Figure, RangeTally, RankFacts, Reading, Tally
 from scripts.alexnet_table import PARTS, Result, gathered, row_of, shares_of, tables_of, together
 from unit.loaded import run_of
 
@@ -21,14 +21,17 @@ def rank(number: int, marked: bool) -> Reading:
     """40 ms of GPU time: 20 all-reduce, 4 optimizer, 6 copies, 10 computing."""
     times = {ALL_REDUCE: 20, ADD: 4, "[CUDA memcpy HtoD]": 5, "[CUDA memset]": 1, "gemm": 10}
     tallies = [Tally("gpu", name, 1, time * MS) for name, time in times.items()]
+    ranged: list[RangeTally] = []
     if marked:  # there, an addition outside of the range is none of the optimizer's
-        tallies.append(Tally("gpu", ADD, 1, 3 * MS, within="<unnamed>/iteration\x1f<unnamed>/optimizer"))
-        tallies.append(Tally("gpu", "[CUDA memset]", 1, 1 * MS, within="<unnamed>/forward"))
-        for around in ("", "<unnamed>/iteration"):  # a range is counted once more by the ranges around it
-            longest = {"min_ns": 4 * MS, "max_ns": 20 * MS}
-            tallies.append(Tally("nvtx", "iteration", 3, 30 * MS, "<unnamed>", within=around, **longest))
+        optimizer = "<unnamed>/iteration\x1f<unnamed>/optimizer"
+        ranged.append(RangeTally("gpu", ADD, 1, 3 * MS, within=optimizer))
+        ranged.append(RangeTally("gpu", "[CUDA memset]", 1, 1 * MS, within="<unnamed>/forward"))
+        told = ("nvtx", "iteration", 3, 30 * MS, "<unnamed>")
+        longest = {"min_ns": 4 * MS, "max_ns": 20 * MS}
+        tallies.append(Tally(*told, **longest))
+        ranged.append(RangeTally(*told, within="<unnamed>/iteration", **longest))
     figures = [Figure("GPU 0", "first to last", 90 * MS, "ns"), Figure("GPU 0", "busy", 25 * MS, "ns")]
-    return Reading(RankFacts(rank=number), tallies=tallies, figures=figures)
+    return Reading(RankFacts(rank=number), tallies=tallies, range_tallies=ranged, figures=figures)
 
 
 def test_shares_by_name_and_by_range() -> None:

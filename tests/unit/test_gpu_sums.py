@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Figure, RankFacts, Reading, Table, Tally
+from rankscope.model import Figure, RangeTally, RankFacts, Reading, Table, Tally
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread
 from rankscope.questions.gpu.kernels import gpu_copies
 from rankscope.questions.gpu.memory import gpu_memory
@@ -68,11 +68,13 @@ def test_gaps_by_length() -> None:
 
 
 def test_copies_and_their_bandwidth() -> None:
-    def copy(size: int, ns: float, within: str = "") -> Tally:
-        return Tally("gpu", "[CUDA memcpy HtoD]", 2, ns, bytes=size, within=within)
+    def copy(size: int, ns: float) -> Tally:
+        return Tally("gpu", "[CUDA memcpy HtoD]", 2, ns, bytes=size)
 
     kernel = Tally("gpu", "memory_bound_kernel", 1, 5.0, bytes=0)
-    run = run_of([rank(0, [], copy(4 * GB, 1e9), kernel), rank(1, [], copy(2 * GB, 2e9), copy(2 * GB, 2e9, "a/b"))])
+    second = rank(1, [], copy(2 * GB, 2e9))
+    second.range_tallies.append(RangeTally("gpu", "[CUDA memcpy HtoD]", 2, 2e9, bytes=2 * GB, within="a/b"))
+    run = run_of([rank(0, [], copy(4 * GB, 1e9), kernel), second])
     (row,) = rows(gpu_copies(run)).values()
     assert (row["calls"], row["bytes"], row["mean_bytes"], row["rate"]) == (4, 6 * GB, 1.5 * GB, 2 * GB)
     assert (row["least_rank_rate"], row["least_rank"], row["most_rank_rate"], row["most_rank"]) == (GB, 1, 4 * GB, 0)

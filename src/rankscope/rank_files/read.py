@@ -87,8 +87,12 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
         told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
         reading.notes.append(Note(told, Severity.NOTE, str(path)))
     facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
-    reading.tally_columns = _tally_columns(tallies, threads, clock, strings, domains, path)
-    reading.tally_columns["within"] = _within(tallies, paths, path)
+    in_ranges = np.isin(tallies["layer"], rank_file.IN_RANGES)
+    reading.tally_columns = _tally_columns(tallies[~in_ranges], threads[~in_ranges], clock, strings, domains, path)
+    if in_ranges.any():
+        ranged = tallies[in_ranges]
+        columns = _tally_columns(ranged, threads[in_ranges], clock, strings, domains, path)
+        reading.range_tally_columns = {**columns, "within": _words(ranged["group"], paths, path, "group")}
     reading.groups = [group for group in groups if group.kind != "range"] + range_threads(file, tallies, threads)
     if events:
         layers = np.array([Layer.MPI, *(LOGGED.get(int(row["kind"]), Layer.MPI) for row in group_rows)], np.int32)
@@ -234,11 +238,6 @@ def _placed(rows: Rows, threads: Any, paths: Sequence[str]) -> tuple[Rows, Any]:
     nowhere = np.array([not path for path in paths])
     kept = ~(np.isin(rows["layer"], rank_file.IN_RANGES) & nowhere[np.minimum(rows["group"], len(paths) - 1)])
     return rows[kept], threads[kept]
-
-
-def _within(rows: Rows, paths: Sequence[str], path: Path) -> Words:
-    """The path of ranges that a row counted by range belongs to."""
-    return _words(np.where(np.isin(rows["layer"], rank_file.IN_RANGES), rows["group"], 0), paths, path, "group")
 
 
 def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: Any, path: Path) -> dict[str, Any]:

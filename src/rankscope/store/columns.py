@@ -22,6 +22,7 @@ from rankscope.model import (
     Note,
     PathUse,
     Peer,
+    RangeTally,
     RankFacts,
     Reading,
     Step,
@@ -34,6 +35,7 @@ WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {
     "ranks": RankFacts,
     "tallies": Tally,
+    "range_tallies": RangeTally,
     "events": Event,
     "steps": Step,
     "marks": Mark,
@@ -48,8 +50,8 @@ RECORDS: dict[str, type] = {
     "mounts": Mount,
 }
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
-ROUTINE_TABLES, LARGE_COUNT = ("tallies", "events"), "_c"
-REPEATED = ("tallies", "events", *IMPORT_TABLES)  # their words are few and come often
+ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
+REPEATED = ("tallies", "range_tallies", "events", *IMPORT_TABLES)  # their words are few and come often
 
 
 @cache
@@ -143,7 +145,10 @@ def _array(values: Any, kind: Any) -> Any:
 
 def reading_tables(process: int, reading: Reading, events: bool, empty: bool = True) -> dict[str, pa.Table]:
     """The tables of one process but `ranks`, which needs all processes; those without rows only where asked for."""
-    given: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {"tallies": (reading.tallies, reading.tally_columns)}
+    given: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
+        "tallies": (reading.tallies, reading.tally_columns),
+        "range_tallies": (reading.range_tallies, reading.range_tally_columns),
+    }
     if events:
         given["events"] = (reading.events, reading.event_columns)
     given["steps"] = (reading.steps, reading.step_columns)

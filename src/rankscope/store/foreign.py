@@ -147,11 +147,11 @@ def _sizes_agree(one: RankFacts, other: RankFacts) -> bool:
 
 
 # ---------------------------------------------------------------- foreign
-FORMAT = 1
+FORMAT = 2  # before: no range_tallies, see add_loaded
 ABOUT = "about.json"
 FLUSH_ROWS = 100_000
 MOST_PROCESSES = 1 << 18
-LAYERED = ("tallies", "events")
+LAYERED = ("tallies", "range_tallies", "events")
 PROCESS_TABLES = (*LAYERED, "groups", "peers")
 UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 

@@ -92,7 +92,7 @@ def _whole(number: float | None) -> Cell:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What was counted in the layers that have no table of their own?
-# layers with tables of their own, which leave out what is within a range
+# layers with tables of their own, which do not tell what is within a range
 TALLIES_ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
 TALLIES_COLUMNS = (
     Column("layer", Unit.NAME, "Layer"),
@@ -109,16 +109,16 @@ TALLIES_COLUMNS = (
     Column("errors", Unit.COUNT, "Errors"),
     Column("ranks", Unit.COUNT, "Ranks"),
 )
-# What is attributed to a range is counted once more there: it is no part of the layer's sum.
+# What is within a range is no part of the layer's sum.
 TALLIES_SQL = """
-    WITH summed AS (
-        SELECT layer, "group", replace(coalesce(within, ''), chr(31), ' > ') AS within, name,
-            sum(calls)::BIGINT AS calls, fsum(total_ns) AS total_ns, min(min_ns) AS min_ns,
-            max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes, sum(errors)::BIGINT AS errors,
-            count(DISTINCT process) AS ranks
-        FROM tallies JOIN ranks USING (process)
-        WHERE (layer NOT IN ({elsewhere}) OR within <> '') AND (layer <> 'nvtx' OR coalesce(within, '') = '')
-            AND kind = 'call' AND {condition} GROUP BY ALL),
+    WITH counted AS (
+        SELECT '' AS within, * FROM tallies WHERE layer NOT IN ({elsewhere})
+        UNION ALL BY NAME SELECT * FROM range_tallies WHERE layer <> 'nvtx'),
+    summed AS (
+        SELECT layer, "group", replace(within, chr(31), ' > ') AS within, name, sum(calls)::BIGINT AS calls,
+            fsum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
+            sum(errors)::BIGINT AS errors, count(DISTINCT process) AS ranks
+        FROM counted JOIN ranks USING (process) WHERE kind = 'call' AND {condition} GROUP BY ALL),
     layers AS (SELECT layer, fsum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
     SELECT layer, "group", within, name, calls, total_ns,
         CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,

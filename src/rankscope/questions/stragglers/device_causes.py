@@ -27,7 +27,7 @@ WITHIN = {"gc": "garbage collection", "runnable": "preemption"}
 ON_DEVICE = "SELECT 1 FROM untraced_events WHERE layer = 'nccl' LIMIT 1"
 CALLS = """
     SELECT rank, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer = 'cuda_api' AND kind = 'call' AND coalesce(within, '') = ''
+    WHERE role = 'rank' AND layer = 'cuda_api' AND kind = 'call'
         AND (name LIKE '%Synchronize%' OR name LIKE '%Memcpy%' OR name LIKE '%Launch%')
     GROUP BY rank"""
 DEVICES = """
@@ -35,7 +35,7 @@ DEVICES = """
     WHERE role = 'rank' AND series LIKE 'GPU %' AND name IN ('compute', 'activities') GROUP BY ALL"""
 RANGES = """
     SELECT rank, within, sum(total_ns) FILTER (layer = 'nvtx'), sum(total_ns) FILTER (layer = 'cuda_api')
-    FROM tallies JOIN ranks USING (process) WHERE role = 'rank' AND kind = 'call' AND within <> '' GROUP BY ALL"""
+    FROM range_tallies JOIN ranks USING (process) WHERE role = 'rank' AND kind = 'call' GROUP BY ALL"""
 
 Values = Mapping[int, float]  # by rank, ns per step
 
