@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rankscope.model import Figure, RangeTally, RankFacts, Reading, Tally
+from rankscope.model import DeviceTotals, RangeTally, RankFacts, Reading, Tally
 from scripts.alexnet_table import PARTS, Result, gathered, row_of, shares_of, tables_of, together
 from unit.loaded import run_of
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = Path(__file__).parent / "h200_alexnet.tar.gz"  # one rank, batch 8 and 128; and a run that was stopped
-MS = 1e6
+MS = 1_000_000
 ALL_REDUCE = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 ADD = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_"
 
@@ -30,8 +30,8 @@ def rank(number: int, marked: bool) -> Reading:
         longest = {"min_ns": 4 * MS, "max_ns": 20 * MS}
         tallies.append(Tally(*told, **longest))
         ranged.append(RangeTally(*told, within="<unnamed>/iteration", **longest))
-    figures = [Figure("GPU 0", "first to last", 90 * MS, "ns"), Figure("GPU 0", "busy", 25 * MS, "ns")]
-    return Reading(RankFacts(rank=number), tallies=tallies, range_tallies=ranged, figures=figures)
+    devices = [DeviceTotals(0, 5, 90 * MS, 25 * MS, compute_ns=0, communication_ns=0, copy_ns=0, hidden_ns=0)]
+    return Reading(RankFacts(rank=number), tallies=tallies, range_tallies=ranged, devices=devices)
 
 
 def test_shares_by_name_and_by_range() -> None:

@@ -13,8 +13,11 @@ import pyarrow as pa
 
 from rankscope.model import (
     CallsMethod,
+    DeviceGaps,
+    DeviceTotals,
     Event,
     Figure,
+    GpuClock,
     Group,
     Mark,
     Module,
@@ -41,6 +44,9 @@ RECORDS: dict[str, type] = {
     "marks": Mark,
     "groups": Group,
     "peers": Peer,
+    "devices": DeviceTotals,
+    "device_gaps": DeviceGaps,
+    "gpu_clocks": GpuClock,
     "figures": Figure,
     "notes": Note,
     "modules": Module,
@@ -49,6 +55,7 @@ RECORDS: dict[str, type] = {
     "calls_method": CallsMethod,
     "mounts": Mount,
 }
+LISTS = ("marks", "groups", "peers", "devices", "device_gaps", "gpu_clocks", "figures", "notes")  # of few rows
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
 ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
 REPEATED = ("tallies", "range_tallies", "events", *IMPORT_TABLES)  # their words are few and come often
@@ -152,7 +159,7 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
     if events:
         given["events"] = (reading.events, reading.event_columns)
     given["steps"] = (reading.steps, reading.step_columns)
-    given |= {name: (getattr(reading, name), {}) for name in ("marks", "groups", "peers", "figures", "notes")}
+    given |= {name: (getattr(reading, name), {}) for name in LISTS}
     given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
     return {
         name: _either(name, process, records, columns)

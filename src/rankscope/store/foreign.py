@@ -152,7 +152,7 @@ ABOUT = "about.json"
 FLUSH_ROWS = 100_000
 MOST_PROCESSES = 1 << 18
 LAYERED = ("tallies", "range_tallies", "events")
-PROCESS_TABLES = (*LAYERED, "groups", "peers")
+PROCESS_TABLES = (*LAYERED, "groups", "peers", "devices")
 UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 

@@ -6,8 +6,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.gpu.memory import FIGURES as GPU_MEMORY
-from rankscope.questions.gpu.memory import PINNED
 from rankscope.questions.mpi.calls import shares
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted, ranges
@@ -54,20 +52,29 @@ FIGURES_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
 )
 UNITS = ("ns", "bytes", "count", "share", "bytes/s")  # in the order of the columns above
-# Sums that a recorder makes of each GPU and that have tables of their own.
-ELSEWHERE = (
-    *("activities", "first to last", "busy", "compute", "communication", "communication hidden", "copy"),
-    *GPU_MEMORY,
-    PINNED,
+# Of what was summed up for each device, what no other table tells; column, name, unit.
+OF_DEVICES = (
+    ("late_ns", "too late to be placed, at most", "ns"),
+    ("migration_ns", "unified memory moving", "ns"),
+    ("migrations", "unified memory moves", "count"),
+    ("gpu_faults", "unified memory fault groups", "count"),
+)
+LAST = 2**63 - 1  # behind all devices
+DEVICES_SQL = " UNION ALL ".join(
+    f"""SELECT process, 'GPU ' || device AS series, '{name}' AS name, {column}::DOUBLE AS value, '{unit}' AS unit,
+        (device, {place}) AS place FROM devices WHERE {column} > 0"""
+    for place, (column, name, unit) in enumerate(OF_DEVICES)
 )
 FIGURES_SQL = f"""
-    SELECT series, name, statistic, scale, scale_name, value, unit, rank
-    FROM (SELECT *, row_number() OVER () AS place FROM figures) JOIN ranks USING (process)
-    WHERE ({{condition}} OR (role = 'document' AND {{everybody}}))
-    AND NOT (coalesce(tool, '') = '' AND (series LIKE 'GPU %' OR series = 'host')
-             AND (name IN {ELSEWHERE} OR name LIKE 'idle%gaps %'))
-    AND NOT (coalesce(tool, '') = '' AND series = 'CUPTI clock')
-    ORDER BY min(place) OVER (PARTITION BY series, name, statistic), scale, place"""
+    WITH summed AS ({DEVICES_SQL} UNION ALL
+        SELECT process, 'host', 'unified memory faults', unified_faults::DOUBLE, 'count', ({LAST}, 0)
+        FROM ranks WHERE unified_faults > 0),
+    told AS (SELECT * EXCLUDE (place), '' AS statistic, NULL AS scale, '' AS scale_name, false AS given,
+                 row_number() OVER (ORDER BY place, process) AS place FROM summed
+        UNION ALL BY NAME SELECT *, true AS given, row_number() OVER () AS place FROM figures)
+    SELECT series, name, statistic, scale, scale_name, value, unit, rank FROM told JOIN ranks USING (process)
+    WHERE {{condition}} OR (role = 'document' AND {{everybody}})
+    ORDER BY given, min(place) OVER (PARTITION BY given, series, name, statistic), scale, place"""
 
 
 def figures(tables: Tables, selection: Selection = ALL) -> Table:
