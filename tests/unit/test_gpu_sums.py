@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rankscope.model import DeviceGaps, DeviceTotals, Figure, RangeTally, RankFacts, Reading, Table, Tally
-from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread
+from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread, gpu_time
 from rankscope.questions.gpu.kernels import gpu_copies
 from rankscope.questions.gpu.memory import gpu_memory
 from rankscope.questions.registry import default_tables
 from rankscope.questions.run.overview import figures
 from rankscope.questions.selection import Selection, spread
+from rankscope.rank_file import CUDA, DEVICE
+from rankscope.rank_files.cuda import add_devices
 from unit.loaded import run_of
 
 GB = 10**9
@@ -104,3 +108,15 @@ def test_what_no_other_table_tells_of_a_device_is_a_figure() -> None:
         ("a", "b", 1, 1),
     ]
     assert [row[0] for row in figures(run_of([first, second]), Selection(frozenset({1}))).rows] == ["GPU 0", "a"]
+
+
+def test_a_damaged_row_of_a_device_still_makes_tables() -> None:
+    """Every number is 2**64 - 1, beyond what the tables can hold."""
+    damaged = np.frombuffer(b"\xff" * 2 * DEVICE.itemsize, DEVICE).copy()
+    damaged["first_ns"], damaged["device"] = 0, (0, 1)
+    reading = rank(0)
+    add_devices(reading, np.zeros(1, CUDA), damaged)
+    assert {one.busy_ns for one in reading.devices} == {2**63 - 1} and len(reading.device_gaps) == 2 * 8
+    run = run_of([reading])
+    assert len(gpu_time(run).rows) == len(gpu_memory(run).rows) == 2
+    assert len(gpu_gaps(run).rows) == 8 and len(figures(run).rows) == 2 * 4 and gpu_spread(run).rows

@@ -22,7 +22,7 @@ GPU_GAPS_COLUMNS = (
     *spread_columns(Unit.NS),
 )
 GPU_GAPS_SQL = """
-    SELECT least_ns, below_ns, rank, sum(gaps)::BIGINT, sum(idle_ns)::DOUBLE
+    SELECT least_ns, below_ns, rank, sum(gaps), sum(idle_ns)::DOUBLE
     FROM device_gaps JOIN ranks USING (process) WHERE {condition} GROUP BY ALL ORDER BY least_ns, rank"""
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000}
 
@@ -94,8 +94,7 @@ DEVICE_TIME_COLUMNS = (
 NOTICEABLE = 0.05  # of the span
 # The recorder has summed each device up by the same formulas, also where a trace keeps only some of the activities.
 RECORDED = """
-    SELECT rank, device::VARCHAR, span_ns, busy_ns, compute_ns, communication_ns, copy_ns,
-        compute_ns + communication_ns - hidden_ns
+    SELECT rank, device::VARCHAR, span_ns, busy_ns, compute_ns, communication_ns, copy_ns, hidden_ns
     FROM devices JOIN ranks USING (process) WHERE span_ns IS NOT NULL AND {condition} ORDER BY rank, device"""
 SUMMED = """
     SELECT rank, device, span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_or_comm_ns
@@ -112,8 +111,8 @@ def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuT
         for rank, device, *parts in tables.query(SUMMED.format(condition=selection.condition)):
             if rank not in summed:
                 yield rank, device, GpuTime(*parts)
-    for rank, device, *parts in recorded:
-        yield rank, device, GpuTime(*parts)
+    for rank, device, span_ns, busy_ns, compute_ns, comm_ns, copy_ns, hidden_ns in recorded:
+        yield rank, device, GpuTime(span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_ns + comm_ns - hidden_ns)
 
 
 def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
