@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from rankscope.questions.run.overview import figures
 from rankscope.questions.selection import Selection, spread
 from rankscope.rank_file import CUDA, DEVICE
 from rankscope.rank_files.cuda import add_devices
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store.run import open_run
 from unit.loaded import run_of
 
 GB = 10**9
@@ -120,3 +124,17 @@ def test_a_damaged_row_of_a_device_still_makes_tables() -> None:
     run = run_of([reading])
     assert len(gpu_time(run).rows) == len(gpu_memory(run).rows) == 2
     assert len(gpu_gaps(run).rows) == 8 and len(figures(run).rows) == 2 * 4 and gpu_spread(run).rows
+
+
+def test_on_the_h200_gaps_and_busy_time_are_the_whole_time(tmp_path: Path) -> None:
+    """To the nanosecond: all are integers on their way from the recorder's sums."""
+    with tarfile.open(Path(__file__).parent / "h200_runs.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    seen = 0
+    for folder in sorted({path.parents[2] for path in tmp_path.rglob("*.rank")}):
+        sql = """SELECT span_ns, busy_ns, sum(idle_ns)::BIGINT FROM devices JOIN device_gaps USING (process, device)
+            GROUP BY ALL"""
+        for span_ns, busy_ns, idle_ns in open_run(folder, read_rank_file, events=False).query(sql):
+            assert span_ns == busy_ns + idle_ns
+            seen += 1
+    assert seen == 3  # two ranks of ddp, one of model-all
