@@ -358,6 +358,38 @@ class Peer:
 
 
 @dataclass(slots=True)
+class DeviceStep:
+    """One step as one GPU saw it: compute, exposed, copy and the idle times add up to end_ns - begin_ns."""
+
+    number: int  # of the step, as in `steps`
+    device: int  # its number in the process
+    begin_ns: int  # Unix time; where the last kernel that the step before had launched ended
+    end_ns: int  # where its own last kernel ended
+    compute_ns: int  # at least one kernel that computes
+    overlapped_ns: int  # of compute_ns: a kernel that communicates, too
+    exposed_ns: int  # a kernel communicates and none computes
+    copy_ns: int  # copies and sets alone
+    idle_launch_ns: int  # nothing to do, because the host computes and launches too slowly
+    idle_data_ns: int  # the host waits for the data loader
+    idle_sync_ns: int  # the host is in a call that waits for the device
+    idle_gc_ns: int  # garbage collection of Python
+    idle_compile_ns: int  # torch compiles
+    idle_blocked_ns: int  # the host is blocked in a collective
+    idle_checkpoint_ns: int
+    idle_python_ns: int  # the host is outside all parts of the step
+    idle_unknown_ns: int
+    kernels: int  # that it launched
+    kernel_ns: int  # of those, summed
+    copies: int  # copies and sets that it launched
+    copy_bytes: int
+    pageable_bytes: int  # of copy_bytes: from or to pageable memory of the host
+    sync_calls: int  # calls of the step's thread that wait for the device
+    sync_ns: int  # inside them
+    cut: bool = False  # the device's time was not known back to the beginning
+    by_time: bool = False  # launching calls were not recorded: work belongs to the step in which it began
+
+
+@dataclass(slots=True)
 class DeviceTotals:
     """One GPU of a process, summed up while the program ran."""
 
@@ -480,6 +512,7 @@ class Reading:
     event_columns: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     step_columns: Mapping[str, Any] = field(default_factory=dict)
+    device_step_columns: Mapping[str, Any] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)

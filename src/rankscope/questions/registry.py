@@ -81,6 +81,7 @@ ALL_QUESTIONS = (
     Question("causes", "stragglers.causes", LOG),
     Question("steps", "steps.steps", LOG),
     Question("step_parts", "steps.steps", LOG),
+    Question("gpu_steps", "gpu.steps", LOG),
     Question("phases", "steps.phases", LOG),
     Question("phase_ranks", "steps.phases", LOG),
     Question("collectives", "collectives.collectives", LOG),

@@ -13,11 +13,11 @@ from rankscope import rank_file
 from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
 from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
-from rankscope.rank_files.clock import Clock, gpu_clocks
+from rankscope.rank_files.clock import Clock, CuptiClock, gpu_clocks
 from rankscope.rank_files.cuda import add_devices, cuda_notes, cuda_rows_of, ended_ranges, range_paths, range_threads
 from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
-from rankscope.rank_files.steps import mark_rows_of, marks_of, step_columns, step_rows_of
+from rankscope.rank_files.steps import device_step_columns, mark_rows_of, marks_of, step_columns, step_rows_of
 from rankscope.rank_files.trace import add_trace
 
 GROUP_KINDS: dict[int, str] = {
@@ -81,6 +81,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
+    reading.device_step_columns = device_step_columns(file, CuptiClock(clock, cuda_rows))
     reading.marks = marks_of(mark_rows, file, clock, strings)
     reading.notes += import_notes(file, strings)
     reading.import_columns = import_columns(import_rows, file, clock, strings, last_ticks(file.header, log))

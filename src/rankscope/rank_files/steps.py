@@ -8,9 +8,9 @@ import numpy as np
 
 from rankscope import rank_file
 from rankscope.model import MARKS, Mark
-from rankscope.rank_file import ChunkKind, MarkKind, Part, Rows, StepFlag
+from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle, MarkKind, Part, Rows, StepFlag
 from rankscope.rank_files.chunks import RankFile, copy_rows
-from rankscope.rank_files.clock import Clock
+from rankscope.rank_files.clock import Clock, CuptiClock
 
 LARGEST_NS = 2.0**62
 LARGEST_COUNT = np.uint64(2**63 - 1)
@@ -62,6 +62,23 @@ def _ns(values: Any, rate: float) -> Any:
     """Sums as whole nanoseconds; what a damaged record holds in place of a number becomes 0."""
     clean = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float64)
     return np.clip(clean * rate, 0, LARGEST_NS).astype(np.int64)
+
+
+def device_step_columns(file: RankFile, clock: CuptiClock) -> dict[str, Any]:
+    """The columns of model.DeviceStep, by device and step."""
+    parts = file.parts(ChunkKind.DEVICE_STEPS)
+    if not parts:
+        return {}
+    ring, unsettled = copy_rows(parts[0].rows, "number", zero_is_busy=True)
+    rows = ring[~unsettled & (ring["number"] > 0)]
+    rows = rows[np.lexsort((rows["number"], rows["device"]))]
+    columns = {name: rows[name].astype(np.int64) for name in ("number", "device", "kernels", "copies", "sync_calls")}
+    columns |= {name: clock.unix_ns(rows[name]) for name in ("begin_ns", "end_ns")}
+    columns |= {name: _ns(rows[name], 1.0) for name in ("compute_ns", "exposed_ns", "copy_ns", "kernel_ns", "sync_ns")}
+    columns["overlapped_ns"] = _ns(rows["hidden_ns"], 1.0)
+    columns |= {f"idle_{cause.name.lower()}_ns": _ns(rows["idle_ns"][:, cause], 1.0) for cause in Idle}
+    columns |= {name: (rows[name] & LARGEST_COUNT).astype(np.int64) for name in ("copy_bytes", "pageable_bytes")}
+    return columns | {flag.name.lower(): (rows["flags"] & flag) != 0 for flag in DeviceStepFlag if flag.name}
 
 
 def mark_rows_of(file: RankFile) -> Rows:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from rankscope.model import (
     CallsMethod,
     DeviceGaps,
+    DeviceStep,
     DeviceTotals,
     Event,
     Figure,
@@ -41,6 +42,7 @@ RECORDS: dict[str, type] = {
     "range_tallies": RangeTally,
     "events": Event,
     "steps": Step,
+    "device_steps": DeviceStep,
     "marks": Mark,
     "groups": Group,
     "peers": Peer,
@@ -159,6 +161,7 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
     if events:
         given["events"] = (reading.events, reading.event_columns)
     given["steps"] = (reading.steps, reading.step_columns)
+    given["device_steps"] = ([], reading.device_step_columns)
     given |= {name: (getattr(reading, name), {}) for name in LISTS}
     given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
     return {

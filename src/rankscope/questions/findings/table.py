@@ -12,6 +12,7 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
+from rankscope.questions.findings.gpu import data_bound, gpu_communication, gpu_copies_alone, gpu_idle_causes
 from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
 from rankscope.questions.selection import ALL, Selection
@@ -23,6 +24,10 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     straggler,
     host_imbalance,
     exposed_communication,
+    gpu_communication,
+    gpu_idle_causes,
+    gpu_copies_alone,
+    data_bound,
     tiny_collectives,
     pickled_objects,
     slow_start,

@@ -1,0 +1,175 @@
+"""problems.py PROBLEM [--steps N]: a training on the GPU with one problem put in, or without it (PROBLEM none-NAME).
+
+launch: a small transformer of many short kernels (none-launch: one CUDA graph does all of it).
+data: a loader that takes 20 ms a batch (none-data: it takes nothing). item: loss.item() twice in every step.
+pageable: 64 MB a step from pageable memory (none-pageable: the data are on the device).
+compute: large matrices, nothing to find. ddp: under torchrun, all gradients of a model that computes little.
+Prints seconds of the measured steps, which come after twenty others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+WARMUP = 20
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.attention = torch.nn.MultiheadAttention(width, 4, batch_first=True)
+        self.wide = torch.nn.Sequential(
+            torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.wide(self.second(x))
+
+
+def transformer(width: int, layers: int) -> torch.nn.Module:
+    return torch.nn.Sequential(*(Block(width) for _ in range(layers))).cuda()
+
+
+class Slow(torch.utils.data.Dataset):
+    def __init__(self, seconds: float, shape: tuple[int, ...]) -> None:
+        self.seconds, self.shape = seconds, shape
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return torch.full(self.shape, 0.5)
+
+
+def plain(
+    width: int, layers: int, shape: tuple[int, ...]
+) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
+    """A step: forward, backward, optimizer."""
+    model = transformer(width, layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, torch.randn(shape, device="cuda")
+
+
+def measure(steps: int, one: Callable[[], None]) -> None:
+    for _ in range(WARMUP):
+        one()
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(steps):
+        one()
+    torch.cuda.synchronize()
+    print(f"seconds {time.perf_counter() - begun:.4f} steps {steps}")
+
+
+def launch(with_problem: bool, steps: int) -> None:
+    model = transformer(128, 4)
+    x = torch.randn(4, 64, 128, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True, capturable=True)
+
+    def work() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    if with_problem:
+        measure(steps, work)
+        return
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    measure(steps, graph.replay)
+
+
+def data(with_problem: bool, steps: int) -> None:
+    step, _ = plain(1024, 4, (8, 256, 1024))
+    loader = iter(torch.utils.data.DataLoader(Slow(0.02 if with_problem else 0.0, (8, 256, 1024)), batch_size=None))
+    measure(steps, lambda: (step(next(loader).cuda()), None)[1])
+
+
+def item(with_problem: bool, steps: int) -> None:
+    step, x = plain(1024, 12, (8, 128, 1024))
+    seen = []
+
+    def one() -> None:
+        loss = step(x)
+        if with_problem:
+            seen.append(loss.item())
+
+    measure(steps, one)
+
+
+def pageable(with_problem: bool, steps: int) -> None:
+    step, x = plain(1024, 2, (8, 256, 1024))
+    batch = torch.randn(64, 256, 1024)
+
+    def one() -> None:
+        step(batch.cuda()[:8] if with_problem else x)
+
+    measure(steps, one)
+
+
+def compute(with_problem: bool, steps: int) -> None:
+    step, x = plain(2048, 8, (16, 512, 2048))
+    measure(steps, lambda: (step(x), None)[1])
+
+
+def ddp(with_problem: bool, steps: int) -> None:
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    os.environ["NCCL_HOSTID"] = f"host{os.environ.get('RANK', 0)}"
+    torch.distributed.init_process_group("nccl")
+    torch.cuda.set_device(0)
+    model = torch.nn.parallel.DistributedDataParallel(transformer(256, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    x = torch.randn(8, 64, 256, device="cuda")
+
+    def one() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    measure(steps, one)
+    torch.distributed.destroy_process_group()
+
+
+PROBLEMS = {"launch": launch, "data": data, "item": item, "pageable": pageable, "compute": compute, "ddp": ddp}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problem")
+    parser.add_argument("--steps", type=int, default=100)
+    arguments = parser.parse_args()
+    name = arguments.problem.removeprefix("none-")
+    if name not in PROBLEMS:
+        parser.error(f"choose from {', '.join(PROBLEMS)}, or none- and one of them")
+    torch.manual_seed(0)
+    PROBLEMS[name](name == arguments.problem, arguments.steps)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

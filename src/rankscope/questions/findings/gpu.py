@@ -1,0 +1,186 @@
+"""The GPU has nothing to compute: it communicates, waits for the host, or copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import mean
+
+from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.gpu.steps import DeviceSteps, device_steps_of
+from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.wording import counted
+
+NOTICEABLE = 0.05  # of the step
+MOSTLY = 0.5
+
+
+def _mean(found: list[DeviceSteps], value: Callable[[DeviceSteps], float]) -> float:
+    """Over the devices, whose steps all take the same time."""
+    return mean(value(one) for one in found)
+
+
+def _all_steps(tables: Tables) -> int:
+    return max((len(one.number) for one in steps_of(tables).ranks), default=0)
+
+
+def sync_saving_ns(one: DeviceSteps) -> float:
+    """What a step would be shorter if the host did not wait for the device: then the longer of the two would decide."""
+    host_ns = one.step_ns - one.counts["sync_ns"]
+    return max(0.0, one.step_ns - max(host_ns, one.busy_ns))
+
+
+def gpu_communication(tables: Tables) -> list[Finding]:
+    """Kernels that communicate while none computes."""
+    found = device_steps_of(tables)
+    if not found:
+        return []
+    exposed, step = _mean(found, lambda one: one.busy["exposed"]), _mean(found, lambda one: one.step_ns)
+    if exposed < NOTICEABLE * step:
+        return []
+    overlapped = _mean(found, lambda one: one.overlapped_ns)
+    shares = [one.wait_share for one in found if one.wait_share is not None]
+    waits = mean(shares) if shares else None
+    evidence = [f"gpu_steps: {seconds(overlapped)} a step are overlapped with compute, {seconds(exposed)} are not"]
+    action = "overlap it with backward (smaller DDP buckets, FSDP prefetch), send less (bf16 gradients, accumulation)"
+    if waits is not None:
+        evidence.append(f"collectives: {waits:.0%} of the time in them is waiting for the last rank")
+        if waits > MOSTLY:
+            action = "find out why ranks come late (rankscope report --table causes): most of it is waiting"
+    return [
+        Finding(
+            "gpu_communication",
+            f"The GPUs communicate and compute nothing for {seconds(exposed)} of a step of {seconds(step)} "
+            f"({exposed / step:.0%})",
+            action,
+            evidence,
+            exposed * _all_steps(tables),
+        )
+    ]
+
+
+def gpu_idle_causes(tables: Tables) -> list[Finding]:
+    """What the host does, or does not do, while the GPUs have nothing to do."""
+    found = device_steps_of(tables)
+    if not found:
+        return []
+    step, steps = _mean(found, lambda one: one.step_ns), _all_steps(tables)
+    sync = _mean(found, sync_saving_ns)
+    made = []
+
+    def idle(cause: str) -> float:
+        return _mean(found, lambda one: one.idle[cause])
+
+    def add(rule: str, ns: float, title: str, action: str, evidence: str) -> None:
+        if ns >= NOTICEABLE * step:
+            share = f"{seconds(ns)} of a step of {seconds(step)} ({ns / step:.0%})"
+            made.append(Finding(rule, f"{title} for {share}", action, [f"gpu_steps: {evidence}"], ns * steps))
+
+    calls, kernels = _mean(found, lambda one: one.counts["sync_calls"]), _mean(found, lambda one: one.counts["kernels"])
+    busy, inside = _mean(found, lambda one: one.busy_ns), _mean(found, lambda one: one.counts["sync_ns"])
+    add(
+        "synchronising",
+        sync,
+        "The host waits for the GPU, and then the GPU for the host,",
+        "take .item(), .cpu(), print(loss) and torch.cuda.synchronize() out of the step, or do them every 100 steps",
+        f"{calls:.3g} calls a step wait for the device, {seconds(inside)} in all",
+    )
+    lengths = [one.mean_kernel_ns for one in found if one.mean_kernel_ns is not None]
+    each = f" of {seconds(mean(lengths))} each" if lengths else ""
+    add(
+        "launch_bound",
+        max(0.0, idle("launch") - sync),
+        "The GPU waits for the host to launch kernels",
+        "use CUDA graphs (torch.compile(mode='reduce-overhead')), torch.compile, or larger batches",
+        f"{kernels:.0f} kernels a step{each}, busy {busy / step:.0%}",
+    )
+    add(
+        "data_bound",
+        idle("data"),
+        "The GPU waits for the data loader",
+        "give the data loader more workers, prefetch more, or a faster source",
+        f"{seconds(idle('data'))} of {seconds(_mean(found, lambda one: one.idle_ns))} idle a step are waiting for data",
+    )
+    add(
+        "between_parts",
+        max(0.0, idle("python") - max(0.0, sync - idle("launch"))),
+        "The GPU waits for Python outside forward, backward and optimizer",
+        "look at what the loop does there: logging, metrics, copies of tensors to the host",
+        "the host is outside all parts of the step",
+    )
+    add(
+        "gc_bound",
+        idle("gc"),
+        "The GPU waits for Python's garbage collection",
+        "call gc.freeze() after the start, or gc.disable() and collect every some hundred steps",
+        "idle during collections",
+    )
+    add(
+        "recompiling",
+        idle("compile"),
+        "The GPU waits for torch to compile",
+        "keep shapes the same, or mark them dynamic (torch._dynamo.mark_dynamic)",
+        "idle while torch compiles in steady steps",
+    )
+    add(
+        "without_cpu",
+        idle("preempted"),
+        "The GPU waits for a host thread that has no CPU",
+        "start fewer threads and data workers, or bind ranks to cores of their own",
+        "the loop's thread could have run and had no CPU",
+    )
+    return made
+
+
+def gpu_copies_alone(tables: Tables) -> list[Finding]:
+    """Copies during which nothing is computed."""
+    found = device_steps_of(tables)
+    if not found:
+        return []
+    copy, step = _mean(found, lambda one: one.busy["copy"]), _mean(found, lambda one: one.step_ns)
+    if copy < NOTICEABLE * step:
+        return []
+    size = _mean(found, lambda one: one.counts["copy_bytes"])
+    pageable = _mean(found, lambda one: one.counts["pageable_bytes"])
+    action = "copy on a stream of its own, a batch ahead, with non_blocking=True"
+    if pageable > MOSTLY * size:
+        action = "pin the host's memory (DataLoader(pin_memory=True)), then copy with non_blocking=True, a batch ahead"
+    return [
+        Finding(
+            "gpu_copies",
+            f"The GPU copies and computes nothing for {seconds(copy)} of a step of {seconds(step)} ({copy / step:.0%})",
+            action,
+            [f"gpu_steps: {size / 1e6:.3g} MB a step, {pageable / size if size else 0:.0%} from or to pageable memory"],
+            copy * _all_steps(tables),
+        )
+    ]
+
+
+# ---------------------------------------------------------------- the loader is slow everywhere, on CPUs
+DATA_NOTICEABLE = 0.1
+
+
+def data_bound(tables: Tables) -> list[Finding]:
+    """All ranks wait for their data loaders: nobody is late, and the step is long. GPUs tell it better themselves."""
+    found: Steps = steps_of(tables)
+    if device_steps_of(tables):
+        return []
+    shares = []
+    for one in found.ranks:
+        mask = found.steady(one)
+        if mask.any() and "data" in one.own:
+            shares.append((float(one.own["data"][mask].mean()), float(one.length_ns[mask].mean())))
+    least = min((data for data, _ in shares), default=0.0)
+    step = mean(length for _, length in shares) if shares else 0.0
+    if not shares or least < DATA_NOTICEABLE * step:
+        return []
+    return [
+        Finding(
+            "data_bound",
+            f"{'All ' + counted(len(shares), 'rank') + ' wait' if len(shares) > 1 else 'The rank waits'} for the data "
+            f"loader for {seconds(least)} of a step of {seconds(step)} ({least / step:.0%})",
+            "give the data loader more workers (num_workers), prefetch more, or a faster source",
+            [f"step_parts: no rank waits less than {seconds(least)} a step"],
+            least * _all_steps(tables),
+        )
+    ]

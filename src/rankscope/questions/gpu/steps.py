@@ -1,0 +1,167 @@
+"""Where does a step go on the GPUs: what is computed, communicated and copied, and why is there nothing to do?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.data import steps_of
+
+CAUSES = ("launch", "data", "sync", "gc", "compile", "blocked", "checkpoint", "python", "unknown")
+PREEMPTED = "preempted"  # told by the scheduler for a step as a whole: taken from what the host was doing by itself
+BY_ITSELF = ("launch", "python")
+BUSY = ("compute", "exposed", "copy")
+COUNTS = ("kernels", "kernel_ns", "copies", "copy_bytes", "pageable_bytes", "sync_calls", "sync_ns")
+GPU_STEPS_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("device", Unit.NAME, "GPU"),
+    Column("steps", Unit.COUNT, "Steps"),
+    Column("step_ns", Unit.NS, "Step"),
+    Column("compute_ns", Unit.NS, "Compute"),
+    Column("exposed_ns", Unit.NS, "Comm. exposed"),
+    Column("exposed_share", Unit.SHARE, "Exposed share"),
+    Column("wait_ns", Unit.NS, "Of it waiting"),
+    Column("copy_ns", Unit.NS, "Copies alone"),
+    Column("idle_ns", Unit.NS, "Idle"),
+    Column("idle_share", Unit.SHARE, "Idle share"),
+    Column("overlapped_ns", Unit.NS, "Comm. overlapped"),
+    Column("launch_ns", Unit.NS, "Idle: launching"),
+    Column("data_ns", Unit.NS, "Idle: data"),
+    Column("sync_ns", Unit.NS, "Idle: synchronising"),
+    Column("preempted_ns", Unit.NS, "Idle: no CPU"),
+    Column("python_ns", Unit.NS, "Idle: Python"),
+    Column("gc_ns", Unit.NS, "Idle: gc"),
+    Column("compile_ns", Unit.NS, "Idle: compiling"),
+    Column("blocked_ns", Unit.NS, "Idle: blocked"),
+    Column("checkpoint_ns", Unit.NS, "Idle: checkpoint"),
+    Column("unknown_ns", Unit.NS, "Idle: unknown"),
+    Column("kernels", Unit.NUMBER, "Kernels a step"),
+    Column("kernel_ns", Unit.NS, "Mean kernel"),
+)
+SQL = f"""
+    SELECT rank, device, number, d.end_ns - d.begin_ns AS step_ns, d.compute_ns, d.overlapped_ns, d.exposed_ns,
+        d.copy_ns,
+        {", ".join(f"d.idle_{cause}_ns" for cause in CAUSES)}, {", ".join(f"d.{name}" for name in COUNTS)},
+        coalesce(s.runnable_ns, 0) AS runnable_ns
+    FROM device_steps d JOIN ranks USING (process) LEFT JOIN steps s USING (process, number)
+    WHERE role = 'rank' AND NOT d.cut ORDER BY rank, device, number"""
+
+
+@dataclass(slots=True)
+class DeviceSteps:
+    """The mean of one device's steady steps, in ns, and the wait share of its rank's collectives."""
+
+    rank: int
+    device: int
+    steps: int  # steady ones that are known
+    step_ns: float
+    busy: dict[str, float]
+    overlapped_ns: float
+    idle: dict[str, float]  # by cause
+    counts: dict[str, float]
+    wait_share: float | None
+
+    @property
+    def idle_ns(self) -> float:
+        """Nothing to do, whatever the cause."""
+        return sum(self.idle.values())
+
+    @property
+    def busy_ns(self) -> float:
+        """At least one activity."""
+        return sum(self.busy.values())
+
+    @property
+    def mean_kernel_ns(self) -> float | None:
+        """Of the kernels of all these steps."""
+        return self.counts["kernel_ns"] / self.counts["kernels"] if self.counts["kernels"] else None
+
+
+_KEPT: WeakKeyDictionary[Tables, list[DeviceSteps]] = WeakKeyDictionary()
+
+
+def device_steps_of(tables: Tables) -> list[DeviceSteps]:
+    """Of every device of every rank that has steps on it, in the order of ranks; worked out once for each open run."""
+    if tables not in _KEPT:
+        _KEPT[tables] = _device_steps(tables)
+    return _KEPT[tables]
+
+
+def _device_steps(tables: Tables) -> list[DeviceSteps]:
+    columns = tables.columns(SQL)
+    if not len(columns["rank"]):
+        return []
+    steady = np.asarray(columns["number"]) >= steps_of(tables).first_steady
+    shares = _wait_shares(tables)
+    pairs = sorted(set(zip(columns["rank"].tolist(), columns["device"].tolist(), strict=True)))
+    made = []
+    for rank, device in pairs:
+        chosen = steady & (columns["rank"] == rank) & (columns["device"] == device)
+        if chosen.any():
+            made.append(_mean(columns, chosen, rank, device, shares.get(rank)))
+    return made
+
+
+def _mean(columns: Mapping[str, Any], chosen: Any, rank: int, device: int, share: float | None) -> DeviceSteps:
+    def of(name: str) -> Any:
+        return np.asarray(columns[name][chosen], np.float64)
+
+    idle = {cause: of(f"idle_{cause}_ns") for cause in CAUSES}
+    by_itself = sum(idle[cause] for cause in BY_ITSELF)
+    without_cpu = np.minimum(of("runnable_ns"), by_itself)
+    left = np.divide(by_itself - without_cpu, by_itself, out=np.ones_like(by_itself), where=by_itself > 0)
+    for cause in BY_ITSELF:
+        idle[cause] = idle[cause] * left
+    idle[PREEMPTED] = without_cpu
+    return DeviceSteps(
+        rank,
+        device,
+        int(chosen.sum()),
+        float(of("step_ns").mean()),
+        {name: float(of(f"{name}_ns").mean()) for name in BUSY},
+        float(of("overlapped_ns").mean()),
+        {cause: float(values.mean()) for cause, values in idle.items()},
+        {name: float(of(name).mean()) for name in COUNTS},
+        share,
+    )
+
+
+def _wait_shares(tables: Tables) -> dict[int, float]:
+    """Of each rank: how much of its matched collectives on devices is waiting for the last one to come."""
+    known = collectives_of(tables)
+    waits: dict[int, list[float]] = {}
+    for split in known.splits:
+        for column, place in enumerate(split.group.members.tolist()):
+            sums = waits.setdefault(known.log.ranks[place], [0.0, 0.0])
+            sums[0] += float(split.wait_ns[:, column].sum())
+            sums[1] += float(split.transfer_ns[:, column].sum())
+    return {rank: wait / (wait + moving) for rank, (wait, moving) in waits.items() if wait + moving > 0}
+
+
+def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:
+    """The mean steady step on each GPU: compute, exposed communication, copies and idle time add up to it."""
+    table = Table("gpu_steps", "Steps on the GPUs, mean", GPU_STEPS_COLUMNS, [])
+    for one in device_steps_of(tables):
+        if selection.ranks is None or one.rank in selection.ranks:
+            table.rows.append(_row(one))
+    return arranged(table, selection)
+
+
+def _row(one: DeviceSteps) -> tuple[Cell, ...]:
+    exposed = one.busy["exposed"]
+    wait = exposed * one.wait_share if one.wait_share is not None else None
+    of_step = 1 / one.step_ns if one.step_ns else 0.0
+    idle = (one.idle[cause] for cause in ("launch", "data", "sync", PREEMPTED, "python", "gc", "compile"))
+    rest = (one.idle[cause] for cause in ("blocked", "checkpoint", "unknown"))
+    return (
+        *(one.rank, one.device, one.steps, one.step_ns, one.busy["compute"]),
+        *(exposed, exposed * of_step, wait, one.busy["copy"], one.idle_ns, one.idle_ns * of_step),
+        *(one.overlapped_ns, *idle, *rest, one.counts["kernels"], one.mean_kernel_ns),
+    )
