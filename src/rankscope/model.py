@@ -378,6 +378,7 @@ class DeviceStep:
     idle_checkpoint_ns: int
     idle_python_ns: int  # the host is outside all parts of the step
     idle_unknown_ns: int
+    idle_device_ns: int  # pauses under 3 µs: the device takes them to start the next kernel
     kernels: int  # that it launched
     kernel_ns: int  # of those, summed
     copies: int  # copies and sets that it launched

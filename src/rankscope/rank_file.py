@@ -175,6 +175,7 @@ class Idle(IntEnum):
     CHECKPOINT = 6
     PYTHON = 7
     UNKNOWN = 8
+    DEVICE = 9
 
 
 class DeviceStepFlag(IntFlag):
@@ -350,7 +351,7 @@ DEVICE_STEP = _structure(
     "u2 device flags",
     "u8 begin_ns end_ns copy_bytes pageable_bytes",
     "f4 compute_ns hidden_ns exposed_ns copy_ns",
-    "(9,)f4 idle_ns",
+    "(10,)f4 idle_ns",
     "f4 kernel_ns sync_ns",
     "u4 kernels copies sync_calls reserved",
 )

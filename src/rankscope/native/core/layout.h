@@ -332,9 +332,10 @@ enum rs_idle {
     RS_IDLE_BLOCKED = 5,        /* in a collective of the host */
     RS_IDLE_CHECKPOINT = 6,
     RS_IDLE_PYTHON = 7,         /* outside every part of the step */
-    RS_IDLE_UNKNOWN = 8         /* what it did is not known (any more) */
+    RS_IDLE_UNKNOWN = 8,        /* what it did is not known (any more) */
+    RS_IDLE_DEVICE = 9          /* so short that the next kernel was launched already: the device takes that to start it */
 };
-#define RS_IDLES 9
+#define RS_IDLES 10
 
 enum rs_device_step_flag {
     RS_DEVICE_STEP_CUT = 1,     /* the device's time is not known back to its beginning: parts are too small */

@@ -17,6 +17,7 @@
 #define MOST_WAITING (1u << 19)
 #define PATIENCE_NS 1000000000u     /* so late calls and activities come */
 #define LONGEST_NS 10000000000u     /* without activities of a later step, one waits no longer than this */
+#define STARTING_NS 3000u           /* a gap that is shorter is none that the host could have filled */
 #define MOST_ROWS 16384u
 #define LEAST_ROWS 64u
 #define SHARE_OF_FILE 8u
@@ -221,7 +222,9 @@ static void share(void *context, uint64_t from_ns, uint64_t to_ns, uint64_t doin
         row->exposed_ns += ns;
     if (doing == 1u << RS_WORK_COPY)
         row->copy_ns += ns;
-    if (!doing)
+    if (!doing && to_ns - from_ns < STARTING_NS)
+        idle_as(row, RS_IDLE_DEVICE, to_ns - from_ns);
+    else if (!doing)
         share_idle(sharing, from_ns, to_ns);
 }
 

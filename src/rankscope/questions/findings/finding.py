@@ -14,6 +14,7 @@ class Finding:
     action: str  # what to do next
     evidence: list[str] = field(default_factory=list)  # "table: what its rows say"
     saved_ns: float | None = None  # of the job's elapsed time, at most; None: what makes the other numbers doubtful
+    once: bool = False  # however long the job runs, it costs no more than this
 
 
 def seconds(ns: float) -> str:

@@ -26,8 +26,8 @@ def _all_steps(tables: Tables) -> int:
 
 def sync_saving_ns(one: DeviceSteps) -> float:
     """What a step would be shorter if the host did not wait for the device: then the longer of the two would decide."""
-    host_ns = one.step_ns - one.counts["sync_ns"]
-    return max(0.0, one.step_ns - max(host_ns, one.busy_ns))
+    host_ns, device_ns = one.step_ns - one.counts["sync_ns"], one.busy_ns + one.idle["device"]
+    return max(0.0, one.step_ns - max(host_ns, device_ns))
 
 
 def gpu_communication(tables: Tables) -> list[Finding]:

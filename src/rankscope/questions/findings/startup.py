@@ -99,6 +99,7 @@ def slow_start(tables: Tables) -> list[Finding]:
             ACTIONS[slowest],
             [f"phases: {told}", *(heaviest_import(tables) if slowest == "imports" else [])],
             typical,
+            once=True,
         )
     ]
 
@@ -132,5 +133,6 @@ def first_collective(tables: Tables) -> list[Finding]:
             "and keep the processes",
             [f"phases: first collective {seconds(cost)} to {seconds(max(lengths))}"],
             float(cost),
+            once=True,
         )
     ]

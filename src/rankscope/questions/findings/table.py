@@ -18,6 +18,7 @@ from rankscope.questions.findings.stragglers import host_imbalance, oversubscrib
 from rankscope.questions.selection import ALL, Selection
 
 MOST = 7
+LONG_NS = 3.6e12  # a trial of some minutes is to tell about a job of an hour or more: its start counts for that
 RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     wrong_launcher,
     incomplete_coverage,
@@ -47,9 +48,14 @@ COLUMNS = (
 
 
 def findings_of(tables: Tables) -> list[Finding]:
-    """All that the rules say: doubts about the numbers first, then by the time that could be saved."""
+    """All that the rules say: doubts about the numbers first, then by the share of a long run that could be saved."""
+    elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0] or 1
+
+    def share(one: Finding) -> float:
+        return (one.saved_ns or 0.0) / (max(elapsed, LONG_NS) if one.once else elapsed)
+
     found = [one for rule in RULES for one in rule(tables)]
-    return sorted(found, key=lambda one: (one.saved_ns is not None, -(one.saved_ns or 0.0)))
+    return sorted(found, key=lambda one: (one.saved_ns is not None, -share(one)))
 
 
 def findings(tables: Tables, selection: Selection = ALL) -> Table:

@@ -14,7 +14,7 @@ from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
 
-CAUSES = ("launch", "data", "sync", "gc", "compile", "blocked", "checkpoint", "python", "unknown")
+CAUSES = ("launch", "data", "sync", "gc", "compile", "blocked", "checkpoint", "python", "unknown", "device")
 PREEMPTED = "preempted"  # told by the scheduler for a step as a whole: taken from what the host was doing by itself
 BY_ITSELF = ("launch", "python")
 BUSY = ("compute", "exposed", "copy")
@@ -41,6 +41,7 @@ GPU_STEPS_COLUMNS = (
     Column("compile_ns", Unit.NS, "Idle: compiling"),
     Column("blocked_ns", Unit.NS, "Idle: blocked"),
     Column("checkpoint_ns", Unit.NS, "Idle: checkpoint"),
+    Column("device_ns", Unit.NS, "Idle: starting kernels"),
     Column("unknown_ns", Unit.NS, "Idle: unknown"),
     Column("kernels", Unit.NUMBER, "Kernels a step"),
     Column("kernel_ns", Unit.NS, "Mean kernel"),
@@ -159,7 +160,7 @@ def _row(one: DeviceSteps) -> tuple[Cell, ...]:
     wait = exposed * one.wait_share if one.wait_share is not None else None
     of_step = 1 / one.step_ns if one.step_ns else 0.0
     idle = (one.idle[cause] for cause in ("launch", "data", "sync", PREEMPTED, "python", "gc", "compile"))
-    rest = (one.idle[cause] for cause in ("blocked", "checkpoint", "unknown"))
+    rest = (one.idle[cause] for cause in ("blocked", "checkpoint", "device", "unknown"))
     return (
         *(one.rank, one.device, one.steps, one.step_ns, one.busy["compute"]),
         *(exposed, exposed * of_step, wait, one.busy["copy"], one.idle_ns, one.idle_ns * of_step),
