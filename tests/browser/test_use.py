@@ -28,7 +28,7 @@ def test_quiet(chromium: Chromium, page: Path) -> None:
 
 
 def test_sort_and_filter(chromium: Chromium, page: Path) -> None:
-    head = "#table-step_parts button[title=forward_ns]"
+    head = "#table-step_parts button[title^=forward_ns]"
     how = evaluate(f"document.querySelector('{head}').parentElement.getAttribute('aria-sort')")
     rows = evaluate(text_of("step_parts"))
     count = evaluate("document.querySelector('#table-step_parts .count').textContent")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.schema import schema
 from rankscope.cli.report import parser, run
 from rankscope.questions.registry import ALL_QUESTIONS, QUESTIONS, Needs, Shown
 from unit.small_run import SECOND, mpi_rank, write_run
@@ -162,12 +161,3 @@ def test_the_documentation_has_the_help() -> None:
             assert name in page, name
     for name in QUESTIONS:
         assert f"`{name}`" in page, name
-
-
-def test_every_column_has_a_formula() -> None:
-    page = (ROOT / "docs/metrics.md").read_text()
-    for table in schema():
-        if table.kind == "question" and not QUESTIONS[table.name].is_wide:
-            part = page.partition(f"## {table.name}\n")[2].partition("\n## ")[0]
-            missing = [each.name for each in table.columns if not re.search(rf"^\| `{each.name}`", part, re.M)]
-            assert not missing, table.name
