@@ -173,7 +173,7 @@ def canonical(lines: list[str]) -> list[str]:
     plain = (
         " ".join(line.replace("]", " ").replace("}", " ").replace("[", " ").rstrip(", ").split()) for line in rounded
     )
-    return sorted(line for line in plain if line)
+    return sorted(line for line in plain if line and not line.startswith('"Empty: '))  # why there are no rows
 
 
 def main() -> int:
