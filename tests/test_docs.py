@@ -52,6 +52,12 @@ def test_every_question_of_the_page_has_a_page() -> None:
         assert answer and len(answer[1].splitlines()) >= 3, path.name
 
 
+def test_the_changelog_names_each_change_once() -> None:
+    entries = re.findall(r"^- (.+?)(?=^- |^$|^#)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M | re.S)
+    begun = [entry[:60] for entry in entries]
+    assert len(begun) > 50 and [text for text in begun if begun.count(text) > 1] == []
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_named_make_targets_exist(name: str) -> None:
     named = set(MAKE_TARGET.findall("\n".join(code_of((ROOT / name).read_text(encoding="utf-8")))))
