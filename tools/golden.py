@@ -44,8 +44,8 @@ LONGEST_DIFFERENCE = 12  # lines shown of each
 def collect(folder: Path) -> int:
     """Unpack, load and synthesize the runs; what is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    for archive in sorted(set(ARCHIVES.glob("*.tar.gz")) - set(ARCHIVES.glob("gpu_cost_*"))):
-        target = folder / archive.name.removesuffix(".tar.gz")
+    for archive in sorted(set(ARCHIVES.glob("*.tar.xz")) - set(ARCHIVES.glob("gpu_cost_*"))):
+        target = folder / archive.name.removesuffix(".tar.xz")
         if not target.exists():
             with tarfile.open(archive) as packed:
                 packed.extractall(target, filter="data")
