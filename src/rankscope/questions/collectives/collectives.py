@@ -136,7 +136,7 @@ def rate(volume_bytes: float, time_ns: float) -> float | None:
 # ---------------------------------------------------------------- collectives
 COLLECTIVES_COLUMNS = (
     Column("name", Unit.NAME, "Operation"),
-    Column("members", Unit.COUNT, "Members", "size of the group"),
+    Column("members", Unit.COUNT, "Group size", "size of the group"),
     Column("up_to_bytes", Unit.BYTES, "Up to", "upper edge of the size class of the largest bytes of any member"),
     Column(
         "kind",
@@ -146,28 +146,28 @@ COLLECTIVES_COLUMNS = (
         "of a nonblocking operation, which overlaps with computing: its wait is no cost by itself",
     ),
     Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives"),
-    Column("wait_ns", Unit.NS, "Waiting", "sum of the wait over the collectives and the selected ranks"),
+    Column("wait_ns", Unit.NS, "Wait", "sum of the wait over the collectives and the selected ranks"),
     Column(
         "wait_error_ns",
         Unit.NS,
-        "± by clocks",
+        "Clock uncertainty",
         "how much of `wait_ns`, more or less, may be the clocks' error: sum over ranks and collectives of the "
         "errors of the two clocks involved, 0 between ranks of one clock, each at most the stay",
     ),
-    Column("transfer_ns", Unit.NS, "Moving", "sum of the transfer over the collectives and the selected ranks"),
-    Column("leaving_ns", Unit.NS, "Leaving", "sum of the exit skew over the collectives and the selected ranks"),
+    Column("transfer_ns", Unit.NS, "Transfer", "sum of the transfer over the collectives and the selected ranks"),
+    Column("leaving_ns", Unit.NS, "Exit skew", "sum of the exit skew over the collectives and the selected ranks"),
     Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
     Column(
         "late_p50_ns",
         Unit.NS,
-        "Late p50",
+        "Arrival skew p50",
         "median over the collectives of the arrival skew: entry of the member that most wait for − the last entry "
         "of all others, at least 0",
     ),
     Column(
         "late_p99_ns",
         Unit.NS,
-        "Late p99",
+        "Arrival skew p99",
         "99th percentile over the collectives of the arrival skew, as in `late_p50_ns`",
     ),
     Column(
@@ -181,7 +181,7 @@ COLLECTIVES_COLUMNS = (
     Column(
         "naive_rate",
         Unit.RATE,
-        "Naive bw",
+        "Bandwidth incl. wait",
         "bandwidth with wait included: sum of *size* ÷ sum of the whole stay of the same members",
     ),
 )

@@ -34,18 +34,20 @@ WAITING_PARTS_COLUMNS = (
     ),
     Column("part", Unit.NAME, "Group, phase or step", "which group, phase or step"),
     Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives in it"),
-    Column("wait_ns", Unit.NS, "Waiting", "sum of the wait in it over the ranks, nonblocking operations included"),
-    Column("wait_error_ns", Unit.NS, "± by clocks", "how much of `wait_ns`, more or less, may be the clocks' error"),
+    Column("wait_ns", Unit.NS, "Wait", "sum of the wait in it over the ranks, nonblocking operations included"),
     Column(
-        "transfer_ns", Unit.NS, "Moving", "sum of the transfer in it over the ranks, nonblocking operations included"
+        "wait_error_ns", Unit.NS, "Clock uncertainty", "how much of `wait_ns`, more or less, may be the clocks' error"
     ),
     Column(
-        "leaving_ns", Unit.NS, "Leaving", "sum of the exit skew in it over the ranks, nonblocking operations included"
+        "transfer_ns", Unit.NS, "Transfer", "sum of the transfer in it over the ranks, nonblocking operations included"
+    ),
+    Column(
+        "leaving_ns", Unit.NS, "Exit skew", "sum of the exit skew in it over the ranks, nonblocking operations included"
     ),
     Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
     Column("awaited_rank", Unit.NAME, "Most waited for", "the rank that the others wait for longest in it"),
     Column("caused_ns", Unit.NS, "For that rank", "wait of all others for that rank in it"),
-    Column("caused_share", Unit.SHARE, "Of the waiting", "`caused_ns` ÷ `wait_ns`"),
+    Column("caused_share", Unit.SHARE, "Of the wait", "`caused_ns` ÷ `wait_ns`"),
 )
 RECORDED = "SELECT 1 FROM steps LIMIT 1"
 

@@ -56,36 +56,43 @@ WAITING_COLUMNS = (
     Column("rank", Unit.NAME, "Rank", "the rank that others wait for longest comes first"),
     Column("host", Unit.NAME, "Host"),
     Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives of its groups"),
-    Column("wait_ns", Unit.NS, "Waits", "its wait in blocking calls and in kernels"),
-    Column("wait_error_ns", Unit.NS, "± by clocks", "how much of `wait_ns`, more or less, may be the clocks' error"),
-    Column("transfer_ns", Unit.NS, "Moves data", "its transfer in blocking calls and in kernels"),
-    Column("leaving_ns", Unit.NS, "Leaves later", "its exit skew in blocking calls and in kernels"),
+    Column("wait_ns", Unit.NS, "Wait", "its wait in blocking calls and in kernels"),
+    Column(
+        "wait_error_ns", Unit.NS, "Clock uncertainty", "how much of `wait_ns`, more or less, may be the clocks' error"
+    ),
+    Column("transfer_ns", Unit.NS, "Transfer", "its transfer in blocking calls and in kernels"),
+    Column("leaving_ns", Unit.NS, "Exit skew", "its exit skew in blocking calls and in kernels"),
     Column(
         "progress_wait_ns",
         Unit.NS,
-        "Waits in progress",
+        "Wait in progress",
         "its wait in nonblocking operations, from their start: an upper bound of what it cost, because the rank may"
         " have computed meanwhile",
     ),
     Column(
         "last",
         Unit.COUNT,
-        "Came last",
+        "Last to arrive",
         "collectives in which it was the last to arrive and the clocks are exact enough to say so: its entry − its "
         "error is not before any entry + error on another clock",
     ),
-    Column("last_share", Unit.SHARE, "Of its coll.", "`last` ÷ `collectives`"),
+    Column("last_share", Unit.SHARE, "Of its collectives", "`last` ÷ `collectives`"),
     Column(
         "caused_ns",
         Unit.NS,
-        "Makes others wait",
+        "Wait caused",
         "wait caused: wait of all others for it, summed over them, in calls and in progress",
     ),
     Column(
-        "caused_error_ns", Unit.NS, "± by clocks", "how much of `caused_ns`, more or less, may be the clocks' error"
+        "caused_error_ns",
+        Unit.NS,
+        "Clock uncertainty",
+        "how much of `caused_ns`, more or less, may be the clocks' error",
     ),
-    Column("caused_share", Unit.SHARE, "Of all waiting", "`caused_ns` ÷ the sum of `caused_ns` over all ranks"),
-    Column("late_ns", Unit.NS, "Late by", "median of its arrival skew over the collectives counted in `last`"),
+    Column("caused_share", Unit.SHARE, "Share of wait caused", "`caused_ns` ÷ the sum of `caused_ns` over all ranks"),
+    Column(
+        "late_ns", Unit.NS, "Median arrival delay", "median of its arrival skew over the collectives counted in `last`"
+    ),
     Column(
         "verdict",
         Unit.NAME,

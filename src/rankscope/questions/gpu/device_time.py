@@ -91,7 +91,7 @@ def gpu_idle(tables: Tables, selection: Selection = ALL) -> Table:
 DEVICE_TIME_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
-    Column("span_ns", Unit.NS, "First to last", "GPU active window: last end − first start of an activity"),
+    Column("span_ns", Unit.NS, "GPU active window", "GPU active window: last end − first start of an activity"),
     Column("busy_ns", Unit.NS, "Busy", "busy(all activities): time in which at least one goes on"),
     Column("busy_share", Unit.SHARE, "Busy share", "`busy_ns` ÷ `span_ns`"),
     Column("idle_ns", Unit.NS, "Idle", "`span_ns` − `busy_ns`"),
@@ -112,11 +112,11 @@ DEVICE_TIME_COLUMNS = (
     Column(
         "hidden_ns",
         Unit.NS,
-        "Comm. hidden",
+        "Comm. overlapped",
         "overlapped communication, which goes on while something is computed: busy(compute) + busy(communication) −"
         " busy(compute ∪ communication)",
     ),
-    Column("hidden_share", Unit.SHARE, "Hidden share", "`hidden_ns` ÷ `comm_ns`"),
+    Column("hidden_share", Unit.SHARE, "Overlapped share", "`hidden_ns` ÷ `comm_ns`"),
     Column(
         "exposed_ns",
         Unit.NS,
@@ -187,7 +187,7 @@ def _cells(time: GpuTime) -> tuple[int | float | None, ...]:
 GPU_SPREAD_COLUMNS = (
     Column("what", Unit.NAME, "GPU time", "the column of gpu_time"),
     Column("total_ns", Unit.NS, "All ranks", "sum of that time over the selected ranks"),
-    Column("share", Unit.SHARE, "Of first to last", "`total_ns` ÷ the sum of the ranks' `span_ns`"),
+    Column("share", Unit.SHARE, "Of active window", "`total_ns` ÷ the sum of the ranks' `span_ns`"),
     *spread_columns(Unit.NS),
 )
 MEASURES = {

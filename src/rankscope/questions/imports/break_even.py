@@ -133,7 +133,7 @@ BREAK_EVEN_COLUMNS = (
         "break_even_nodes",
         Unit.NUMBER,
         "break-even nodes",
-        "smallest number of nodes from which on the staged time is no longer than in place",
+        "number of nodes at which the times in place and staged meet",
     ),
     Column("largest_nodes", Unit.COUNT, "largest size", "largest number of nodes measured in place"),
     Column("in_place_ns", Unit.NS, "in place there", "import time in place on `largest_nodes`"),

@@ -62,8 +62,8 @@ def _title(table: Table, parts: tuple[str, ...], until: str) -> str:
 WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
 # wait comes first in a collective and transfer last: what blocks is transfer as far as that goes
 BLOCKED = (
-    Column(WAITING, Unit.NS, "Blocked waiting", "`exposed_ns` − `exposed_transfer_ns`"),
-    Column(MOVING, Unit.NS, "Blocked moving data", "the smaller of `exposed_ns` and `transfer_ns`"),
+    Column(WAITING, Unit.NS, "Exposed wait", "`exposed_ns` − `exposed_transfer_ns`"),
+    Column(MOVING, Unit.NS, "Exposed transfer", "the smaller of `exposed_ns` and `transfer_ns`"),
 )
 
 

@@ -25,7 +25,9 @@ PLACES_COLUMNS = (
     Column("p95", Unit.NUMBER, "p95", "95th percentile of the values of its ranks"),
     Column("max", Unit.NUMBER, "Max", "largest value of its ranks"),
     Column("usual", Unit.NUMBER, "All ranks", "median over all ranks"),
-    Column("spreads", Unit.NUMBER, "Spreads away", "(`p50` − `usual`) ÷ spread; rows are in the order of its size"),
+    Column(
+        "spreads", Unit.NUMBER, "Deviation (robust z)", "(`p50` − `usual`) ÷ spread; rows are in the order of its size"
+    ),
 )
 PLACES_FEWEST = 2  # places
 CHANCE_SIGMAS = 2.0  # of how often a place is waited for by chance: what counts as a spread
@@ -119,7 +121,7 @@ OUTLIERS_COLUMNS = (
     Column("value", Unit.NUMBER, "Has", "value of the rank in the measure `by`"),
     Column("usual", Unit.NUMBER, "Usual", "median of that measure over the ranks"),
     Column("unit", Unit.NAME, "Unit", "unit of `value` and `usual`: ms, MiB or count"),
-    Column("spreads", Unit.NUMBER, "Spreads away", "(`value` − `usual`) ÷ spread"),
+    Column("spreads", Unit.NUMBER, "Deviation (robust z)", "(`value` − `usual`) ÷ spread"),
     Column(
         "also",
         Unit.NAME,

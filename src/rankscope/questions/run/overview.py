@@ -171,7 +171,7 @@ OVERVIEW_COLUMNS = (
         "ranks, helpers and launchers; program images that an exec replaced are not counted again",
     ),
     Column("launcher", Unit.NAME, "Launcher", "from run.json, where `rankscope run` started the launcher"),
-    Column("rank_source", Unit.NAME, "Ranks known from", "which variables or library the rank numbers were taken from"),
+    Column("rank_source", Unit.NAME, "Rank IDs from", "which variables or library the rank numbers were taken from"),
     Column("versions", Unit.NAME, "Versions", "of the recorder and the MPI library"),
     Column(
         "tools",
@@ -180,7 +180,7 @@ OVERVIEW_COLUMNS = (
         "the formats of the files that were loaded, empty for a run that was only recorded",
     ),
     Column("comm_ns", Unit.NS, "MPI time, all ranks", "sum of MPI time over the ranks"),
-    Column("comm_share", Unit.SHARE, "MPI of elapsed", "`comm_ns` ÷ sum of `mpi_elapsed_ns`"),
+    Column("comm_share", Unit.SHARE, "MPI, % of wall time", "`comm_ns` ÷ sum of `mpi_elapsed_ns`"),
 )
 OVERVIEW_SQL = """
     SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),

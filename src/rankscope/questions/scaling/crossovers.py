@@ -24,7 +24,7 @@ COLUMNS = (
         "break_even",
         Unit.NUMBER,
         "Break-even",
-        "the last scale at which the difference of the two series changes its sign, or is at most 2 % of the smaller",
+        "the last scale at which the two series meet",
     ),
     Column("verdict", Unit.NAME, "Verdict"),
 )
