@@ -43,6 +43,12 @@ def test_sort_and_filter(chromium: Chromium, page: Path) -> None:
     assert told == "8 of 24 rows"
 
 
+def test_a_head_tells_the_formula(chromium: Chromium, page: Path) -> None:
+    head = "#table-step_parts button[title^=exposed_share]"
+    _, told = chromium.ask(page, FILLED, evaluate(f"document.querySelector('{head}').title")).answers
+    assert told == "exposed_share: `exposed_ns` ÷ `step_ns`"
+
+
 def test_top_list_follows_the_search(chromium: Chromium, page: Path) -> None:
     listed = evaluate("[...document.querySelectorAll('.toplist .words')].map((one) => one.textContent)")
     search = {"do": "type", "selector": "#table-gpu input", "text": "kernel_1"}
