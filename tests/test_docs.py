@@ -30,6 +30,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_help_is_pasted_once() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    pasted = [usage for page in pages for usage in re.findall(r"^usage: rankscope \w+", page, re.M)]
+    assert len(pasted) > 10 and len(pasted) == len(set(pasted))
+
+
 def test_index_lists_every_page() -> None:
     listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
