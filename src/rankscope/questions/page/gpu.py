@@ -10,7 +10,8 @@ from rankscope.questions.condense import condensed
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_time
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.gpu.kernels import gpu, gpu_copies, kernels
-from rankscope.questions.page.section import Wanted, column, hosts_of, mean, number, percent, seconds
+from rankscope.questions.gpu.steps import gpu_steps
+from rankscope.questions.page.section import Wanted, column, hosts_of, largest_parts, mean, number, percent, seconds
 from rankscope.questions.page.tables import bars, cut, marked
 
 ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
@@ -66,6 +67,36 @@ def gpu_time_section(tables: Tables, wanted: Wanted) -> Section | None:
     charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
     gaps = gpu_gaps(tables, wanted.selection)
     return Section("gpu_time", "Are the GPUs busy?", [*few.tables, *([gaps] if gaps.rows else [])], charts)
+
+
+STEP_PARTS = (
+    *("compute_ns", "exposed_ns", "copy_ns", "launch_ns", "data_ns", "sync_ns", "preempted_ns", "python_ns", "gc_ns"),
+    *("compile_ns", "blocked_ns", "checkpoint_ns", "device_ns", "unknown_ns"),
+)
+
+
+def gpu_steps_section(tables: Tables, wanted: Wanted) -> Section | None:
+    """The mean step of each GPU as one stacked bar."""
+    table = gpu_steps(tables, wanted.selection)
+    if not table.rows:
+        return None
+    table.columns = (WHERE, *table.columns)
+    table.rows = [(f"{row[0]}/{row[1]}", *row) for row in table.rows]
+    parts = tuple(name for name in STEP_PARTS if any(number(cell) for cell in column(table, name)))
+    few = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted))
+    charts = bars(few, _step_title(table, parts), parts, "mean step on the GPU", "idle_ns", "exposed_ns")
+    if few.drawn is table:
+        orders = (WHERE.name, "idle_ns", "exposed_ns")
+        charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
+    charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
+    return Section("gpu_steps", "Where does a step go on the GPUs?", few.tables, charts)
+
+
+def _step_title(table: Table, parts: tuple[str, ...]) -> str:
+    step = mean(table, "step_ns")
+    titles = {one.name: (one.title or one.name).lower() for one in table.columns}
+    told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
+    return f"A step takes {seconds(step)} on the GPUs{': ' + told if told else ''}"
 
 
 def _add_parts(table: Table) -> None:

@@ -8,7 +8,7 @@ from rankscope.model import Table, Tables
 from rankscope.pictures import Chart, Page, Section
 from rankscope.questions.findings import findings
 from rankscope.questions.page.communication import communication_section, wait_map_section, waiting_section
-from rankscope.questions.page.gpu import gpu_section, gpu_time_section
+from rankscope.questions.page.gpu import gpu_section, gpu_steps_section, gpu_time_section
 from rankscope.questions.page.imports import imports_section
 from rankscope.questions.page.ranks import balance_section, memory_section
 from rankscope.questions.page.section import Wanted, column, number, percent, seconds
@@ -44,6 +44,7 @@ SECTIONS: tuple[Callable[[Tables, Wanted], Section | None], ...] = (
     differing_section,
     start_section,
     imports_section,
+    gpu_steps_section,
     step_parts_section,
     wait_map_section,
     waiting_section,
