@@ -392,6 +392,10 @@ class BadFile(Exception):
     """A file that cannot be read, in one line that names the file and the place."""
 
 
+class Wrong(ValueError):
+    """What was asked for cannot be done, in one line."""
+
+
 @dataclass(slots=True)
 class Words:
     """A column of few different words: the value of row i is values[codes[i]]."""

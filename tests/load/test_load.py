@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from rankscope.cli import load, report
+from rankscope.api import load
 from rankscope.cli import load as command
+from rankscope.cli import report
 from rankscope.formats.registry import FORMATS
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import Run, open_run

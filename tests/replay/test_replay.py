@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankscope.api.import_replay import recorded
 from rankscope.cli.imports_project import main as project
-from rankscope.cli.imports_replay import Wrong, main, recorded
+from rankscope.cli.imports_replay import main
 from rankscope.formats import path_operations
 from rankscope.formats import path_operations as strace_paths
 from rankscope.formats.source import Source
-from rankscope.model import PathOperation
+from rankscope.model import PathOperation, Wrong
 from rankscope.questions.imports.replay import replay_operations, replay_overview
 from rankscope.slowfs.mount import Slowness
 from rankscope.slowfs.replay import Plan, in_rounds, mapped, replay

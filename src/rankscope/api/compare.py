@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 
 from rankscope.api.frame import Frame
-from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.run import NoRun, Run
 from rankscope.api.runs import is_run
-from rankscope.model import Table
+from rankscope.model import Table, Wrong
 from rankscope.questions.compare.measures import measures
 from rankscope.questions.compare.tables import (
     changes_table,

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rankscope.api.run import LOGS_UNASKED, NoRun, Run, Wrong
+from rankscope.api.run import LOGS_UNASKED, NoRun, Run
 from rankscope.api.runs import Listed, runs_in, stays_inside
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Table, Unit, Wrong
 from rankscope.output.html import to_html
 from rankscope.output.plain_html import POLICY, run_list, said
 from rankscope.questions.imports.modules import import_icicle

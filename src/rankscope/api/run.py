@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.api.frame import Frame, arrow_frame
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Table, Unit, Wrong
 from rankscope.questions.gpu.kernel_names import FORMS as KERNEL_NAMES
 from rankscope.questions.gpu.kernel_names import kernel_names, renamed
 from rankscope.questions.registry import ALIASES, QUESTIONS, default_tables
@@ -101,10 +101,6 @@ LISTED = (
     Column("kind", Unit.NAME, "Kind"),
     Column("answers", Unit.NAME, "Answers"),
 )
-
-
-class Wrong(ValueError):
-    """What was asked for cannot be done, in one line."""
 
 
 class Run:

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.api.compare import BadLimit, Compared, Options, compared
-from rankscope.api.forms import PAGES, printable, to_text
-from rankscope.api.run import NoRun, Selection, Wrong
-from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.api.run import NoRun, Selection
+from rankscope.cli.printing import colour_wanted, deliver, width
+from rankscope.model import Wrong
+from rankscope.output.cells import printable
+from rankscope.output.forms import PAGES
+from rankscope.output.text import to_text
 
 HELP = "say what changed between runs, and how sure that is"
 ABOUT = """\

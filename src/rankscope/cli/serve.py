@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from rankscope.api.forms import printable
 from rankscope.api.pages import Server
+from rankscope.output.cells import printable
 
 HELP = "show the pages of all runs of a folder in a browser"
 ABOUT = """\

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.api.forms import printable, to_text
-from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.cli.printing import colour_wanted, deliver, width
 from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
+from rankscope.output.cells import printable
+from rankscope.output.text import to_text
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, growing, growth_graphs, write
 from rankscope.studies.errors import BadStudy

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.api.forms import PAGES, page
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.output.forms import PAGES
+from rankscope.output.plain_html import to_plain_html
 from rankscope.pictures import Graph
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
@@ -282,7 +283,7 @@ def write(
     made = []
     for form, suffix in FORMS.items():
         path = folder / f"{study.name}.{suffix}"
-        text = page(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
+        text = to_plain_html(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
         write_text(path, f"# {study.title}\n\n{text}" if form == "markdown" else text)
         made.append(path)
     return made

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.run import NoRun, Run
+from rankscope.model import Wrong
 from rankscope.studies.environment import environment, joined
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
