@@ -9,7 +9,7 @@ import pytest
 from rankscope.cli import load as command
 from rankscope.cli import report
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, Run, open_run
 
 pytestmark = pytest.mark.usefixtures("toy", "here")
 
@@ -22,7 +22,7 @@ def write(name: str, *lines: str) -> str:
 def loaded(*names: str, **options: object) -> Run:
     words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
     assert command.run([*names, *words, "--out", "run"]) == 0
-    return open_run(Path("run"), read_rank_file, events=False)
+    return open_run(Path("run"), read_rank_file, OpenOptions(events=False))
 
 
 def ranks(run: Run) -> list[tuple[object, ...]]:

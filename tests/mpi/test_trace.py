@@ -14,7 +14,7 @@ from mpis import ROOT, find_mpi
 from programs.jobs import WARNINGS
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, Run, open_run
 
 PROGRAM = ROOT / "tests/programs/traced.c"
 ROUNDS = 300
@@ -35,7 +35,7 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     said = [[f"{name} {size}" for who, name, size in lines if int(who) == rank] for rank in range(2)]
-    return said, open_run(folder / "run", read_rank_file, read_trace=trace_events)
+    return said, open_run(folder / "run", read_rank_file, OpenOptions(read_trace=trace_events))
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -17,15 +17,15 @@ from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import cache, large_runs
 from rankscope.store.executors import Killed, Pool
+from rankscope.store.run import OpenOptions, open_run
 from rankscope.store.run import Run as Store
-from rankscope.store.run import open_run
 from unit.many_ranks import LAW, Watched, age, aged_run, assert_same, make_large, rank_files, tables
 from unit.small_run import mpi_rank
 
 
 def opened(folder: Path, **options: Any) -> tuple[Store, list[str]]:
     watched = Watched()
-    return open_run(folder, read_rank_file, executor=watched, **options), watched.read
+    return open_run(folder, read_rank_file, OpenOptions(executor=watched, **options)), watched.read
 
 
 def test_the_tables_are_those_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +219,11 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path, monkeypa
     make_large(monkeypatch)
     folder = aged_run(tmp_path / "run")
     sql = "SELECT process, name, calls, total_ns FROM tallies ORDER BY ALL"
-    whole = open_run(folder, read_rank_file, executor=Watched(), keep=False).query(sql)
-    assert open_run(folder, killing, executor=Pool(2), keep=False).query(sql) == whole
+    whole = open_run(folder, read_rank_file, OpenOptions(executor=Watched(), keep=False)).query(sql)
+    assert open_run(folder, killing, OpenOptions(executor=Pool(2), keep=False)).query(sql) == whole
     assert (folder / "killed").exists()
     with pytest.raises(large_runs.NoRun, match="were killed 3 times"):
-        open_run(folder, killing_again, executor=Pool(2), keep=False)
+        open_run(folder, killing_again, OpenOptions(executor=Pool(2), keep=False))
 
 
 def test_results_come_in_order() -> None:

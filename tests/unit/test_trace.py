@@ -18,7 +18,7 @@ from rankscope.rank_file import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, Gr
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, Run, open_run
 from unit.small_run import START, mpi_rank, write_run
 
 SECOND = 1_000_000_000
@@ -33,7 +33,7 @@ def event(made: RankFileWriter, name: str, start_ticks: int, **fields: Any) -> A
 
 
 def opened(folder: Path) -> Run:
-    return open_run(folder, read_rank_file, read_trace=trace_events)
+    return open_run(folder, read_rank_file, OpenOptions(read_trace=trace_events))
 
 
 def rows_of(folder: Path, *names: str, **selection: Any) -> list[tuple[Any, ...]]:

@@ -25,8 +25,8 @@ from rankscope.store.cache import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
 from rankscope.store.executors import Dask, Killed, cluster
 from rankscope.store.folder import NoRun, find_run, listed, read_host_groups
-from rankscope.store.rank_files import Elsewhere, Progress
-from rankscope.store.run import BadQuery, open_run
+from rankscope.store.rank_files import Elsewhere, Progress, unseen
+from rankscope.store.run import BadQuery, OpenOptions, open_run
 from rankscope.store.run import Run as Store
 
 __all__ = [
@@ -109,12 +109,12 @@ class Run:
     def __init__(
         self,
         path: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
         *,
         dask: str | None = None,
         keep: bool = True,
         groups: str | PathLike[str] | None = None,
-        summing: Progress | None = None,
+        progress: Progress = unseen,
+        summing: Progress = unseen,
     ) -> None:
         self.folder = find_run(Path(path) if path is not None else None)
         self._progress, self._summing, self._dask, self._keep = progress, summing, dask, keep
@@ -124,15 +124,6 @@ class Run:
         self._names: dict[str, dict[str, str]] = {}
         self._kept: Answers | None = None
         self._told: dict[str, Any] | None = None
-
-    @classmethod
-    def of(cls, store: Store) -> Run:
-        """A run whose tables of records are there already."""
-        made = cls.__new__(cls)
-        made.folder, made._progress, made._summing, made._names, made._kept = store.folder, None, None, {}, None
-        made._store, made._has_events, made._wants_events = store, True, True
-        made._dask, made._keep, made._told, made._groups = None, False, None, None
-        return made
 
     def table(
         self,
@@ -272,18 +263,17 @@ class Run:
             self._has_events, self._told = self._wants_events, None
             read = partial(read_rank_file, events=self._wants_events)
             elsewhere = files_elsewhere(self.folder, self._dask) if self._dask is not None else []  # before the others
-            self._store = open_run(
-                self.folder,
-                read,
+            options = OpenOptions(
                 events=self._wants_events,
-                progress=self._progress,
                 read_trace=trace_events,
                 executor=Dask(self._dask) if self._dask is not None else None,
                 keep=self._keep,
                 groups=self._groups,
                 elsewhere=elsewhere,
+                progress=self._progress,
                 summing=self._summing,
             )
+            self._store = open_run(self.folder, read, options)
             self._names.clear()
         return self._store
 

@@ -9,9 +9,7 @@ from rankscope.model import Unit
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
-from rankscope.store.folder import Job
-from rankscope.store.rank_files import Loaded
-from rankscope.store.run import Run
+from rankscope.store.run import Run, RunContents
 
 ABOUT_RUN = "What was started, where, when and with how many ranks: one row."
 TYPES = {Unit.NAME: "string, or int64 where every value is a whole number", Unit.COUNT: "int64"}  # others: double
@@ -39,7 +37,7 @@ class TableSchema:
 
 def schema() -> list[TableSchema]:
     """All tables: first those of records, then the answers to questions."""
-    empty = Run(Path("run"), Job(), Loaded(), [])
+    empty = Run(RunContents(Path("run")))
     return [*(_records(empty, name) for name in ("run", *RECORDS)), *(_question(empty, name) for name in QUESTIONS)]
 
 

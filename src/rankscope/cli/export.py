@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     form = options.form or "perfetto"
     try:
-        opened = Run(options.run, progress(), summing=summing())
+        opened = Run(options.run, progress=progress(), summing=summing())
         out = options.out or Path(opened.folder.resolve().name + ENDINGS.get(form, f"-{form}"))
         opened.ranks_shown(Selection())
         said = export(opened, form, out, counter())
