@@ -13,7 +13,7 @@ from mpis import ROOT
 from rankscope.cli import load
 from rankscope.cli.imports_project import main
 from rankscope.model import PathOperation
-from rankscope.questions.imports.break_even import NoSeries, break_even, fitted, series_of
+from rankscope.questions.imports.break_even import NoSeries, fitted, series_of, staging_break_even, staging_verdict
 from rankscope.questions.imports.projection import CACHES, ImportCounts, Server, counts_of, lookups, projected
 from rankscope.slowfs.mount import Slowness
 from rankscope.slowfs.replay import Plan, replay
@@ -110,11 +110,13 @@ def test_fit_refuses_what_the_points_do_not_support(points: dict[int, float], wh
 
 def test_break_even_by_hand() -> None:
     staged = {1: 100.0, 64: 110.0}
-    assert break_even({1: 10.0, 64: 60.0, 128: 160.0}, staged).nodes == pytest.approx(96)
-    assert break_even({1: 10.0, 64: 60.0}, staged).nodes is None
-    assert break_even({1: 10.0, 64: 109.0, 128: 400.0}, staged).nodes == 64  # the same within 2 %
-    assert "not at 256" in break_even({1: 10.0, 64: 60.0, 128: 160.0, 256: 20.0}, staged).verdict
-    assert "at every size" in break_even({4: 300.0, 8: 400.0}, staged).verdict
+    assert staging_break_even({1: 10.0, 64: 60.0, 128: 160.0}, staged).at == pytest.approx(96)
+    assert staging_break_even({1: 10.0, 64: 60.0}, staged).at is None
+    back = staging_break_even({1: 10.0, 64: 60.0, 128: 160.0, 256: 20.0}, staged)
+    assert back.meetings == pytest.approx((96, 128 + 128 * 50 / 140))
+    assert staging_verdict(back).endswith("after the last one in place is faster")
+    always = staging_break_even({4: 300.0, 8: 400.0}, staged)
+    assert always.at is None and staging_verdict(always).startswith("never in range: staging is faster at every size")
 
 
 # ------------------------------------------------------------------ document 001, as it was read by hand
