@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope.model import BadFile, Moment, Table
+from rankscope.model import BadFile, Moment, Role, Table
 from rankscope.questions.live.hang import HANGS, OVER, Verdict, verdict
 from rankscope.questions.live.hang_report import groups_table, places_table, verdict_table
 from rankscope.questions.live.standing import Standing, paces, standing
@@ -55,7 +55,7 @@ class Watched:
         self.bad.clear()
         moments = self._moments(records)
         assign_roles([one.facts for one in moments])
-        return standing([one for one in moments if one.facts.role == "rank"], self.job.expected_ranks)
+        return standing([one for one in moments if one.facts.role == Role.RANK], self.job.expected_ranks)
 
     def _opened(self, path: Path) -> LiveFile:
         return LiveFile(path, self._strings)

@@ -21,7 +21,7 @@ from rankscope import __version__
 from rankscope.formats.recognition import find_files, is_run, pieces, readings, settle_ranks
 from rankscope.formats.registry import FORMATS
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, RankFacts, Reading, Severity, Wrong
+from rankscope.model import BadFile, RankFacts, Reading, Role, Severity, Wrong
 from rankscope.questions.wording import counted
 from rankscope.record.place import cleaned
 from rankscope.record.run_folder import ROOT, Folder, Json, describe, new_folder, point_latest
@@ -120,7 +120,7 @@ def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -
     notes = settle_ranks(source, made.settle())
     outcome.warnings += sum(note.severity is Severity.WARNING for note in notes)
     made.add(Reading(RankFacts(), continues=True, notes=notes))
-    outcome.processes = sum(facts.role != "document" for facts in made.processes)
+    outcome.processes = sum(facts.role != Role.DOCUMENT for facts in made.processes)
     task = outcome.task
     outcome.key = content_key(task.path)
     made.finish(

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import count, number
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RankFacts, Reading, Role, Severity, Tally
 
 SNIFFED = re.compile(rb"(?m)^# darshan log version: \d")
 HEADER = re.compile(r"# (?P<key>[a-z][a-z_ ]{1,40}): (?P<value>.{0,4000})")
@@ -94,7 +94,7 @@ def _tally(log: Log, line: int, key: Key) -> Tally:
     if key not in log.tallies:
         if len(log.tallies) > MAX_RANKS * 10:
             raise log.source.bad("more ranks and modules than a job has", line)
-        log.tallies[key] = Tally("io", key[2], 0, 0.0, key[1])
+        log.tallies[key] = Tally(Layer.IO, key[2], 0, 0.0, key[1])
     return log.tallies[key]
 
 
@@ -114,7 +114,7 @@ def _reading(log: Log, rank: int, first: bool) -> Reading:
     if first:
         reading.notes += [Note(text, Severity.WARNING, source.at(line)) for text, line in log.incomplete.items()]
     if rank < 0 and reading.tallies:
-        facts.role = "helper" if len(log.tallies) > len(tallies) else "rank"
+        facts.role = Role.HELPER if len(log.tallies) > len(tallies) else Role.RANK
         reading.notes.append(
             Note("files that all ranks share are counted once, for all ranks together", where=str(source))
         )

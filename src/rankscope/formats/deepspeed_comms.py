@@ -10,7 +10,7 @@ from decimal import Decimal
 from rankscope.formats.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, whole
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rank_file import size_class
 
 SUMMARY = ("Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
@@ -136,13 +136,13 @@ def _take_single(log: Log, line: int, found: re.Match[str]) -> None:
         raise log.source.bad("an operation whose numbers cannot be read", line)
     size_bytes = whole(size.value)
     name = found["name"] if not found["caller"] else f"{found['name']} | [Caller Func: {found['caller']}]"
-    log.singles.add("nccl", name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
+    log.singles.add(Layer.NCCL, name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
     row = Row(line, name, size, 1, (time, time, algbw, busbw))
     log.notes += [(line, text) for text in _problems(row, log.world)]
 
 
 def _reading(log: Log) -> Reading:
-    source, layer = log.source, log.backend or "nccl"
+    source, layer = log.source, log.backend or Layer.NCCL
     facts = RankFacts(rank=source.hints.rank, world_size=log.world, source=str(source))
     if facts.rank is None:
         facts.rank, facts.rank_source = 0, "DeepSpeed logs on rank 0"

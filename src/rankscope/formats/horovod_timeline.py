@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from rankscope.formats.json_stream import Object, Objects, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Note, RankFacts, Reading, Severity
+from rankscope.model import Event, Layer, Note, RankFacts, Reading, Severity
 
 SNIFFED = re.compile(rb'"start_time_since_epoch_in_micros"|"name": ?"NEGOTIATE_[A-Z]')
-LAYER = "horovod"
 FLUSH = 50_000  # events kept before they are handed on
 MAX_TENSORS = 1_000_000
 MAX_DEPTH = 64
@@ -76,7 +75,7 @@ def _take(timeline: Timeline, one: Object, line: int) -> None:
     if ts_us is None or ts_us > 2**52:
         raise timeline.source.bad("an event without a time", line)
     if phase in ("i", "I"):
-        timeline.sums.add(LAYER, word(one.get("name")), 0)
+        timeline.sums.add(Layer.HOROVOD, word(one.get("name")), 0)
         return
     tensor = _tensor(timeline, one, line)
     if ts_us < tensor.last_us:
@@ -122,12 +121,12 @@ def _end(timeline: Timeline, tensor: Tensor, ts_us: int, size_bytes: int | None,
     name, start_us = tensor.open.pop()
     within = tensor.open[-1][0] if tensor.open else ""
     ns = max(0, ts_us - start_us) * 1000
-    timeline.sums.add(LAYER, name, ns, size_bytes=size_bytes, within=within)
-    event = Event(LAYER, name, timeline.ns(start_us), timeline.ns(ts_us), tensor.name, bytes=size_bytes)
+    timeline.sums.add(Layer.HOROVOD, name, ns, size_bytes=size_bytes, within=within)
+    event = Event(Layer.HOROVOD, name, timeline.ns(start_us), timeline.ns(ts_us), tensor.name, bytes=size_bytes)
     timeline.events.append(event)
     if len(tensor.ready) > 1:
         (first_us, _), (last_us, rank) = min(tensor.ready), max(tensor.ready)
-        timeline.sums.add(LAYER, "last ready", (last_us - first_us) * 1000, f"rank {rank}", within=name)
+        timeline.sums.add(Layer.HOROVOD, "last ready", (last_us - first_us) * 1000, f"rank {rank}", within=name)
     tensor.ready = []
 
 
@@ -164,7 +163,7 @@ def _last(timeline: Timeline, facts: RankFacts, continues: bool, cut_off: bool) 
     facts.started_ns = timeline.ns(0) if timeline.start_us is not None else None
     reading = Reading(facts, continues, timeline.sums.tallies(), timeline.events)
     for tensor in timeline.tensors.values():
-        reading.events += [Event(LAYER, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
+        reading.events += [Event(Layer.HOROVOD, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:1000]]
     if timeline.start_us is None:
         reading.notes.append(

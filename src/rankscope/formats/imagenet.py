@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, number
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 LINE = re.compile(
     r"(?:Epoch: \[ *(?P<epoch>\d{1,9})\]|(?P<test>Test): ) ?"
@@ -122,7 +122,7 @@ def _tallies(one: Pass) -> Iterator[Tally]:
         return  # the log begins in the middle of the pass: how many iterations a mean covers is not known
     for name, meter in one.meters.items():
         total_ns = float(meter.mean.value * S) * meter.iterations
-        tally = Tally("steps", NAMES[name], meter.iterations, total_ns, one.name)
+        tally = Tally(Layer.STEPS, NAMES[name], meter.iterations, total_ns, one.name)
         tally.within = "iteration" if name == "Data" else ""  # the wait for data is part of the iteration
         yield tally
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 SECOND, GIB = 1e9, 2**30
 NUMBER = r"(\d{1,18}(?:\.\d{1,6})?)"
@@ -20,7 +20,7 @@ COMMAND_LETTERS = 4000
 HOST = re.compile(r" host +: (\S{1,255})")
 FOUR = re.compile(rf"# {{1,4}}([%#A-Za-z][\w/ \[\]]{{0,24}}?) *:? +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\s*$")
 CALL = re.compile(rf"# (\w{{2,60}}) +{NUMBER} +(\d{{1,18}}) +{NUMBER}(?: +{NUMBER})?\s*$")
-LAYERS = (("MPI_", "mpi"), ("cuda", "cuda_api"), ("cu", "cuda_api"))
+LAYERS = (("MPI_", Layer.MPI), ("cuda", Layer.CUDA_API), ("cu", Layer.CUDA_API))
 
 
 def sniff(head: bytes) -> bool:
@@ -147,7 +147,7 @@ def _reading(banner: Banner, source: Source, job: str) -> Reading:
     reading = Reading(facts, figures=_figures(banner))
     for part in banner.parts:
         for call in part.calls:
-            layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), "io")
+            layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), Layer.IO)
             reading.tallies.append(Tally(layer, call.name, call.calls, call.time_s * SECOND, within=part.name))
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in _problems(banner)]
     if banner.tasks > 1:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rankscope.formats.printed import NOTHING, Span, added, count, printed, settled
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tally tables of THAPI's iprof as they are printed: sections of a header line and a table.
@@ -232,14 +232,14 @@ SNIFF = re.compile(
 )
 LARGEST = 2**63 - 1  # what the tables hold; iprof's own "no minimum yet" is larger
 PREFIXES = (
-    ("MPI", "mpi"),
-    ("zes", "ze"),
-    ("ze", "ze"),
-    ("cu", "cuda_api"),
-    ("hip", "hip_api"),
-    ("cl", "opencl"),
-    ("omp", "omp"),
-    ("cxi", "cxi"),
+    ("MPI", Layer.MPI),
+    ("zes", Layer.ZE),
+    ("ze", Layer.ZE),
+    ("cu", Layer.CUDA_API),
+    ("hip", Layer.HIP_API),
+    ("cl", Layer.OPENCL),
+    ("omp", Layer.OMP),
+    ("cxi", Layer.CXI),
 )
 
 
@@ -313,19 +313,19 @@ def _whole_json(value: Any) -> int | None:
 
 def _layer(kind: str, name: str) -> str:
     if kind != "host":
-        return "gpu" if kind == "device" else "memory"
-    return next((layer for prefix, layer in PREFIXES if name.startswith(prefix)), "host")
+        return Layer.GPU if kind == "device" else Layer.MEMORY
+    return next((layer for prefix, layer in PREFIXES if name.startswith(prefix)), Layer.HOST)
 
 
 # ---------------------------------------------------------------- iprof
 LAYERS = {
-    "BACKEND_MPI": "mpi",
-    "BACKEND_ZE": "ze",
-    "BACKEND_CUDA": "cuda_api",
-    "BACKEND_HIP": "hip_api",
-    "BACKEND_CL": "opencl",
-    "BACKEND_OMP": "omp",
-    "BACKEND_CXI": "cxi",
+    "BACKEND_MPI": Layer.MPI,
+    "BACKEND_ZE": Layer.ZE,
+    "BACKEND_CUDA": Layer.CUDA_API,
+    "BACKEND_HIP": Layer.HIP_API,
+    "BACKEND_CL": Layer.OPENCL,
+    "BACKEND_OMP": Layer.OMP,
+    "BACKEND_CXI": Layer.CXI,
 }
 DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
 TABLE = re.compile(HEAD.pattern.removeprefix(r"\s*").replace(r"\s+", r"\s{1,200}").encode())
@@ -400,8 +400,8 @@ def _unequal_hosts(hosts: dict[str, int]) -> Iterable[Note]:
 def layer_of(title: str) -> str:
     """The layer of a section: several backends of one level share one, named after the first."""
     if title == DEVICE:
-        return "gpu"
-    return "memory" if title.startswith(TRAFFIC) else LAYERS.get(title.split(",")[0], title.lower())
+        return Layer.GPU
+    return Layer.MEMORY if title.startswith(TRAFFIC) else LAYERS.get(title.split(",")[0], title.lower())
 
 
 def _add(section: Section, reading: Reading, source: Source) -> None:

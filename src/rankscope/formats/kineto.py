@@ -23,7 +23,7 @@ from rankscope.formats.kineto_events import (
     whole,
 )
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.model import API_LAYERS, Layer, Note, RankFacts, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which GPU activities have their launching call in the trace?
@@ -66,7 +66,6 @@ BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
 LARGEST_BASE_NS = 2**61  # 73 years, so that added to the largest time it still fits
 UNIX_FROM_US = 10**14  # 1973: smaller times count from the base time
-API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
 
 
 def sniff(head: bytes) -> bool:
@@ -171,7 +170,7 @@ class Trace:
         if len(good):
             self.first_ns = min(self.first_ns, int(columns.start_ns[good].min()))
             self.last_ns = max(self.last_ns, int(columns.end_ns[good].max()))
-        self.launches.add(*(columns.correlation[rows_in(columns, *layers)] for layers in (("gpu",), API_LAYERS)))
+        self.launches.add(*(columns.correlation[rows_in(columns, *layers)] for layers in ((Layer.GPU,), API_LAYERS)))
 
     def end(self, stream: TraceStream[TraceEvent]) -> Reading:
         """The last block: no events, but what only the whole file tells."""

@@ -20,7 +20,7 @@ from rankscope.formats.kineto_events import (
     text,
     whole,
 )
-from rankscope.model import Words
+from rankscope.model import Layer, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the arguments of an event tell about a collective: group, sequence, bytes, element type.
@@ -77,18 +77,18 @@ def _decoded(raw: msgspec.Raw) -> list[Any]:
 
 # ---------------------------------------------------------------- kineto columns
 LAYERS = {
-    "kernel": "gpu",
-    "gpu_memcpy": "gpu",
-    "gpu_memset": "gpu",
-    "gpu_user_annotation": "gpu_range",
-    "cuda_sync": "gpu_sync",
-    "cuda_runtime": "cuda_api",
-    "cuda_driver": "cuda_api",
-    "xpu_runtime": "xpu_api",
-    "xpu_driver": "xpu_api",
-    "cpu_op": "torch",
-    "user_annotation": "torch",
-    "python_function": "python",
+    "kernel": Layer.GPU,
+    "gpu_memcpy": Layer.GPU,
+    "gpu_memset": Layer.GPU,
+    "gpu_user_annotation": Layer.GPU_RANGE,
+    "cuda_sync": Layer.GPU_SYNC,
+    "cuda_runtime": Layer.CUDA_API,
+    "cuda_driver": Layer.CUDA_API,
+    "xpu_runtime": Layer.XPU_API,
+    "xpu_driver": Layer.XPU_API,
+    "cpu_op": Layer.TORCH,
+    "user_annotation": Layer.TORCH,
+    "python_function": Layer.PYTHON,
 }
 STEP = "ProfilerStep#"
 NO_ARGUMENTS = Arguments()
@@ -173,12 +173,12 @@ def layers_of(names: Words, categories: Words) -> Words:
 def layer_of(category: str, name: str) -> str:
     """What Kineto calls cuda_runtime may be HIP, and a user annotation may be a step or a collective of Gloo."""
     if category == "user_annotation" and name.startswith(STEP):
-        return "step"
+        return Layer.STEP
     if category == "user_annotation" and name.startswith("gloo:"):
-        return "gloo"
-    layer = LAYERS.get(category, "")
-    if layer == "cuda_api" and name.startswith("hip"):
-        return "hip_api"
+        return Layer.GLOO
+    layer: str = LAYERS.get(category, "")
+    if layer == Layer.CUDA_API and name.startswith("hip"):
+        return Layer.HIP_API
     return layer or (f"{category.removesuffix('_runtime')}_api" if category.endswith("_runtime") else category)
 
 
@@ -190,7 +190,7 @@ def rows_in(columns: Columns, *layers: str) -> Ints:
 
 def _fill_gpu(columns: Columns, spans: Sequence[TraceEvent], arguments: Sequence[Arguments]) -> None:
     """Device and stream; where the arguments lack them, Kineto's pid and tid of a GPU event are the same."""
-    rows = rows_in(columns, "gpu", "gpu_range", "gpu_sync")
+    rows = rows_in(columns, Layer.GPU, Layer.GPU_RANGE, Layer.GPU_SYNC)
     chosen = rows.tolist()
     devices, streams = (integers([getattr(arguments[row], key) for row in chosen]) for key in ("device", "stream"))
     devices = np.where(devices < 0, integers([spans[row].pid for row in chosen]), devices)
@@ -215,7 +215,7 @@ def _fill_steps(columns: Columns) -> None:
 
 def _with_collectives(columns: Columns, arguments: Sequence[Arguments]) -> Columns:
     """Fill in what is told of collectives; a kernel's goes into a row of its own, since its group is the stream."""
-    gloo = rows_in(columns, "gloo")
+    gloo = rows_in(columns, Layer.GLOO)
     for row in gloo.tolist():
         dtype, size = recorded_input(arguments[row])
         columns.bytes[row] = ABSENT if size is None else size
@@ -223,13 +223,13 @@ def _with_collectives(columns: Columns, arguments: Sequence[Arguments]) -> Colum
     told = np.array([row for row, one in enumerate(arguments) if one.collective is not None], np.int64)
     if not len(told):
         return columns
-    kernels = np.isin(told, rows_in(columns, "gpu"))
+    kernels = np.isin(told, rows_in(columns, Layer.GPU))
     rows = len(columns.start_ns)
     made = _appended(columns, told[kernels])
     places = np.where(kernels, rows - 1 + np.cumsum(kernels), told)
     _tell(made, places, [arguments[row] for row in told.tolist()])
     new = np.arange(rows, len(made.start_ns))
-    _set_words(made.layer, new, ["nccl"] * len(new))
+    _set_words(made.layer, new, [Layer.NCCL] * len(new))
     _set_words(made.name, new, [text(arguments[row].collective) for row in told[kernels].tolist()])
     return made
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 # ---------------------------------------------------------------- the rows of mpiP's report, as printed
 NUMBER = r"(\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{1,2})?)"
@@ -320,11 +320,11 @@ def _facts(report: Report, rank: int, world_size: int, source: Source) -> RankFa
 def _tallies(report: Report, rank: int, timed: list[Timed]) -> list[Tally]:
     """What each callsite took here; the whole MPI time where the report does not split it."""
     if not timed and rank in report.tasks:
-        return [Tally("mpi", UNSPLIT, 0, float(report.tasks[rank].mpi_s) * SECOND)]
+        return [Tally(Layer.MPI, UNSPLIT, 0, float(report.tasks[rank].mpi_s) * SECOND)]
     tallies = []
     for one in timed:
         sent = report.sent.get(one.site)
-        tally = Tally("mpi", f"MPI_{one.site.call}", one.calls, one.calls * float(one.mean_ms) * MILLI)
+        tally = Tally(Layer.MPI, f"MPI_{one.site.call}", one.calls, one.calls * float(one.mean_ms) * MILLI)
         tally.group, tally.bytes = f"site {one.site.number}", min(round(float(sent.total)), 2**63 - 1) if sent else None
         tally.min_ns, tally.max_ns = float(one.min_ms) * MILLI, float(one.max_ms) * MILLI
         tallies.append(tally)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rankscope.formats.mpitrace_text import Count, Profile, Task, Told, profiles
 from rankscope.formats.printed import NOTHING, Span, added, printed, settled
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rank_file import size_class
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def _rows(name: str, profile: Profile, reading: Reading, source: Source) -> list
     """The tallies of a routine with what their times can be: by size, and the rest without one."""
     whole, sizes = profile.routines[name], profile.sizes.get(name, [])
     if not sizes:
-        return [(Tally("mpi", name, whole.calls, 0.0, bytes=_bytes(whole).at), _time(whole))]
+        return [(Tally(Layer.MPI, name, whole.calls, 0.0, bytes=_bytes(whole).at), _time(whole))]
     byte_counts = settled([_bytes(one) for one in sizes], _bytes(whole)) or [_bytes(one).at for one in sizes]
     rows = [(_sized(name, one, size), _time(one)) for one, size in zip(sizes, byte_counts, strict=True)]
     rest_calls = whole.calls - sum(one.calls for one in sizes)
@@ -203,7 +203,7 @@ def _rows(name: str, profile: Profile, reading: Reading, source: Source) -> list
         rest = max(0, _bytes(whole).at - sum(byte_counts))
         high = max(0, _time(whole).high - added(span for _, span in rows).low)
         at = min(high, max(0, _time(whole).at - added(span for _, span in rows).at))
-        rows.append((Tally("mpi", name, rest_calls, 0.0, bytes=rest), Span(0, at, high)))
+        rows.append((Tally(Layer.MPI, name, rest_calls, 0.0, bytes=rest), Span(0, at, high)))
     reading.notes += [_warning(text, whole.line, source) for text in _disagreements(name, whole, sizes, rest_calls)]
     return rows
 
@@ -220,7 +220,7 @@ def _disagreements(name: str, whole: Count, sizes: list[Count], rest_calls: int)
 
 
 def _sized(name: str, one: Count, size_bytes: int) -> Tally:
-    return Tally("mpi", name, one.calls, 0.0, size_class=size_class(round(float(one.mean_bytes))), bytes=size_bytes)
+    return Tally(Layer.MPI, name, one.calls, 0.0, size_class=size_class(round(float(one.mean_bytes))), bytes=size_bytes)
 
 
 def _time(one: Count) -> Span:
@@ -243,7 +243,7 @@ def _told(task: Task, profile: Profile, source: Source) -> Reading:
     for told in profile.extremes.values():
         if told.rank == task.rank:
             comm = printed(told.value, SECOND).narrowed(comm) or comm
-    return Reading(facts, tallies=[Tally("mpi", UNSPLIT, 0, float(comm.at))])
+    return Reading(facts, tallies=[Tally(Layer.MPI, UNSPLIT, 0, float(comm.at))])
 
 
 def _figures(profile: Profile) -> list[Figure]:

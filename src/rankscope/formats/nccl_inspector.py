@@ -11,7 +11,7 @@ from rankscope.formats.bus_bandwidth import bus_factor, plain_name
 from rankscope.formats.json_stream import Object, Objects, real_number, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Group, Note, RankFacts, Reading, Severity
+from rankscope.model import Event, Group, Layer, Note, RankFacts, Reading, Severity
 from rankscope.rank_file import size_class
 
 SNIFFED = re.compile(rb'"coll_perf"\s*:')
@@ -85,11 +85,11 @@ def _take(source: Source, process: Process, header: Object, performance: Object,
         raise source.bad("a collective without its name, size or time", line)
     group = _group(source, process, header, line)
     group.collectives += 1
-    process.sums.add("nccl", name, time_us * 1000, group.name, size_class(size), kind="progress", size_bytes=size)
+    process.sums.add(Layer.NCCL, name, time_us * 1000, group.name, size_class(size), kind="progress", size_bytes=size)
     span = _span(performance.get("event_trace_ts"))
     if span is not None:
         sequence = whole_number(performance.get("coll_sn"))
-        process.events.append(Event("nccl", name, *span, group.name, sequence, size))
+        process.events.append(Event(Layer.NCCL, name, *span, group.name, sequence, size))
     for text in _problems(name, size, time_us, performance, group.size or 0):
         if len(process.notes) < MAX_NOTES:
             process.notes.append(Note(f"{name} of {size} bytes: {text}", Severity.WARNING, source.at(line)))

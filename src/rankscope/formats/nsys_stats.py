@@ -11,7 +11,7 @@ from rankscope.formats.printed import LARGEST_FIGURE as LARGEST
 from rankscope.formats.printed import TIME_NS, Printed, exactly
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import MOST_NOTES, Row, Section, cells_of, check, tallies, unlisted
-from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.model import Layer, Note, RankFacts, Reading, Severity
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
 NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)
@@ -123,14 +123,14 @@ def columns_of(titles: list[tuple[str, str]], count: str, sizes: bool) -> dict[s
     return columns | {"calls": columns[count]}
 
 
-TABLES = {"cuda_api": "CUDA API calls", "gpu": "GPU activities", "nvtx": "NVTX ranges", "osrt": "OS calls"}
+TABLES = {Layer.CUDA_API: "CUDA API calls", Layer.GPU: "GPU activities", Layer.NVTX: "NVTX ranges"}
 
 
-def layer_of(name: str, count: str) -> str:
+def layer_of(name: str, count: str) -> Layer:
     """Which layer a table is of: its own titles tell."""
     if name == "Range":
-        return "nvtx"
-    return "gpu" if name == "Operation" or count in ("Instances", "Count", "Operations") else "cuda_api"
+        return Layer.NVTX
+    return Layer.GPU if name == "Operation" or count in ("Instances", "Count", "Operations") else Layer.CUDA_API
 
 
 def take(table: Open, cells: list[str], number: int, found: Found, source: Source) -> None:
@@ -176,7 +176,7 @@ def reading(found: Found, source: Source) -> Reading:
         own = tallies(section)
         for tally in own:
             tally.bytes = found.sizes.get(tally.name)
-            if tally.layer == "nvtx" and ":" in tally.name:  # domain:range, or :range in the default domain
+            if tally.layer == Layer.NVTX and ":" in tally.name:  # domain:range, or :range in the default domain
                 tally.group, _, tally.name = tally.name.partition(":")
         made.tallies += own
         made.notes += check(section, source)

@@ -12,7 +12,7 @@ from rankscope.formats.printed import Printed, count, percent, rate_bytes, size_
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import Row, cells_of
 from rankscope.formats.sums import Activity, Trace
-from rankscope.model import Reading, Severity
+from rankscope.model import Layer, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # nvprof's text traces: one line per kernel, copy or call, in columns as wide as their headings say.
@@ -86,7 +86,7 @@ def activity_of(cells: dict[str, str], units: dict[str, str], trace: Trace, line
         return None
     name, correlation = _name(cells)
     device = cells.get("Device", "")
-    layer, group = ("cuda_api", "") if device in NOTHING else ("gpu", _group(cells))
+    layer, group = (Layer.CUDA_API, "") if device in NOTHING else (Layer.GPU, _group(cells))
     size, odd = _bytes(cells, units, duration)
     if odd:
         trace.odd(line, f"{name[:60]}: {odd}")

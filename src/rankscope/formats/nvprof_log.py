@@ -11,14 +11,14 @@ from typing import Protocol
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import Section, check, tallies, unlisted
 from rankscope.formats.sums import Trace
-from rankscope.model import Group, Note, RankFacts, Reading, Severity
+from rankscope.model import Group, Layer, Note, RankFacts, Reading, Role, Severity
 
 TAG = re.compile(r"={2,8}(\d{0,10})={2,8} (.*)")
 STARTED = re.compile(r"NVPROF is profiling process (\d{1,10})(?:, command: (.*))?")
 PLACE = re.compile(r'\s+(Thread|Domain|Range) "(.*)"(?: \(id = (\d{1,18})\))?\s*')
 LOSS = re.compile(r"not recorded|not collected|invalid|insufficient|dropped|lost|overflow|out of memory", re.I)
 WARM_UP = re.compile(r"\bwarm[- ]?up\b.{0,40}\b(?:done|finish|finished|complete|completed|over|end|ended)\b", re.I)
-LAYERS = {"GPU activities": "gpu", "API calls": "cuda_api", "Range": "nvtx"}
+LAYERS = {"GPU activities": Layer.GPU, "API calls": Layer.CUDA_API, "Range": Layer.NVTX}
 UNREAD = (
     "Unified Memory profiling result",
     "Metric result:",
@@ -51,7 +51,7 @@ class Profile:
 
     def has_gpu(self) -> bool:
         """Whether anything ran on a device."""
-        return any(section.layer == "gpu" for section in self.sections) or "gpu" in self.trace.layers()
+        return any(section.layer == Layer.GPU for section in self.sections) or Layer.GPU in self.trace.layers()
 
     def note(self, text: str, severity: Severity, where: str) -> None:
         if len(self.notes) < MOST_NOTES:
@@ -94,11 +94,11 @@ class Log:
     def section(self, number: int) -> Section:
         """Where the next row belongs."""
         profile, layer = self.profile(number), LAYERS.get(self.kind, _layer(self.kind))
-        group = self.domain if layer == "nvtx" else ""
-        within = f"{self.domain}/{self.range}" if self.in_ranges and layer != "nvtx" else ""
+        group = self.domain if layer == Layer.NVTX else ""
+        within = f"{self.domain}/{self.range}" if self.in_ranges and layer != Layer.NVTX else ""
         key = (layer, group, within, self.thread)
         for section in profile.sections[-4:]:
-            if (section.layer, section.group, section.within, section.thread) == key and layer != "nvtx":
+            if (section.layer, section.group, section.within, section.thread) == key and layer != Layer.NVTX:
                 return section
         profile.sections.append(Section(self.kind, *key))
         return profile.sections[-1]
@@ -182,16 +182,16 @@ class Log:
 
 
 def _layer(kind: str) -> str:
-    return re.sub(r"\W+", "_", kind.lower()).strip("_") or "gpu"
+    return re.sub(r"\W+", "_", kind.lower()).strip("_") or Layer.GPU
 
 
 def number_ranks(profiles: list[Profile], source: Source) -> None:
     """nvprof does not know ranks: the processes that used a device are counted, run by run, by pid."""
     counted = [profile for profile in profiles if profile.has_gpu()] or list(profiles)
     for profile in profiles:
-        profile.facts.role = "helper"
+        profile.facts.role = Role.HELPER
     for profile in counted:
-        profile.facts.role = "rank"
+        profile.facts.role = Role.RANK
     if len(counted) == 1:
         counted[0].facts.rank = source.hints.rank
         return

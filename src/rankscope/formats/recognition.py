@@ -12,7 +12,7 @@ from pathlib import Path
 from rankscope import rank_file
 from rankscope.formats.registry import Format, all_recognised, format_named
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Note, RankFacts, Reading, Severity
+from rankscope.model import BadFile, Note, RankFacts, Reading, Role, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Splits a document into its parts: what is set as code, block by block, and the text around it.
@@ -126,7 +126,7 @@ IN_NAME = re.compile(r"(?<![a-z])rank[-_. ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 
 def settle_ranks(source: Source, processes: Sequence[RankFacts]) -> list[Note]:
     """Give a file's only process the rank that the user said or, as the last resort, the file's name."""
-    ranks = [facts for facts in processes if facts.role == "rank"]
+    ranks = [facts for facts in processes if facts.role == Role.RANK]
     if source.hints.rank is not None:
         return _as_told(source, ranks, source.hints.rank)
     named = IN_NAME.findall(source.path.name)
@@ -223,6 +223,6 @@ def _odd_bytes(piece: Source, tool: str) -> Reading:
 
 
 def _about_file(path: str, bad: list[BadFile]) -> Reading:
-    made = Reading(RankFacts(source=path, role="document"))
+    made = Reading(RankFacts(source=path, role=Role.DOCUMENT))
     made.notes = [Note(f"this part was left out: {problem}", Severity.WARNING, path) for problem in bad]
     return made

@@ -11,7 +11,7 @@ from rankscope.formats import strace_summary
 from rankscope.formats.source import Source
 from rankscope.formats.strace_line import Call, Ended, Line, Resumed, Signal, parsed
 from rankscope.formats.sums import Sums
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RankFacts, Reading, Role, Severity, Tally
 
 SNIFFED_LINES = 40
 MARKS = (b"execve(", b"<unfinished ...>", b" resumed>", b"+++ exited with", b" = -1 E", b" = 0x7f")
@@ -93,7 +93,7 @@ def _take(log: Log, text: str) -> None:
     elif isinstance(line.what, Resumed):
         _take_resumed(log, task, line.what)
     elif isinstance(line.what, Signal):
-        log.sums.add("signals", line.what.name, None, thread=task.number)
+        log.sums.add(Layer.SIGNALS, line.what.name, None, thread=task.number)
     elif isinstance(line.what, Ended):
         _end(log, task, line.what)
     elif log.broken_off is not None and ") " in text and "= " in text:
@@ -127,7 +127,7 @@ def _finish(log: Log, task: Task, call: object) -> None:
     if call.name in ("exit", "exit_group") and call.result == "?" and not call.error:
         return  # does not return, and strace -c does not count it either
     log.timed += call.ns is not None
-    log.sums.add("calls", call.name, call.ns, call.error, thread=task.number, errors=bool(call.error))
+    log.sums.add(Layer.CALLS, call.name, call.ns, call.error, thread=task.number, errors=bool(call.error))
     if call.name == "execve" and call.result == "0":
         task.command = call.command()
     made = int(call.result) if call.name in CHILD_MAKERS and call.result.isdigit() else 0
@@ -206,7 +206,7 @@ def _general_notes(log: Log) -> Iterator[Note]:
 def _facts(log: Log, task: Task, threads: int, first: bool) -> RankFacts:
     parent = log.parents.get(task.number)
     facts = RankFacts(pid=task.number or None, parent_pid=parent or None, command=task.command, source=str(log.source))
-    facts.role = "rank" if first else "helper"
+    facts.role = Role.RANK if first else Role.HELPER
     facts.rank = log.source.hints.rank if first else None
     facts.threads = threads if task.number else None
     if task.first_ns is not None and task.last_ns is not None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, count, number
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RankFacts, Reading, Severity, Tally
 
 HEADER = re.compile(rb"^(?:% time|syscall|calls|seconds)\b[^\n]*\n-{4,}[- ]*\n", re.MULTILINE)
 COLUMNS = {"%time", "seconds", "usecs/call", "calls", "errors", "syscall", "shortest", "longest"}
@@ -121,7 +121,7 @@ def _counts(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
 
 
 def _tally(row: Row) -> Tally:
-    tally = Tally("calls", row.name, row.whole("calls"), _ns(row, "seconds") or 0.0)
+    tally = Tally(Layer.CALLS, row.name, row.whole("calls"), _ns(row, "seconds") or 0.0)
     tally.errors = row.whole("errors")
     tally.min_ns, tally.max_ns = _ns(row, "shortest"), _ns(row, "longest")
     return tally

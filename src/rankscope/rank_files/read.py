@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope import rank_file
+from rankscope import model, rank_file
 from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
 from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
@@ -33,20 +33,8 @@ GROUP_KINDS: dict[int, str] = {
 LOGGED: dict[int, Layer] = {GroupKind.NCCL: Layer.NCCL, GroupKind.PROCESS_GROUP: Layer.GLOO}  # else MPI
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = (
-    "",
-    "mpi",
-    "cuda_api",
-    "gpu",
-    "nvtx",
-    "nccl",
-    "nccl_algo",
-    "torch",
-    "gloo",
-    "gpu",
-    "cuda_api",
-    "nvtx",
-)  # by number
+IN_RANGES = {Layer.IN_RANGE_GPU: "GPU", Layer.IN_RANGE_API: "CUDA_API", Layer.IN_RANGE_NVTX: "NVTX"}
+LAYERS = ("", *(model.Layer[IN_RANGES.get(number, number.name)].value for number in Layer))  # by number
 KINDS = ("call", "progress")
 MOST_PIECES = 8
 

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankscope.model import Note, RankFacts, Severity, Summarise, names_of
+from rankscope.model import Layer, Note, RankFacts, Severity, Summarise, names_of
 from rankscope.store import large_runs
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.derived import (
@@ -55,7 +55,7 @@ from rankscope.store.roles import assign_roles
 # Joins what was recorded in a run with what was loaded into it.
 KEPT_ON_DISK = ("events",)  # may be many: read from the files by each question, as far as it needs them
 UNTRACED = "untraced_events"  # those of logs and loaded files: without the traces of rank files
-RECORDED_LAYERS = frozenset(("mpi",))
+RECORDED_LAYERS = frozenset((Layer.MPI,))
 
 Place = tuple[str, int, int]  # file's folder, process there, process in the run
 

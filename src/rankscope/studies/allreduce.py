@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Layer, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency, points, waits
 from rankscope.studies.errors import BadStudy
@@ -48,7 +48,12 @@ def size(text: str) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Host time and calls, device time and calls, memory bytes and calls: the backends side by side, by scale.
-PARTS = {"mpi": "BACKEND_MPI", "gloo": "BACKEND_GLOO", "cuda_api": "BACKEND_CUDA", "gpu": "Device profiling"}
+PARTS: dict[str, str] = {
+    Layer.MPI: "BACKEND_MPI",
+    Layer.GLOO: "BACKEND_GLOO",
+    Layer.CUDA_API: "BACKEND_CUDA",
+    Layer.GPU: "Device profiling",
+}
 COUNTS = (
     Column("backend", Unit.NAME, "Backend"),
     Column("ranks", Unit.COUNT, "Ranks"),
@@ -168,9 +173,9 @@ def counts(found: Places) -> Table:
         if not one.layers:
             made.rows.append((backend, ranks, "nothing", None, None, None, None, one.largest_bytes))
         for layer, seen in sorted(one.layers.items(), key=lambda item: list(PARTS).index(item[0])):
-            by_cuda = layer in ("cuda_api", "gpu")  # CUPTI's records do not tell whose thread it was
+            by_cuda = layer in (Layer.CUDA_API, Layer.GPU)  # CUPTI's records do not tell whose thread it was
             told = (seen.hosts, seen.processes, None if by_cuda else seen.threads)
-            devices = seen.devices if layer == "gpu" else None
+            devices = seen.devices if layer == Layer.GPU else None
             made.rows.append((backend, ranks, PARTS[layer], *told, devices, one.largest_bytes))
     return made
 

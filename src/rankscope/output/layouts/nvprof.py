@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
-from rankscope.model import Table
+from rankscope.model import Layer, Table
 from rankscope.output.cells import printable
 
 HEAD = f"{'Type':>16}  Time(%)  {'Time':>8}  {'Calls':>8}  {'Avg':>8}  {'Min':>8}  {'Max':>8}  Name"
 CSV_HEAD = '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"'
-KINDS = {"nvtx": "Range", "gpu": "GPU activities", "cuda_api": "API calls"}
-NONE = {"gpu": "No kernels were profiled", "cuda_api": "No API activities were profiled"}
+KINDS: dict[str, str] = {Layer.NVTX: "Range", Layer.GPU: "GPU activities", Layer.CUDA_API: "API calls"}
+NONE: dict[str, str] = {Layer.GPU: "No kernels were profiled", Layer.CUDA_API: "No API activities were profiled"}
 UNITS = (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9))
 WIDTH = 8
 
@@ -88,13 +88,13 @@ def _ranges(tag: str, lines: list[Line], body: Body, where: str | None) -> Itera
 
 def _text_table(lines: list[Line], where: str | None) -> Iterator[str]:
     by_layer = {layer: [line for line in lines if line.layer == layer] for layer in KINDS}
-    if not by_layer["gpu"] and where == "":
-        yield f"{NONE['gpu']}."
+    if not by_layer[Layer.GPU] and where == "":
+        yield f"{NONE[Layer.GPU]}."
     yield HEAD
     for layer, title in KINDS.items():
         for at, line in enumerate(by_layer[layer]):
             yield _text_row(line, f"{title}:" if at == 0 else "")
-        if not by_layer[layer] and layer in NONE and where is not None and (where or layer != "gpu"):
+        if not by_layer[layer] and layer in NONE and where is not None and (where or layer != Layer.GPU):
             yield f"{NONE[layer]}{where}."
 
 
@@ -125,7 +125,7 @@ def _filled(number: Decimal, unit: str) -> str:
 def _csv_table(lines: list[Line], where: str | None) -> Iterator[str]:
     for layer, none in NONE.items():
         missing = where is not None and not any(line.layer == layer for line in lines)
-        if missing and (where or layer == "gpu"):
+        if missing and (where or layer == Layer.GPU):
             yield f"{none}{where}."
     columns = [[getattr(line, name) for line in lines] for name in ("total_ns", "mean_ns", "min_ns", "max_ns")]
     units = [_column_unit(column) for column in columns]

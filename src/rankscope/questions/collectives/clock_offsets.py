@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.model import Layer
 from rankscope.questions.collectives.clock_fit import Pair, Part, fit
 from rankscope.questions.collectives.matching import Array, Log, Matched
 from rankscope.questions.collectives.operations import OPERATIONS, Operation, Proof, Waits
@@ -18,7 +19,7 @@ from rankscope.questions.disk_matrix import in_threads
 # Nobody leaves a synchronising collective before all have entered it. So the earliest leaving on one host comes after
 # the latest entering on the other, on whatever clocks the two were read: an upper bound of the offset at one moment,
 # and with the hosts exchanged a lower one.
-SLACK_NS = {"nccl": 20_000.0}  # NCCL's proxy thread sees kernels begin and end a little late
+SLACK_NS: dict[str, float] = {Layer.NCCL: 20_000.0}  # NCCL's proxy thread sees kernels begin and end a little late
 SLACK_OTHERS_NS = 1_000.0  # ticks of two processes of a host become Unix time to about this
 
 
@@ -66,7 +67,7 @@ def _proving(log: Log, group: Matched) -> tuple[Array, Array, Array]:
         rows = np.flatnonzero(group.operation == code)
         enters[rows], leaves[rows] = _roles(operation, group, rows)
         # an operation of MPI in progress ends when somebody looks; Gloo tells the moment
-        ended = ~group.progress[rows] | (group.layer == "gloo")
+        ended = ~group.progress[rows] | (group.layer == Layer.GLOO)
         together[rows] = ended & (operation.waits is Waits.ALL_FOR_ALL)
     return enters, leaves, together
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model import COLLECTIVE_LAYERS, Tables, sql_list
 from rankscope.questions.collectives.operations import OPERATIONS, Waits, operation_of
 
-LAYERS = ("mpi", "nccl", "gloo")
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
 UNENDED = "without an end, or without times, on some member"
 DISAGREE = "members called different operations or named different roots"
@@ -23,12 +22,12 @@ MEMBERS = """
     SELECT g.process, g.name, g.kind, g.identity, g.size, g.my_rank, g.guessed, r.rank
     FROM groups AS g JOIN ranks AS r USING (process) WHERE role = 'rank' AND g.identity <> ''
     ORDER BY g.kind, g.identity, g.my_rank NULLS LAST, r.rank"""
-RECORDS = """
+RECORDS = f"""
     SELECT process, layer, name, "group", sequence, start_ns, coalesce(end_ns, -1) AS end_ns,
         coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
         call_ns IS NOT NULL OR tool <> '' AS progress
     FROM untraced_events JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer IN ('mpi', 'nccl', 'gloo') AND sequence > 0"""
+    WHERE role = 'rank' AND layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"""
 WHO = "SELECT process, rank, host FROM ranks WHERE role = 'rank' ORDER BY rank"
 
 ROOTED = np.array([one.waits in (Waits.ALL_FOR_ROOT, Waits.ROOT_FOR_ALL) for one in OPERATIONS.values()])

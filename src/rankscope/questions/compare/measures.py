@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model import Layer, Tables
 from rankscope.questions.compare.resampling import middle_mean
 from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.mpi.calls import OUTSIDE
@@ -17,8 +17,8 @@ from rankscope.questions.steps.phases import waterfalls
 from rankscope.questions.steps.waits import waits_per_step
 
 Array = Any
-RANGES = ("torch", "nvtx")
-KINDS = {"gpu": "kernel", "torch": "range", "nvtx": "range"}  # of other layers: operation
+RANGES = (Layer.TORCH, Layer.NVTX)
+KINDS: dict[str, str] = {Layer.GPU: "kernel", **dict.fromkeys(RANGES, "range")}  # of other layers: operation
 OF_STEP = ("hidden", "gc", "runnable", "cpu")  # times within or beside the parts
 WHOLE = ("elapsed", "phase.steps")  # they grow with the number of steps
 QUANTILES = {"step_p50": 50, "step_p90": 90, "step_p99": 99}

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection
 
-BACKENDS = {"mpi": "BACKEND_MPI", "ze": "BACKEND_ZE", "cuda_api": "BACKEND_CUDA", "hip_api": "BACKEND_HIP"}
+BACKENDS: dict[str, str] = {
+    Layer.MPI: "BACKEND_MPI",
+    Layer.ZE: "BACKEND_ZE",
+    Layer.CUDA_API: "BACKEND_CUDA",
+    Layer.HIP_API: "BACKEND_HIP",
+}
 COUNTED = ("hostnames", "processes", "threads", "devices", "subdevices")
 DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
 # A loaded tally is shown row by row in its order: names are cut, so that equal names need not be the same thing.
@@ -55,14 +60,14 @@ def _traffic(layer: str) -> str:
 
 
 def _title(layer: str) -> str:
-    if layer in ("gpu", "memory"):
-        return DEVICE if layer == "gpu" else _traffic("mpi")
+    if layer in (Layer.GPU, Layer.MEMORY):
+        return DEVICE if layer == Layer.GPU else _traffic(Layer.MPI)
     return BACKENDS.get(layer, f"BACKEND_{layer.upper()}")
 
 
 def _place(key: tuple[str, str]) -> int:
     """Host parts first, then the devices, then the traffic; each in the order it came (sorting is stable)."""
-    return {"gpu": 1, "memory": 2}.get(key[0], 0)
+    return 1 if key[0] == Layer.GPU else 2 if key[0] == Layer.MEMORY else 0
 
 
 def _part(tables: Tables, layer: str, title: str, rows: list[Any], bounds: dict[Any, float], who: str) -> Table:
@@ -108,7 +113,7 @@ def _header(tables: Tables, layer: str, title: str, condition: str) -> str:
         source = layer if layer != "memory" else "mpi" if title == _traffic("mpi") else "gpu"
         seen = tables.query(SEEN.format(condition=condition), [source])[0]
         told = dict(zip(COUNTED, seen[:-1] if source == "gpu" else seen[:3], strict=False))
-        if source in ("gpu", "cuda_api") and not seen[-1]:
+        if source in (Layer.GPU, Layer.CUDA_API) and not seen[-1]:
             del told["threads"]  # CUPTI's buffers are added up by a thread of ours: whose calls they were is not kept
     counts = [f"{told[name]} {name.capitalize()}" for name in COUNTED if name in told]
     return " | ".join([title, *counts]) + " | "

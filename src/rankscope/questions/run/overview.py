@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit
 from rankscope.questions.gpu.memory import FIGURES as GPU_MEMORY
 from rankscope.questions.gpu.memory import PINNED
 from rankscope.questions.mpi.calls import shares
@@ -93,7 +93,7 @@ def _whole(number: float | None) -> Cell:
 # ---------------------------------------------------------------------------------------------------------------------
 # What was counted in the layers that have no table of their own?
 # layers with tables of their own, which leave out what is within a range
-TALLIES_ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
+TALLIES_ELSEWHERE = (Layer.MPI, Layer.GPU, Layer.CUDA_API, Layer.NCCL_ALGO)
 TALLIES_COLUMNS = (
     Column("layer", Unit.NAME, "Layer"),
     Column("group", Unit.NAME, "Group"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model import COLLECTIVE_LAYERS, Tables, sql_list
 from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
 from rankscope.questions.steps.arrays import RankSteps, Same, StepFile
@@ -126,7 +126,7 @@ FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
 MOST_TOLD = 4
 ASKED_RANKS = 6  # whose collectives are looked at for the period
-LOGGED = "layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0"
+LOGGED = f"layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"
 HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
 SQL = f"""
     SELECT process, layer, name, "group", sequence, start_ns,

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Words
+from rankscope.model import COLLECTIVE_LAYERS, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The log of one rank's collectives as numbers in which a pattern can be looked for.
 Array = Any  # of numpy
 SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their own where larger ones come too
-LAYERS = ("mpi", "gloo", "nccl")
 MOST_KINDS = 16  # of logs that are remembered: nearly always all ranks do the same
 LATER = 1 << 30
 
@@ -126,7 +125,7 @@ def _kept(size_bytes: Array) -> Array:
 def rank_logs(columns: Mapping[str, Any], wanted: Container[int], words: Vocabulary) -> Iterator[RankLog]:
     """The logs in some records, which have each process's together."""
     process, layer = columns["process"], columns["layer"]
-    known = np.isin(layer.codes, [at for at, name in enumerate(layer.values) if name in LAYERS])
+    known = np.isin(layer.codes, [at for at, name in enumerate(layer.values) if name in COLLECTIVE_LAYERS])
     good = known & (columns["sequence"] > 0)
     edges = [0, *(np.flatnonzero(np.diff(process)) + 1).tolist(), len(process)]
     for first, last in pairwise(edges):
