@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rankscope.model import COLLECTIVE_LAYERS, Column, Layer, Table, Unit, sql_list
 from rankscope.model import Cell as Value
-from rankscope.model import Column, Layer, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency, points, waits
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Parameter, Settings, Study, by_place
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Sizes of messages as people write them: 4,1k,4M, or 4..256M for every fourth power in between.
@@ -80,13 +80,14 @@ SEEN = """
 CARRIED = """
     SELECT sum(bytes)::BIGINT, sum(calls)::BIGINT FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND bytes > 0 AND coalesce(within, '') = '' AND layer IN {layers}"""
+CARRIERS = (sql_list(COLLECTIVE_LAYERS), sql_list([Layer.GPU]))
 LARGEST = "SELECT max(max_rss_bytes) FROM ranks WHERE role = 'rank'"
 Pair = tuple[Value, Value]  # time or bytes, and calls
 NOTHING: Pair = (None, None)
 
 
 @dataclass(frozen=True)
-class Seen:
+class LayerSums:
     """What one cell's run shows of one layer."""
 
     total_ns: float
@@ -98,10 +99,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Profile:
+class BackendProfile:
     """One cell, as far as these tables need it."""
 
-    layers: Mapping[str, Seen]
+    layers: Mapping[str, LayerSums]
     sent: Pair
     copied: Pair
     largest_bytes: int
@@ -115,15 +116,15 @@ class Profile:
         return (found.total_ns, found.calls) if found else NOTHING
 
 
-Places = Mapping[tuple[str | int, ...], Profile]
+Places = Mapping[tuple[str | int, ...], BackendProfile]
 
 
 def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     """The header's counts, then the parts; a part that no cell has is said to be absent."""
     found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
-    host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, Profile.host)
+    host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
     host.notes.append("Intercepted calls of MPI (also its initialisation), Gloo and CUDA, summed over the ranks.")
-    device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, Profile.device)
+    device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
     copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)
     sent = part(found, "sent", SENT, headings, Unit.BYTES, lambda one: one.sent)
@@ -137,11 +138,12 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     return [counts(found), host, device, copied, sent]
 
 
-def profile(outcome: Outcome) -> Profile:
+def profile(outcome: Outcome) -> BackendProfile:
     store = outcome.run.store()
-    layers = {layer: Seen(float(total_ns), *rest) for layer, total_ns, *rest in store.query(SEEN)}
-    sent, copied = (store.query(CARRIED.format(layers=which))[0] for which in ("('mpi', 'gloo', 'nccl')", "('gpu')"))
-    return Profile(layers, sent if sent[1] else NOTHING, copied if copied[1] else NOTHING, store.query(LARGEST)[0][0])
+    layers = {layer: LayerSums(float(total_ns), *rest) for layer, total_ns, *rest in store.query(SEEN)}
+    sent, copied = (store.query(CARRIED.format(layers=which))[0] for which in CARRIERS)
+    largest_bytes = store.query(LARGEST)[0][0]
+    return BackendProfile(layers, sent if sent[1] else NOTHING, copied if copied[1] else NOTHING, largest_bytes)
 
 
 def named(found: Places) -> list[str]:
@@ -149,7 +151,7 @@ def named(found: Places) -> list[str]:
 
 
 def part(
-    found: Places, name: str, title: str, headings: tuple[str, str], unit: Unit, total: Callable[[Profile], Pair]
+    found: Places, name: str, title: str, headings: tuple[str, str], unit: Unit, total: Callable[[BackendProfile], Pair]
 ) -> Table:
     """Rows by scale; of each backend its name, the total and the calls."""
     backends, size = named(found), "bytes" if unit is Unit.BYTES else "ns"
@@ -208,7 +210,7 @@ def checked(settings: Settings) -> None:
     sizes(settings["sizes"])
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     asked = [4] if settings["op"] == "barrier" else sizes(settings["sizes"])
     options = ["--op", settings["op"], "--sizes", ",".join(map(str, asked)), "--iterations", settings["iterations"]]
     return job_of(cell["backend"], "allreduce", options, pythons, folder)
