@@ -16,7 +16,7 @@ from rankscope.model import PathOperation
 from rankscope.questions.imports.break_even import NoSeries, fitted, series_of, staging_break_even, staging_verdict
 from rankscope.questions.imports.projection import CACHES, ImportCounts, Server, counts_of, lookups, projected
 from rankscope.slowfs.mount import Slowness
-from rankscope.slowfs.replay import Plan, replay
+from rankscope.slowfs.replay import ReplayPlan, replay
 from slow_file_system import skip_unless_runnable
 
 START_TIMES = ROOT / "tests/readers/fixtures/start_times.md"
@@ -76,7 +76,7 @@ def test_lookups_are_those_of_a_real_mount(tmp_path: Path, cache: str) -> None:
         PathOperation(one.operation, one.path.replace("/env", str(tmp_path)), one.result, one.times)
         for one in OPERATIONS[:-1]
     ]
-    done = replay(moved, Plan(tmp_path, reads=False, slowness=Slowness(cache=cache)))
+    done = replay(moved, ReplayPlan(tmp_path, reads=False, slowness=Slowness(cache=cache)))
     assert done.counters is not None
     assert done.clients[0][3] == 0  # all as recorded
     assert lookups(moved, str(tmp_path), cache) == done.counters["lookup"]

@@ -12,11 +12,11 @@ from rankscope.model import PathOperation, Table, Tables, Wrong
 from rankscope.questions.imports.projection import has_table
 from rankscope.questions.imports.replay import replay_operations, replay_overview, replay_server
 from rankscope.slowfs.mount import Unavailable
-from rankscope.slowfs.replay import Plan, Replayed, mapped, replay
+from rankscope.slowfs.replay import Replayed, ReplayPlan, mapped, replay
 
 __all__ = [
     "NoRun",
-    "Plan",
+    "ReplayPlan",
     "Unavailable",
     "mapped",
     "operations_of",
@@ -54,7 +54,7 @@ def recorded(tables: Tables, rank: int | None) -> list[PathOperation]:
     return [PathOperation(*row) for row in rows]
 
 
-def replay_tables(replayed: Replayed, plan: Plan) -> list[Table]:
+def replay_tables(replayed: Replayed, plan: ReplayPlan) -> list[Table]:
     """How long the clients took, each operation, and what a slowed server was asked."""
     times = replayed.times
     tables = [

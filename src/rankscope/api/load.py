@@ -24,7 +24,7 @@ from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, RankFacts, Reading, Role, Severity, Wrong
 from rankscope.questions.wording import counted
 from rankscope.record.place import cleaned
-from rankscope.record.run_folder import ROOT, Folder, Json, describe, new_folder, point_latest
+from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, new_folder, point_latest
 from rankscope.store.foreign import LoadedFile, loaded_folders, remove_replaced
 
 __all__ = ["FORMATS", "LoadOptions", "Loading", "load"]
@@ -288,7 +288,7 @@ def settle_folder(folder: Path, is_new: bool, options: LoadOptions) -> None:
             if empty.is_dir() and not any(empty.iterdir()):
                 empty.rmdir()
     elif is_new:
-        describe(made := Folder(str(folder), True), description(folder))
+        describe(made := RunFolder(str(folder), True), description(folder))
         if options.out is None:
             point_latest(made)
 

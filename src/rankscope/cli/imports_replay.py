@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rankscope.api.import_replay import (
     NoRun,
-    Plan,
+    ReplayPlan,
     Unavailable,
     mapped,
     operations_of,
@@ -84,7 +84,7 @@ def replay_as_asked(options: argparse.Namespace) -> int:
     return 0
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> ReplayPlan:
     if options.folder is None:
         raise Wrong("name the folder to replay in with --folder")
     if not options.folder.is_dir():
@@ -92,4 +92,4 @@ def plan_of(options: argparse.Namespace) -> Plan:
     slowness = slowness_of(options) if options.slow else None
     if slowness is None and (options.nodes > 1 or options.latency or options.ops_per_second or options.bandwidth):
         raise Wrong("--nodes and the options of slowness need --slow")
-    return Plan(options.folder.resolve(), options.clients, options.nodes, not options.no_reads, slowness)
+    return ReplayPlan(options.folder.resolve(), options.clients, options.nodes, not options.no_reads, slowness)

@@ -2,7 +2,7 @@
 
 import sys
 
-from rankscope.stage.options import Options, UsageError, parse
+from rankscope.stage.options import StageOptions, UsageError, parse
 
 HELP = """\
 usage: rankscope stage [ENV] --record [options] -- command …       once: pack what the command touches
@@ -72,7 +72,7 @@ def run(arguments: list[str]) -> int:
         return 2
 
 
-def act(options: Options) -> int:
+def act(options: StageOptions) -> int:
     if options.has("status") or options.has("clean"):
         from rankscope.stage.status import show
 
@@ -101,7 +101,7 @@ def touched_in_run(folder: str) -> dict[str, str]:
     return touched_in(folder)
 
 
-def table(options: Options, folders: list[str]) -> int:
+def table(options: StageOptions, folders: list[str]) -> int:
     """Print the table of folders that --times or --compare have filled."""
     from pathlib import Path
 
@@ -119,6 +119,6 @@ def table(options: Options, folders: list[str]) -> int:
     return 0
 
 
-def is_packing(options: Options) -> bool:
+def is_packing(options: StageOptions) -> bool:
     asked = options.has("record") or options.has("all")
     return asked or any(options.lists[name] for name in ("files", "include", "run"))

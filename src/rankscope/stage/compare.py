@@ -14,15 +14,15 @@ from typing import Any
 
 from rankscope.record.program import first_environment
 from rankscope.stage.command import in_place, inserted, ourselves
-from rankscope.stage.options import Options, UsageError
+from rankscope.stage.options import StageOptions, UsageError
 from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
 
-Show = Callable[[Options, list[str]], int]  # the folders with notes -> exit code
+Show = Callable[[StageOptions, list[str]], int]  # the folders with notes -> exit code
 WAYS = ("in-place", "staged")
 END_S = 20.0  # keepers tell what came from the original place once their job has ended
 
 
-def run_in_turns(options: Options, show: Show) -> int:
+def run_in_turns(options: StageOptions, show: Show) -> int:
     """Run the command in place and staged in turns, then show the table; the exit code is the first that is not 0."""
     if not options.command:
         raise UsageError("--compare needs a command; as in: -- mpirun -n 8 python -c 'import torch'")
@@ -32,7 +32,7 @@ def run_in_turns(options: Options, show: Show) -> int:
         return _turns(options, show, Path(folder).absolute())
 
 
-def _turns(options: Options, show: Show, folder: Path) -> int:
+def _turns(options: StageOptions, show: Show, folder: Path) -> int:
     try:
         environment = first_environment()
         root = find_environment(options.environment, environment)
@@ -56,7 +56,7 @@ def _turns(options: Options, show: Show, folder: Path) -> int:
     return show(options, [str(folder)])
 
 
-def _words(options: Options, root: str, bundle: str, times: Path, way: str) -> list[str]:
+def _words(options: StageOptions, root: str, bundle: str, times: Path, way: str) -> list[str]:
     """The command with ourselves in every rank."""
     times.mkdir(parents=True)
     given = [word for word in options.given if word not in ("--compare", options.environment)]
