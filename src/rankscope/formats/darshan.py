@@ -33,7 +33,7 @@ Key = tuple[int, str, str]  # rank, module, operation
 
 
 @dataclass(slots=True)
-class Log:
+class DarshanLog:
     source: Source
     header: dict[str, str] = field(default_factory=dict)
     tallies: dict[Key, Tally] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each rank, and one for the files that all ranks share."""
-    log = Log(source)
+    log = DarshanLog(source)
     for line, text in source.lines():
         if text.startswith("#"):
             _take_header(log, line, text)
@@ -60,7 +60,7 @@ def read(source: Source) -> Iterator[Reading]:
         yield _reading(log, rank, place == 0)
 
 
-def _take_header(log: Log, line: int, text: str) -> None:
+def _take_header(log: DarshanLog, line: int, text: str) -> None:
     found = HEADER.fullmatch(text)
     if found and len(log.header) < 1000:
         log.header.setdefault(found["key"], found["value"].strip())
@@ -68,7 +68,7 @@ def _take_header(log: Log, line: int, text: str) -> None:
         log.incomplete.setdefault(text.lstrip("#* ").strip()[:200], line)
 
 
-def _take(log: Log, line: int, found: re.Match[str]) -> None:
+def _take(log: DarshanLog, line: int, found: re.Match[str]) -> None:
     prefix = f"{found['module'].replace('-', '')}_"
     counter = found["name"].removeprefix(prefix)
     operation = CALLS.get(counter) or BYTES.get(counter) or TIMES.get(counter)
@@ -90,7 +90,7 @@ def _take(log: Log, line: int, found: re.Match[str]) -> None:
         tally.calls = min((tally.calls or 0) + int(value.value), 2**63 - 1)
 
 
-def _tally(log: Log, line: int, key: Key) -> Tally:
+def _tally(log: DarshanLog, line: int, key: Key) -> Tally:
     if key not in log.tallies:
         if len(log.tallies) > MAX_RANKS * 10:
             raise log.source.bad("more ranks and modules than a job has", line)
@@ -98,7 +98,7 @@ def _tally(log: Log, line: int, key: Key) -> Tally:
     return log.tallies[key]
 
 
-def _reading(log: Log, rank: int, first: bool) -> Reading:
+def _reading(log: DarshanLog, rank: int, first: bool) -> Reading:
     header, source = log.header, log.source
     facts = RankFacts(rank=rank if rank >= 0 else None, command=header.get("exe", ""), source=str(source))
     facts.world_size = count(header.get("nprocs", ""))
@@ -121,7 +121,7 @@ def _reading(log: Log, rank: int, first: bool) -> Reading:
     return reading
 
 
-def _problems(log: Log, facts: RankFacts, tallies: list[Tally]) -> Iterator[str]:
+def _problems(log: DarshanLog, facts: RankFacts, tallies: list[Tally]) -> Iterator[str]:
     processes = 1 if facts.rank is not None else facts.world_size or 1
     if facts.rank is not None and facts.world_size is not None and facts.rank >= facts.world_size:
         yield f"rank {facts.rank} of a job of {facts.world_size} processes"

@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Log:
+class CommsLog:
     """What has been met; a later summary holds all of an earlier one, so only the last is kept."""
 
     source: Source
@@ -77,7 +77,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """The last summary of the log as tallies; without one, the single operations."""
-    log = Log(source, Sums(source))
+    log = CommsLog(source, Sums(source))
     section: tuple[str, ...] | None = None
     operation = ""
     for line, text in source.lines():
@@ -94,13 +94,13 @@ def read(source: Source) -> Iterator[Reading]:
     yield _reading(log)
 
 
-def _begin(log: Log, header: tuple[str, ...]) -> None:
+def _begin(log: CommsLog, header: tuple[str, ...]) -> None:
     if header is SUMMARY:
         log.tables += 1
         log.summary, log.straggler = [], []
 
 
-def _look(log: Log, line: int, text: str) -> None:
+def _look(log: CommsLog, line: int, text: str) -> None:
     if "comm op:" in text and (found := OPERATION.search(text)):
         _take_single(log, line, found)
     if log.world is None and "world_size=" in text and (world := WORLD.search(text)):
@@ -115,7 +115,7 @@ def _size(text: str) -> Printed | None:
     return value.times(1024 ** UNITS.index(parts["unit"] or " ")) if parts and value else None
 
 
-def _take(log: Log, section: tuple[str, ...], line: int, operation: str, found: re.Match[str]) -> None:
+def _take(log: CommsLog, section: tuple[str, ...], line: int, operation: str, found: re.Match[str]) -> None:
     cells = [number(cell) for cell in found.groups()[2:]]
     size, calls = _size(found["size"]), count(found["count"])
     first, second, third, fourth = cells
@@ -129,7 +129,7 @@ def _take(log: Log, section: tuple[str, ...], line: int, operation: str, found: 
     rows.append(Row(line, operation, size, calls, (first, second, third, fourth)))
 
 
-def _take_single(log: Log, line: int, found: re.Match[str]) -> None:
+def _take_single(log: CommsLog, line: int, found: re.Match[str]) -> None:
     size, time = _size(found["size"]), number(found["time"])
     algbw, busbw = number(found["algbw"]), number(found["busbw"])
     if size is None or time is None or algbw is None or busbw is None:
@@ -141,7 +141,7 @@ def _take_single(log: Log, line: int, found: re.Match[str]) -> None:
     log.notes += [(line, text) for text in _problems(row, log.world)]
 
 
-def _reading(log: Log) -> Reading:
+def _reading(log: CommsLog) -> Reading:
     source, layer = log.source, log.backend or Layer.NCCL
     facts = RankFacts(rank=source.hints.rank, world_size=log.world, source=str(source))
     if facts.rank is None:
@@ -204,7 +204,7 @@ def _fits(busbw: Printed, algbw: Printed, share: int | Decimal) -> bool:
     return busbw.meets(*algbw.times(share).ends)
 
 
-def _compare_stragglers(log: Log, reading: Reading) -> None:
+def _compare_stragglers(log: CommsLog, reading: Reading) -> None:
     totals = {(row.name, row.size.value): row for row in log.summary}
     for row in log.straggler:
         scale = float(whole(row.size.value))

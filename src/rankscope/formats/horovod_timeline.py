@@ -32,7 +32,7 @@ class Tensor:
 
 
 @dataclass(slots=True)
-class Timeline:
+class HorovodTimeline:
     source: Source
     sums: Sums
     start_us: int | None = None
@@ -52,7 +52,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """All events of the coordinating rank, up to the last whole one where the job was killed."""
-    timeline = Timeline(source, Sums(source))
+    timeline = HorovodTimeline(source, Sums(source))
     facts = RankFacts(rank=source.hints.rank, source=str(source))
     if facts.rank is None:
         facts.rank, facts.rank_source = 0, "Horovod writes its timeline on rank 0"
@@ -66,7 +66,7 @@ def read(source: Source) -> Iterator[Reading]:
     yield _last(timeline, facts, continues, objects.cut_off)
 
 
-def _take(timeline: Timeline, one: Object, line: int) -> None:
+def _take(timeline: HorovodTimeline, one: Object, line: int) -> None:
     phase = word(one.get("ph"))
     if phase == "M":
         _describe(timeline, one)
@@ -89,7 +89,7 @@ def _take(timeline: Timeline, one: Object, line: int) -> None:
         _mark(timeline, tensor, word(one.get("name")), ts_us)
 
 
-def _describe(timeline: Timeline, one: Object) -> None:
+def _describe(timeline: HorovodTimeline, one: Object) -> None:
     arguments = one.get("args")
     if one.get("name") != "process_name" or not isinstance(arguments, dict):
         return
@@ -100,21 +100,21 @@ def _describe(timeline: Timeline, one: Object) -> None:
         _tensor(timeline, one, 0).name = word(arguments["name"])
 
 
-def _tensor(timeline: Timeline, one: Object, line: int) -> Tensor:
+def _tensor(timeline: HorovodTimeline, one: Object, line: int) -> Tensor:
     number = whole_number(one.get("pid"))
     if number is None or len(timeline.tensors) > MAX_TENSORS:
         raise timeline.source.bad("an event of no tensor, or too many tensors", line or None)
     return timeline.tensors.setdefault(number, Tensor())
 
 
-def _begin(timeline: Timeline, tensor: Tensor, name: str, ts_us: int, line: int) -> None:
+def _begin(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int, line: int) -> None:
     if len(tensor.open) >= MAX_DEPTH:
         raise timeline.source.bad(f"phases {MAX_DEPTH} deep", line)
     tensor.open.append((name, ts_us))
     tensor.ready = []
 
 
-def _end(timeline: Timeline, tensor: Tensor, ts_us: int, size_bytes: int | None, line: int) -> None:
+def _end(timeline: HorovodTimeline, tensor: Tensor, ts_us: int, size_bytes: int | None, line: int) -> None:
     if not tensor.open:
         timeline.problems.append((line, f"{tensor.name}: a phase ends that has not begun"))
         return
@@ -130,7 +130,7 @@ def _end(timeline: Timeline, tensor: Tensor, ts_us: int, size_bytes: int | None,
     tensor.ready = []
 
 
-def _mark(timeline: Timeline, tensor: Tensor, name: str, ts_us: int) -> None:
+def _mark(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int) -> None:
     """Within a negotiation, a mark names the rank that has just become ready."""
     rank = whole_number(name)
     if rank is not None and rank < 10**7 and tensor.open and len(tensor.ready) < 10**5:
@@ -155,7 +155,7 @@ def _tensor_bytes(arguments: object) -> int | None:
     return size
 
 
-def _last(timeline: Timeline, facts: RankFacts, continues: bool, cut_off: bool) -> Reading:
+def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off: bool) -> Reading:
     source = timeline.source
     if not timeline.sums.found and not timeline.tensors:
         raise source.bad("no event of a timeline in it")

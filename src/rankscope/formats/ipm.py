@@ -48,7 +48,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Part:
+class IpmRegion:
     """The numbers of one region, or of the whole job."""
 
     name: str = ""
@@ -67,7 +67,7 @@ class Banner:
     nodes: int = 0
     comm_percent: tuple[int, float] | None = None
     wall_s: float | None = None
-    parts: list[Part] = field(default_factory=lambda: [Part()])
+    parts: list[IpmRegion] = field(default_factory=lambda: [IpmRegion()])
     counting: bool = False  # below the line "#calls"
     listing: bool = False  # below the line "[time]"
 
@@ -105,7 +105,7 @@ def _command(text: str) -> str:
 def _take(banner: Banner, number: int, text: str) -> None:
     if region := REGION.match(text):
         if region[1] != "*":  # in older banners the whole job
-            banner.parts.append(Part(region[1]))
+            banner.parts.append(IpmRegion(region[1]))
         banner.counting = banner.listing = False
         return
     _take_facts(banner, number, text)
@@ -199,7 +199,7 @@ def _four_problems(name: str, four: Four, tasks: int) -> Iterator[tuple[int, str
         yield four.line, f"{name}: the average {four.mean:g} is not between {four.least:g} and {four.most:g}"
 
 
-def _sum_problems(part: Part) -> Iterator[tuple[int, str]]:
+def _sum_problems(part: IpmRegion) -> Iterator[tuple[int, str]]:
     """The calls of a full banner add up to its sums; calls that are not shown can only make them more."""
     calls = [call for call in part.calls if call.name.startswith("MPI_")]
     if not calls:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.formats.json_stream import TraceStream
-from rankscope.formats.kineto_columns import Columns, columns_of, rows_in
+from rankscope.formats.kineto_columns import KinetoColumns, columns_of, rows_in
 from rankscope.formats.kineto_events import (
     NO_TIME,
     Ints,
@@ -36,7 +36,7 @@ def _none() -> NDArray[np.bool_]:
 
 
 @dataclass(slots=True)
-class Launches:
+class LaunchCalls:
     """Correlation ids seen on the device and on the host, those near the first one."""
 
     offset: int | None = None
@@ -79,7 +79,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, python_functions: bool = False) -> Iterator[Reading]:
     """One process, in blocks; all blocks share its facts, which are complete with the last one."""
     stream = TraceStream(source, decode)
-    trace = Trace(source, python_functions)
+    trace = KinetoTrace(source, python_functions)
     for events in stream.blocks():
         if trace.base_ns is None:
             trace.begin(stream.before, events)
@@ -90,7 +90,7 @@ def read(source: Source, python_functions: bool = False) -> Iterator[Reading]:
 
 
 @dataclass(slots=True)
-class Trace:
+class KinetoTrace:
     """What is known of a trace while it is read."""
 
     source: Source
@@ -106,7 +106,7 @@ class Trace:
     window_ns: tuple[int, int] | None = None  # what the profiler says it recorded
     host_pids: set[int] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
-    launches: Launches = field(default_factory=Launches)
+    launches: LaunchCalls = field(default_factory=LaunchCalls)
 
     def begin(self, members: dict[str, object], events: Sequence[TraceEvent]) -> None:
         self.facts.source = str(self.source)
@@ -164,7 +164,7 @@ class Trace:
         if start_ns != NO_TIME and length_ns >= 0:
             self.window_ns = start_ns + (self.base_ns or 0), length_ns
 
-    def _count(self, columns: Columns, good: Ints) -> None:
+    def _count(self, columns: KinetoColumns, good: Ints) -> None:
         self.events += len(good)
         self.bad_times += len(columns.start_ns) - len(good)
         if len(good):

@@ -24,7 +24,7 @@ PER_RANK = ("all_gather", "reduce_scatter", "alltoall")  # their size is told fo
 
 
 @dataclass(slots=True)
-class Process:
+class InspectedProcess:
     """One process: a file is normally of one only."""
 
     facts: RankFacts
@@ -43,13 +43,13 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """A reading for each process, in several parts when it has many events."""
     objects = Objects(source)
-    current: Process | None = None
+    current: InspectedProcess | None = None
     for one in objects:
         header, about, performance = (_part(one, key) for key in ("header", "metadata", "coll_perf"))
         if current is None or _key(about) != (current.facts.host, current.facts.pid):
             if current is not None:
                 yield _reading(current)
-            current = Process(_facts(source, about), Sums(source))
+            current = InspectedProcess(_facts(source, about), Sums(source))
         if performance:
             _take(source, current, header, performance, objects.line)
         if len(current.events) >= FLUSH:
@@ -78,7 +78,7 @@ def _facts(source: Source, about: Object) -> RankFacts:
     )
 
 
-def _take(source: Source, process: Process, header: Object, performance: Object, line: int) -> None:
+def _take(source: Source, process: InspectedProcess, header: Object, performance: Object, line: int) -> None:
     name, size = word(performance.get("coll"), 100), whole_number(performance.get("coll_msg_size_bytes"))
     time_us = real_number(performance.get("coll_exec_time_us"))
     if not name or size is None or time_us is None or time_us < 0:
@@ -95,7 +95,7 @@ def _take(source: Source, process: Process, header: Object, performance: Object,
             process.notes.append(Note(f"{name} of {size} bytes: {text}", Severity.WARNING, source.at(line)))
 
 
-def _group(source: Source, process: Process, header: Object, line: int) -> Group:
+def _group(source: Source, process: InspectedProcess, header: Object, line: int) -> Group:
     identity, rank, ranks = (
         word(header.get("id"), 100),
         whole_number(header.get("rank")),
@@ -138,13 +138,13 @@ def _problems(name: str, size: int, time_us: float, performance: Object, ranks: 
         yield f"a bus bandwidth of {busbw:g} GB/s does not fit {algbw:g} GB/s on {ranks} ranks"
 
 
-def _part_reading(process: Process) -> Reading:
+def _part_reading(process: InspectedProcess) -> Reading:
     reading = Reading(process.facts, process.continues, events=process.events)
     process.events, process.continues = [], True
     return reading
 
 
-def _reading(process: Process) -> Reading:
+def _reading(process: InspectedProcess) -> Reading:
     reading = _part_reading(process)
     reading.tallies, reading.groups, reading.notes = (
         process.sums.tallies(),

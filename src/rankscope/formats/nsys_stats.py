@@ -10,7 +10,7 @@ from functools import lru_cache
 from rankscope.formats.printed import LARGEST_FIGURE as LARGEST
 from rankscope.formats.printed import TIME_NS, Printed, exactly
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import MOST_NOTES, Row, Section, cells_of, check, tallies, unlisted
+from rankscope.formats.summary_table import MOST_NOTES, ProfileSection, Row, cells_of, check, tallies, unlisted
 from rankscope.model import Layer, Note, RankFacts, Reading, Severity
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
@@ -52,7 +52,7 @@ class Open:
     width: int
     name_at: int
     columns: dict[str, tuple[int, int]]
-    section: Section
+    section: ProfileSection
     sizes: bool
 
     def figure(self, cells: list[str], column: str) -> Printed | None:
@@ -62,17 +62,17 @@ class Open:
 
 
 @dataclass(slots=True)
-class Found:
+class StatsTables:
     """What the file has told so far."""
 
-    sections: list[Section] = field(default_factory=list)
+    sections: list[ProfileSection] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading: `nsys stats` adds up all processes of its report."""
-    found, table = Found(), None
+    found, table = StatsTables(), None
     for number, line in source.lines():
         cells = cells_of(line)
         opened = head_of(cells) if "Total" in line else None
@@ -101,7 +101,7 @@ def head_of(cells: list[str]) -> Open | None:
         return None
     layer = layer_of(names[0], counts[0])
     name_at = [title for title, _ in titles].index(names[0])
-    return Open(len(cells), name_at, columns_of(titles, counts[0], sizes), Section(TABLES[layer], layer), sizes)
+    return Open(len(cells), name_at, columns_of(titles, counts[0], sizes), ProfileSection(TABLES[layer], layer), sizes)
 
 
 def title_of(cell: str) -> tuple[str, str]:
@@ -133,7 +133,7 @@ def layer_of(name: str, count: str) -> Layer:
     return Layer.GPU if name == "Operation" or count in ("Instances", "Count", "Operations") else Layer.CUDA_API
 
 
-def take(table: Open, cells: list[str], number: int, found: Found, source: Source) -> None:
+def take(table: Open, cells: list[str], number: int, found: StatsTables, source: Source) -> None:
     """One row, or a note that it is none."""
     name = cells[table.name_at].strip()
     calls = table.figure(cells, "calls")
@@ -169,7 +169,7 @@ def copy_name(name: str) -> str:
     return f"[CUDA {found[1].lower()}{' ' + short if short else ''}]"
 
 
-def reading(found: Found, source: Source) -> Reading:
+def reading(found: StatsTables, source: Source) -> Reading:
     """Everything as one process."""
     made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=found.notes)
     for section in found.sections:

@@ -61,16 +61,16 @@ def _blocks(lines: list[bytes]) -> Iterator[tuple[int, int]]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Which files were meant: those named, those of folders and of patterns.
 @dataclass(slots=True)
-class Found:
+class FoundFiles:
     """The files in order, each once, and a line for every word that led to none."""
 
     files: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-def find_files(words: Sequence[str]) -> Found:
+def find_files(words: Sequence[str]) -> FoundFiles:
     """Files and folders by name, else by pattern; folders with all that is below them."""
-    found = Found()
+    found = FoundFiles()
     for word in words:
         paths = [Path(word)] if os.path.lexists(word) else [Path(one) for one in _matches(word)]
         if not paths:
@@ -88,7 +88,7 @@ def _matches(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern, recursive=True), key=natural) if glob.has_magic(pattern) else []
 
 
-def _add(path: Path, found: Found) -> None:
+def _add(path: Path, found: FoundFiles) -> None:
     if is_run(path):
         found.problems.append(f"{path}: is a run already: rankscope report {path} shows it")
     elif path.is_dir():
