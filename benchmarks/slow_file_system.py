@@ -25,7 +25,7 @@ import numpy as np
 from rankscope.formats import path_operations
 from rankscope.formats.source import Source
 from rankscope.model import PathOperation
-from rankscope.questions.imports.projection import Server, counts_of, lookups, projected
+from rankscope.questions.imports.projection import FileServer, counts_of, lookups, projected
 from rankscope.slowfs.mount import CACHES, Slowness, parsed, program, reason_against_running
 from rankscope.slowfs.replay import ReplayPlan, mapped, replay
 
@@ -89,7 +89,7 @@ def times(environment: Path, latency_us: int) -> str:
 
 def scale(environment: Path, operations: list[PathOperation], nodes: list[int], rate: int) -> str:
     """Median time of a client, by nodes of two ranks each, and what the projection says at most."""
-    known, server = counts_of(operations, str(environment)), Server(rate, 200_000)
+    known, server = counts_of(operations, str(environment)), FileServer(rate, 200_000)
     lines = [
         f"Server: {rate:,} operations a second; latency 200 µs; 2 ranks on each node.",
         "",

@@ -14,7 +14,7 @@ from rankscope.cli import load
 from rankscope.cli.imports_project import main
 from rankscope.model import PathOperation
 from rankscope.questions.imports.break_even import NoSeries, fitted, series_of, staging_break_even, staging_verdict
-from rankscope.questions.imports.projection import CACHES, ImportCounts, Server, counts_of, lookups, projected
+from rankscope.questions.imports.projection import CACHES, FileServer, ImportCounts, counts_of, lookups, projected
 from rankscope.slowfs.mount import Slowness
 from rankscope.slowfs.replay import ReplayPlan, replay
 from slow_file_system import skip_unless_runnable
@@ -57,13 +57,13 @@ def test_counts_by_hand() -> None:
 
 def test_time_is_the_larger_of_latency_and_server() -> None:
     counts = ImportCounts(path_operations=1000)
-    few = projected(counts, "none", 1, 2, Server(100_000, 1e6))
-    many = projected(counts, "none", 100, 2, Server(100_000, 1e6))
+    few = projected(counts, "none", 1, 2, FileServer(100_000, 1e6))
+    many = projected(counts, "none", 100, 2, FileServer(100_000, 1e6))
     assert few is not None and many is not None
     assert (few.server_operations, few.latency_bound_ns, few.server_bound_ns, few.time_ns) == (2000, 1e9, 2e7, 1e9)
     assert few.at_most_ns == 1.02e9
     assert (many.server_operations, many.time_ns) == (200_000, 2e9)
-    assert projected(counts, "node", 1, 2, Server(100_000)) is None
+    assert projected(counts, "node", 1, 2, FileServer(100_000)) is None
 
 
 @pytest.mark.parametrize("cache", ["none", "positive", "negative"])

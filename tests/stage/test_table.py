@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.questions.imports.staging import Compared, Timed, notes, staging
+from rankscope.questions.imports.staging import BothWays, StagingNotes, notes, staging
 
 S = 10**9
 
@@ -18,11 +18,11 @@ def node(transfer_s: float, unpack_s: float, **more: object) -> dict[str, object
     return {**times, "staged": True, "ended": True, "reason": "", "original_files": 0, "source": "shared", **more}
 
 
-def two_nodes() -> Compared:
+def two_nodes() -> BothWays:
     """Two rounds in place (last ranks 10 and 14 s), one staged round on two nodes."""
-    return Compared(
-        in_place=[Timed([rank(8), rank(10)]), Timed([rank(14), rank(3)])],
-        staged=[Timed([rank(2, 5), rank(3, 4.5)], [node(4, 0.5, node="a"), node(3, 1, node="b", source="1,a")])],
+    return BothWays(
+        in_place=[StagingNotes([rank(8), rank(10)]), StagingNotes([rank(14), rank(3)])],
+        staged=[StagingNotes([rank(2, 5), rank(3, 4.5)], [node(4, 0.5, node="a"), node(3, 1, node="b", source="1,a")])],
     )
 
 
@@ -46,7 +46,7 @@ def test_one_scale() -> None:
 
 
 def test_starts_that_never_pay() -> None:
-    compared = Compared([Timed([rank(2)])], [Timed([rank(3, 4)], [node(1, 1)])])
+    compared = BothWays([StagingNotes([rank(2)])], [StagingNotes([rank(3, 4)], [node(1, 1)])])
     assert staging([compared])[0].rows[0][-1] is None
 
 

@@ -11,7 +11,7 @@ from browser.large_run import write_large_run
 from browser.pages import gpu_run
 from rankscope.model import Table
 from rankscope.pictures import Page
-from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.questions.page.imports import import_boxes
 from rankscope.questions.ranks.ranks import hosts
 from rankscope.rank_files.read import read_rank_file
@@ -96,7 +96,7 @@ TREE = {
 
 
 def test_imports_as_boxes(run: Run) -> None:
-    page = page_of(run, "run", Wanted(imports=TREE))
+    page = page_of(run, "run", PageOptions(imports=TREE))
     section = next(one for one in page.sections if one.name == "imports")
     told = "torch takes 700 ns of the 1 µs of all processes and imports, which make 50 system calls"
     assert section.charts[0].title == told

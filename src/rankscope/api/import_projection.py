@@ -12,8 +12,8 @@ from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.imports.break_even import NoSeries, ScaleFit, break_evens, fits, fitted, series_of
 from rankscope.questions.imports.projection import (
     CACHES,
+    FileServer,
     ImportCounts,
-    Server,
     counts_of,
     has_table,
     projected,
@@ -62,7 +62,7 @@ def project_imports(asked: ProjectionAsked) -> list[Table]:
 def _projection(asked: ProjectionAsked, counts: ImportCounts) -> Table:
     if not asked.server_operations:
         raise Wrong("give what the server does in a second with --server-ops, as in 600000")
-    server = Server(asked.server_operations, asked.latency_ns)
+    server = FileServer(asked.server_operations, asked.latency_ns)
     known = [cache for cache in CACHES if projected(counts, cache, 1, asked.ppn, server) is not None]
     return projection(counts, asked.caches or known, asked.nodes, asked.ppn, server)
 

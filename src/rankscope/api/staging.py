@@ -8,7 +8,7 @@ from pathlib import Path
 from rankscope.api.run import NoRun, Run
 from rankscope.model import Table
 from rankscope.questions.imports.projection import has_table
-from rankscope.questions.imports.staging import Compared, Timed, staging
+from rankscope.questions.imports.staging import BothWays, StagingNotes, staging
 from rankscope.stage.build_bundle import NoRehearsal
 from rankscope.stage.compare import reports
 from rankscope.stage.contents import LOOKED_AT, OPENED, Touched, add
@@ -39,11 +39,11 @@ def staging_tables(folders: Sequence[Path]) -> tuple[list[Table], list[Path]]:
     return staging([_noted(folder, unread) for folder in folders]), unread
 
 
-def _noted(folder: Path, unread: list[Path]) -> Compared:
+def _noted(folder: Path, unread: list[Path]) -> BothWays:
     """The notes in a folder: of both ways, each in folders of its own; a folder of --times alone is one way."""
-    compared = Compared()
+    compared = BothWays()
     for part in sorted([folder, *(child for child in folder.iterdir() if child.is_dir())]):
-        timed = Timed(reports(part, "rank", unread), reports(part, "node", unread))
+        timed = StagingNotes(reports(part, "rank", unread), reports(part, "node", unread))
         if timed.ranks:
             way = compared.staged if timed.nodes else compared.in_place
             way.append(timed)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.api.compare import BadLimit, Compared, Options, compared
+from rankscope.api.compare import BadLimit, Compared, CompareOptions, compared
 from rankscope.api.run import NoRun, Selection
 from rankscope.cli.printing import colour_wanted, deliver, width
 from rankscope.model import Wrong
@@ -34,7 +34,7 @@ def run(argv: list[str]) -> int:
     """0: within the limits; 1: a regression; 2: cannot be told."""
     options = parser().parse_args(argv)
     try:
-        chosen = Options(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
+        chosen = CompareOptions(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
         found = compared(options.sides, chosen, options.fail_if, progress())
         if options.list_metrics:
             deliver((f"{printable(name)}\n" for name in found.metrics), options.out)

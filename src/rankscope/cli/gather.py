@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from rankscope.record.gather import GatheredFile, gather, local_folder_of
+from rankscope.record.options import UsageError
 
 HELP = """\
 usage: rankscope gather RUN [--from DIR] [--remove]
@@ -23,10 +24,6 @@ options:
 A copy in the run that is newer is kept. Exit code: 0 all collected or nothing left, 1 some file could not be collected
 (the line says which and why), 2 wrong usage.
 """
-
-
-class UsageError(Exception):
-    """The command line cannot be followed."""
 
 
 def run(arguments: list[str]) -> int:

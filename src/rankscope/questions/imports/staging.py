@@ -15,7 +15,7 @@ Report = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Timed:
+class StagingNotes:
     """One job's notes: a report of each rank and of each node's keeper."""
 
     ranks: list[Report] = field(default_factory=list)
@@ -23,11 +23,11 @@ class Timed:
 
 
 @dataclass(slots=True)
-class Compared:
+class BothWays:
     """The same command in place and staged, each maybe several times."""
 
-    in_place: list[Timed] = field(default_factory=list)
-    staged: list[Timed] = field(default_factory=list)
+    in_place: list[StagingNotes] = field(default_factory=list)
+    staged: list[StagingNotes] = field(default_factory=list)
 
 
 STAGING_COLUMNS = (
@@ -63,7 +63,7 @@ SPREAD_COLUMNS = (
 )
 
 
-def staging(compared: Sequence[Compared]) -> list[Table]:
+def staging(compared: Sequence[BothWays]) -> list[Table]:
     """The table of all scales, the spread, and the nodes of the largest."""
     ordered = sorted((one for one in compared if one.staged or one.in_place), key=nodes_of)
     rows = [row(one) for one in ordered]
@@ -75,11 +75,11 @@ def staging(compared: Sequence[Compared]) -> list[Table]:
     return [table, spread(ordered[-1].staged[-1]), nodes(ordered[-1].staged[-1])]
 
 
-def nodes_of(one: Compared) -> int:
+def nodes_of(one: BothWays) -> int:
     return max((len(timed.nodes) for timed in one.staged), default=0)
 
 
-def row(one: Compared) -> tuple[Cell, ...]:
+def row(one: BothWays) -> tuple[Cell, ...]:
     """One scale: the time of the last rank or node, of several rounds the median."""
     in_place = middle([most(timed.ranks, "import_ns") for timed in one.in_place])
     transfer = middle([most(timed.nodes, "transfer_ns") for timed in one.staged])
@@ -130,7 +130,7 @@ def notes(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
     return [f"Break-even: {found.verdict('in place', 'staging', 'nodes')}"]
 
 
-def warnings(one: Compared) -> list[str]:
+def warnings(one: BothWays) -> list[str]:
     """What makes a row doubtful."""
     found = []
     for timed in one.staged:
@@ -150,7 +150,7 @@ def warnings(one: Compared) -> list[str]:
     return found
 
 
-def spread(timed: Timed) -> Table:
+def spread(timed: StagingNotes) -> Table:
     """How far ranks and nodes of one job are apart."""
     rows: list[tuple[Cell, ...]] = []
     for part, of, reports, name in (
@@ -165,7 +165,7 @@ def spread(timed: Timed) -> Table:
     return Table("staging_spread", "Spread over nodes and ranks", SPREAD_COLUMNS, rows)
 
 
-def nodes(timed: Timed) -> Table:
+def nodes(timed: StagingNotes) -> Table:
     """Where each node got its copy from."""
     rows: list[tuple[Cell, ...]] = [
         tuple(source(node) if column.name == "source" else node.get(column.name) for column in NODE_COLUMNS)
