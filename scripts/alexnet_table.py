@@ -27,7 +27,7 @@ from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.selection import ALL
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, Run, open_run
 
 NAME = re.compile(r"alexnet-(data-parallel-)?(\d+)-(\d+)$")
 # What SGD launches: one kernel per parameter and operation, or all parameters at once.
@@ -171,7 +171,9 @@ def results_of(source: Path) -> Iterator[Result]:
             continue
         result = Result("data-parallel" if found[1] else "ddp", int(found[2]), int(found[3]), told)
         try:
-            shares, by_name = shares_of(open_run(source / "runs" / told["run"], read_rank_file, events=False))
+            shares, by_name = shares_of(
+                open_run(source / "runs" / told["run"], read_rank_file, OpenOptions(events=False))
+            )
         except NoRun:
             shares, by_name = [], False
         yield replace(result, shares=[*shares, together(shares)] if shares else [], by_name=by_name)

@@ -243,7 +243,9 @@ class RankFacts:
     local_rank: int | None = None
     world_size: int | None = None
     rank_source: str = ""
-    role: str = Role.RANK
+    role: str = (
+        Role.RANK
+    )  # rank, helper (a child of a rank), launcher, summary, other (a rank of another job), document
     command: str = ""
     executable: str = ""
     tool: str = ""  # the format of the file this came from; empty: recorded by rankscope
@@ -294,7 +296,7 @@ class RankFacts:
 class Tally:
     """One counted thing."""
 
-    layer: str  # a Layer, or a word of another tool
+    layer: str  # mpi, nccl, gloo, torch, nvtx, cuda_api, gpu, …; of another tool maybe its own word
     name: str
     calls: int | None  # None where a damaged source does not tell it
     total_ns: float | None  # likewise
