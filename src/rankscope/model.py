@@ -243,9 +243,7 @@ class RankFacts:
     local_rank: int | None = None
     world_size: int | None = None
     rank_source: str = ""
-    role: str = (
-        Role.RANK
-    )  # rank, helper (a child of a rank), launcher, summary, other (a rank of another job), document
+    role: str = Role.RANK  # rank, helper (of a rank), launcher, summary, other (a rank of another job), document
     command: str = ""
     executable: str = ""
     tool: str = ""  # the format of the file this came from; empty: recorded by rankscope
