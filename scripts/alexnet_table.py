@@ -27,7 +27,7 @@ from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.selection import ALL
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
-from rankscope.store.run import OpenOptions, Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 
 NAME = re.compile(r"alexnet-(data-parallel-)?(\d+)-(\d+)$")
 # What SGD launches: one kernel per parameter and operation, or all parameters at once.
@@ -131,7 +131,7 @@ def part_of(name: str, within: str, by_name: bool) -> str | None:
     return "optimizer" if is_optimizer else None
 
 
-def shares_of(run: Run) -> tuple[list[Share], bool]:
+def shares_of(run: RunTables) -> tuple[list[Share], bool]:
     """The GPU time of each rank by what it is for; and whether the optimizer was told by its kernels' names."""
     full = kernel_names(run, "full")
     rows = [(rank, full.get(name, name), within, float(ns)) for rank, name, within, ns in run.query(SUMS)]

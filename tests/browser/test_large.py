@@ -20,12 +20,12 @@ from rankscope.rank_files.read import read_rank_file
 from rankscope.store.columns import joined, reading_tables
 from rankscope.store.folder import Job
 from rankscope.store.rank_files import Recorded
-from rankscope.store.run import Run, RunContents
+from rankscope.store.run import RunContents, RunTables
 
 RANKS, STEPS, SLOW = 6000, 24, 4321
 
 
-def many_ranks(folder: Path) -> Run:
+def many_ranks(folder: Path) -> RunTables:
     """The tables of 6,000 ranks, each a copy of one of two that were read from their files."""
     write_large_run(folder / "two", ranks=2, steps=STEPS, slow=1)
     usual, slow = (read_rank_file(path) for path in sorted((folder / "two").glob("ranks/*/*.rank")))
@@ -39,7 +39,7 @@ def many_ranks(folder: Path) -> Run:
         for name, table in tables.items():
             copies.setdefault(name, []).append(_of_rank(name, table, rank))
     recorded.tables = {name: [joined(parts)] for name, parts in copies.items()}
-    return Run(RunContents(folder / "two", Job(["srun", "python", "train.py"], "slurm", RANKS), recorded))
+    return RunTables(RunContents(folder / "two", Job(["srun", "python", "train.py"], "slurm", RANKS), recorded))
 
 
 def _of_rank(name: str, table: pa.Table, rank: int) -> pa.Table:

@@ -17,7 +17,7 @@ from rankscope.cli import load as command
 from rankscope.cli import report
 from rankscope.formats.registry import FORMATS
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import OpenOptions, Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from unit.small_run import SECOND, mpi_rank, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("toy", "here")
 GPU = "toy profile\nprocess rank={rank} host=a\ntally gpu gemm 3 600\ntally gpu copy 1 50\n"
 
 
-def opened(path: str = "rankscope-runs/latest") -> Run:
+def opened(path: str = "rankscope-runs/latest") -> RunTables:
     return open_run(Path(path), read_rank_file, OpenOptions(events=False))
 
 

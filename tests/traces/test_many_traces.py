@@ -19,7 +19,7 @@ from rankscope.api.run import Run
 from rankscope.cli import main
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.kernels import kernels
-from rankscope.rank_file import COLLECTIVE, EVENT, Layer
+from rankscope.rank_file import COLLECTIVE, EVENT, LayerNumber
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
@@ -127,7 +127,7 @@ def test_a_damaged_trace_is_told_every_time(
     folder = traced_run(tmp_path / "run")
     made = rank_file(Law(5, 1), RANKS)
     rows = np.zeros(4, EVENT)
-    rows["layer"], rows["name"], rows["start_ticks"] = Layer.GPU, 9_999, np.arange(4)
+    rows["layer"], rows["name"], rows["start_ticks"] = LayerNumber.GPU, 9_999, np.arange(4)
     made.trace(rows, [1] * 4)
     age(made.write(rank_files(folder)[5]))
     for _ in range(2):

@@ -12,7 +12,7 @@ from rankscope.model import Reading, Severity
 from rankscope.store.columns import reading_tables
 from rankscope.store.rank_files import Recorded
 from rankscope.store.roles import assign_roles
-from rankscope.store.run import Run, RunContents
+from rankscope.store.run import RunContents, RunTables
 
 SHARED = Path(__file__).parents[3] / "shared"
 
@@ -29,7 +29,7 @@ def text_source(text: str, name: str = "log") -> Source:
     return Source(Path(name), content=text.encode())
 
 
-def run_of(readings: Iterable[Reading]) -> Run:
+def run_of(readings: Iterable[Reading]) -> RunTables:
     """The tables of these readings."""
     recorded = Recorded()
     for process, reading in enumerate(readings):
@@ -38,7 +38,7 @@ def run_of(readings: Iterable[Reading]) -> Run:
         for name, table in reading_tables(process, reading, True).items():
             recorded.tables.setdefault(name, []).append(table)
     assign_roles(recorded.facts)
-    return Run(RunContents(Path("run"), recorded=recorded))
+    return RunTables(RunContents(Path("run"), recorded=recorded))
 
 
 def warnings(readings: Iterable[Reading]) -> list[str]:

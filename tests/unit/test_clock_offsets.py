@@ -13,7 +13,7 @@ from rankscope.questions.collectives.clocks import clocks
 from rankscope.questions.collectives.matching import CollectiveLog, Matched
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, split
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from unit.simulated import MICRO, Skew, Truth, train, write
 from unit.small_run import MILLI, SECOND, START
 
@@ -217,5 +217,5 @@ def test_through_files_with_a_ring_that_went_round(seed: int, tmp_path: Path) ->
         assert abs(float(str(row[2])) - true_offset) <= max(50 * MICRO, float(str(row[3]))) + 100e-6 * 10 * MILLI
 
 
-def run_of(folder: Path, truth: Truth, skew: Skew, **more: Any) -> Run:
+def run_of(folder: Path, truth: Truth, skew: Skew, **more: Any) -> RunTables:
     return open_run(write(folder / "run", truth, skew, **more), read_rank_file)

@@ -45,7 +45,7 @@ def test_tables_hold_plain_words() -> None:
 
 def test_the_numbers_of_the_rank_file_are_these_layers() -> None:
     expected = {"IN_RANGE_GPU": "gpu", "IN_RANGE_API": "cuda_api", "IN_RANGE_NVTX": "nvtx"}
-    assert LAYERS == ("", *(expected.get(one.name, one.name.lower()) for one in rank_file.Layer))
+    assert LAYERS == ("", *(expected.get(one.name, one.name.lower()) for one in rank_file.LayerNumber))
     assert all(type(word) is str for word in LAYERS)
 
 

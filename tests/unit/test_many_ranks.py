@@ -17,13 +17,12 @@ from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import cache, large_runs
 from rankscope.store.executors import Killed, Pool
-from rankscope.store.run import OpenOptions, open_run
-from rankscope.store.run import Run as Store
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from unit.many_ranks import LAW, Watched, age, aged_run, assert_same, make_large, rank_files, tables
 from unit.small_run import mpi_rank
 
 
-def opened(folder: Path, **options: Any) -> tuple[Store, list[str]]:
+def opened(folder: Path, **options: Any) -> tuple[RunTables, list[str]]:
     watched = Watched()
     return open_run(folder, read_rank_file, OpenOptions(executor=watched, **options)), watched.read
 
@@ -172,7 +171,7 @@ def test_an_answer_is_kept_as_long_as_nothing_changes(tmp_path: Path, monkeypatc
     first = tables(Run(folder))
     openings: list[Path] = []
 
-    def counted(path: Path, *given: Any, **options: Any) -> Store:
+    def counted(path: Path, *given: Any, **options: Any) -> RunTables:
         openings.append(path)
         return open_run(path, *given, **options)
 

@@ -20,7 +20,7 @@ from rankscope.model import BadFile, Reading
 from rankscope.output.layouts.nvprof import time_text, to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
 from rankscope.questions.selection import ALL, Selection
-from rankscope.store.run import Run
+from rankscope.store.run import RunTables
 from unit.loaded import run_of, shared_file, text_source, warnings
 
 LOG = Path(__file__).parent / "nvprof_log.txt"
@@ -42,7 +42,7 @@ def document() -> Path:
     return shared_file("seeds/003*")
 
 
-def rendered(run: Run, selection: Selection = ALL, merged: bool = False) -> str:
+def rendered(run: RunTables, selection: Selection = ALL, merged: bool = False) -> str:
     return to_nvprof(nvprof_processes(run, selection, merged), nvprof_rows(run, selection, merged))
 
 

@@ -12,13 +12,13 @@ from rankscope.questions.registry import default_tables
 from rankscope.questions.selection import Selection
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
-from rankscope.store.run import OpenOptions, Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from unit.small_run import MILLI, mpi_rank, write_run
 
 MIB = 1 << 20
 
 
-def sixteen(folder: Path) -> Run:
+def sixteen(folder: Path) -> RunTables:
     """Ranks 12 to 15 hold twice the memory; rank 3 receives for four times as long, and rank 5 is half as busy."""
     ranks = []
     for number in range(16):

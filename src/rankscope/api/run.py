@@ -26,8 +26,7 @@ from rankscope.store.columns import RECORDS
 from rankscope.store.executors import Dask, Killed, cluster
 from rankscope.store.folder import NoRun, find_run, listed, read_host_groups
 from rankscope.store.rank_files import Elsewhere, Progress, unseen
-from rankscope.store.run import BadQuery, OpenOptions, open_run
-from rankscope.store.run import Run as Store
+from rankscope.store.run import BadQuery, OpenOptions, RunTables, open_run
 
 __all__ = [
     "ALIASES",
@@ -119,7 +118,7 @@ class Run:
         self.folder = find_run(Path(path) if path is not None else None)
         self._progress, self._summing, self._dask, self._keep = progress, summing, dask, keep
         self._groups = Path(groups) if groups is not None else None
-        self._store: Store | None = None
+        self._store: RunTables | None = None
         self._has_events = self._wants_events = False
         self._names: dict[str, dict[str, str]] = {}
         self._kept: Answers | None = None
@@ -256,7 +255,7 @@ class Run:
         """A line for each file that could not be read."""
         return list(self._about()["bad_files"])
 
-    def store(self, events: bool = False) -> Store:
+    def store(self, events: bool = False) -> RunTables:
         """The tables of records; read once more where single events are needed and were not read yet."""
         self.prepare(events)
         if self._store is None or (self._wants_events and not self._has_events):

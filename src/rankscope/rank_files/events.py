@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import PHASES, BadFile, Words
-from rankscope.rank_file import EVENT_PHASE, ChunkKind, CollectiveFlag, EventFlag, Kind, Layer, Rows
+from rankscope.rank_file import EVENT_PHASE, ChunkKind, CollectiveFlag, EventFlag, Kind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock
 from rankscope.rank_files.cuda import cuda_rows_of
@@ -17,7 +17,7 @@ from rankscope.rank_files.read import KINDS, LAYERS, group_of, log_rows
 from rankscope.rank_files.trace import TraceClocks, trace_blocks
 
 Columns = Mapping[str, Any]
-IN_LOGS = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL))
+IN_LOGS = np.isin(np.arange(256), (LayerNumber.MPI, LayerNumber.NCCL))
 
 
 def trace_events(path: Path) -> Iterator[Columns]:

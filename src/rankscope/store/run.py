@@ -165,7 +165,7 @@ class OpenOptions:
 DEFAULTS = OpenOptions()
 
 
-class Run:
+class RunTables:
     """The tables run and those of columns.RECORDS, of one run."""
 
     def __init__(self, contents: RunContents, options: OpenOptions = DEFAULTS) -> None:
@@ -301,7 +301,7 @@ class Run:
         return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
 
-def open_run(path: Path | None, read: Read, options: OpenOptions = DEFAULTS) -> Run:
+def open_run(path: Path | None, read: Read, options: OpenOptions = DEFAULTS) -> RunTables:
     """Open a run's folder (default: the latest), reading each of its rank files with `read`."""
     executor = options.executor
     folder = find_run(path) if executor is None else find_run(path).absolute()  # others work in folders of their own
@@ -313,7 +313,7 @@ def open_run(path: Path | None, read: Read, options: OpenOptions = DEFAULTS) -> 
     traces = traces_of(options.read_trace if options.events else None, files, _figures(recorded, many), nodes)
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(RunContents(folder, job, recorded, loaded, problems, traces, many), options)
+    return RunTables(RunContents(folder, job, recorded, loaded, problems, traces, many), options)
 
 
 def _read(
