@@ -36,11 +36,12 @@ OPTIMIZER = re.compile(
     r"|vectorized_elementwise_kernel<\d+, at::native::(CUDAFunctor_add<|AUnaryFunctor<.*MulFunctor)"
 )
 SUMS = """
-    SELECT rank, name, coalesce(within, ''), sum(total_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' GROUP BY ALL"""
+    SELECT rank, name, within, sum(total_ns)
+    FROM (SELECT '' AS within, * FROM tallies UNION ALL BY NAME SELECT * FROM range_tallies) JOIN ranks USING (process)
+    WHERE layer = 'gpu' AND kind = 'call' AND role = 'rank' GROUP BY ALL"""
 ITERATIONS = """
     SELECT rank, sum(calls)::BIGINT, sum(total_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer = 'nvtx' AND name = 'iteration' AND coalesce(within, '') = '' AND role = 'rank' GROUP BY rank"""
+    WHERE layer = 'nvtx' AND name = 'iteration' AND role = 'rank' GROUP BY rank"""
 COLLECTIVES = {"AllReduce": "all_reduce", "Broadcast": "broadcast", "Reduce": "reduce"}
 PARTS = ("optimizer", "all_reduce", "broadcast", "reduce", "other_nccl", "copies")
 MOVING = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rankscope.api.run import Run as Run
 
 __version__ = "0.1.0"
-SCHEMA_VERSION = 2  # of the tables in docs/schema.md: a column that goes or changes its meaning makes a new one
+SCHEMA_VERSION = 3  # of the tables in docs/schema.md: a column that goes or changes its meaning makes a new one
 
 _recorder: "Any" = None
 _looked = False

@@ -13,7 +13,7 @@ from rankscope.store.columns import records_table
 from rankscope.store.roles import assign_roles
 
 SHARED = Path(__file__).parents[2].parent / "shared"
-LISTS = ("tallies", "figures", "notes", "groups", "peers")
+LISTS = ("tallies", "range_tallies", "devices", "figures", "notes", "groups", "peers")
 
 
 class Tables:

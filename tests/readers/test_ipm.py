@@ -78,8 +78,8 @@ def test_a_full_banner() -> None:
     (reading,) = read_text(BANNER)
     assert (reading.facts.host, reading.facts.command) == ("node1", "./app in.txt")
     assert reading.facts.elapsed_ns == 10_050_000_000 and reading.facts.versions == "IPM 2.0.6"
-    rows = [(t.layer, t.name, t.calls, t.total_ns, t.within) for t in reading.tallies]
-    assert rows == [("mpi", "MPI_Allreduce", 300, 7e9, ""), ("mpi", "MPI_Bcast", 100, 3e9, "")]
+    rows = [(t.layer, t.name, t.calls, t.total_ns) for t in reading.tallies]
+    assert rows == [("mpi", "MPI_Allreduce", 300, 7e9), ("mpi", "MPI_Bcast", 100, 3e9)] and not reading.range_tallies
     figures = {(f.series, f.name, f.statistic): (f.value, f.unit) for f in reading.figures}
     assert figures["job", "tasks", ""] == (4, "count") and figures["job", "nodes", ""] == (2, "count")
     assert figures["job", "MPI", "min"] == (2e9, "ns") and figures["job", "MPI calls", "max"] == (110, "count")
@@ -107,11 +107,8 @@ def test_the_older_banner() -> None:
 
 def test_regions_are_attributed_and_several_banners_are_several_jobs() -> None:
     first, second = read_text(BANNER + REGION + OLD)
-    assert [(t.name, t.within, t.calls) for t in first.tallies] == [
-        ("MPI_Allreduce", "", 300),
-        ("MPI_Bcast", "", 100),
-        ("MPI_Allreduce", "solve", 40),
-    ]
+    assert [(t.name, t.calls) for t in first.tallies] == [("MPI_Allreduce", 300), ("MPI_Bcast", 100)]
+    assert [(t.name, t.within, t.calls) for t in first.range_tallies] == [("MPI_Allreduce", "solve", 40)]
     assert (first.facts.job, second.facts.job) == ("", "2") and warnings_of([first, second]) == []
 
 

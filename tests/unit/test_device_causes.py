@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.model import Figure
+from rankscope.model import DeviceTotals
 from rankscope.questions.findings.stragglers import straggler
 from rankscope.questions.stragglers.causes import causes
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
@@ -76,10 +76,7 @@ def simulated(
         made.collectives(log)
         reading = read_rank_file(made.write(folder / f"{number}.rank"), events=True)
         compute_ms, count = 5.0 + (device_ms if is_late else 0), 100 + (kernels if is_late else 0)
-        reading.figures += [
-            Figure("GPU 0", "compute", compute_ms * STEPS * 1e6, "ns"),
-            Figure("GPU 0", "activities", count * STEPS, "count"),
-        ]
+        reading.devices = [DeviceTotals(0, count * STEPS, compute_ns=round(compute_ms * STEPS * 1e6))]
         readings.append(reading)
     return run_of(readings)
 

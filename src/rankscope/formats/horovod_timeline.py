@@ -162,6 +162,7 @@ def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off:
     facts.world_size = max(timeline.ranks) + 1 if timeline.ranks else None
     facts.started_ns = timeline.ns(0) if timeline.start_us is not None else None
     reading = Reading(facts, continues, timeline.sums.tallies(), timeline.events)
+    reading.range_tallies = timeline.sums.range_tallies()
     for tensor in timeline.tensors.values():
         reading.events += [Event(Layer.HOROVOD, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:1000]]

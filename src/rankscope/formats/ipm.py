@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 SECOND, GIB = 1e9, 2**30
 NUMBER = r"(\d{1,18}(?:\.\d{1,6})?)"
@@ -148,7 +148,11 @@ def _reading(banner: Banner, source: Source, job: str) -> Reading:
     for part in banner.parts:
         for call in part.calls:
             layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), Layer.IO)
-            reading.tallies.append(Tally(layer, call.name, call.calls, call.time_s * SECOND, within=part.name))
+            told = (layer, call.name, call.calls, call.time_s * SECOND)
+            if part.name:
+                reading.range_tallies.append(RangeTally(*told, within=part.name))
+            else:
+                reading.tallies.append(Tally(*told))
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in _problems(banner)]
     if banner.tasks > 1:
         reading.notes.append(Note(f"these are sums over {banner.tasks} tasks, not those of one rank"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import ProfileSection, check, tallies, unlisted
+from rankscope.formats.summary_table import ProfileSection, check, range_tallies, tallies, unlisted
 from rankscope.formats.sums import TraceColumns
 from rankscope.model import Group, Layer, Note, RankFacts, Reading, Role, Severity
 
@@ -206,7 +206,10 @@ def reading(profile: ProfiledProcess, source: Source) -> Reading:
     """What one process gives."""
     made = Reading(profile.facts, notes=list(profile.notes))
     for section in profile.sections:
-        made.tallies += tallies(section)
+        if section.within:
+            made.range_tallies += range_tallies(section)
+        else:
+            made.tallies += tallies(section)
         made.notes += check(section, source)
         made.figures += unlisted(section)
     summed = {section.layer for section in profile.sections}

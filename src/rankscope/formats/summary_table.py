@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from math import ceil, floor
 from statistics import median
 
 from rankscope.formats.printed import ZERO, Printed
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, Severity, Tally
+from rankscope.model import Figure, Note, RangeTally, Severity, Tally
 
 # ---------------------------------------------------------------- one line of comma-separated values
 PLAIN_LENGTH = 128 << 10  # the csv module takes no longer cells
@@ -70,6 +70,11 @@ def tallies(section: ProfileSection) -> list[Tally]:
     return [_tally(section, row) for row in section.rows]
 
 
+def range_tallies(section: ProfileSection) -> list[RangeTally]:
+    """The same of a section that lists what is attributed to a range."""
+    return [RangeTally(**asdict(tally), within=section.within) for tally in tallies(section)]
+
+
 def _tally(section: ProfileSection, row: Row) -> Tally:
     total_ns = total_of(row)
     return Tally(
@@ -81,7 +86,6 @@ def _tally(section: ProfileSection, row: Row) -> Tally:
         thread=section.thread,
         min_ns=_float(row.least),
         max_ns=_float(row.most),
-        within=section.within,
     )
 
 

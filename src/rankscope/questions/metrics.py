@@ -22,7 +22,7 @@ OF_RANKS = {
 CALLS = f"""
     SELECT rank, host, layer, name, (sum(calls) FILTER (kind = 'call' OR layer = 'gloo'))::BIGINT,
         sum(total_ns) FILTER (kind = 'call' OR layer = 'gloo') / 1e9, {BYTES_SQL}
-    FROM tallies JOIN ranks USING (process) WHERE role = 'rank' AND coalesce(within, '') = ''
+    FROM tallies JOIN ranks USING (process) WHERE role = 'rank'
         AND layer IN ('mpi', 'gloo', 'nccl') GROUP BY ALL ORDER BY rank, layer, name"""
 
 

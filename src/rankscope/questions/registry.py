@@ -146,7 +146,7 @@ def default_tables(opened: Tables) -> list[str]:
     return [question.name for question in ALL_QUESTIONS if is_shown(question)]
 
 
-GPU_SUMS = "SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"
+GPU_SUMS = "SELECT 1 FROM devices WHERE span_ns IS NOT NULL LIMIT 1"
 ACTIVITIES = f"""
     SELECT 1 FROM untraced_events WHERE layer NOT IN {sql_list(COLLECTIVE_LAYERS)} UNION ALL
     SELECT 1 FROM figures WHERE starts_with(series, 'trace ') AND name = 'events kept' AND value > 0

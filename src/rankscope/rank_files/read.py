@@ -13,8 +13,8 @@ from rankscope import rank_file
 from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity, Words
 from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
-from rankscope.rank_files.clock import Clock, clock_figures
-from rankscope.rank_files.cuda import cuda_notes, cuda_rows_of, device_figures, ended_ranges, range_paths, range_threads
+from rankscope.rank_files.clock import Clock, gpu_clocks
+from rankscope.rank_files.cuda import add_devices, cuda_notes, cuda_rows_of, ended_ranges, range_paths, range_threads
 from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.steps import mark_rows_of, marks_of, step_columns, step_rows_of
@@ -68,7 +68,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
-    reading.figures = device_figures(cuda_rows, device_rows) + clock_figures(clock, cuda_rows)
+    add_devices(reading, cuda_rows, device_rows)
+    reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.marks = marks_of(mark_rows, file, clock, strings)
@@ -77,9 +78,12 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     if overwritten_steps:
         told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
         reading.notes.append(Note(told, Severity.NOTE, str(path)))
-    facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
-    reading.tally_columns = _tally_columns(tallies, threads, clock, strings, domains, path)
-    reading.tally_columns["within"] = _within(tallies, paths, path)
+    in_ranges = np.isin(tallies["layer"], rank_file.IN_RANGES)
+    reading.tally_columns = _tally_columns(tallies[~in_ranges], threads[~in_ranges], clock, strings, domains, path)
+    if in_ranges.any():
+        ranged = tallies[in_ranges]
+        columns = _tally_columns(ranged, threads[in_ranges], clock, strings, domains, path)
+        reading.range_tally_columns = {**columns, "within": _words(ranged["group"], paths, path, "group")}
     reading.groups = [group for group in groups if group.kind != "range"] + range_threads(file, tallies, threads)
     if events:
         layers = np.array(
@@ -227,11 +231,6 @@ def _placed(rows: Rows, threads: Any, paths: Sequence[str]) -> tuple[Rows, Any]:
     nowhere = np.array([not path for path in paths])
     kept = ~(np.isin(rows["layer"], rank_file.IN_RANGES) & nowhere[np.minimum(rows["group"], len(paths) - 1)])
     return rows[kept], threads[kept]
-
-
-def _within(rows: Rows, paths: Sequence[str], path: Path) -> Words:
-    """The path of ranges that a row counted by range belongs to."""
-    return _words(np.where(np.isin(rows["layer"], rank_file.IN_RANGES), rows["group"], 0), paths, path, "group")
 
 
 def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: Any, path: Path) -> dict[str, Any]:

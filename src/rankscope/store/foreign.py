@@ -147,12 +147,12 @@ def _sizes_agree(one: RankFacts, other: RankFacts) -> bool:
 
 
 # ---------------------------------------------------------------- foreign
-FORMAT = 1
+FORMAT = 2  # before: no range_tallies, see add_loaded
 ABOUT = "about.json"
 FLUSH_ROWS = 100_000
 MOST_PROCESSES = 1 << 18
-LAYERED = ("tallies", "events")
-PROCESS_TABLES = (*LAYERED, "groups", "peers")
+LAYERED = ("tallies", "range_tallies", "events")
+PROCESS_TABLES = (*LAYERED, "groups", "peers", "devices")
 UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 

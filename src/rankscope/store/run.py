@@ -56,6 +56,7 @@ from rankscope.store.roles import assign_roles
 KEPT_ON_DISK = ("events",)  # may be many: read from the files by each question, as far as it needs them
 UNTRACED = "untraced_events"  # those of logs and loaded files: without the traces of rank files
 RECORDED_LAYERS = frozenset((Layer.MPI,))
+IN_RANGE = "coalesce(within, '') <> '' OR kind = 'whole'"  # which rows of a mixed file are range_tallies
 
 Place = tuple[str, int, int]  # file's folder, process there, process in the run
 
@@ -91,13 +92,14 @@ def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[P
     kinds = (pa.string(), pa.int32(), pa.int32())
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     database.register("loaded_places", pa.Table.from_arrays(arrays, ["folder", "there", "here"]))
+    mixed = [folder / "tallies.parquet" for folder in folders if _is_mixed(folder / "tallies.parquet")]
     for name in RECORDS.keys() - {"ranks"}:
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
         if name in recorded:  # what is not there stays on disk and is a view already: add_many
             database.register(f"recorded_{name}", recorded[name])
         made = "VIEW" if name in KEPT_ON_DISK else "TABLE"
         called = UNTRACED if name == "events" else name
-        database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files)}")
+        database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files, mixed)}")
 
 
 def add_traces(database: Any, folder: Path) -> None:
@@ -106,19 +108,33 @@ def add_traces(database: Any, folder: Path) -> None:
         UNION ALL BY NAME SELECT * FROM read_parquet('{_quoted(folder)}/*.parquet')""")
 
 
-def _union_sql(name: str, files: Sequence[Path]) -> str:
+def _is_mixed(tallies: Path) -> bool:
+    """Whether a file loaded by an older rankscope holds both, tallies and range_tallies."""
+    return tallies.exists() and "within" in pq.read_schema(tallies).names
+
+
+def _union_sql(name: str, files: Sequence[Path], mixed: Sequence[Path]) -> str:
     wanted = ", ".join(f'"{column}"' for column in names_of(RECORDS[name]))
-    recorded = f'SELECT process, {wanted} FROM "recorded_{name}"'
-    if not files:
-        return recorded
+    # the recorded table comes first and has every column of today's model: an old file may lack some
+    parts = [f'SELECT process, {wanted} FROM "recorded_{name}"']
+    whole = [path for path in files if path not in mixed]
+    if whole:
+        parts.append(_loaded_sql(name, whole))
+    if mixed and name == "tallies":
+        parts.append(_loaded_sql(name, mixed, f"WHERE NOT ({IN_RANGE})", "within,"))
+    elif mixed and name == "range_tallies":
+        parts.append(_loaded_sql("tallies", mixed, f"WHERE {IN_RANGE}"))
+    return " UNION ALL BY NAME ".join(parts)
+
+
+def _loaded_sql(name: str, files: Sequence[Path], where: str = "", left_out: str = "") -> str:
     paths = ", ".join(f"'{_quoted(path)}'" for path in files)
     # tables keep the order of their files, which is that of what was read
     order = "" if name in KEPT_ON_DISK else "ORDER BY filename, file_row_number"
-    # the recorded table comes first and has every column of today's model: an old file may lack some
-    return f"""{recorded} UNION ALL BY NAME
-        (SELECT here AS process, * EXCLUDE (process, filename, file_row_number, folder, there, here)
+    return f"""
+        (SELECT here AS process, * EXCLUDE ({left_out} process, filename, file_row_number, folder, there, here)
         FROM read_parquet([{paths}], filename = true, file_row_number = true, union_by_name = true) JOIN loaded_places
-        ON there = process AND filename = folder || '/{name}.parquet' {order})"""
+        ON there = process AND filename = folder || '/{name}.parquet' {where} {order})"""
 
 
 def _quoted(path: Path) -> str:

@@ -34,9 +34,10 @@ EVENTS = """
     AND start_ns >= first_ns AND start_ns < last_ns
     GROUP BY name ORDER BY 3 DESC"""
 IN_OPTIMIZER = """
-    SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' AND {condition}
-    AND len([one FOR one IN string_split(coalesce(within, ''), chr(31)) IF ends_with(one, '/optimizer')]) > 0
+    SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns)
+    FROM range_tallies JOIN ranks USING (process)
+    WHERE layer = 'gpu' AND kind = 'call' AND role = 'rank' AND {condition}
+    AND len([one FOR one IN string_split(within, chr(31)) IF ends_with(one, '/optimizer')]) > 0
     GROUP BY name"""
 
 

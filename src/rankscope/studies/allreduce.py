@@ -75,11 +75,11 @@ SEEN = """
     SELECT layer, sum(total_ns), sum(calls)::BIGINT, count(DISTINCT host), count(DISTINCT process),
         count(DISTINCT (process, thread)), count(DISTINCT (host, regexp_extract("group", '^GPU \\d+')))
     FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND calls > 0 AND coalesce(within, '') = ''
+    WHERE role = 'rank' AND calls > 0
     AND (layer = 'gloo' OR (kind = 'call' AND layer IN ('mpi', 'cuda_api', 'gpu'))) GROUP BY layer"""
 CARRIED = """
     SELECT sum(bytes)::BIGINT, sum(calls)::BIGINT FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND bytes > 0 AND coalesce(within, '') = '' AND layer IN {layers}"""
+    WHERE role = 'rank' AND bytes > 0 AND layer IN {layers}"""
 CARRIERS = (sql_list(COLLECTIVE_LAYERS), sql_list([Layer.GPU]))
 LARGEST = "SELECT max(max_rss_bytes) FROM ranks WHERE role = 'rank'"
 Pair = tuple[Value, Value]  # time or bytes, and calls

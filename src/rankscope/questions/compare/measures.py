@@ -27,7 +27,7 @@ STEADY = "tallies.phase = 'steady'"  # where the run has such: what is counted b
 CALLS = """
     SELECT layer, name, sum(total_ns) FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND kind = CASE layer WHEN 'gloo' THEN 'progress' ELSE 'call' END
-        AND coalesce(within, '') = '' AND layer IN ('mpi', 'gloo', 'nccl', 'gpu', 'cuda_api', 'torch', 'nvtx')
+        AND layer IN ('mpi', 'gloo', 'nccl', 'gpu', 'cuda_api', 'torch', 'nvtx')
         AND {phase} GROUP BY layer, name HAVING sum(total_ns) > 0 {more}"""
 ABOUT = """
     SELECT count(*), list(DISTINCT host ORDER BY host), list(DISTINCT command ORDER BY command),

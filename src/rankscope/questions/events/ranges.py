@@ -28,7 +28,7 @@ NVTX_RANGES_COLUMNS = (
 )
 # Only of recorded runs: what nvprof printed does not say which range lies inside which.
 NVTX_RANGES_SQL = """
-    WITH rows AS (SELECT * FROM tallies JOIN ranks USING (process) WHERE kind = 'call' AND within <> ''
+    WITH rows AS (SELECT * FROM range_tallies JOIN ranks USING (process) WHERE kind = 'call'
                   AND layer IN ('nvtx', 'gpu', 'cuda_api') AND {condition})
     SELECT within, layer, sum(calls)::BIGINT, sum(total_ns), list(DISTINCT process),
         min("group") FILTER (layer = 'nvtx'), min(name) FILTER (layer = 'nvtx')

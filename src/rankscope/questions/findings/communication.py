@@ -197,7 +197,7 @@ DATA_PARALLEL_SQL = """
     FROM ranks JOIN (
         SELECT process, calls, total_ns,
             regexp_extract(lower(name), '^nccl(dev)?(kernel)?_?(broadcast|reducescatter|reduce|allreduce)', 3) AS what
-        FROM tallies WHERE layer = 'gpu' AND within = '') USING (process)
+        FROM tallies WHERE layer = 'gpu') USING (process)
     GROUP BY process ORDER BY process"""
 
 

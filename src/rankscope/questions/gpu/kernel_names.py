@@ -162,10 +162,9 @@ def _lambdas_joined(words: Iterable[str]) -> list[str]:
 
 # ---------------------------------------------------------------- kernel names
 FORMS = ("short", "full", "mangled")
-LAYERS = ("gpu", "in_range_gpu")
-SQL = f"""
-    SELECT DISTINCT name FROM {{table}} WHERE layer IN {LAYERS}
-    AND ({{loaded}} OR process IN (SELECT process FROM ranks WHERE coalesce(tool, '') = ''))"""
+SQL = """
+    SELECT DISTINCT name FROM {table} WHERE layer = 'gpu'
+    AND ({loaded} OR process IN (SELECT process FROM ranks WHERE coalesce(tool, '') = ''))"""
 
 
 def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> dict[str, str]:
@@ -175,9 +174,8 @@ def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> di
     """
     if form == "mangled":
         return {}
-    found = [
-        tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in ("tallies", "untraced_events")
-    ]
+    named = ("tallies", "range_tallies", "untraced_events")
+    found = [tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in named]
     recorded = sorted({str(name) for rows in found for (name,) in rows})
     meanings = demangled(recorded)
     everyone = {name: meanings.get(name, name) for name in recorded}
@@ -199,7 +197,7 @@ def renamed(table: Table, names: Mapping[str, str]) -> Table:
 
 def _renamed(row: tuple[Cell, ...], at: int, layer: int | None, names: Mapping[str, str]) -> tuple[Cell, ...]:
     name = row[at]
-    if not isinstance(name, str) or name not in names or (layer is not None and row[layer] not in LAYERS):
+    if not isinstance(name, str) or name not in names or (layer is not None and row[layer] != "gpu"):
         return row
     return (*row[:at], names[name], *row[at + 1 :])
 

@@ -19,25 +19,25 @@ DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
 LOADED = """
     SELECT "group", layer, name, calls, total_ns, min_ns, max_ns, bytes, errors FROM tallies
     WHERE process IN (SELECT process FROM ranks WHERE versions = 'iprof') ORDER BY process"""
-# Ranges hold what is counted already, and NCCL's operations by algorithm are those of the layer nccl once more.
+# NCCL's operations by algorithm are those of the layer nccl once more.
 RECORDED = """
     SELECT '' AS "group", layer, name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), NULL,
         sum(errors)::BIGINT
     FROM tallies JOIN ranks USING (process)
-    WHERE kind = 'call' AND calls > 0 AND coalesce(within, '') = ''
+    WHERE kind = 'call' AND calls > 0
     AND layer NOT IN ('memory', 'nvtx', 'nccl_algo', 'step') AND {condition} GROUP BY layer, name"""
 SENT = """
     SELECT CASE layer WHEN 'mpi' THEN '{mpi}' ELSE '{gpu}' END AS "group", 'memory', name, sum(calls)::BIGINT, 0, NULL,
         NULL, sum(bytes)::BIGINT, 0
     FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('mpi', 'gpu') AND bytes > 0 AND coalesce(within, '') = '' AND {condition} GROUP BY layer, name"""
+    WHERE layer IN ('mpi', 'gpu') AND bytes > 0 AND {condition} GROUP BY layer, name"""
 BOUNDS = "SELECT series, name, statistic, value FROM figures WHERE unit = 'bytes' AND statistic IN ('min', 'max')"
 COUNTS = f"SELECT series, name, value::BIGINT FROM figures WHERE name IN {COUNTED} AND unit = 'count'"
 SEEN = """
     SELECT count(DISTINCT host), count(DISTINCT process), count(DISTINCT (process, thread)),
         count(DISTINCT (host, regexp_extract("group", '^GPU \\d+'))), max(thread)
     FROM tallies JOIN ranks USING (process)
-    WHERE layer = ? AND calls > 0 AND coalesce(within, '') = '' AND {condition}"""
+    WHERE layer = ? AND calls > 0 AND {condition}"""
 
 
 def iprof_parts(tables: Tables, selection: Selection = ALL) -> list[Table]:

@@ -14,7 +14,7 @@ from rankscope.questions.page.section import PageOptions, column, hosts_of, mean
 from rankscope.questions.page.tables import bars, cut, marked
 
 ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
-    UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
+    UNION ALL SELECT 1 FROM devices LIMIT 1"""
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000
 ADDED = (

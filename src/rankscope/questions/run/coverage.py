@@ -22,8 +22,7 @@ OVERHEAD_COLUMNS = (
     Column("setup_ns", Unit.NS, "Set-up"),
 )
 SQL = """
-    WITH counted AS (SELECT process, sum(calls)::BIGINT AS calls FROM tallies
-        WHERE coalesce(within, '') = '' GROUP BY process),
+    WITH counted AS (SELECT process, sum(calls)::BIGINT AS calls FROM tallies GROUP BY process),
     logged AS (SELECT process, sum(collectives)::BIGINT AS collectives FROM groups GROUP BY process),
     costs AS (
         SELECT rank, coalesce(calls, 0) AS calls, least(coalesce(collectives, 0), coalesce(calls, 0)) AS collectives,

@@ -215,7 +215,7 @@ def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
             (PARTITION BY tallies.phase, layer), sum(total_ns) / nullif(sum(calls), 0), max(max_ns), sum(bytes)::BIGINT,
             count(DISTINCT process)
         FROM tallies JOIN ranks USING (process)
-        WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo') AND within = ''
+        WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo')
             AND layer IN ('mpi', 'gloo', 'nccl', 'torch', 'cuda_api') AND ranks.tool = ''
         GROUP BY tallies.phase, layer, name"""
     order = {name: at for at, name in enumerate(PHASES)}
