@@ -9,7 +9,8 @@ import pytest
 from rankscope.formats.ipm import read, sniff
 from rankscope.formats.source import Source
 from rankscope.model import BadFile, Reading
-from readers.loaded import warnings_of
+from rankscope.questions.mpi.routines import routines
+from readers.loaded import run_of, warnings_of
 
 BANNER = """\
 output of the program
@@ -110,6 +111,16 @@ def test_regions_are_attributed_and_several_banners_are_several_jobs() -> None:
     assert [(t.name, t.calls) for t in first.tallies] == [("MPI_Allreduce", 300), ("MPI_Bcast", 100)]
     assert [(t.name, t.within, t.calls) for t in first.range_tallies] == [("MPI_Allreduce", "solve", 40)]
     assert (first.facts.job, second.facts.job) == ("", "2") and warnings_of([first, second]) == []
+
+
+def test_calls_of_a_region_count_once() -> None:
+    """A region's calls are among those of the whole: 300 calls, not 340."""
+    table = routines(run_of(read_text(BANNER + REGION)))
+    at = [[column.name for column in table.columns].index(name) for name in ("name", "calls", "total_ns")]
+    assert [tuple(row[place] for place in at) for row in table.rows] == [
+        ("MPI_Allreduce", 300, 7e9),
+        ("MPI_Bcast", 100, 3e9),
+    ]
 
 
 @pytest.mark.parametrize(
