@@ -6,6 +6,7 @@ import ast
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,9 +50,15 @@ def test_the_numbers_of_the_rank_file_are_these_layers() -> None:
     assert all(type(word) is str for word in LAYERS)
 
 
+IN_SQL = re.compile(r"\b(?:layer|role) (?:NOT )?IN \(('\w+'(?:, '\w+')+)\)")
+
+
 def lists_of_words(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Tuples, lists, sets and keys or values of dicts in a file that hold two words or more, and all of them ours."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Tuples, lists, sets and keys or values of dicts that hold two words or more, all of them ours; also in SQL."""
+    text = path.read_text(encoding="utf-8")
+    for found in IN_SQL.finditer(text):
+        yield text.count("\n", 0, found.start()) + 1, found[1].replace("'", "").split(", ")
+    for node in ast.walk(ast.parse(text)):
         groups = [node.elts] if isinstance(node, ast.Tuple | ast.List | ast.Set) else []
         groups = [[key for key in node.keys if key], node.values] if isinstance(node, ast.Dict) else groups
         for group in groups:
@@ -75,6 +82,7 @@ def test_no_module_lists_layers_or_roles_by_itself() -> None:
         ('X = ("mpi", "time")', []),
         ('X = ["rank", "other"]', [["rank", "other"]]),
         ('X = ("rank", "host")', []),
+        ("X = \"SELECT 1 FROM tallies WHERE layer NOT IN ('mpi', 'gpu')\"", [["mpi", "gpu"]]),
     ],
 )
 def test_such_a_list_is_found(text: str, told: list[list[str]], tmp_path: Path) -> None:

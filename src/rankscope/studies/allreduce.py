@@ -71,12 +71,13 @@ SENT = "Part 3: Memory profiling, total memory and total number of calls: messag
 ABSENT = "Absent: no device was used, or none that the recorder knows."
 # Gloo's collectives are done by threads of its own: their time is that from beginning to completion, for which the
 # program waits. What other libraries have in progress overlaps with calls that are counted.
-SEEN = """
+SEEN = f"""
     SELECT layer, sum(total_ns), sum(calls)::BIGINT, count(DISTINCT host), count(DISTINCT process),
         count(DISTINCT (process, thread)), count(DISTINCT (host, regexp_extract("group", '^GPU \\d+')))
     FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND calls > 0
-    AND (layer = 'gloo' OR (kind = 'call' AND layer IN ('mpi', 'cuda_api', 'gpu'))) GROUP BY layer"""
+    AND (layer = 'gloo' OR (kind = 'call' AND layer IN {sql_list([Layer.MPI, Layer.CUDA_API, Layer.GPU])}))
+    GROUP BY layer"""
 CARRIED = """
     SELECT sum(bytes)::BIGINT, sum(calls)::BIGINT FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND bytes > 0 AND layer IN {layers}"""

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Layer, Tables, Words
+from rankscope.model import COLLECTIVE_LAYERS, Layer, Role, Tables, Words, sql_list
 from rankscope.pictures import Actor, Slices, Track
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.steps.data import steps_of
@@ -72,8 +72,9 @@ EVENTS = """
     SELECT layer, kind, "group", thread, name, start_ns, coalesce(end_ns, -1) AS end_ns,
         coalesce(sequence, 0) AS sequence, coalesce(bytes, 0) AS bytes
     FROM events WHERE process = ?"""
-ACTORS = """
-    SELECT process, rank, host, pid, role FROM ranks WHERE rank IS NOT NULL OR role IN ('helper', 'launcher')
+ACTORS = f"""
+    SELECT process, rank, host, pid, role FROM ranks
+    WHERE rank IS NOT NULL OR role IN {sql_list([Role.HELPER, Role.LAUNCHER])}
     ORDER BY role <> 'rank', rank, process"""
 GROUPS = """
     SELECT process, name, kind, identity FROM groups WHERE identity <> '' AND NOT guessed AND coalesce(size, 2) > 1"""

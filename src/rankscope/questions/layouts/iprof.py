@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.model import Cell, Column, Layer, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 
 BACKENDS: dict[str, str] = {
@@ -20,17 +20,18 @@ LOADED = """
     SELECT "group", layer, name, calls, total_ns, min_ns, max_ns, bytes, errors FROM tallies
     WHERE process IN (SELECT process FROM ranks WHERE versions = 'iprof') ORDER BY process"""
 # NCCL's operations by algorithm are those of the layer nccl once more.
-RECORDED = """
+RECORDED = f"""
     SELECT '' AS "group", layer, name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), NULL,
         sum(errors)::BIGINT
     FROM tallies JOIN ranks USING (process)
     WHERE kind = 'call' AND calls > 0
-    AND layer NOT IN ('memory', 'nvtx', 'nccl_algo', 'step') AND {condition} GROUP BY layer, name"""
-SENT = """
-    SELECT CASE layer WHEN 'mpi' THEN '{mpi}' ELSE '{gpu}' END AS "group", 'memory', name, sum(calls)::BIGINT, 0, NULL,
-        NULL, sum(bytes)::BIGINT, 0
+    AND layer NOT IN {sql_list([Layer.MEMORY, Layer.NVTX, Layer.NCCL_ALGO, Layer.STEP])} AND {{condition}}
+    GROUP BY layer, name"""
+SENT = f"""
+    SELECT CASE layer WHEN 'mpi' THEN '{{mpi}}' ELSE '{{gpu}}' END AS "group", 'memory', name, sum(calls)::BIGINT, 0,
+        NULL, NULL, sum(bytes)::BIGINT, 0
     FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('mpi', 'gpu') AND bytes > 0 AND {condition} GROUP BY layer, name"""
+    WHERE layer IN {sql_list([Layer.MPI, Layer.GPU])} AND bytes > 0 AND {{condition}} GROUP BY layer, name"""
 BOUNDS = "SELECT series, name, statistic, value FROM figures WHERE unit = 'bytes' AND statistic IN ('min', 'max')"
 COUNTS = f"SELECT series, name, value::BIGINT FROM figures WHERE name IN {COUNTED} AND unit = 'count'"
 SEEN = """

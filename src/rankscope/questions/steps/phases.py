@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from weakref import WeakKeyDictionary
 
-from rankscope.model import COLLECTIVE_LAYERS, PHASES, Cell, Column, Table, Tables, Unit, sql_list
+from rankscope.model import COLLECTIVE_LAYERS, PHASES, Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
 
@@ -225,7 +225,7 @@ def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
             count(DISTINCT process)
         FROM tallies JOIN ranks USING (process)
         WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo')
-            AND layer IN ('mpi', 'gloo', 'nccl', 'torch', 'cuda_api') AND ranks.tool = ''
+            AND layer IN {sql_list([*COLLECTIVE_LAYERS, Layer.TORCH, Layer.CUDA_API])} AND ranks.tool = ''
         GROUP BY tallies.phase, layer, name"""
     order = {name: at for at, name in enumerate(PHASES)}
     found = sorted(tables.query(sql), key=lambda row: (order.get(row[0], len(order)), -row[4]))
