@@ -16,7 +16,7 @@ from unit.small_run import SECOND, START, mpi_rank, write_run
 
 HERE = Path(__file__).parent
 ARCHIVES = [HERE / "h200_runs.tar.gz", HERE / "h200_alexnet.tar.gz"]
-ARCHIVES += sorted((HERE.parents[1] / "benchmarks" / "results" / "h200").glob("gpu_matrix*.tar.gz"))
+ARCHIVES += sorted((HERE.parents[1] / "benchmarks" / "results" / "h200").glob("gpu_matrix*.tar.xz"))
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -6,28 +6,33 @@ from rankscope.model import Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 
 ALWAYS = (
-    Column("allocations", Unit.COUNT, "Allocations"),
-    Column("allocated_bytes", Unit.BYTES, "Allocated"),
-    Column("releases", Unit.COUNT, "Releases"),
-    Column("released_bytes", Unit.BYTES, "Released"),
-    Column("current_bytes", Unit.BYTES, "In use at the end"),
-    Column("peak_bytes", Unit.BYTES, "Peak"),
+    Column("allocations", Unit.COUNT, "Allocations", "number of allocations"),
+    Column("allocated_bytes", Unit.BYTES, "Allocated", "sum of the bytes of `allocations`"),
+    Column("releases", Unit.COUNT, "Releases", "number of releases"),
+    Column("released_bytes", Unit.BYTES, "Released", "sum of the bytes of `releases`"),
+    Column("current_bytes", Unit.BYTES, "In use at the end", "`allocated_bytes` − `released_bytes` at the end"),
+    Column("peak_bytes", Unit.BYTES, "Peak", "largest value that `current_bytes` ever had"),
 )
 WHERE_ANY = (  # told where there is anything to tell
-    Column("pool_bytes", Unit.BYTES, "Pools"),
-    Column("pool_peak_bytes", Unit.BYTES, "Pools, peak"),
-    Column("pool_allocations", Unit.COUNT, "Out of pools"),
-    Column("pool_used_bytes", Unit.BYTES, "in use"),
-    Column("pool_used_peak_bytes", Unit.BYTES, "peak"),
-    Column("migrated_in_bytes", Unit.BYTES, "Unified to GPU"),
-    Column("migrated_out_bytes", Unit.BYTES, "Unified to host"),
+    Column("pool_bytes", Unit.BYTES, "Pools", "memory that pools (cudaMallocAsync) hold at the end"),
+    Column("pool_peak_bytes", Unit.BYTES, "Pools, peak", "largest value that `pool_bytes` ever had"),
+    Column("pool_allocations", Unit.COUNT, "Out of pools", "number of allocations out of pools"),
+    Column("pool_used_bytes", Unit.BYTES, "in use", "memory in use out of pools at the end"),
+    Column("pool_used_peak_bytes", Unit.BYTES, "peak", "largest value that `pool_used_bytes` ever had"),
+    Column("migrated_in_bytes", Unit.BYTES, "Unified to GPU", "unified memory moved to the device"),
+    Column("migrated_out_bytes", Unit.BYTES, "Unified to host", "unified memory moved to the host"),
 )
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("device", Unit.NAME, "GPU"),
+    Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
     *ALWAYS,
     *WHERE_ANY,
-    Column("pinned_peak_bytes", Unit.BYTES, "Pinned on host, peak"),
+    Column(
+        "pinned_peak_bytes",
+        Unit.BYTES,
+        "Pinned on host, peak",
+        "the most page-locked host memory the process held, told with its first GPU",
+    ),
 )
 # What is pinned belongs to the process: it stands with the first of its devices.
 SQL = f"""
