@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from rankscope.api import run as api
 from rankscope.api.run import Run, Selection
-from rankscope.model import Reading
+from rankscope.model import INSIDE, RangeTally, Reading
 from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import cache, large_runs
@@ -229,3 +230,33 @@ def test_results_come_in_order() -> None:
     assert list(Pool(2).map(str, range(50))) == [str(number) for number in range(50)]
     with pytest.raises(Killed):
         list(Pool(2).map(os._exit, [1, 1, 1]))
+
+
+def with_ranges(path: Path) -> Reading:
+    """The rank file, and work inside a range, which these files are too old to tell."""
+    made = read_rank_file(path)
+    made.range_tallies = [
+        RangeTally("gpu", name, made.facts.pid or 0, 5.0, within=f"app/step{INSIDE}app/{name}") for name in ("k", "l")
+    ]
+    return made
+
+
+@pytest.mark.parametrize("most_rows", [4_000_000, 1])
+def test_ranges_and_devices_of_a_large_run(most_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An H200's run: the same rows from memory and from disk, made now and kept before, as of a small run."""
+    with tarfile.open(Path(__file__).parent / "h200_runs.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    names = ("tallies", "range_tallies", "devices", "device_gaps", "gpu_clocks")
+
+    def rows() -> dict[str, list[Any]]:
+        run = open_run(tmp_path / "ddp", with_ranges, events=False)
+        return {name: run.query(f"SELECT * FROM {name} ORDER BY ALL") for name in names}
+
+    small = rows()
+    assert all(small.values()) and len(small["range_tallies"]) == 3 * 2 and not list(tmp_path.rglob("*.parquet"))
+    make_large(monkeypatch)
+    monkeypatch.setattr(large_runs, "MOST_ROWS", most_rows)
+    for path in rank_files(tmp_path / "ddp"):
+        age(path, 30)
+    assert rows() == small and list(tmp_path.rglob("*.range_tallies.parquet"))
+    assert rows() == small
