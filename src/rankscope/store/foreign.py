@@ -49,7 +49,7 @@ ONLY_TOLD: dict[str, Any] = {"role": Role.RANK, "second_hand": False, "source": 
 
 
 @dataclass(slots=True)
-class Member:
+class RunMember:
     """One process of the run, from whichever files speak of it."""
 
     process: int
@@ -61,15 +61,15 @@ class Member:
 class Members:
     """The processes of a run, found by rank or by process id."""
 
-    all: list[Member] = field(default_factory=list)
-    _of_rank: dict[int, list[Member]] = field(default_factory=dict)
-    _of_pid: dict[int, list[Member]] = field(default_factory=dict)
-    _second_hand: list[Member] = field(default_factory=list)
+    all: list[RunMember] = field(default_factory=list)
+    _of_rank: dict[int, list[RunMember]] = field(default_factory=dict)
+    _of_pid: dict[int, list[RunMember]] = field(default_factory=dict)
+    _second_hand: list[RunMember] = field(default_factory=list)
 
     def begin(self, processes: Iterable[int], facts: Iterable[RankFacts], layers: frozenset[str]) -> None:
         """The recorded processes, whose roles are known."""
         for process, one in zip(processes, facts, strict=True):
-            self._add(Member(process, one, layers))
+            self._add(RunMember(process, one, layers))
 
     def place(self, facts: RankFacts, layers: frozenset[str]) -> int:
         """The process that a loaded one is, a new one if there was none."""
@@ -81,7 +81,7 @@ class Members:
         if known is None:
             if facts.role == Role.RANK and facts.rank is not None and self._of_rank.get(facts.rank):
                 facts.role = Role.OTHER
-            self._add(Member(self._next(), facts, layers))
+            self._add(RunMember(self._next(), facts, layers))
             return self.all[-1].process
         # the facts of a file about the rank itself are more exact than a line in another rank's summary
         first, second = (known.facts, facts) if known.layers or not layers else (facts, known.facts)
@@ -110,7 +110,7 @@ class Members:
                 facts.rank, facts.rank_source = number, "order of loading"
 
     def _set_aside(self, facts: RankFacts, layers: frozenset[str]) -> int:
-        member = Member(self._next(), facts, layers)
+        member = RunMember(self._next(), facts, layers)
         self.all.append(member)
         self._second_hand.append(member)
         return member.process
@@ -118,7 +118,7 @@ class Members:
     def _next(self) -> int:
         return self.all[-1].process + 1 if self.all else 0
 
-    def _add(self, member: Member) -> None:
+    def _add(self, member: RunMember) -> None:
         self.all.append(member)
         facts = member.facts
         if facts.rank is not None and facts.role in (Role.RANK, Role.OTHER) and not facts.job:
@@ -126,18 +126,18 @@ class Members:
         if facts.pid is not None:
             self._of_pid.setdefault(facts.pid, []).append(member)
 
-    def _same(self, facts: RankFacts, layers: frozenset[str]) -> Member | None:
+    def _same(self, facts: RankFacts, layers: frozenset[str]) -> RunMember | None:
         if facts.role != Role.RANK:
             return None
         if facts.rank is not None:
-            candidates: Sequence[Member] = self._of_rank.get(facts.rank, [])
+            candidates: Sequence[RunMember] = self._of_rank.get(facts.rank, [])
         else:
             candidates = self._of_pid.get(facts.pid, []) if facts.pid is not None else []
             candidates = candidates if len(candidates) == 1 else []
         return next((one for one in candidates if _agree(one, facts, layers)), None)
 
 
-def _agree(known: Member, facts: RankFacts, layers: frozenset[str]) -> bool:
+def _agree(known: RunMember, facts: RankFacts, layers: frozenset[str]) -> bool:
     hosts = {host.partition(".")[0] for host in (known.facts.host, facts.host) if host}
     return _sizes_agree(known.facts, facts) and len(hosts) < 2 and not known.layers & layers
 
