@@ -249,7 +249,7 @@ def test_ranges_and_devices_of_a_large_run(most_rows: int, tmp_path: Path, monke
     names = ("tallies", "range_tallies", "devices", "device_gaps", "gpu_clocks")
 
     def rows() -> dict[str, list[Any]]:
-        run = open_run(tmp_path / "ddp", with_ranges, events=False)
+        run = open_run(tmp_path / "ddp", with_ranges, OpenOptions(events=False))
         return {name: run.query(f"SELECT * FROM {name} ORDER BY ALL") for name in names}
 
     small = rows()
