@@ -76,9 +76,9 @@ def open(path: "str | PathLike[str] | None" = None, *, dask: "str | None" = None
 
 def compare(*sides: "str | PathLike[str]", equal: float = 0.02, fail_if: "Sequence[str]" = ()) -> "Compared":
     """What changed from the first side to each of the others; a side is a run or repeats of it: docs/compare.md."""
-    from rankscope.api.compare import Options, compared
+    from rankscope.api.compare import CompareOptions, compared
 
-    return compared(sides, Options(equal=equal), fail_if)
+    return compared(sides, CompareOptions(equal=equal), fail_if)
 
 
 _ELSEWHERE = {"Frame": "frame", "Run": "run", "NoRun": "run", "BadQuery": "run", "Wrong": "run"}

@@ -166,6 +166,69 @@ MARKS = (
     "end",
 )
 
+
+class Word(str, Enum):
+    """A word that stands as it is in SQL, JSON, CSV and Parquet (StrEnum, which Python 3.10 has not)."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, form: str) -> str:
+        return format(str(self.value), form)
+
+
+class Layer(Word):
+    """Where a counted thing or an event comes from; readers may bring words of their tool that are not among these."""
+
+    MPI = "mpi"
+    NCCL = "nccl"
+    NCCL_ALGO = "nccl_algo"  # NCCL's operations once more, by algorithm and protocol
+    GLOO = "gloo"
+    TORCH = "torch"
+    NVTX = "nvtx"
+    CUDA_API = "cuda_api"
+    HIP_API = "hip_api"
+    XPU_API = "xpu_api"
+    GPU = "gpu"  # kernels, copies and sets
+    GPU_RANGE = "gpu_range"
+    GPU_SYNC = "gpu_sync"
+    MEMORY = "memory"  # traffic of all backends, by iprof
+    ZE = "ze"
+    OPENCL = "opencl"
+    OMP = "omp"
+    CXI = "cxi"
+    HOST = "host"
+    HOROVOD = "horovod"
+    PYTHON = "python"
+    IMPORT = "import"
+    STEP = "step"  # single ones, of a profiler's schedule
+    STEPS = "steps"  # sums that a program has printed
+    IO = "io"
+    OS = "os"
+    CALLS = "calls"  # system calls
+    SIGNALS = "signals"
+
+
+COLLECTIVE_LAYERS = (Layer.MPI, Layer.NCCL, Layer.GLOO)  # whose collectives are logged one by one
+API_LAYERS = (Layer.CUDA_API, Layer.HIP_API, Layer.XPU_API)  # calls that launch work on a GPU
+
+
+class Role(Word):
+    """What a process is in its run; those of further jobs in one file are called `job N`."""
+
+    RANK = "rank"
+    HELPER = "helper"  # a child of a rank
+    LAUNCHER = "launcher"
+    SUMMARY = "summary"  # what another rank's file tells of a rank that has one of its own
+    OTHER = "other"  # a rank of another job
+    DOCUMENT = "document"
+
+
+def sql_list(words: Iterable[str]) -> str:
+    """The words as SQL wants them behind IN."""
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
 Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
 
 
@@ -180,7 +243,7 @@ class RankFacts:
     local_rank: int | None = None
     world_size: int | None = None
     rank_source: str = ""
-    role: str = "rank"  # rank, helper (a child of a rank), launcher, other (a rank of another job), document
+    role: str = Role.RANK  # rank, helper (of a rank), launcher, summary, other (a rank of another job), document
     command: str = ""
     executable: str = ""
     tool: str = ""  # the format of the file this came from; empty: recorded by rankscope
@@ -233,7 +296,7 @@ class RankFacts:
 class Tally:
     """One counted thing, told once: what is inside ranges is told again in range_tallies, and nowhere here."""
 
-    layer: str
+    layer: str  # mpi, nccl, gloo, torch, nvtx, cuda_api, gpu, …; of another tool maybe its own word
     name: str
     calls: int | None  # None where a damaged source does not tell it
     total_ns: float | None  # likewise
@@ -485,6 +548,10 @@ class PathOperation:
 
 class BadFile(Exception):
     """A file that cannot be read, in one line that names the file and the place."""
+
+
+class Wrong(ValueError):
+    """What was asked for cannot be done, in one line."""
 
 
 @dataclass(slots=True)

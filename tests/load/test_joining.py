@@ -11,7 +11,7 @@ import pytest
 from rankscope.cli import load as command
 from rankscope.cli import report
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 
 pytestmark = pytest.mark.usefixtures("toy", "here")
 
@@ -21,17 +21,17 @@ def write(name: str, *lines: str) -> str:
     return name
 
 
-def loaded(*names: str, **options: object) -> Run:
+def loaded(*names: str, **options: object) -> RunTables:
     words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
     assert command.run([*names, *words, "--out", "run"]) == 0
-    return open_run(Path("run"), read_rank_file, events=False)
+    return open_run(Path("run"), read_rank_file, OpenOptions(events=False))
 
 
-def ranks(run: Run) -> list[tuple[object, ...]]:
+def ranks(run: RunTables) -> list[tuple[object, ...]]:
     return run.query("SELECT rank, role, rank_source FROM ranks ORDER BY process")
 
 
-def notes(run: Run) -> list[str]:
+def notes(run: RunTables) -> list[str]:
     return [row[0] for row in run.query("SELECT text FROM notes")]
 
 

@@ -10,10 +10,9 @@ import pytest
 from rankscope.formats.source import Source
 from rankscope.model import Reading, Severity
 from rankscope.store.columns import reading_tables
-from rankscope.store.folder import Job
-from rankscope.store.rank_files import Loaded
+from rankscope.store.rank_files import Recorded
 from rankscope.store.roles import assign_roles
-from rankscope.store.run import Run
+from rankscope.store.run import RunContents, RunTables
 
 SHARED = Path(__file__).parents[3] / "shared"
 
@@ -30,16 +29,16 @@ def text_source(text: str, name: str = "log") -> Source:
     return Source(Path(name), content=text.encode())
 
 
-def run_of(readings: Iterable[Reading]) -> Run:
+def run_of(readings: Iterable[Reading]) -> RunTables:
     """The tables of these readings."""
-    loaded = Loaded()
+    recorded = Recorded()
     for process, reading in enumerate(readings):
-        loaded.processes.append(process)
-        loaded.facts.append(reading.facts)
+        recorded.processes.append(process)
+        recorded.facts.append(reading.facts)
         for name, table in reading_tables(process, reading, True).items():
-            loaded.tables.setdefault(name, []).append(table)
-    assign_roles(loaded.facts)
-    return Run(Path("run"), Job(), loaded, [])
+            recorded.tables.setdefault(name, []).append(table)
+    assign_roles(recorded.facts)
+    return RunTables(RunContents(Path("run"), recorded=recorded))
 
 
 def warnings(readings: Iterable[Reading]) -> list[str]:

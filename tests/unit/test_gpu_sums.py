@@ -18,7 +18,7 @@ from rankscope.questions.selection import Selection, spread
 from rankscope.rank_file import CUDA, DEVICE
 from rankscope.rank_files.cuda import add_devices
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 from unit.loaded import run_of
 
 GB = 10**9
@@ -134,7 +134,7 @@ def test_on_the_h200_gaps_and_busy_time_are_the_whole_time(tmp_path: Path) -> No
     for folder in sorted({path.parents[2] for path in tmp_path.rglob("*.rank")}):
         sql = """SELECT span_ns, busy_ns, sum(idle_ns)::BIGINT FROM devices JOIN device_gaps USING (process, device)
             GROUP BY ALL"""
-        for span_ns, busy_ns, idle_ns in open_run(folder, read_rank_file, events=False).query(sql):
+        for span_ns, busy_ns, idle_ns in open_run(folder, read_rank_file, OpenOptions(events=False)).query(sql):
             assert span_ns == busy_ns + idle_ns
             seen += 1
     assert seen == 3  # two ranks of ddp, one of model-all

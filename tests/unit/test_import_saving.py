@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.cli.import_saving import switch_of, together
+from rankscope.api.import_saving import switch_of, together
 from rankscope.questions.imports.imports import import_cost
 from rankscope.questions.imports.saving import (
     Blame,

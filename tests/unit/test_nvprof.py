@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.api.run import Run as ApiRun
+from rankscope.cli.load import run as load
 from rankscope.cli.report import parser, selection_of
 from rankscope.cli.report import rendered as rendered_by_command
 from rankscope.formats.nvprof import read, sniff
@@ -19,7 +20,7 @@ from rankscope.model import BadFile, Reading
 from rankscope.output.layouts.nvprof import time_text, to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
 from rankscope.questions.selection import ALL, Selection
-from rankscope.store.run import Run
+from rankscope.store.run import RunTables
 from unit.loaded import run_of, shared_file, text_source, warnings
 
 LOG = Path(__file__).parent / "nvprof_log.txt"
@@ -41,7 +42,7 @@ def document() -> Path:
     return shared_file("seeds/003*")
 
 
-def rendered(run: Run, selection: Selection = ALL, merged: bool = False) -> str:
+def rendered(run: RunTables, selection: Selection = ALL, merged: bool = False) -> str:
     return to_nvprof(nvprof_processes(run, selection, merged), nvprof_rows(run, selection, merged))
 
 
@@ -241,17 +242,15 @@ def test_times_fill_eight_letters(nanoseconds: float | None, text: str) -> None:
     assert time_text(nanoseconds) == text
 
 
-def test_the_report_command_knows_the_layout() -> None:
-    readings = list(read(Source(LOG)))
-    for reading in readings:
-        reading.facts.tool = "nvprof"  # as loading does
-    run = run_of(readings)
+def test_the_report_command_knows_the_layout(tmp_path: Path) -> None:
+    assert load([str(LOG), "--out", str(tmp_path / "run")]) == 0
+    run = ApiRun(tmp_path / "run")
 
     def shown(*arguments: str) -> str:
         options = parser().parse_args(["--layout", "nvprof", *arguments])
-        return rendered_by_command(ApiRun.of(run), selection_of(options), options)
+        return rendered_by_command(run, selection_of(options), options)
 
-    assert shown() == rendered(run)
+    assert shown() == rendered(run.store())
     assert shown("--rank", "1").startswith("==202== Profiling application")
     assert shown("--merged").startswith("======== Profiling result:\n")
     assert '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,ms,ms,ms,\n' in shown("--format", "csv")

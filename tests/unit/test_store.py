@@ -14,12 +14,12 @@ from rankscope.rank_files.read import read_rank_file
 from rankscope.store import large_runs, rank_files
 from rankscope.store.folder import NoRun
 from rankscope.store.roles import assign_roles
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from unit.small_run import START, mpi_rank, process, write_run
 
 
-def opened(folder: Path, **options: Any) -> Run:
-    return open_run(folder, read_rank_file, **options)
+def opened(folder: Path, **options: Any) -> RunTables:
+    return open_run(folder, read_rank_file, OpenOptions(**options))
 
 
 def test_tables_have_the_columns_of_the_model(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, number
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RangeTally, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 LINE = re.compile(
     r"(?:Epoch: \[ *(?P<epoch>\d{1,9})\]|(?P<test>Test): ) ?"
@@ -124,7 +124,7 @@ def _count(reading: Reading, one: Pass) -> None:
         return  # the log begins in the middle of the pass: how many iterations a mean covers is not known
     for name, meter in one.meters.items():
         total_ns = float(meter.mean.value * S) * meter.iterations
-        told = ("steps", NAMES[name], meter.iterations, total_ns, one.name)
+        told = (Layer.STEPS, NAMES[name], meter.iterations, total_ns, one.name)
         # the wait for data is part of the iteration
         if name == "Data":
             reading.range_tallies.append(RangeTally(*told, within="iteration"))

@@ -35,7 +35,7 @@ class Activity:
 
 
 @dataclass(slots=True)
-class Vocabulary:
+class WordColumn:
     """Words by number."""
 
     codes: array[int] = field(default_factory=lambda: array("i"))
@@ -61,11 +61,11 @@ class Sum:
     bytes: int | None = None
 
 
-class Trace:
+class TraceColumns:
     """Events as columns."""
 
     def __init__(self) -> None:
-        self._words = {name: Vocabulary() for name in ("layer", "name", "group")}
+        self._words = {name: WordColumn() for name in ("layer", "name", "group")}
         self._numbers = {name: array("q") for name in ("start_ns", "end_ns", "bytes", "correlation")}
         self._sums: dict[tuple[str, str, str], Sum] = {}
         self._left_out = 0

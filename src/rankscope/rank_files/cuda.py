@@ -9,7 +9,7 @@ import numpy as np
 
 from rankscope import rank_file
 from rankscope.model import INSIDE, DeviceGaps, DeviceTotals, Group, Note, Reading, Severity
-from rankscope.rank_file import IN_RANGES, ChunkKind, CudaState, GroupKind, Layer, Rows
+from rankscope.rank_file import IN_RANGES, ChunkKind, CudaState, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ def ended_ranges(tallies: Rows) -> Ended:
     One of NCCL's that never did is no range: NCCL 2.28 begins ncclCommInitRankConfig and forgets it, and everything
     that came after would lie inside.
     """
-    ranges = tallies[tallies["layer"] == Layer.NVTX]
+    ranges = tallies[tallies["layer"] == LayerNumber.NVTX]
     return set(zip(ranges["group"].tolist(), ranges["name"].tolist(), strict=True))
 
 
@@ -67,7 +67,7 @@ def _label(labels: Sequence[str], number: int) -> str:
 
 def range_threads(file: RankFile, tallies: Rows, slots: Any) -> list[Group]:
     """The threads on which there were ranges, by the slot of their rows."""
-    with_ranges = set(np.unique(slots[np.isin(tallies["layer"], (Layer.NVTX, *IN_RANGES))]).tolist())
+    with_ranges = set(np.unique(slots[np.isin(tallies["layer"], (LayerNumber.NVTX, *IN_RANGES))]).tolist())
     found = {int(row["slot"]): row for part in file.parts(ChunkKind.THREADS) for row in part.rows}
     return [
         Group(found[slot]["name"].decode("utf-8", "replace"), str(slot), "thread", my_rank=int(found[slot]["tid"]))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
-from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
+from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity, Words
+from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock, gpu_clocks
 from rankscope.rank_files.cuda import add_devices, cuda_notes, cuda_rows_of, ended_ranges, range_paths, range_threads
@@ -30,23 +30,14 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.RANGE: "range",
     GroupKind.PROCESS_GROUP: "process_group",
 }
-LOGGED: dict[int, Layer] = {GroupKind.NCCL: Layer.NCCL, GroupKind.PROCESS_GROUP: Layer.GLOO}  # else MPI
+LOGGED: dict[int, LayerNumber] = {
+    GroupKind.NCCL: LayerNumber.NCCL,
+    GroupKind.PROCESS_GROUP: LayerNumber.GLOO,
+}  # else MPI
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = (
-    "",
-    "mpi",
-    "cuda_api",
-    "gpu",
-    "nvtx",
-    "nccl",
-    "nccl_algo",
-    "torch",
-    "gloo",
-    "gpu",
-    "cuda_api",
-    "nvtx",
-)  # by number
+IN_RANGES = {LayerNumber.IN_RANGE_GPU: "GPU", LayerNumber.IN_RANGE_API: "CUDA_API", LayerNumber.IN_RANGE_NVTX: "NVTX"}
+LAYERS = ("", *(Layer[IN_RANGES.get(number, number.name)].value for number in LayerNumber))  # by number
 KINDS = ("call", "progress")
 MOST_PIECES = 8
 
@@ -96,7 +87,9 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
         reading.range_tally_columns = {**columns, "within": _words(ranged["group"], paths, path, "group")}
     reading.groups = [group for group in groups if group.kind != "range"] + range_threads(file, tallies, threads)
     if events:
-        layers = np.array([Layer.MPI, *(LOGGED.get(int(row["kind"]), Layer.MPI) for row in group_rows)], np.int32)
+        layers = np.array(
+            [LayerNumber.MPI, *(LOGGED.get(int(row["kind"]), LayerNumber.MPI) for row in group_rows)], np.int32
+        )
         reading.event_columns = _event_columns(log, clock, strings, labels, layers, path)
     return reading
 
@@ -247,7 +240,7 @@ def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: 
 
     groups, names = _words(rows["group"], labels, path, "group"), _words(rows["name"], strings, path, "string")
     by_nccl = np.array([text.startswith("nccl:") for text in strings])  # issued by torch, where its plugin is not there
-    layer = np.where(by_nccl[rows["name"]], np.int32(Layer.NCCL), layers[rows["group"]])
+    layer = np.where(by_nccl[rows["name"]], np.int32(LayerNumber.NCCL), layers[rows["group"]])
     unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
     called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
     return {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 
 from rankscope.model import Cell, Table, Tables, Unit
 from rankscope.questions.gpu.activities import COPY, SET, kind_of
-from rankscope.questions.gpu.cxx_names import Name, Part, Path, function_of, leaves
+from rankscope.questions.gpu.cxx_names import Name, NamePart, Path, function_of, leaves
 from rankscope.questions.gpu.demangling import demangled
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _tells(name: Name) -> bool:
     return not name.tail and not PLUMBING.search(name.parts[-1].word)
 
 
-def _first_shown(parts: Sequence[Part]) -> int:
+def _first_shown(parts: Sequence[NamePart]) -> int:
     """The last word that means something by itself: a lambda is told with the function it lies in."""
     for at in range(len(parts) - 1, 0, -1):
         word = parts[at].word
@@ -141,7 +141,7 @@ def _first_shown(parts: Sequence[Part]) -> int:
     return 0
 
 
-def _word(part: Part) -> str:
+def _word(part: NamePart) -> str:
     if PLACELESS.match(part.word) or (part.word == "operator()" and part.called):
         return ""
     return part.word

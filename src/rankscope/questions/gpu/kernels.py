@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_of, say_what_is_lost, statistics
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
@@ -173,7 +173,7 @@ BY_RANK = f"""
             coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COMMUNICATES}), 0) AS communication_ns,
             coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COPIES}), 0) AS copy_ns,
             sum(total_ns) FILTER (layer = 'cuda_api') AS api_ns
-        FROM tallies WHERE layer IN ('gpu', 'cuda_api') AND kind = 'call' GROUP BY process)
+        FROM tallies WHERE layer IN {sql_list([Layer.GPU, Layer.CUDA_API])} AND kind = 'call' GROUP BY process)
     SELECT rank, host, gpu_ns, communication_ns, copy_ns, api_ns, coalesce(whole_ns, 0)
     FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}} ORDER BY rank"""
 

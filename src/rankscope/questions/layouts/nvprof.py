@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 
 PROCESS_COLUMNS = (
@@ -29,9 +29,10 @@ ROW_COLUMNS = (
     Column("max_ns", Unit.NS),
     Column("name", Unit.NAME),
 )
-LAYERS = "layer IN ('gpu', 'cuda_api', 'nvtx')"
-WITHIN = "process IN (SELECT process FROM range_tallies WHERE layer IN ('gpu', 'cuda_api'))"
-LAUNCHED = "process IN (SELECT process FROM tallies WHERE layer IN ('gpu', 'cuda_api'))"
+LAYERS = f"layer IN {sql_list([Layer.GPU, Layer.CUDA_API, Layer.NVTX])}"
+LAUNCHING = sql_list([Layer.GPU, Layer.CUDA_API])
+WITHIN = f"process IN (SELECT process FROM range_tallies WHERE layer IN {LAUNCHING})"
+LAUNCHED = f"process IN (SELECT process FROM tallies WHERE layer IN {LAUNCHING})"
 # A recording tells what ranges hold, or it was not asked to; other tools' files are taken by their word.
 ATTRIBUTED = f"(coalesce(tool, '') <> '' OR {WITHIN} OR NOT {LAUNCHED})"
 PROCESSES = f"""

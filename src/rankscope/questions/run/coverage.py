@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Role, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -83,12 +83,12 @@ COVERAGE_COLUMNS = (
     Column("count", Unit.COUNT, "Number", "how many there are of `what`"),
     Column("where", Unit.NAME, "Ranks or names", "the ranks concerned, or names"),
 )
-ROLES = {
-    "helper": "helper processes",
-    "launcher": "launcher processes",
-    "document": "documents: figures or notes only",
-    "other": "ranks of another job",
-    "summary": "ranks told of in another rank's file as well",
+ROLES: dict[str, str] = {
+    Role.HELPER: "helper processes",
+    Role.LAUNCHER: "launcher processes",
+    Role.DOCUMENT: "documents: figures or notes only",
+    Role.OTHER: "ranks of another job",
+    Role.SUMMARY: "ranks told of in another rank's file as well",
 }
 LOSSES = {
     "lost_calls": "calls that found no room in the file",

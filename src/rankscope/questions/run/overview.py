@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Role, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import shares
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted, ranges
@@ -107,7 +107,7 @@ def _whole(number: float | None) -> Cell:
 # ---------------------------------------------------------------------------------------------------------------------
 # What was counted in the layers that have no table of their own?
 # layers with tables of their own, which do not tell what is within a range
-TALLIES_ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
+TALLIES_ELSEWHERE = (Layer.MPI, Layer.GPU, Layer.CUDA_API, Layer.NCCL_ALGO)
 TALLIES_COLUMNS = (
     Column(
         "layer",
@@ -189,9 +189,9 @@ OVERVIEW_COLUMNS = (
     Column("comm_ns", Unit.NS, "MPI time, all ranks", "sum of MPI time over the ranks"),
     Column("comm_share", Unit.SHARE, "MPI, % of wall time", "`comm_ns` ÷ sum of `mpi_elapsed_ns`"),
 )
-OVERVIEW_SQL = """
+OVERVIEW_SQL = f"""
     SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),
-        count(*) FILTER (ending <> 'replaced' AND role NOT IN ('document', 'summary'))
+        count(*) FILTER (ending <> 'replaced' AND role NOT IN {sql_list([Role.DOCUMENT, Role.SUMMARY])})
             + coalesce(sum(short_processes), 0)::BIGINT,
         min(started_ns), max(ended_ns), list_sort(list(DISTINCT versions) FILTER (role = 'rank' AND versions <> '')),
         list_sort(list(DISTINCT rank_source) FILTER (role = 'rank' AND rank_source NOT IN ('', 'none'))),
