@@ -147,9 +147,9 @@ struct rs_chunk {
     uint32_t kind;
     uint32_t thread;            /* slot that owns it (tallies, peers) */
     uint32_t chunk_bytes;       /* this header included */
-    uint32_t row_bytes;         /* 0 for strings */
-    uint32_t rows;              /* published rows; for strings: published bytes */
-    uint32_t first_id;          /* id of its first string or group */
+    uint32_t row_bytes;         /* 0 for strings and paths */
+    uint32_t rows;              /* published rows; for strings and paths: published bytes */
+    uint32_t first_id;          /* id of its first string, group or module */
     uint32_t reserved[10];
 };
 

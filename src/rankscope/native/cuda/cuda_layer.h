@@ -78,17 +78,6 @@ struct rs_device *rs_device_row(uint32_t device);
 void rs_device_settle(uint64_t before_ns);
 void rs_devices_forget(void);
 
-static inline void rs_device_begin(struct rs_device *row)
-{
-    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-static inline void rs_device_done(struct rs_device *row)
-{
-    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELEASE);
-}
-
 /* cuda_memory.c */
 void rs_cuda_memory(const struct rs_cupti_memory_record *record);
 void rs_cuda_pool(const struct rs_cupti_pool_record *record);

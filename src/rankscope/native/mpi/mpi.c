@@ -107,13 +107,7 @@ void rs_mpi_forget(void)
 
 #define TABLE_SLOTS 2048u
 
-static uint32_t slot_of(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 16777619u;
-    return hash % TABLE_SLOTS;
-}
+static uint32_t slot_of(const char *text) { return rs_hash(text) % TABLE_SLOTS; }
 
 static uint16_t wrapped[TABLE_SLOTS];
 
