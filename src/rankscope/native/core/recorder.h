@@ -76,7 +76,7 @@ struct rs_recorder {
 extern struct rs_recorder rs __attribute__((visibility("hidden")));
 extern __thread struct rs_thread *rs_self __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-/* process.c: a process that has nothing to tell leaves no file. Both make it where that is still to be done. */
+/* recording.c: a process that has nothing to tell leaves no file. Both make it where that is still to be done. */
 int rs_begin(void);                         /* 1: calls are recorded now */
 struct rs_header *rs_file_now(void);        /* NULL: not recording */
 
