@@ -116,6 +116,7 @@ THRICE = (*TWICE, "hang/", "robust/", "stage/", "report/", "mpi/test_steps", "mp
 THOROUGH = {
     "mpich": tuple(f"tests/{name}" for name in TWICE),
     "impi": tuple(f"tests/{name}" for name in THRICE),
+    "address": ("tests/native/test_cuda.py",),
     "thread": ("tests/native/",),
 }
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own

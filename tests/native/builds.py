@@ -22,6 +22,12 @@ SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", *QUICKLY),
     "thread": ("-fsanitize=thread", "-Wno-tsan", *QUICKLY),
 }
+# How a program built with one says what it has found.
+STRICT = {
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "exitcode=99:halt_on_error=0",
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,12 @@ class Driver:
 
     def command(self, *arguments: str | int) -> list[str]:
         return [str(self.recorded), *map(str, arguments)]
+
+
+@cache
+def compiler_has(sanitizer: str) -> bool:
+    command = [*hatch_build.compiler(), *SANITIZERS[sanitizer], "-x", "c", "-", "-o", "/dev/null"]
+    return subprocess.run(command, input="int main(void) { return 0; }", text=True, capture_output=True).returncode == 0
 
 
 @cache

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from native.builds import HERE, SANITIZERS, compile_c, place_recorder, recording
-from native.test_driver import STRICT, compiler_has
+from native.builds import HERE, SANITIZERS, STRICT, compile_c, place_recorder, recording
 from programs import recorded
 from rankscope.model import Reading
 from rankscope.questions.gpu.device_time import gpu_time
@@ -74,14 +73,9 @@ def make_driver(folder: Path, sanitizer: str, *fake_flags: str) -> Path:
     return compile_c(folder / "cuda", HERE / "cuda_driver.c", *flags, *found)
 
 
-@pytest.fixture(
-    scope="session",
-    params=[name if name == "plain" else pytest.param(name, marks=pytest.mark.slow) for name in SANITIZERS],
-)
-def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if request.param != "plain" and not compiler_has(request.param):
-        pytest.skip(f"the C compiler has no {request.param} sanitizer")
-    return make_driver(tmp_path_factory.mktemp(f"cuda-{request.param}"), request.param)
+@pytest.fixture(scope="session")
+def driver(sanitizer: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_driver(tmp_path_factory.mktemp(f"cuda-{sanitizer}"), sanitizer)
 
 
 @pytest.fixture(scope="session")

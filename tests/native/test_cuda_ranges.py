@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from native.builds import HERE, SANITIZERS, compile_c, recording
+from native.builds import HERE, SANITIZERS, STRICT, compile_c, recording
 from native.test_cuda import make_driver
-from native.test_driver import STRICT, compiler_has
 from programs import recorded
 from rankscope.model import INSIDE
 from rankscope.rank_file import ChunkKind
@@ -51,11 +50,9 @@ def make_script_driver(folder: Path, sanitizer: str) -> Path:
     return compile_c(folder / "script", HERE / "cuda_script.c", *SANITIZERS[sanitizer], *found)
 
 
-@pytest.fixture(scope="session", params=list(SANITIZERS))
-def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if request.param != "plain" and not compiler_has(request.param):
-        pytest.skip(f"the C compiler has no {request.param} sanitizer")
-    return make_script_driver(tmp_path_factory.mktemp(f"script-{request.param}"), request.param)
+@pytest.fixture(scope="session")
+def driver(sanitizer: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_script_driver(tmp_path_factory.mktemp(f"script-{sanitizer}"), sanitizer)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from native.builds import SANITIZERS, Driver, make_driver, recording
+from native.builds import STRICT, Driver, make_driver, recording
 from programs import recorded
 
 pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
@@ -22,24 +22,11 @@ PARTS = {
     "pauses": (200, {}),
 }
 FULL = {"RANKSCOPE_FILE_BYTES": "65536", "RANKSCOPE_LOG_RECORDS": "16"}
-STRICT = {
-    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
-    "UBSAN_OPTIONS": "print_stacktrace=1",
-    "TSAN_OPTIONS": "exitcode=99:halt_on_error=0",
-}
 
 
-@pytest.fixture(scope="session", params=list(SANITIZERS))
-def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    """The driver under each sanitizer in turn."""
-    if request.param != "plain" and not compiler_has(request.param):
-        pytest.skip(f"the C compiler has no {request.param} sanitizer")
-    return make_driver(tmp_path_factory.mktemp(request.param), request.param)
-
-
-def compiler_has(sanitizer: str) -> bool:
-    command = ["cc", *SANITIZERS[sanitizer], "-x", "c", "-", "-o", "/dev/null"]
-    return subprocess.run(command, input="int main(void) { return 0; }", text=True, capture_output=True).returncode == 0
+@pytest.fixture(scope="session")
+def driver(sanitizer: str, tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    return make_driver(tmp_path_factory.mktemp(sanitizer), sanitizer)
 
 
 def run(command: list[str], run_folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Which MPI is loaded is known by what it says of itself; one that nobody knows is left alone. What may wait is seen."""
+"""Which MPI is loaded, known by what it says of itself; one that nobody knows is left alone. What may wait is seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankscope.model import Severity
 
 SESSION_CALLS = 1000
 MPI_FOLDER = hatch_build.NATIVE / "mpi"
-# Of MPI 4.1: calls that return when others have taken what was sent, or that are collective, whatever their names are like.
+# Of MPI 4.1: they return when others have taken what was sent, or are collective, whatever their names are like.
 MAY_WAIT = (
     "Buffer_detach", "Buffer_detach_c", "Buffer_flush", "Comm_detach_buffer", "Comm_flush_buffer", "Comm_set_info",
     "File_set_atomicity", "File_set_info", "Session_detach_buffer", "Session_flush_buffer", "Win_set_info",

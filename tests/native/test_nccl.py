@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import hatch_build
-from native.builds import HERE, SANITIZERS, compile_c, place_recorder, recording
-from native.test_driver import STRICT, compiler_has
+from native.builds import HERE, SANITIZERS, STRICT, compile_c, place_recorder, recording
 from programs import recorded
 from rankscope.model import Reading
 
@@ -45,12 +44,9 @@ class FakeNccl:
         return done.stdout
 
 
-@pytest.fixture(scope="session", params=list(SANITIZERS))
-def nccl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FakeNccl:
-    """The fake under each sanitizer in turn."""
-    if request.param != "plain" and not compiler_has(request.param):
-        pytest.skip(f"the C compiler has no {request.param} sanitizer")
-    return make(tmp_path_factory.mktemp("nccl"), request.param)
+@pytest.fixture(scope="session")
+def nccl(sanitizer: str, tmp_path_factory: pytest.TempPathFactory) -> FakeNccl:
+    return make(tmp_path_factory.mktemp("nccl"), sanitizer)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from native.builds import SANITIZERS, Driver, make_driver, recording
-from native.test_driver import STRICT, compiler_has, is_child
+from native.builds import STRICT, Driver, make_driver, recording
+from native.test_driver import is_child
 from programs import recorded
 from programs.recorded import word
 from rankscope.rank_file import ChunkKind
@@ -31,12 +31,9 @@ LARGE = str(8 << 20)
 NO_LOG = {"RANKSCOPE_LOG_RECORDS": "0"}  # so that every event comes from the trace
 
 
-@pytest.fixture(scope="session", params=list(SANITIZERS))
-def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    """The driver under each sanitizer in turn."""
-    if request.param != "plain" and not compiler_has(request.param):
-        pytest.skip(f"the C compiler has no {request.param} sanitizer")
-    return make_driver(tmp_path_factory.mktemp(request.param), request.param)
+@pytest.fixture(scope="session")
+def driver(sanitizer: str, tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    return make_driver(tmp_path_factory.mktemp(sanitizer), sanitizer)
 
 
 def run(driver: Driver, folder: Path, part: str, number: int, **settings: str) -> list[Path]:

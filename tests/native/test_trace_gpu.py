@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from native import test_cuda, test_nccl
-from native.builds import SANITIZERS
-from native.test_driver import compiler_has
 from native.test_nccl import FakeNccl, column
 from programs import recorded
 from rankscope.rank_file import ChunkKind
@@ -26,13 +24,6 @@ INTERFACES = (1, 3, 6)  # without kernels, with them, and the newest: what the t
 KEPT = ("layer", "group", "name", "start_ns", "end_ns", "bytes", "failed")
 
 Sums = dict[tuple[str, str], tuple[int, ...]]
-
-
-@pytest.fixture(scope="session", params=list(SANITIZERS))
-def sanitizer(request: pytest.FixtureRequest) -> str:
-    if request.param != "plain" and not compiler_has(request.param):
-        pytest.skip(f"the C compiler has no {request.param} sanitizer")
-    return str(request.param)
 
 
 @pytest.fixture(scope="session")
