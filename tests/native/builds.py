@@ -83,10 +83,10 @@ def place_recorder(folder: Path, flags: tuple[str, ...]) -> Path:
 def make_driver(folder: Path, sanitizer: str = "plain") -> Driver:
     flags = SANITIZERS[sanitizer]
     place_recorder(folder, flags)
-    compile_c(folder / "libfakempi.so", HERE / "fake_mpi.c", "-fPIC", "-shared")
+    compile_c(folder / "libfakempi.so", HERE / "mpi" / "fake_mpi.c", "-fPIC", "-shared")
     found = (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed")
-    bare = compile_c(folder / "bare", HERE / "driver.c", *flags, *found, "-lfakempi")
-    recorded = compile_c(folder / "recorded", HERE / "driver.c", *flags, *found, "-lrankscope", "-lfakempi")
+    bare = compile_c(folder / "bare", HERE / "mpi" / "driver.c", *flags, *found, "-lfakempi")
+    recorded = compile_c(folder / "recorded", HERE / "mpi" / "driver.c", *flags, *found, "-lrankscope", "-lfakempi")
     return Driver(recorded, bare, folder)
 
 

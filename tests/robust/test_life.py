@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from imports import runs
 from native.builds import HERE as NATIVE_TESTS
 from native.builds import compile_c
+from native.syscalls import runs
 
 SOURCE = Path(__file__).parent / "life.c"
 CASES = re.findall(r'^\s*\{"(\w+)", ', SOURCE.read_text(), re.MULTILINE)

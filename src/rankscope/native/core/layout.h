@@ -1,5 +1,5 @@
 /* The rank file: what lies where. docs/rank-file.md draws it; src/rankscope/rank_file.py is its Python twin;
- * tests/native/test_layout.py holds the three together. All integers are in the byte order of the writing host. */
+ * tests/native/core/test_layout.py holds the three together. All integers are in the byte order of the writing host. */
 #ifndef RANKSCOPE_LAYOUT_H
 #define RANKSCOPE_LAYOUT_H
 
