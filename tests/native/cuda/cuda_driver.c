@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../src/rankscope/native/cuda/cupti.h"
+#include "../../../src/rankscope/native/cuda/cupti.h"
 #include "fake_cupti.h"
 
 #define US 1000u

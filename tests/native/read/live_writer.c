@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../src/rankscope/native/core/layout.h"
+#include "../../../src/rankscope/native/core/layout.h"
 
 static void *find(struct rs_header *file, uint32_t kind, uint32_t *rows)
 {

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from native.read import in_python
 from rankscope import rank_file
+from rankscope.model import BadFile
 from rankscope.rank_file import COLLECTIVE
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files import chunks
@@ -58,14 +60,14 @@ def check(path: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_thousand_readings_by_the_library(built: Path, growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function = chunks.load(built / "read.so")
-    monkeypatch.setattr(chunks, "native_copy", lambda: function)
+    function = chunks.native_function("rankscope_read_rows", built / "read.so")
+    monkeypatch.setattr(chunks, "native_function", lambda name: function)
     counts = [check(growing) for _ in range(READINGS)]
     assert counts == sorted(counts) and counts[-1] > counts[0]
 
 
 def test_readings_by_python_alone(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "native_copy", lambda: None)
+    monkeypatch.setattr(chunks, "copy_by", lambda native, *arguments: in_python.copy_rows(*arguments))
     counts = [check(growing) for _ in range(1000)]
     assert counts == sorted(counts) and counts[-1] > counts[0]
 
@@ -75,7 +77,7 @@ def test_a_row_left_odd_by_a_kill_is_given_and_counted(built: Path, tmp_path: Pa
     writer.tally("MPI_Send", 5, 60, seq=9)
     writer.tally("MPI_Recv", 5, 60, seq=10)
     path = writer.write(tmp_path / "1.rank")
-    for native in (chunks.load(built / "read.so"), None):
+    for native in (chunks.native_function("rankscope_read_rows", built / "read.so"), None):
         part = next(iter(rankfile_parts(path)))
         copied, unsettled = chunks.copy_by(native, part, "seq", False) if native else python_copy(part)
         assert copied["calls"].tolist() == [5, 5]
@@ -91,4 +93,9 @@ def rankfile_parts(path: Path) -> Iterator[rank_file.Rows]:
 
 
 def python_copy(part: rank_file.Rows) -> tuple[rank_file.Rows, chunks.Unsettled]:
-    return chunks.copy_in_python(part, "seq", False)
+    return in_python.copy_rows(part, "seq", False)
+
+
+def test_without_the_library_it_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match=r"none\.so.*: build it with hatch_build\.py, or install rankscope again$"):
+        chunks.native_function("rankscope_read_rows", tmp_path / "none.so")

@@ -14,8 +14,11 @@ from trace_answers import Answers, answers
 from trace_law import DOMAIN, STEP_EVENTS, Law, laws, write_run
 
 import rankscope
-from rankscope.questions.events import sums
+from native.read import in_python
+from rankscope.questions.events import tables
 from rankscope.questions.events.tables import trace_tables
+from rankscope.questions.gpu import activities as gpu_activities
+from rankscope.questions.gpu import walk
 from rankscope.questions.gpu.activities import kind_of
 from rankscope.rank_files import trace
 from rankscope.rank_files.events import trace_events
@@ -39,10 +42,10 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(params=["compiled", "python"])
 def run(request: pytest.FixtureRequest, made: tuple[str, Path, Answers], monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "python":
-        monkeypatch.setattr(sums, "function", lambda name: None)
-        monkeypatch.setattr(trace, "native_function", lambda name: None)
-    elif sums.function("rankscope_sweep_ranges") is None:
-        pytest.skip("the native part is not built: run make native")
+        monkeypatch.setattr(gpu_activities, "add_lengths", in_python.add_lengths)
+        monkeypatch.setattr(walk, "walk_device", in_python.walk_device)
+        monkeypatch.setattr(tables, "sweep_ranges", in_python.sweep_ranges)
+        monkeypatch.setattr(trace.Clocks, "times", in_python.times)
     return rankscope.open(made[1])
 
 

@@ -1,26 +1,22 @@
-"""The compiled sums over events and their Python twins say the same, and what must be true of both."""
+"""The compiled sums over events say what the plain ones in Python say, and what must be true of both."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from native.read import in_python
 from rankscope.model import Words
-from rankscope.questions.events import sums as trace_native
-from rankscope.questions.events import sums as trace_twins
+from rankscope.questions.events import sums as compiled
 from rankscope.questions.events.sums import FIRST, LENGTH_SUM, RANGE_SUM, empty_covers, empty_sums
 from rankscope.questions.events.tables import RangeWork
 from rankscope.rank_file import EVENT, LAP, Layer
 from rankscope.rank_files.clock import Clock, CuptiClock
 from rankscope.rank_files.trace import Clocks, Seen
 
-needs_native = pytest.mark.skipif(
-    trace_native.function("rankscope_sweep_ranges") is None, reason="the native part is not built: run make native"
-)
 TIMES = st.tuples(st.integers(0, 60), st.integers(0, 20))
 SIZES = st.sampled_from([1, 977, 2**40])
 
@@ -30,18 +26,16 @@ def arrays(rows: list[tuple[int, ...]], scale: int = 1) -> tuple[Any, Any]:
     return start_ns, start_ns + np.array([row[1] for row in rows], np.int64) * scale
 
 
-@needs_native
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2**47), st.integers(0, 4)), max_size=40))
 def test_lengths(rows: list[tuple[int, int, int]]) -> None:
     start_ns, end_ns = arrays([row[:2] for row in rows])
     codes = np.array([row[2] for row in rows], np.int32)
     found = [empty_sums(LENGTH_SUM, 5) for _ in range(2)]
-    trace_native.add_lengths(codes, start_ns, end_ns, found[0])
-    trace_twins.add_lengths_in_python(codes, start_ns, end_ns, found[1])
+    compiled.add_lengths(codes, start_ns, end_ns, found[0])
+    in_python.add_lengths(codes, start_ns, end_ns, found[1])
     assert (found[0] == found[1]).all()
 
 
-@needs_native
 @given(st.lists(st.tuples(TIMES, st.integers(0, 3), st.integers(0, 2), st.integers(-1, 60)), max_size=40), SIZES)
 def test_walk(rows: list[tuple[tuple[int, int], int, int, int]], scale: int) -> None:
     """Also in two parts: the second goes on where the first ended."""
@@ -50,7 +44,7 @@ def test_walk(rows: list[tuple[tuple[int, int], int, int, int]], scale: int) -> 
     kind, stream = np.array([row[1] for row in rows], np.uint8), np.array([row[2] for row in rows], np.int32)
     launch = np.array([row[3] for row in rows], np.int64) * scale
     found = []
-    for walk in (trace_native.walk_device, trace_twins.walk_device_in_python):
+    for walk in (compiled.walk_device, in_python.walk_device):
         covers, done, gaps = empty_covers(), np.full(3, FIRST, np.int64), []
         for part in (slice(0, len(rows) // 2), slice(len(rows) // 2, None)):
             made = walk((times[0][part], times[1][part]), kind[part], stream[part], launch[part], covers, done)
@@ -69,19 +63,16 @@ def swept(ranges: list[tuple[int, int]], calls: list[int], sweep: Any) -> Any:
     return ordered, launches, sums
 
 
-@needs_native
 @given(st.lists(TIMES, max_size=12), st.lists(st.integers(0, 80), max_size=8))
 def test_sweep(ranges: list[tuple[int, int]], calls: list[int]) -> None:
-    found = [
-        swept(ranges, calls, sweep)[2] for sweep in (trace_native.sweep_ranges, trace_twins.sweep_ranges_in_python)
-    ]
+    found = [swept(ranges, calls, sweep)[2] for sweep in (compiled.sweep_ranges, in_python.sweep_ranges)]
     assert (found[0] == found[1]).all()
 
 
 @given(st.lists(TIMES, max_size=12), st.lists(st.integers(0, 80), max_size=8))
 def test_each_moment_belongs_to_the_range_begun_last(ranges: list[tuple[int, int]], calls: list[int]) -> None:
     """By counting moments: none is counted twice, none that a range covers is left out."""
-    ordered, launches, sums = swept(ranges, calls, trace_native.sweep_ranges)
+    ordered, launches, sums = swept(ranges, calls, compiled.sweep_ranges)
     own = [0] * len(ordered)
     for moment in range(100):
         open_ones = [at for at, (start, length) in enumerate(ordered) if start <= moment < start + length]
@@ -122,7 +113,6 @@ def _columns(rows: list[tuple[str, int, int, int]]) -> dict[str, Any]:
 CUPTI = [("started_ns", "u8"), ("started_ticks", "u8"), ("flushed_ns", "u8"), ("flushed_ticks", "u8")]
 
 
-@needs_native
 @given(
     st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**47), st.sampled_from([1, 3, 7, 15, 200])), max_size=20),
     st.sampled_from([1, 3, 2_400_000_001]),
@@ -141,7 +131,7 @@ def test_times(rows: list[tuple[int, int, int]], ticks: int) -> None:
         row["start_ticks"], row["duration_low"], row["mark"] = start, duration % 2**32, LAP + (duration >> 32)
         row["layer"], row["name"], row["group"], row["flags"] = layer, layer, 3, layer % 16
     seen = Seen(), Seen()
-    found, twin = clocks.times(made, seen[0]), clocks.times_in_python(made, seen[1])
+    found, twin = clocks.times(made, seen[0]), in_python.times(clocks, made, seen[1])
     assert all((one == other).all() for one, other in zip(found, twin, strict=True))
     assert (seen[0].kept == seen[1].kept).all() and (seen[0].most == seen[1].most).all()
     assert Layer.GPU == 3
