@@ -1,6 +1,6 @@
 """AlexNet by ranks, batch and style as one table: what gpu_matrix.sh recorded, per rank and merged.
 
-    python scripts/alexnet_table.py benchmarks/results/h200/gpu_matrix*.tar.gz [--markdown] > alexnet.md
+    python scripts/alexnet_table.py benchmarks/results/h200/gpu_matrix*.tar.xz [--markdown] > alexnet.md
 
 Takes archives or folders. Where several hold the same run, the first that ended well is taken.
 """

@@ -30,6 +30,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def test_help_is_pasted_once() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in PAGES]
+    pasted = [usage for page in pages for usage in re.findall(r"^usage: rankscope \w+", page, re.M)]
+    assert len(pasted) > 10 and len(pasted) == len(set(pasted))
+
+
 def test_index_lists_every_page() -> None:
     listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
@@ -50,6 +56,12 @@ def test_every_question_of_the_page_has_a_page() -> None:
         assert f"](../pictures/{path.stem}.png)" in text
         answer = re.search(r"<!-- answer: .*? -->\n```text\n(.+?)```", text, re.DOTALL)
         assert answer and len(answer[1].splitlines()) >= 3, path.name
+
+
+def test_the_changelog_names_each_change_once() -> None:
+    entries = re.findall(r"^- (.+?)(?=^- |^$|^#)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M | re.S)
+    begun = [entry[:60] for entry in entries]
+    assert len(begun) > 50 and [text for text in begun if begun.count(text) > 1] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

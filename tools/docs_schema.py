@@ -1,4 +1,5 @@
-"""Writes docs/schema.md, the columns of every table, from the code; with --check only says whether it differs."""
+"""Writes the columns of every table from the code: those of records into docs/schema.md, those of answers with their
+formulas into docs/metrics.md; with --check only says whether a page differs."""
 
 from __future__ import annotations
 
@@ -8,19 +9,47 @@ import inspect
 import io
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from markers import between, filled
 from rankscope import SCHEMA_VERSION
-from rankscope.api.schema import TableSchema, schema
+from rankscope.api.schema import ColumnSchema, TableSchema, schema
+from rankscope.model import Column
+from rankscope.questions.compare.tables import CHANGES
+from rankscope.questions.imports import projection, replay, saving, staging
+from rankscope.questions.imports.break_even import BREAK_EVEN_COLUMNS, FIT_COLUMNS
+from rankscope.questions.imports.imports import IMPORT_COST_COLUMNS
+from rankscope.questions.live import top
+from rankscope.questions.page import gpu, ranks, steps
 from rankscope.questions.registry import QUESTIONS
+from rankscope.questions.scaling import crossovers, scaling
 from rankscope.store.columns import RECORDS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "schema.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 COMMAND = ".venv/bin/python tools/docs_schema.py"
+# answers of commands other than report
+OTHERS: dict[str, Sequence[Column]] = {
+    "import_saving": saving.COLUMNS,
+    "import_cost": IMPORT_COST_COLUMNS,
+    "top": top.FIGURES,
+    "replay": replay.OVERVIEW,
+    "replay_operations": replay.OPERATIONS,
+    "import_projection": projection.COLUMNS,
+    "import_fit": FIT_COLUMNS,
+    "import_break_even": BREAK_EVEN_COLUMNS,
+    "staging": staging.STAGING_COLUMNS,
+    "staging_nodes": staging.NODE_COLUMNS,
+    "changes": CHANGES,
+    "scale_laws": scaling.LAWS,
+    "scale_speed_up": scaling.SPEED_UP,
+    "scale_break_even": crossovers.COLUMNS,
+    "pages": (*steps.BLOCKED, steps.START, *gpu.ADDED, *ranks.COLUMNS),
+}
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# docs/schema.md: the records
 def comments(record: type) -> dict[str, str]:
     """What the source says beside each field of a record."""
     found: dict[str, str] = {}
@@ -35,59 +64,73 @@ def comments(record: type) -> dict[str, str]:
     return found
 
 
-def section(table: TableSchema) -> Iterator[str]:
-    yield f"### {table.name}\n"
-    yield f"{table.about}\n"
-    if table.kind == "records":
-        told = comments(RECORDS[table.name]) if table.name in RECORDS else {}
-        yield "| column | type | |\n|---|---|---|"
-        for column in table.columns:
-            about = "which process: the key to `ranks`" if column.name == "process" else told.get(column.name, "")
-            yield f"| `{column.name}` | {column.type} | {about.replace('|', chr(92) + '|')} |"
-    elif table.kind == "question" and QUESTIONS[table.name].is_wide:
-        yield "Its columns depend on the run: one for each step, or rank."
-    else:
-        yield "| column | unit | in reports |\n|---|---|---|"
-        for column in table.columns:
-            yield f"| `{column.name}` | {column.unit} | {column.title} |"
+def record_section(table: TableSchema) -> Iterator[str]:
+    told = comments(RECORDS[table.name]) if table.name in RECORDS else {}
+    yield f"### {table.name}\n\n{table.about}\n\n| column | type | |\n|---|---|---|"
+    for column in table.columns:
+        about = "which process: the key to `ranks`" if column.name == "process" else told.get(column.name, "")
+        yield f"| `{column.name}` | {column.type} | {escaped(about)} |"
     yield ""
 
 
-def text(kind: str) -> str:
-    return "\n".join(line for table in schema() if table.kind == kind for line in section(table))
-
-
-def fingerprint() -> str:
+def fingerprint(tables: Sequence[TableSchema]) -> str:
     """Changes where a column goes, comes or changes its type: then SCHEMA_VERSION is looked at."""
     told = [
-        (table.kind, table.name, column.name, column.type, column.unit)
-        for table in schema()
-        for column in table.columns
+        (table.kind, table.name, column.name, column.type, column.unit) for table in tables for column in table.columns
     ]
     return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
-def made(page: str) -> str:
-    page = filled(page, "version", f"Version {SCHEMA_VERSION} (`rankscope.SCHEMA_VERSION`), columns {fingerprint()}.")
-    for kind in ("records", "question"):
-        page = filled(page, kind, text(kind))
+def schema_page(page: str, tables: Sequence[TableSchema]) -> str:
+    version = f"Version {SCHEMA_VERSION} (`rankscope.SCHEMA_VERSION`), columns {fingerprint(tables)}."
+    records = (line for table in tables if table.kind == "records" for line in record_section(table))
+    return filled(filled(page, "version", version), "records", "\n".join(records))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# docs/metrics.md: the answers
+def metrics_page(page: str, tables: Sequence[TableSchema]) -> str:
+    for table in tables:
+        if table.kind == "question" and not QUESTIONS[table.name].is_wide:
+            page = filled(page, f"columns {table.name}", "\n".join((f"{table.about}\n", *column_rows(table.columns))))
+    for name, columns in OTHERS.items():
+        shown = [ColumnSchema(one.name, "", one.unit.value, one.title, one.formula) for one in columns]
+        page = filled(page, f"columns {name}", "\n".join(column_rows(shown)))
     return page
+
+
+def column_rows(columns: Sequence[ColumnSchema]) -> Iterator[str]:
+    yield "| column | in reports | unit | formula |\n|---|---|---|---|"
+    for column in columns:
+        yield f"| `{column.name}` | {escaped(column.title)} | {column.unit} | {escaped(column.formula)} |"
+
+
+def escaped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+PAGES = {"schema.md": schema_page, "metrics.md": metrics_page}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is not up to date")
-    page = PAGE.read_text(encoding="utf-8")
-    if parser.parse_args().check:
-        if made(page) == page:
-            return 0
-        print(f"docs/schema.md is not what the code says: run {COMMAND}", file=sys.stderr)
-        return 1
-    before, after = between(page, "version"), between(made(page), "version")
-    PAGE.write_text(made(page), encoding="utf-8")
-    if before not in ("", after):
-        print(f"{before}\n{after}\nDid a column go or change its meaning? Then raise SCHEMA_VERSION.")
-    return 0
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not up to date")
+    is_check = parser.parse_args().check
+    tables, stale = schema(), False
+    for name, make in PAGES.items():
+        before = (DOCS / name).read_text(encoding="utf-8")
+        after = make(before, tables)
+        if after == before:
+            continue
+        stale = True
+        if is_check:
+            print(f"docs/{name} is not what the code says: run {COMMAND}", file=sys.stderr)
+            continue
+        (DOCS / name).write_text(after, encoding="utf-8")
+        if name == "schema.md" and between(before, "version") != between(after, "version"):
+            print(f"{between(after, 'version')} Did a column go or change its meaning? Then raise SCHEMA_VERSION.")
+    return int(is_check and stale)
 
 
 if __name__ == "__main__":

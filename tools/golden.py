@@ -37,14 +37,15 @@ SYNTHETIC = {
 }
 PAGE_DATA = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+FORMULA = re.compile(r',?\s*"formula": ?"(?:[^"\\]|\\.)*"')  # a sentence of docs/metrics.md, which has its own test
 LONGEST_DIFFERENCE = 12  # lines shown of each
 
 
 def collect(folder: Path) -> int:
     """Unpack, load and synthesize the runs; what is there already stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    for archive in sorted(set(ARCHIVES.glob("*.tar.gz")) - set(ARCHIVES.glob("gpu_cost_*"))):
-        target = folder / archive.name.removesuffix(".tar.gz")
+    for archive in sorted(set(ARCHIVES.glob("*.tar.xz")) - set(ARCHIVES.glob("gpu_cost_*"))):
+        target = folder / archive.name.removesuffix(".tar.xz")
         if not target.exists():
             with tarfile.open(archive) as packed:
                 packed.extractall(target, filter="data")
@@ -167,11 +168,12 @@ def difference(before: Path, after: Path, name: str) -> str:
 
 
 def canonical(lines: list[str]) -> list[str]:
-    """Lines in one order, brackets and commas of the last in a list left out, numbers to ten digits."""
-    rounded = (NUMBER.sub(lambda found: f"{float(found[0]):.10g}", line) for line in lines)
-    return sorted(
+    """Lines in one order, formulas, brackets and commas of the last in a list left out, numbers to ten digits."""
+    rounded = (NUMBER.sub(lambda found: f"{float(found[0]):.10g}", FORMULA.sub("", line)) for line in lines)
+    plain = (
         " ".join(line.replace("]", " ").replace("}", " ").replace("[", " ").rstrip(", ").split()) for line in rounded
     )
+    return sorted(line for line in plain if line and not line.startswith('"Empty: '))  # why there are no rows
 
 
 def main() -> int:

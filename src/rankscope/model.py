@@ -488,6 +488,7 @@ class Column:
     name: str  # with the unit, as in total_ns
     unit: Unit
     title: str = ""  # what a reader of the report sees
+    formula: str = ""  # what it is and how it is worked out, in one sentence of Markdown; "" of plain names only
 
 
 @dataclass(slots=True)

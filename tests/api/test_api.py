@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
+import json
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,11 +17,14 @@ import rankscope as rs
 from mpis import ROOT
 from rankscope.api.schema import schema
 from rankscope.cli.report import run as report
+from rankscope.model import Unit
 from rankscope.questions.registry import ALIASES, QUESTIONS
+from rankscope.store.cache import table_data, table_of
 from runs.small_run import SECOND
 from runs.step_runs import two_ranks
 
 HEAVY = "{'re', 'typing', 'json', 'numpy', 'pyarrow', 'duckdb', 'rich', 'rankscope.model', 'importlib.util'}"
+QUESTIONS_SOURCE = ROOT / "src" / "rankscope" / "questions"
 EVIL = "MPI_<script>alert('1')</script>\x1b[2J"
 
 
@@ -161,8 +166,42 @@ def test_long_tables_are_cut_where_they_are_shown_only(folder: Path) -> None:
     assert len(frame) == len(frame.rows) == frame.to_arrow().num_rows == 1000
 
 
-def test_the_schema_page_is_what_the_code_says() -> None:
+def test_the_pages_of_columns_are_what_the_code_says() -> None:
     check = [sys.executable, ROOT / "tools" / "docs_schema.py", "--check"]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"Version {rs.SCHEMA_VERSION} " in (ROOT / "docs" / "schema.md").read_text()
+
+
+def test_every_figure_of_an_answer_has_its_formula() -> None:
+    tables = [table for table in schema() if table.kind == "question"]
+    figures = [(table.name, column) for table in tables for column in table.columns if column.unit != Unit.NAME.value]
+    assert len(figures) > 300
+    assert [f"{table}.{column.name}" for table, column in figures if not column.formula] == []
+    assert [f"{table}.{column.name}" for table, column in figures if "see " in column.formula] == []
+
+
+def test_no_question_makes_a_figure_without_a_formula() -> None:
+    """Also columns that only some runs have. Layouts are those of other tools, which explain them."""
+    lacking, seen = [], 0
+    for path in sorted(QUESTIONS_SOURCE.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "Column" and "layouts" not in path.parts:
+                seen += 1
+                is_told = len(call.args) > 3 or any(word.arg == "formula" for word in call.keywords)
+                if not is_told and ast.unparse(call.args[1]) != "Unit.NAME":
+                    lacking.append(f"{path.name}:{call.lineno}: {ast.unparse(call)}")
+    assert seen > 500
+    assert lacking == []
+
+
+def test_formulas_go_with_a_table_into_json_and_through_the_cache(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = rs.open(folder).table("routines")
+    assert frame.formulas["mean_ns"] == "`total_ns` ÷ `calls`"
+    remembered = table_of(json.loads(json.dumps(table_data(frame.table))))
+    assert remembered is not None and remembered.columns == tuple(frame.table.columns)
+    assert report([str(folder), "--table", "routines", "--format", "json"]) == 0
+    columns = json.loads(capsys.readouterr().out)["tables"][0]["columns"]
+    assert {column["name"]: column["formula"] for column in columns} == frame.formulas

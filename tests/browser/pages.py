@@ -38,6 +38,6 @@ def gpu_run(folder: Path) -> Path:
 def text_of(table: str) -> str:
     """The code that gives the rows of one table as they are shown, by the names of the columns."""
     place = f"document.querySelector('#table-{table} table')"
-    names = f"[...{place}.querySelectorAll('thead button')].map((button) => button.title)"
+    names = f"[...{place}.querySelectorAll('thead button')].map((button) => button.title.split(': ')[0])"
     cells = "names.map((name, at) => [name, row.children[at].textContent])"
     return f"((names) => [...{place}.tBodies[0].rows].map((row) => Object.fromEntries({cells})))({names})"

@@ -75,6 +75,6 @@ def test_boxes_tell_zoom_and_change_their_measure(chromium: Chromium, page: Path
     steps = [FILLED, point(0.1, second), point(0.1, third), by_calls, point(0.1, third), remember, click, path]
     _, process, torch, _, numpy, _, _, crumbs = chromium.ask(page, *steps).answers
     assert process.split("\n")[:3] == ["python train.py", "Time", "950 ms"]
-    assert torch.split("\n")[:5] == ["torch", "Time", "663 ms", "Time, own", "400 ms"]
+    assert torch.split("\n")[:5] == ["torch", "Time", "663 ms", "Self time", "400 ms"]
     assert numpy.split("\n")[0] == "numpy"
     assert crumbs == "all › python train.py › numpy"

@@ -28,7 +28,7 @@ def test_quiet(chromium: Chromium, page: Path) -> None:
 
 
 def test_sort_and_filter(chromium: Chromium, page: Path) -> None:
-    head = "#table-step_parts button[title=forward_ns]"
+    head = "#table-step_parts button[title^=forward_ns]"
     how = evaluate(f"document.querySelector('{head}').parentElement.getAttribute('aria-sort')")
     rows = evaluate(text_of("step_parts"))
     count = evaluate("document.querySelector('#table-step_parts .count').textContent")
@@ -41,6 +41,12 @@ def test_sort_and_filter(chromium: Chromium, page: Path) -> None:
     assert str(SLOW) not in [row["rank"] for row in up]
     assert {row["host"] for row in found} == {"node0001"}
     assert told == "8 of 24 rows"
+
+
+def test_a_head_tells_the_formula(chromium: Chromium, page: Path) -> None:
+    head = "#table-step_parts button[title^=exposed_share]"
+    _, told = chromium.ask(page, FILLED, evaluate(f"document.querySelector('{head}').title")).answers
+    assert told == "exposed_share: `exposed_ns` ÷ `step_ns`"
 
 
 def test_top_list_follows_the_search(chromium: Chromium, page: Path) -> None:

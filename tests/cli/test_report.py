@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.api.schema import schema
+import rankscope as rs
 from rankscope.cli.report import parser, run
 from rankscope.questions.registry import ALL_QUESTIONS, QUESTIONS, Needs, Shown
 from runs.small_run import SECOND, mpi_rank, write_run
@@ -164,10 +164,21 @@ def test_the_documentation_has_the_help() -> None:
         assert f"`{name}`" in page, name
 
 
-def test_every_column_has_a_formula() -> None:
-    page = (ROOT / "docs/metrics.md").read_text()
-    for table in schema():
-        if table.kind == "question" and not QUESTIONS[table.name].is_wide:
-            part = page.partition(f"## {table.name}\n")[2].partition("\n## ")[0]
-            missing = [each.name for each in table.columns if not re.search(rf"^\| `{each.name}`", part, re.M)]
-            assert not missing, table.name
+def test_a_table_without_rows_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([str(folder), "--table", "matrix"]) == 0
+    title, why = capsys.readouterr().out.splitlines()
+    assert "Empty" not in title and why.startswith("Empty: ") and "--matrix" in why
+    assert run([str(folder), "--table", "cuda_api", "--rank", "1"]) == 0
+    assert "Empty: of the chosen ranks no CUDA call" in capsys.readouterr().out
+    assert run([str(folder), "--table", "routines"]) == 0
+    assert "Empty" not in capsys.readouterr().out
+
+
+def test_every_question_knows_why_its_answer_may_be_empty(folder: Path) -> None:
+    assert [name for name, question in QUESTIONS.items() if not question.empty] == ["overview", "coverage"]
+    few, without_rows = rs.open(folder), 0
+    for name in QUESTIONS:
+        answer = few.table(name)
+        without_rows += not answer.rows
+        assert bool(answer.rows) != any(note.startswith("Empty: ") for note in answer.notes), name
+    assert without_rows > 20

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from formats.foreign_files import reading, warnings
+from rankscope.formats.json_stream import whole_object
+from rankscope.formats.source import Source
 from rankscope.model import BadFile
 
 
@@ -119,3 +122,17 @@ def test_pickles_are_never_loaded(protocol: int) -> None:
 def test_hostile_files(text: str) -> None:
     with pytest.raises(BadFile):
         reading("flight_recorder", text)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'{\n"entries": }', r":2: is not JSON: Expecting value"),
+        (b"[" * 200_000, "is nested too deeply"),
+        (b'{"entries": [' + b"9" * 5000 + b"]}", "is not JSON that can be read"),
+        (b"[1, 2]", "is not a JSON object"),
+    ],
+)
+def test_what_is_not_one_json_object_is_refused_with_its_place(content: bytes, why: str) -> None:
+    with pytest.raises(BadFile, match=why):
+        whole_object(Source(Path("dump.json"), content=content))

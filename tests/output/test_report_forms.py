@@ -24,7 +24,7 @@ def table(name: str = "things") -> Table:
         Column("name", Unit.NAME, "Name"),
         Column("rank", Unit.NAME, "Rank"),
         Column("calls", Unit.COUNT, "Calls"),
-        Column("total_ns", Unit.NS, "Time"),
+        Column("total_ns", Unit.NS, "Time", "time in all calls"),
         Column("share", Unit.SHARE, "Share"),
         Column("bytes", Unit.BYTES, "Bytes"),
         Column("nothing", Unit.NS, "Nothing"),
@@ -119,7 +119,7 @@ def test_json_is_as_documented() -> None:
     assert told["format"] == 1
     (only,) = told["tables"]
     assert set(only) == {"name", "title", "columns", "rows", "notes", "warnings"}
-    assert only["columns"][3] == {"name": "total_ns", "unit": "ns"}
+    assert only["columns"][3] == {"name": "total_ns", "unit": "ns", "formula": "time in all calls"}
     assert only["rows"][0] == ["MPI_Allreduce", 1234, 1234567, 1.5e9, 0.25, 4718592, None]
     assert only["rows"][1][0] == EVIL  # as it is: JSON escapes it
     assert to_json([table()]).isascii()

@@ -12,7 +12,7 @@ from rankscope.api.run import Run
 from rankscope.studies.activities import GPU, KINDS, activities, profile, shares
 from scripts.alexnet_table import shares_of, together
 
-ARCHIVE = ROOT / "benchmarks/results/h200/gpu_matrix_parallel-2026-11-15.tar.gz"
+ARCHIVE = ROOT / "benchmarks/results/h200/gpu_matrix_parallel-2026-11-15.tar.xz"
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ WIDTH = 120
 
 
 class Frame:
-    """The rows of one table, with its notes and warnings. What the columns mean: docs/schema.md."""
+    """The rows of one table, with its notes and warnings. What the columns mean: `formulas`, docs/metrics.md."""
 
     def __init__(self, table: Table, arrow: Any = None) -> None:
         """A table of an analysis, or one without rows yet that are those of the Arrow table."""
@@ -53,6 +53,11 @@ class Frame:
     def units(self) -> dict[str, str]:
         """What each column holds: name, count, ns, bytes, share, number or bytes/s."""
         return {column.name: column.unit.value for column in self._table.columns}
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """What each column is and how it is worked out; "" of plain names."""
+        return {column.name: column.formula for column in self._table.columns}
 
     @property
     def notes(self) -> list[str]:

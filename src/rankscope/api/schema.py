@@ -1,4 +1,4 @@
-"""The columns of every table, as they are in a run of which nothing is known: docs/schema.md is made of this."""
+"""The columns of every table in a run of which nothing is known: docs/schema.md and metrics.md are made of this."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ TYPES = {Unit.NAME: "string, or int64 where every value is a whole number", Unit
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """One column: its name, its type as to_arrow() has it, what it holds, and what a report writes over it."""
+    """One column: its name, its type as to_arrow() has it, what it holds, what a report writes over it, its formula."""
 
     name: str
     type: str
     unit: str = ""
     title: str = ""
+    formula: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def _type(arrow: str) -> str:
 def _question(empty: Run, name: str) -> TableSchema:
     answer = QUESTIONS[name].answer(empty, ALL)
     columns = (
-        ColumnSchema(column.name, TYPES.get(column.unit, "double"), column.unit.value, column.title)
+        ColumnSchema(column.name, TYPES.get(column.unit, "double"), column.unit.value, column.title, column.formula)
         for column in answer.columns
     )
     return TableSchema(name, "question", QUESTIONS[name].about, tuple(columns))

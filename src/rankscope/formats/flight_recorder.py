@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.formats.json_stream import Object, real_number, whole_number, word
+from rankscope.formats.json_stream import Object, real_number, whole_number, whole_object, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
 from rankscope.model import Event, Group, Note, RankFacts, Reading, Severity
@@ -58,15 +57,8 @@ def read(source: Source) -> Iterator[Reading]:
 
 
 def _content(source: Source) -> Object:
-    try:
-        content = json.loads(source.text())
-    except RecursionError:
-        raise source.bad("is nested too deeply") from None
-    except json.JSONDecodeError as problem:
-        raise source.bad(f"is not JSON: {problem.msg}", problem.lineno) from None
-    except ValueError as problem:
-        raise source.bad(f"is not JSON that can be read: {problem}") from None
-    if not isinstance(content, dict) or not {"entries", "pg_config", "pg_status"} & content.keys():
+    content = whole_object(source)
+    if not {"entries", "pg_config", "pg_status"} & content.keys():
         raise source.bad("has no entries of a flight recorder")
     return content
 

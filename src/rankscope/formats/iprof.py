@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from rankscope.formats.json_stream import whole_object
 from rankscope.formats.printed import NOTHING, Span, added, count, printed, settled
 from rankscope.formats.source import Source
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
@@ -245,12 +245,7 @@ PREFIXES = (
 
 def json_readings(source: Source) -> Iterator[Reading]:
     """One reading for all processes, or one for each where the tally is by process."""
-    try:
-        told = json.loads(source.text())
-    except (ValueError, RecursionError) as problem:
-        raise source.bad(f"is not JSON: {problem}", getattr(problem, "lineno", None)) from None
-    if not isinstance(told, dict):
-        raise source.bad("is not a JSON object")
+    told = whole_object(source)
     found: dict[tuple[str, int | None], Reading] = {}
     for kind in ("host", "device", "traffic"):
         for level, part in _parts(told.get(kind)):

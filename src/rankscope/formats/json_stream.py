@@ -20,11 +20,28 @@ from rankscope.formats.source import Source
 from rankscope.model import BadFile
 
 # ---------------------------------------------------------------------------------------------------------------------
+Object = dict[str, Any]
+
+
+def whole_object(source: Source) -> Object:
+    """A file that is one JSON object."""
+    try:
+        value = json.loads(source.text())
+    except RecursionError:
+        raise source.bad("is nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise source.bad(f"is not JSON: {problem.msg}", problem.lineno) from None
+    except ValueError as problem:
+        raise source.bad(f"is not JSON that can be read: {problem}") from None
+    if not isinstance(value, dict):
+        raise source.bad("is not a JSON object")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # The objects of a JSON array, of JSON lines or of objects one behind the other, one at a time.
 LONGEST = 4 << 20  # of one object, in characters
 BETWEEN_OBJECTS = " \t\r\n,[]"
-
-Object = dict[str, Any]
 
 
 @dataclass(slots=True)

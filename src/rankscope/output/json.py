@@ -21,7 +21,9 @@ def _table(table: Table) -> dict[str, Any]:
     return {
         "name": table.name,
         "title": table.title,
-        "columns": [{"name": column.name, "unit": column.unit.value} for column in table.columns],
+        "columns": [
+            {"name": column.name, "unit": column.unit.value, "formula": column.formula} for column in table.columns
+        ],
         "rows": [[_number(cell) for cell in row] for row in table.rows],
         "notes": table.notes,
         "warnings": table.warnings,

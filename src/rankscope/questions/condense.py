@@ -91,7 +91,10 @@ def condensed(
 
 def _means(table: Table, rows: Lanes) -> Table:
     kept = [at for at, column in enumerate(table.columns) if column.unit in MEASURED]
-    columns = [Column(rows.kind, Unit.NAME, rows.kind.capitalize()), Column("ranks_seen", Unit.COUNT, "Ranks")]
+    columns = [
+        Column(rows.kind, Unit.NAME, rows.kind.capitalize()),
+        Column("ranks_seen", Unit.COUNT, "Ranks", "number of ranks that the row is the mean of"),
+    ]
     columns += [table.columns[at] for at in kept]
     means = [_means_of(_numbers(table, at), rows) for at in kept]
     made = Table(f"{table.name}_by_{rows.kind}", f"{table.title}: means by {rows.kind}", columns, [])

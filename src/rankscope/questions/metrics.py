@@ -32,7 +32,10 @@ def scrape(tables: Tables) -> list[Table]:
 
 
 def _metric(name: str, about: str, labels: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> Table:
-    columns = [*(Column(label, Unit.NAME) for label in labels), Column("value", Unit.NUMBER)]
+    columns = [
+        *(Column(label, Unit.NAME) for label in labels),
+        Column("value", Unit.NUMBER, formula="the value of the metric, in the unit at the end of its name"),
+    ]
     return Table(name, about, columns, list(rows))
 
 

@@ -41,6 +41,7 @@ class Question:
     shown: Shown = Shown.ALWAYS
     is_wide: bool = False  # its columns depend on the run: one for each step, or rank
     alias: str | None = None  # a layer's name for its main table
+    empty: str = ""  # why the answer may have no rows
 
     @property
     def function(self) -> Callable[[Tables, Selection], Table]:
@@ -54,8 +55,12 @@ class Question:
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
     def answer(self, tables: Tables, selection: Selection) -> Table:
-        """The answer by what these tables hold."""
-        return self.function(tables, selection)
+        """The answer by what these tables hold; one without rows says why."""
+        table = self.function(tables, selection)
+        if not table.rows and self.empty:
+            whose = "" if selection.ranks is None else "of the chosen ranks "
+            table.notes.insert(0, f"Empty: {whose}{self.empty}.")
+        return table
 
     @property
     def reads_more_than_sums(self) -> bool:
@@ -64,68 +69,131 @@ class Question:
 
 
 LOG, EVENTS = Needs.LOG, Needs.EVENTS
+# why an answer may be empty, and which option records what it needs
+NO_MPI = "no such call of MPI was recorded: the program made none, or its MPI library was not intercepted"
+NO_STEPS = (
+    "there are no steps: neither a training loop of torch nor rankscope.step() was seen, nor a pattern of collectives"
+)
+NO_LOG = "no collective is in the logs of all its members: the program made none, or it was recorded with --log 0"
+NO_RANKS = "no process was a rank"
+NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
+NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
+NO_CUPTI = "only recorded runs that used a GPU have it"
+NO_ACTIVITIES = "there is no single activity of a GPU: record with --trace, or load a trace"
+NO_IMPORTS = "no import was recorded: no process ran Python, or it was recorded with --imports off"
+NO_CALLS = "no system call of an import was counted: `rankscope run --imports calls` counts them"
+NO_PATHS = "no path that an import asked for was kept: `rankscope run --imports paths` keeps them"
 # In the order in which a report shows them.
 ALL_QUESTIONS = (
-    Question("findings", "findings.table", LOG),
+    Question(
+        "findings",
+        "findings.table",
+        LOG,
+        empty="no rule found anything worth changing in what was recorded; the table coverage says what was not",
+    ),
     Question("overview", "run.overview"),
     Question("coverage", "run.coverage"),
-    Question("checks", "run.overview"),
-    Question("routines", "mpi.routines", alias="mpi"),
-    Question("sizes", "mpi.messages"),
-    Question("communicators", "mpi.routines"),
-    Question("communication", "mpi.routines"),
-    Question("balance", "ranks.ranks"),
-    Question("outliers", "ranks.outliers", shown=Shown.MANY_RANKS),
-    Question("alike", "ranks.behaviour", shown=Shown.MANY_RANKS),
-    Question("places", "ranks.outliers", shown=Shown.MANY_RANKS),
-    Question("causes", "stragglers.causes", LOG),
-    Question("steps", "steps.steps", LOG),
-    Question("step_parts", "steps.steps", LOG),
-    Question("phases", "steps.phases", LOG),
-    Question("phase_ranks", "steps.phases", LOG),
-    Question("collectives", "collectives.collectives", LOG),
-    Question("waiting", "collectives.waiting", LOG),
-    Question("waiting_parts", "collectives.wait_map", LOG),
-    Question("clocks", "collectives.clocks", LOG),
-    Question("wait_map", "collectives.wait_map", LOG, Shown.ASKED, is_wide=True),
-    Question("wait_matrix", "collectives.waiting", LOG, Shown.ASKED, is_wide=True),
-    Question("phase_calls", "steps.phases"),
-    Question("hosts", "ranks.ranks", shown=Shown.ASKED),
-    Question("ranks", "ranks.ranks"),
-    Question("second_hand", "mpi.routines"),
-    Question("matrix", "mpi.messages"),
-    Question("nccl", "collectives.collectives"),
-    Question("gpu", "gpu.kernels"),
-    Question("gpu_ranks", "gpu.kernels"),
-    Question("gpu_gaps", "gpu.device_time"),
-    Question("gpu_copies", "gpu.kernels"),
-    Question("gpu_memory", "gpu.memory"),
-    Question("gpu_clocks", "collectives.clocks"),
-    Question("cuda_api", "gpu.kernels", alias="cuda"),
-    Question("gpu_checks", "gpu.checks"),
-    Question("nvtx_ranges", "events.ranges", alias="nvtx"),
-    Question("tallies", "run.overview"),
-    Question("figures", "run.overview"),
-    Question("imports", "imports.imports"),
-    Question("import_offenders", "imports.offenders.table", shown=Shown.ASKED),
-    Question("import_tree", "imports.modules", shown=Shown.ASKED),
-    Question("import_modules", "imports.modules", shown=Shown.ASKED),
-    Question("import_causes", "imports.calls", shown=Shown.ASKED),
-    Question("import_mounts", "imports.calls", shown=Shown.ASKED),
-    Question("import_module_mounts", "imports.calls", shown=Shown.ASKED),
-    Question("import_calls", "imports.calls", shown=Shown.ASKED),
-    Question("import_paths", "imports.calls", shown=Shown.ASKED),
-    Question("import_search", "imports.search", shown=Shown.ASKED),
-    Question("import_loader", "imports.search", shown=Shown.ASKED),
-    Question("trace", "events.events"),
-    Question("overhead", "run.coverage"),
-    Question("gpu_time", "gpu.device_time", EVENTS, Shown.SUMMED),
-    Question("gpu_spread", "gpu.device_time", EVENTS, Shown.SUMMED),
-    Question("gpu_kinds", "gpu.kernels", EVENTS),
-    Question("kernels", "gpu.kernels", EVENTS),
-    Question("gpu_idle", "gpu.device_time", EVENTS),
-    Question("ranges", "events.ranges", EVENTS),
-    Question("events", "events.events", EVENTS, Shown.ASKED),
+    Question("checks", "run.overview", empty="there is nothing to say about the files that were read"),
+    Question("routines", "mpi.routines", alias="mpi", empty=NO_MPI),
+    Question("sizes", "mpi.messages", empty=NO_MPI),
+    Question("communicators", "mpi.routines", empty=NO_MPI),
+    Question("communication", "mpi.routines", empty=NO_MPI),
+    Question("balance", "ranks.ranks", empty=NO_MPI),
+    Question(
+        "outliers",
+        "ranks.outliers",
+        shown=Shown.MANY_RANKS,
+        empty="no rank is 3.5 spreads from the others in anything, or there are fewer than 4 ranks",
+    ),
+    Question("alike", "ranks.behaviour", shown=Shown.MANY_RANKS, empty="there are fewer than 4 ranks to compare"),
+    Question(
+        "places", "ranks.outliers", shown=Shown.MANY_RANKS, empty="there are fewer than 2 hosts or groups to compare"
+    ),
+    Question(
+        "causes",
+        "stragglers.causes",
+        LOG,
+        empty="no rank's own time in a step stands out, or there are too few steps to say",
+    ),
+    Question("steps", "steps.steps", LOG, empty=NO_STEPS),
+    Question("step_parts", "steps.steps", LOG, empty=NO_STEPS),
+    Question("phases", "steps.phases", LOG, empty=NO_MARKS),
+    Question("phase_ranks", "steps.phases", LOG, empty=NO_MARKS),
+    Question("collectives", "collectives.collectives", LOG, empty=NO_LOG),
+    Question("waiting", "collectives.waiting", LOG, empty=NO_LOG),
+    Question("waiting_parts", "collectives.wait_map", LOG, empty=NO_LOG),
+    Question(
+        "clocks", "collectives.clocks", LOG, empty="all ranks share one clock, or no collective connects their hosts"
+    ),
+    Question("wait_map", "collectives.wait_map", LOG, Shown.ASKED, is_wide=True, empty=NO_LOG),
+    Question("wait_matrix", "collectives.waiting", LOG, Shown.ASKED, is_wide=True, empty=NO_LOG),
+    Question(
+        "phase_calls",
+        "steps.phases",
+        empty="no call was counted in a phase: recorded runs have calls of MPI, Gloo, NCCL, torch and CUDA",
+    ),
+    Question("hosts", "ranks.ranks", shown=Shown.ASKED, empty=NO_RANKS),
+    Question("ranks", "ranks.ranks", empty=NO_RANKS),
+    Question("second_hand", "mpi.routines", empty="no loaded summary of all ranks differs from the ranks' own files"),
+    Question(
+        "matrix", "mpi.messages", empty="no message was counted by its destination: `rankscope run --matrix` does"
+    ),
+    Question(
+        "nccl",
+        "collectives.collectives",
+        empty="no operation of NCCL was recorded: the program made none, or RANKSCOPE_NCCL=none was set",
+    ),
+    Question("gpu", "gpu.kernels", empty=NO_GPU),
+    Question("gpu_ranks", "gpu.kernels", empty=NO_GPU),
+    Question("gpu_gaps", "gpu.device_time", empty=NO_CUPTI),
+    Question("gpu_copies", "gpu.kernels", empty=NO_GPU),
+    Question("gpu_memory", "gpu.memory", empty=NO_CUPTI),
+    Question("gpu_clocks", "collectives.clocks", empty=NO_CUPTI),
+    Question(
+        "cuda_api",
+        "gpu.kernels",
+        alias="cuda",
+        empty="no CUDA call was recorded: the program made none, or it was recorded with --cuda-api none",
+    ),
+    Question("gpu_checks", "gpu.checks", empty="no rule found anything in the figures of the GPUs, or there are none"),
+    Question(
+        "nvtx_ranges",
+        "events.ranges",
+        alias="nvtx",
+        empty="no NVTX range was recorded with what was launched inside: the program names none",
+    ),
+    Question("tallies", "run.overview", empty="nothing was counted in layers that have no table of their own"),
+    Question("figures", "run.overview", empty="no document with figures was loaded"),
+    Question("imports", "imports.imports", empty=NO_IMPORTS),
+    Question("import_offenders", "imports.offenders.table", shown=Shown.ASKED, empty=NO_CALLS),
+    Question("import_tree", "imports.modules", shown=Shown.ASKED, empty=NO_IMPORTS),
+    Question("import_modules", "imports.modules", shown=Shown.ASKED, empty=NO_IMPORTS),
+    Question("import_causes", "imports.calls", shown=Shown.ASKED, empty=NO_CALLS),
+    Question("import_mounts", "imports.calls", shown=Shown.ASKED, empty=NO_CALLS),
+    Question("import_module_mounts", "imports.calls", shown=Shown.ASKED, empty=NO_CALLS),
+    Question("import_calls", "imports.calls", shown=Shown.ASKED, empty=NO_CALLS),
+    Question("import_paths", "imports.calls", shown=Shown.ASKED, empty=NO_PATHS),
+    Question("import_search", "imports.search", shown=Shown.ASKED, empty=NO_PATHS),
+    Question("import_loader", "imports.search", shown=Shown.ASKED, empty=NO_PATHS),
+    Question("trace", "events.events", empty="no event was kept: `rankscope run --trace` keeps them"),
+    Question(
+        "overhead",
+        "run.coverage",
+        empty="no rank was recorded by rankscope: loaded files do not tell what recording cost",
+    ),
+    Question("gpu_time", "gpu.device_time", EVENTS, Shown.SUMMED, empty=NO_GPU),
+    Question("gpu_spread", "gpu.device_time", EVENTS, Shown.SUMMED, empty=NO_GPU),
+    Question("gpu_kinds", "gpu.kernels", EVENTS, empty=NO_ACTIVITIES),
+    Question("kernels", "gpu.kernels", EVENTS, empty=NO_ACTIVITIES),
+    Question("gpu_idle", "gpu.device_time", EVENTS, empty=NO_ACTIVITIES),
+    Question("ranges", "events.ranges", EVENTS, empty="no range is in a trace: record with --trace, or load one"),
+    Question(
+        "events",
+        "events.events",
+        EVENTS,
+        Shown.ASKED,
+        empty="no single event was kept: the log of collectives is empty, and `rankscope run --trace` was not used",
+    ),
 )
 QUESTIONS = {question.name: question for question in ALL_QUESTIONS}
 ALIASES = {question.alias: question.name for question in ALL_QUESTIONS if question.alias}

@@ -15,12 +15,12 @@ def spread_columns(unit: Unit) -> tuple[Column, ...]:
     """Least, median and most of the ranks, and which they are."""
     end = {Unit.NS: "_ns", Unit.RATE: "_rate"}[unit]
     return (
-        Column("ranks", Unit.COUNT, "Ranks"),
-        Column(f"least_rank{end}", unit, "Least rank"),
-        Column("least_rank", Unit.NAME, "Which"),
-        Column(f"median_rank{end}", unit, "Median rank"),
-        Column(f"most_rank{end}", unit, "Most rank"),
-        Column("most_rank", Unit.NAME, "Which"),
+        Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
+        Column(f"least_rank{end}", unit, "Least rank", "smallest value of a rank"),
+        Column("least_rank", Unit.NAME, "Which", "the rank with the smallest value"),
+        Column(f"median_rank{end}", unit, "Median rank", "median of the values of the ranks (the lower of two)"),
+        Column(f"most_rank{end}", unit, "Most rank", "largest value of a rank"),
+        Column("most_rank", Unit.NAME, "Which", "the rank with the largest value"),
     )
 
 

@@ -254,7 +254,7 @@ def _number(value: Any) -> Any:
 
 def table_data(table: Table) -> dict[str, Any]:
     """A table as JSON has it."""
-    columns = [(column.name, column.unit.value, column.title) for column in table.columns]
+    columns = [(column.name, column.unit.value, column.title, column.formula) for column in table.columns]
     return {
         "name": table.name,
         "title": table.title,
@@ -269,7 +269,7 @@ def table_data(table: Table) -> dict[str, Any]:
 def table_of(data: Any) -> Table | None:
     """The table again; None where it is none."""
     try:
-        columns = tuple(Column(name, Unit(unit), title) for name, unit, title in data["columns"])
+        columns = tuple(Column(name, Unit(unit), title, formula) for name, unit, title, formula in data["columns"])
         rows = [tuple(row) for row in data["rows"]]
         if any(len(row) != len(columns) for row in rows):
             return None

@@ -16,7 +16,7 @@ from rankscope.store.run import open_run
 from runs.small_run import SECOND, START, mpi_rank, write_run
 
 ARCHIVES = [ROOT / "tests" / "runs" / name for name in ("h200_runs.tar.gz", "h200_alexnet.tar.gz")]
-ARCHIVES += sorted((ROOT / "benchmarks" / "results" / "h200").glob("gpu_matrix*.tar.gz"))
+ARCHIVES += sorted((ROOT / "benchmarks" / "results" / "h200").glob("gpu_matrix*.tar.xz"))
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

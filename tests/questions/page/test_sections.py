@@ -42,7 +42,7 @@ def test_words_have_the_numbers_of_the_run(page: Page) -> None:
     """A step of 100 ms: 30 to 31 ms forward (60 to 61 on rank 5), 30 backward, the rest in the all-reduce."""
     told = titles(page)
     assert told["start"].startswith("It takes 1.1 s until the end of the first step")
-    assert told["steps"] == "A step takes 100 ms: 32 % forward, 30 % backward, 28 % blocked waiting"
+    assert told["steps"] == "A step takes 100 ms: 32 % forward, 30 % backward, 28 % exposed wait"
     assert re.match(r"A rank waits 28\.\d ms a step on average, 3[01]", told["wait_map"])
     assert "rank 5: 22." in told["waiting"] and "100 % of all waiting" in told["waiting"]
     assert told["communication"] == "MPI_Allreduce of up to 8 B takes the most time: 2.4 s in 2,400 calls, 50 % of all"

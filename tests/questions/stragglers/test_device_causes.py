@@ -34,7 +34,7 @@ def test_the_h200_with_one_rank_slowed_and_with_none(tmp_path: Path) -> None:
     """A sleep in the NVTX range forward: of rank 1 for 20 ms, of rank 0 for 50 ms, and no other run names a cause."""
     expected = {"ddp-slow-1": (1, 20.0), "ddp-slow-0": (0, 50.0)}
     found = {}
-    for number, archive in enumerate(sorted(RESULTS.glob("gpu_matrix*.tar.gz"))):
+    for number, archive in enumerate(sorted(RESULTS.glob("gpu_matrix*.tar.xz"))):
         for folder in unpacked(tmp_path / str(number), archive):
             run = open_run(folder, read_rank_file)
             for one in device_causes(run):

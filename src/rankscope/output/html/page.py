@@ -112,7 +112,13 @@ def _table_data(table: Table) -> dict[str, Any]:
         "name": table.name,
         "title": printable(table.title),
         "columns": [
-            {"name": printable(one.name), "unit": one.unit.value, "title": heading(one), "shown": at in shown}
+            {
+                "name": printable(one.name),
+                "unit": one.unit.value,
+                "title": heading(one),
+                "shown": at in shown,
+                "formula": one.formula,
+            }
             for at, one in enumerate(table.columns)
         ],
         "rows": [[_cell(cell) for cell in row] for row in table.rows],

@@ -17,13 +17,31 @@ from rankscope.questions.wording import ranges
 GPU_CLOCKS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("devices", Unit.NAME, "GPUs"),
-    Column("offset_ns", Unit.NS, "Ahead by"),
-    Column("error_ns", Unit.NS, "±"),
-    Column("drift_ppm", Unit.NUMBER, "Drift (ppm)"),
-    Column("drift_error_ppm", Unit.NUMBER, "± (ppm)"),
-    Column("span_ns", Unit.NS, "Over"),
-    Column("by", Unit.NAME, "By"),
+    Column("devices", Unit.NAME, "GPUs", "its GPUs, which CUPTI puts on one clock"),
+    Column(
+        "offset_ns", Unit.NS, "Ahead by", "CUPTI's clock − the host's, in the middle between first and last reading"
+    ),
+    Column(
+        "error_ns",
+        Unit.NS,
+        "±",
+        "half the length of the longer reading (10 µs where the recorder did not keep it) + 1 µs for the conversion"
+        " of ticks; where no drift is told also half of what the two readings differ",
+    ),
+    Column(
+        "drift_ppm",
+        Unit.NUMBER,
+        "Drift (ppm)",
+        "(last − first offset) ÷ the time between them, in millionths; empty below 0.5 s",
+    ),
+    Column(
+        "drift_error_ppm",
+        Unit.NUMBER,
+        "± (ppm)",
+        "the sum of the errors of both readings ÷ the time between them, in millionths",
+    ),
+    Column("span_ns", Unit.NS, "Over", "time between the readings; empty where there is but one"),
+    Column("by", Unit.NAME, "By", "readings; readings of unknown length: files of earlier recorders"),
 )
 TICKS_NS = 1_000.0  # ticks become Unix time to about this
 ASSUMED_NS = 10_000.0  # of a reading whose length is not recorded
@@ -65,18 +83,52 @@ def _cells(told: Mapping[str, float]) -> tuple[Cell, ...]:
 
 # ---------------------------------------------------------------- clocks
 CLOCKS_COLUMNS = (
-    Column("host", Unit.NAME, "Host"),
-    Column("ranks", Unit.NAME, "Ranks"),
-    Column("offset_ns", Unit.NS, "Ahead by"),
-    Column("error_ns", Unit.NS, "±"),
-    Column("drift_ppm", Unit.NUMBER, "Drift (ppm)"),
-    Column("drift_error_ppm", Unit.NUMBER, "± (ppm)"),
-    Column("bound_ns", Unit.NS, "Proven to ±"),
-    Column("by", Unit.NAME, "By"),
-    Column("compared_with", Unit.NAME, "Compared with"),
-    Column("collectives", Unit.COUNT, "Collectives"),
-    Column("contradicting", Unit.COUNT, "Contradicting"),
-    Column("jumps", Unit.COUNT, "Jumps"),
+    Column(
+        "host",
+        Unit.NAME,
+        "Host",
+        "name of the host, with the rank where its ranks do not share a clock; only runs on several hosts have this"
+        " table",
+    ),
+    Column("ranks", Unit.NAME, "Ranks", "the ranks that share the clock"),
+    Column("offset_ns", Unit.NS, "Ahead by", "its clock − the reference's, in the middle of the span"),
+    Column(
+        "error_ns",
+        Unit.NS,
+        "±",
+        "largest error of the estimate within the span, those of the hosts between it and the reference added",
+    ),
+    Column(
+        "drift_ppm",
+        Unit.NUMBER,
+        "Drift (ppm)",
+        "by how much its clock is faster than the one it was compared with, in millionths: − b of the longest part",
+    ),
+    Column(
+        "drift_error_ppm",
+        Unit.NUMBER,
+        "± (ppm)",
+        "largest error of `drift_ppm`: to the steepest and flattest line of the polygon; of the second estimate at "
+        "most 2 × its error ÷ the span",
+    ),
+    Column(
+        "bound_ns",
+        Unit.NS,
+        "Proven to ±",
+        "half the room that the proof leaves: the largest error of the polygon's centre, against the host it was "
+        "compared with",
+    ),
+    Column(
+        "by",
+        Unit.NAME,
+        "By",
+        "reference; bounds: the proof; leaving together: ranks leave the shortest collectives at about one time; "
+        "unknown: nothing could be found out",
+    ),
+    Column("compared_with", Unit.NAME, "Compared with", "the host it was compared with"),
+    Column("collectives", Unit.COUNT, "Collectives", "number of collectives that were used"),
+    Column("contradicting", Unit.COUNT, "Contradicting", "number of collectives that were left out"),
+    Column("jumps", Unit.COUNT, "Jumps", "number of times that the clock jumped"),
 )
 BOUNDS, LEAVING, REFERENCE, UNKNOWN = "bounds", "leaving together", "reference", "unknown"
 

@@ -21,16 +21,40 @@ from rankscope.questions.wording import counted
 # Which NCCL operations ran, by which algorithm and protocol, and how long did they take on the device?
 NCCL_COLUMNS = (
     Column("name", Unit.NAME, "Operation"),
-    Column("algorithm", Unit.NAME, "Algorithm"),
-    Column("group", Unit.NAME, "Communicator"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("device_ns", Unit.NS, "On device"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("rate", Unit.RATE, "Rate"),
-    Column("ranks", Unit.COUNT, "Ranks"),
+    Column(
+        "algorithm",
+        Unit.NAME,
+        "Algorithm",
+        "algorithm and protocol, as in `RING LL128`; `CE`: by copy engines; empty for point-to-point",
+    ),
+    Column(
+        "group",
+        Unit.NAME,
+        "Communicator",
+        "communicator: the name the program gave it or `NCCL`, `#`, and the last eight digits of NCCL's own hash of"
+        " it, which is equal on all its ranks",
+    ),
+    Column(
+        "calls", Unit.COUNT, "Calls", "number of operations enqueued (of replayed CUDA graphs: those NCCL tells of)"
+    ),
+    Column(
+        "bytes",
+        Unit.BYTES,
+        "Bytes",
+        "NCCL's count × size of the element: all-gather: this rank's part; reduce-scatter: the part this rank receives",
+    ),
+    Column(
+        "device_ns",
+        Unit.NS,
+        "On device",
+        "from the start of the first channel to the end of the last, wait for other ranks included: by the GPU's "
+        "clock from NCCL 2.27 on, as the proxy thread saw it in 2.26, empty before and with `RANKSCOPE_NCCL=calls`",
+    ),
+    Column("mean_ns", Unit.NS, "Mean", "`device_ns` ÷ operations whose time is known"),
+    Column("min_ns", Unit.NS, "Min", "shortest operation"),
+    Column("max_ns", Unit.NS, "Max", "longest operation"),
+    Column("rate", Unit.RATE, "Rate", "bytes of operations whose time is known ÷ `device_ns`"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
 )
 UNTOLD = "{} of {} operations: when they ran on the device was not told (an NCCL before 2.26, or RANKSCOPE_NCCL=calls)."
 SQL = """
@@ -112,20 +136,54 @@ def rate(volume_bytes: float, time_ns: float) -> float | None:
 # ---------------------------------------------------------------- collectives
 COLLECTIVES_COLUMNS = (
     Column("name", Unit.NAME, "Operation"),
-    Column("members", Unit.COUNT, "Members"),
-    Column("up_to_bytes", Unit.BYTES, "Up to"),
-    Column("kind", Unit.NAME, "Time is"),
-    Column("collectives", Unit.COUNT, "Collectives"),
-    Column("wait_ns", Unit.NS, "Waiting"),
-    Column("wait_error_ns", Unit.NS, "± by clocks"),
-    Column("transfer_ns", Unit.NS, "Moving"),
-    Column("leaving_ns", Unit.NS, "Leaving"),
-    Column("wait_share", Unit.SHARE, "Wait share"),
-    Column("late_p50_ns", Unit.NS, "Late p50"),
-    Column("late_p99_ns", Unit.NS, "Late p99"),
-    Column("algorithm_rate", Unit.RATE, "Algorithm bw"),
-    Column("bus_rate", Unit.RATE, "Bus bw"),
-    Column("naive_rate", Unit.RATE, "Naive bw"),
+    Column("members", Unit.COUNT, "Group size", "size of the group"),
+    Column("up_to_bytes", Unit.BYTES, "Up to", "upper edge of the size class of the largest bytes of any member"),
+    Column(
+        "kind",
+        Unit.NAME,
+        "Time is",
+        "call: the time of blocking calls, or of kernels on the device (NCCL); progress: from start to completion "
+        "of a nonblocking operation, which overlaps with computing: its wait is no cost by itself",
+    ),
+    Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives"),
+    Column("wait_ns", Unit.NS, "Wait", "sum of the wait over the collectives and the selected ranks"),
+    Column(
+        "wait_error_ns",
+        Unit.NS,
+        "Clock uncertainty",
+        "how much of `wait_ns`, more or less, may be the clocks' error: sum over ranks and collectives of the "
+        "errors of the two clocks involved, 0 between ranks of one clock, each at most the stay",
+    ),
+    Column("transfer_ns", Unit.NS, "Transfer", "sum of the transfer over the collectives and the selected ranks"),
+    Column("leaving_ns", Unit.NS, "Exit skew", "sum of the exit skew over the collectives and the selected ranks"),
+    Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
+    Column(
+        "late_p50_ns",
+        Unit.NS,
+        "Arrival skew p50",
+        "median over the collectives of the arrival skew: entry of the member that most wait for − the last entry "
+        "of all others, at least 0",
+    ),
+    Column(
+        "late_p99_ns",
+        Unit.NS,
+        "Arrival skew p99",
+        "99th percentile over the collectives of the arrival skew, as in `late_p50_ns`",
+    ),
+    Column(
+        "algorithm_rate",
+        Unit.RATE,
+        "Algorithm bw",
+        "algorithm bandwidth: sum of *size* ÷ sum of *time*; *time* of a collective: mean transfer of the members "
+        "that data comes to (all; after a root: the others; to a root: the root)",
+    ),
+    Column("bus_rate", Unit.RATE, "Bus bw", "bus bandwidth: sum of *size* × *factor* ÷ sum of *time*"),
+    Column(
+        "naive_rate",
+        Unit.RATE,
+        "Bandwidth incl. wait",
+        "bandwidth with wait included: sum of *size* ÷ sum of the whole stay of the same members",
+    ),
 )
 NOTICEABLE = 0.5  # of the time in collectives
 

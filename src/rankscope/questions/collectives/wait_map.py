@@ -25,17 +25,29 @@ from rankscope.questions.steps.waits import StepTimes, step_times
 # ---------------------------------------------------------------------------------------------------------------------
 # In which groups, phases and steps do ranks wait, and for whom there?
 WAITING_PARTS_COLUMNS = (
-    Column("by", Unit.NAME, "By"),
-    Column("part", Unit.NAME, "Group, phase or step"),
-    Column("collectives", Unit.COUNT, "Collectives"),
-    Column("wait_ns", Unit.NS, "Waiting"),
-    Column("wait_error_ns", Unit.NS, "± by clocks"),
-    Column("transfer_ns", Unit.NS, "Moving"),
-    Column("leaving_ns", Unit.NS, "Leaving"),
-    Column("wait_share", Unit.SHARE, "Wait share"),
-    Column("awaited_rank", Unit.NAME, "Most waited for"),
-    Column("caused_ns", Unit.NS, "For that rank"),
-    Column("caused_share", Unit.SHARE, "Of the waiting"),
+    Column(
+        "by",
+        Unit.NAME,
+        "By",
+        "group, phase (of the group's first member) or, in runs that have them, step (in which a rank entered, by "
+        "its own clock)",
+    ),
+    Column("part", Unit.NAME, "Group, phase or step", "which group, phase or step"),
+    Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives in it"),
+    Column("wait_ns", Unit.NS, "Wait", "sum of the wait in it over the ranks, nonblocking operations included"),
+    Column(
+        "wait_error_ns", Unit.NS, "Clock uncertainty", "how much of `wait_ns`, more or less, may be the clocks' error"
+    ),
+    Column(
+        "transfer_ns", Unit.NS, "Transfer", "sum of the transfer in it over the ranks, nonblocking operations included"
+    ),
+    Column(
+        "leaving_ns", Unit.NS, "Exit skew", "sum of the exit skew in it over the ranks, nonblocking operations included"
+    ),
+    Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
+    Column("awaited_rank", Unit.NAME, "Most waited for", "the rank that the others wait for longest in it"),
+    Column("caused_ns", Unit.NS, "For that rank", "wait of all others for that rank in it"),
+    Column("caused_share", Unit.SHARE, "Of the wait", "`caused_ns` ÷ `wait_ns`"),
 )
 RECORDED = "SELECT 1 FROM steps LIMIT 1"
 
@@ -172,6 +184,8 @@ def _caused(ranks: int, split: Split, parts: int, of_each: Array) -> Array:
 # ---------------------------------------------------------------- wait map
 Grid = Any  # of numpy
 WAIT_MAP_COLUMNS = (Column("rank", Unit.NAME, "Rank"),)  # or a host, or several; then a column for each step
+STEP_FORMULA = "wait in the collectives entered in that step (these steps: the mean), nonblocking operations included"
+SLICE_FORMULA = "wait in that slice of time ÷ its length"
 MOST_LANES = 128
 MOST_STEPS = 240
 SLICES = 120  # of the time, where there are no steps
@@ -236,7 +250,7 @@ def _steps(times: StepTimes) -> _Columns:
 def _named(numbers: Grid) -> Column:
     first, last = int(numbers[0]), int(numbers[-1])
     told = str(first) if first == last else f"{first}–{last}"
-    return Column(f"step_{told.replace('–', '_')}_ns", Unit.NS, told)
+    return Column(f"step_{told.replace('–', '_')}_ns", Unit.NS, told, STEP_FORMULA)
 
 
 def _slices(known: Collectives) -> _Columns:
@@ -244,7 +258,10 @@ def _slices(known: Collectives) -> _Columns:
     ends = sums(known)
     first, last = ends.first_ns, ends.last_ns
     edges = np.linspace(first, last + 1, SLICES + 1)
-    names = [Column(f"at_{at}_share", Unit.SHARE, f"{(edges[at] - first) / 1e9:.3g} s") for at in range(SLICES)]
+    names = [
+        Column(f"at_{at}_share", Unit.SHARE, f"{(edges[at] - first) / 1e9:.3g} s", SLICE_FORMULA)
+        for at in range(SLICES)
+    ]
     return _Columns(names, np.zeros(0, np.int64), edges)
 
 

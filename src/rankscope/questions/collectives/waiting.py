@@ -17,6 +17,9 @@ from rankscope.questions.wording import ranges
 
 # ---------------------------------------------------------------- who waits for whom, and how long in all?
 WAIT_MATRIX_COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
+MATRIX_FORMULA = (
+    "wait for that rank (host, ranks): the last to arrive of those it depends on, summed over the collectives"
+)
 MOST_LANES = 96
 
 
@@ -38,7 +41,7 @@ def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
         sums += np.bincount(waiting * count + awaited, split.wait_ns[waits], count * count)
     table.columns = (
         Column(rows.kind, Unit.NAME, f"{rows.kind.capitalize()} that waits"),
-        *(Column(f"for_{label}_ns", Unit.NS, str(label)) for label in rows.labels),
+        *(Column(f"for_{label}_ns", Unit.NS, str(label), MATRIX_FORMULA) for label in rows.labels),
     )
     found = np.round(sums).astype(np.int64).reshape(count, count)
     kept = np.flatnonzero(np.bincount(rows.of[wanted], minlength=count))
@@ -50,21 +53,53 @@ def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- waiting
 WAITING_COLUMNS = (
-    Column("rank", Unit.NAME, "Rank"),
+    Column("rank", Unit.NAME, "Rank", "the rank that others wait for longest comes first"),
     Column("host", Unit.NAME, "Host"),
-    Column("collectives", Unit.COUNT, "Collectives"),
-    Column("wait_ns", Unit.NS, "Waits"),
-    Column("wait_error_ns", Unit.NS, "± by clocks"),
-    Column("transfer_ns", Unit.NS, "Moves data"),
-    Column("leaving_ns", Unit.NS, "Leaves later"),
-    Column("progress_wait_ns", Unit.NS, "Waits in progress"),
-    Column("last", Unit.COUNT, "Came last"),
-    Column("last_share", Unit.SHARE, "Of its coll."),
-    Column("caused_ns", Unit.NS, "Makes others wait"),
-    Column("caused_error_ns", Unit.NS, "± by clocks"),
-    Column("caused_share", Unit.SHARE, "Of all waiting"),
-    Column("late_ns", Unit.NS, "Late by"),
-    Column("verdict", Unit.NAME, "Verdict"),
+    Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives of its groups"),
+    Column("wait_ns", Unit.NS, "Wait", "its wait in blocking calls and in kernels"),
+    Column(
+        "wait_error_ns", Unit.NS, "Clock uncertainty", "how much of `wait_ns`, more or less, may be the clocks' error"
+    ),
+    Column("transfer_ns", Unit.NS, "Transfer", "its transfer in blocking calls and in kernels"),
+    Column("leaving_ns", Unit.NS, "Exit skew", "its exit skew in blocking calls and in kernels"),
+    Column(
+        "progress_wait_ns",
+        Unit.NS,
+        "Wait in progress",
+        "its wait in nonblocking operations, from their start: an upper bound of what it cost, because the rank may"
+        " have computed meanwhile",
+    ),
+    Column(
+        "last",
+        Unit.COUNT,
+        "Last to arrive",
+        "collectives in which it was the last to arrive and the clocks are exact enough to say so: its entry − its "
+        "error is not before any entry + error on another clock",
+    ),
+    Column("last_share", Unit.SHARE, "Of its collectives", "`last` ÷ `collectives`"),
+    Column(
+        "caused_ns",
+        Unit.NS,
+        "Wait caused",
+        "wait caused: wait of all others for it, summed over them, in calls and in progress",
+    ),
+    Column(
+        "caused_error_ns",
+        Unit.NS,
+        "Clock uncertainty",
+        "how much of `caused_ns`, more or less, may be the clocks' error",
+    ),
+    Column("caused_share", Unit.SHARE, "Share of wait caused", "`caused_ns` ÷ the sum of `caused_ns` over all ranks"),
+    Column(
+        "late_ns", Unit.NS, "Median arrival delay", "median of its arrival skew over the collectives counted in `last`"
+    ),
+    Column(
+        "verdict",
+        Unit.NAME,
+        "Verdict",
+        "*waited for*: it stands out; *inconclusive*: the effect is not larger than the clocks' error; *waits*: its"
+        " wait is longer than its transfer, and at least 5 % of the span",
+    ),
 )
 INCONCLUSIVE, AWAITED, WAITS = "inconclusive", "waited for", "waits"
 NOTICEABLE = 0.05  # of the time between the first and the last collective

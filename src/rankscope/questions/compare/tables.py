@@ -23,7 +23,7 @@ from rankscope.questions.wording import counted
 KINDS = ("total", "step", "part", "phase", "layer", "operation", "kernel", "range")
 SIDES = (
     Column("side", Unit.NAME, "Side"),
-    Column("runs", Unit.COUNT, "Runs"),
+    Column("runs", Unit.COUNT, "Runs", "number of runs of the side"),
     Column("ranks", Unit.NAME, "Ranks"),
     Column("hosts", Unit.NAME, "Hosts"),
     Column("steps", Unit.NAME, "Steps"),
@@ -32,24 +32,36 @@ SIDES = (
 CHANGES = (
     Column("metric", Unit.NAME, "Metric"),
     Column("kind", Unit.NAME, "Kind"),
-    Column("before_ns", Unit.NS, "Before"),
-    Column("after_ns", Unit.NS, "After"),
-    Column("difference_ns", Unit.NS, "Difference"),
-    Column("change", Unit.SHARE, "Change"),
-    Column("low", Unit.SHARE, "From"),
-    Column("high", Unit.SHARE, "To"),
+    Column("before_ns", Unit.NS, "Before", "median of the metric over the runs of the first side"),
+    Column("after_ns", Unit.NS, "After", "median of the metric over the runs of the other side"),
+    Column("difference_ns", Unit.NS, "Difference", "`after_ns` − `before_ns`"),
+    Column("change", Unit.SHARE, "Change", "median of the other side ÷ median of the first side − 1"),
+    Column("low", Unit.SHARE, "From", "lower end of the 95 % interval of `change`"),
+    Column("high", Unit.SHARE, "To", "upper end of the 95 % interval of `change`"),
     Column("verdict", Unit.NAME, "Verdict"),
-    Column("chance", Unit.NUMBER, "Chance"),
+    Column(
+        "chance",
+        Unit.NUMBER,
+        "Chance",
+        "share of the exchanges of runs between the sides that shift the metric as much, with all metrics of "
+        "the table looked at together",
+    ),
 )
 MEMORY = (
     Column("metric", Unit.NAME, "Metric"),
-    Column("before_bytes", Unit.BYTES, "Before"),
-    Column("after_bytes", Unit.BYTES, "After"),
-    Column("change", Unit.SHARE, "Change"),
-    Column("low", Unit.SHARE, "From"),
-    Column("high", Unit.SHARE, "To"),
+    Column("before_bytes", Unit.BYTES, "Before", "median of the metric over the runs of the first side"),
+    Column("after_bytes", Unit.BYTES, "After", "median of the metric over the runs of the other side"),
+    Column("change", Unit.SHARE, "Change", "median of the other side ÷ median of the first side − 1"),
+    Column("low", Unit.SHARE, "From", "lower end of the 95 % interval of `change`"),
+    Column("high", Unit.SHARE, "To", "upper end of the 95 % interval of `change`"),
     Column("verdict", Unit.NAME, "Verdict"),
-    Column("chance", Unit.NUMBER, "Chance"),
+    Column(
+        "chance",
+        Unit.NUMBER,
+        "Chance",
+        "share of the exchanges of runs between the sides that shift the metric as much, with all metrics of "
+        "the table looked at together",
+    ),
 )
 LIMITS = (
     Column("limit", Unit.NAME, "Fails if"),

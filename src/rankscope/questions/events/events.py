@@ -9,10 +9,21 @@ from rankscope.questions.selection import ALL, Selection, arranged
 TRACE_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("layer", Unit.NAME, "Layer"),
-    Column("kept", Unit.COUNT, "Events kept"),
-    Column("lost", Unit.COUNT, "Events lost"),
-    Column("begins_ns", Unit.NS, "Begins after start"),
-    Column("spans_ns", Unit.NS, "Spans"),
+    Column("kept", Unit.COUNT, "Events kept", "number of events in the trace"),
+    Column(
+        "lost",
+        Unit.COUNT,
+        "Events lost",
+        "events offered to it − `kept`: overwritten by newer ones (`--trace-keep newest`), come when it was full "
+        "(`oldest`), or without room at all",
+    ),
+    Column(
+        "begins_ns",
+        Unit.NS,
+        "Begins after start",
+        "from the start of the process to the start of the earliest event kept",
+    ),
+    Column("spans_ns", Unit.NS, "Spans", "from the start of the earliest event kept to the latest end"),
 )
 TRACE_SQL = """
     SELECT rank, substr(series, 7) AS layer,
@@ -34,18 +45,26 @@ def trace(tables: Tables, selection: Selection = ALL) -> Table:
 EVENTS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("layer", Unit.NAME, "Layer"),
-    Column("kind", Unit.NAME, "Kind"),
+    Column(
+        "kind",
+        Unit.NAME,
+        "Kind",
+        "`call`: time inside a call, of a kernel, a copy, a range; `progress`: from the start of a nonblocking "
+        "operation to its completion. The two overlap: do not add them up",
+    ),
     Column("name", Unit.NAME, "Name"),
     Column("group", Unit.NAME, "Group"),
-    Column("sequence", Unit.COUNT, "Sequence"),
-    Column("start_ns", Unit.NUMBER, "Start, Unix time"),
-    Column("duration_ns", Unit.NS, "Time"),
-    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("sequence", Unit.COUNT, "Sequence", "number of a collective in its group, from the log"),
+    Column("start_ns", Unit.NUMBER, "Start, Unix time", "Unix time of the start in ns, by the clock of its host"),
+    Column("duration_ns", Unit.NS, "Time", "end − start; empty where the end was not seen"),
+    Column("bytes", Unit.BYTES, "Bytes", "bytes of the call (what is counted: Bytes)"),
     Column("phase", Unit.NAME, "Phase"),
     Column("thread", Unit.NAME, "Thread"),
-    Column("root", Unit.NAME, "Root"),
-    Column("call_ns", Unit.NS, "In the call"),
-    Column("failed", Unit.NAME, "Failed"),
+    Column("root", Unit.NAME, "Root", "rank of the root in the group, of a collective from the log"),
+    Column(
+        "call_ns", Unit.NS, "In the call", "of a nonblocking collective from the log: time inside the starting call"
+    ),
+    Column("failed", Unit.NAME, "Failed", "`yes` where the call returned an error"),
 )
 EVENTS_SQL = """
     SELECT rank, layer, kind, name, "group", sequence, events.start_ns, events.end_ns - events.start_ns AS duration_ns,

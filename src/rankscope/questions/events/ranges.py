@@ -13,18 +13,26 @@ from rankscope.questions.selection import ALL, Selection, arranged
 # ---------------------------------------------------------------------------------------------------------------------
 # What was launched in which NVTX range, and how long did it take on the host and on the GPUs?
 NVTX_RANGES_COLUMNS = (
-    Column("range", Unit.NAME, "Range"),
+    Column("range", Unit.NAME, "Range", "its name, indented by its depth"),
     Column("domain", Unit.NAME, "Domain"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("host_ns", Unit.NS, "Host"),
-    Column("own_host_ns", Unit.NS, "own"),
-    Column("activities", Unit.COUNT, "On GPU"),
-    Column("own_activities", Unit.COUNT, "own"),
-    Column("gpu_ns", Unit.NS, "GPU time"),
-    Column("own_gpu_ns", Unit.NS, "own"),
-    Column("api_calls", Unit.COUNT, "CUDA calls"),
-    Column("api_ns", Unit.NS, "In them"),
-    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("calls", Unit.COUNT, "Calls", "number of ranges that ended"),
+    Column("host_ns", Unit.NS, "Host", "Σ(end − start)"),
+    Column(
+        "own_host_ns",
+        Unit.NS,
+        "own",
+        "`host_ns` − that of the ranges directly inside it, at least 0: ranges that overlap without one lying "
+        "inside the other are taken off whole",
+    ),
+    Column("activities", Unit.COUNT, "On GPU", "number of kernels, copies and sets launched inside"),
+    Column(
+        "own_activities", Unit.COUNT, "own", "kernels, copies and sets launched in it and in no range further inside"
+    ),
+    Column("gpu_ns", Unit.NS, "GPU time", "sum of the durations of `activities` on the device"),
+    Column("own_gpu_ns", Unit.NS, "own", "sum of the durations of `own_activities` on the device"),
+    Column("api_calls", Unit.COUNT, "CUDA calls", "number of CUDA API calls that began inside"),
+    Column("api_ns", Unit.NS, "In them", "time inside `api_calls`"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
 )
 # Only of recorded runs: what nvprof printed does not say which range lies inside which.
 NVTX_RANGES_SQL = """
@@ -114,20 +122,32 @@ def _processes(one: Range) -> set[int]:
 # ---------------------------------------------------------------- ranges
 RANGES_COLUMNS = (
     Column("name", Unit.NAME, "Range"),
-    Column("layer", Unit.NAME, "Layer"),
-    Column("domain", Unit.NAME, "Domain"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("own_ns", Unit.NS, "own"),
-    Column("own_share", Unit.SHARE, "Own share"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("activities", Unit.COUNT, "On GPU"),
-    Column("own_activities", Unit.COUNT, "own"),
-    Column("gpu_ns", Unit.NS, "GPU time"),
-    Column("own_gpu_ns", Unit.NS, "own"),
-    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("layer", Unit.NAME, "Layer", "who names the range"),
+    Column("domain", Unit.NAME, "Domain", "domain of NVTX; empty for the others"),
+    Column("calls", Unit.COUNT, "Calls", "number of ranges that ended"),
+    Column("total_ns", Unit.NS, "Time", "Σ (end − start); a range inside one of the same name counts in both"),
+    Column(
+        "own_ns",
+        Unit.NS,
+        "own",
+        "each moment of a thread (or stream) belongs to the range begun last of those that go on: the time so given"
+        " to this name. Over all names of a thread that is the time in which it is in any range",
+    ),
+    Column("own_share", Unit.SHARE, "Own share", "`own_ns` ÷ `own_ns` of all rows"),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column("min_ns", Unit.NS, "Min", "shortest of them"),
+    Column("max_ns", Unit.NS, "Max", "longest of them"),
+    Column(
+        "activities",
+        Unit.COUNT,
+        "On GPU",
+        "kernels, copies and sets whose launching call began on the range's thread while it went on; empty where a "
+        "trace does not say which call launched what, as in rank files (nvtx_ranges has what the recorder counted)",
+    ),
+    Column("own_activities", Unit.COUNT, "own", "of `activities`, those launched while it was the one begun last"),
+    Column("gpu_ns", Unit.NS, "GPU time", "Σ of the lengths of `activities` on the GPU"),
+    Column("own_gpu_ns", Unit.NS, "own", "Σ of the lengths of `own_activities` on the GPU"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
 )
 RANGES_SQL = """
     WITH found AS (

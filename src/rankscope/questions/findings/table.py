@@ -31,12 +31,18 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     oversubscribed,
 )
 COLUMNS = (
-    Column("number", Unit.NAME, "#"),
-    Column("finding", Unit.NAME, "Finding"),
-    Column("saved_ns", Unit.NS, "Could save"),
-    Column("share", Unit.SHARE, "Of the run"),
-    Column("action", Unit.NAME, "What to do"),
-    Column("evidence", Unit.NAME, "Evidence"),
+    Column("number", Unit.NAME, "#", "place: first what makes other numbers doubtful (no saving), then by `saved_ns`"),
+    Column("finding", Unit.NAME, "Finding", "what was found, with ranks and numbers"),
+    Column(
+        "saved_ns",
+        Unit.NS,
+        "Could save",
+        "elapsed time of the job that could be saved at most if only this were cured; savings of several findings "
+        "overlap",
+    ),
+    Column("share", Unit.SHARE, "Of the run", "`saved_ns` ÷ the longest `elapsed_ns` of a rank, at most 1"),
+    Column("action", Unit.NAME, "What to do", "what to do next"),
+    Column("evidence", Unit.NAME, "Evidence", "the tables that say so, and what their rows say"),
     Column("rule", Unit.NAME, "Rule"),
 )
 

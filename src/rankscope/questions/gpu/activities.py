@@ -23,13 +23,15 @@ from rankscope.questions.wording import ranges
 # ---------------------------------------------------------------------------------------------------------------------
 # How long things take, added up so that blocks, ranks and kinds can be joined.
 STATISTICS = (
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Share"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("stdev_ns", Unit.NS, "Std dev"),
+    Column("calls", Unit.COUNT, "Calls", "number of activities"),
+    Column(
+        "total_ns", Unit.NS, "Time", "sum of their lengths over the selected ranks; what runs side by side counts twice"
+    ),
+    Column("share", Unit.SHARE, "Share", "`total_ns` ÷ `total_ns` of all rows"),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column("min_ns", Unit.NS, "Min", "shortest of them"),
+    Column("max_ns", Unit.NS, "Max", "longest of them"),
+    Column("stdev_ns", Unit.NS, "Std dev", "√(Σ(length − mean)² ÷ `calls`), over the activities of all selected ranks"),
 )
 
 

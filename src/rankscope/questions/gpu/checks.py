@@ -13,12 +13,38 @@ from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import ranges
 
 COLUMNS = (
-    Column("check", Unit.NAME, "Check"),
-    Column("ranks", Unit.NAME, "Ranks"),
-    Column("name", Unit.NAME, "Name"),
-    Column("time_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Part"),
-    Column("finding", Unit.NAME, "Finding"),
+    Column(
+        "check",
+        Unit.NAME,
+        "Check",
+        "*iterations*: of the call counts of a rank, at least three different ones are multiples of a number from 8"
+        " up; of several such numbers the one with the largest (count of counts) × log2(number). *waiting inside*: "
+        "a collective of at least 8 calls and 1 % of GPU time whose average is 4 times its shortest call. *uneven "
+        "collective*: the same collective with the same calls takes one rank at least 20 % and 1 ms longer than "
+        "another. *fixed cost*: a kernel with the same calls and, within 2 %, the same time in at least 3 separate "
+        "runs whose GPU time differs by half",
+    ),
+    Column("ranks", Unit.NAME, "Ranks", "the ranks it was found on"),
+    Column("name", Unit.NAME, "Name", "the kernel"),
+    Column(
+        "time_ns",
+        Unit.NS,
+        "Time",
+        "waiting inside: total − calls × shortest; uneven collective: largest − smallest total of a rank; fixed "
+        "cost: mean time of a run",
+    ),
+    Column(
+        "share",
+        Unit.SHARE,
+        "Part",
+        "waiting: `time_ns` ÷ total of the rank that waits; fixed cost: ÷ GPU time of the run with the least",
+    ),
+    Column(
+        "finding",
+        Unit.NAME,
+        "Finding",
+        "the same in words; the rank with the *smallest* time in a collective is the one the others wait for",
+    ),
 )
 SQL = f"""
     WITH wholes AS ({WHOLES}),

@@ -14,11 +14,11 @@ from rankscope.questions.selection import ALL, Selection, arranged, spread, spre
 # ---------------------------------------------------------------------------------------------------------------------
 # How long are the pauses in which a GPU has nothing to do?
 GPU_GAPS_COLUMNS = (
-    Column("length", Unit.NAME, "Length of a gap"),
-    Column("gaps", Unit.COUNT, "Gaps"),
-    Column("idle_ns", Unit.NS, "Idle in them"),
-    Column("share", Unit.SHARE, "Of idle"),
-    Column("mean_ns", Unit.NS, "Mean"),
+    Column("length", Unit.NAME, "Length of a gap", "a gap shorter than this (and not shorter than the row before)"),
+    Column("gaps", Unit.COUNT, "Gaps", "number of such gaps"),
+    Column("idle_ns", Unit.NS, "Idle in them", "sum of their lengths; over all rows it is `idle_ns` of gpu_time"),
+    Column("share", Unit.SHARE, "Of idle", "`idle_ns` ÷ `idle_ns` of all rows"),
+    Column("mean_ns", Unit.NS, "Mean", "`idle_ns` ÷ `gaps`"),
     *spread_columns(Unit.NS),
 )
 COUNTED, TIMED = "idle gaps ", "idle in gaps "
@@ -58,12 +58,19 @@ def _order(length: str) -> tuple[bool, int, float]:
 GPU_IDLE_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("stream", Unit.NAME, "GPU/stream"),
-    Column("cause", Unit.NAME, "Waits for"),
-    Column("gaps", Unit.COUNT, "Gaps"),
-    Column("idle_ns", Unit.NS, "Idle"),
-    Column("share", Unit.SHARE, "Of idle"),
-    Column("median_ns", Unit.NS, "Median"),
-    Column("max_ns", Unit.NS, "Max"),
+    Column(
+        "cause",
+        Unit.NAME,
+        "Waits for",
+        "*host*: the call that launched the next activity began only after the gap had; *next kernel*: else, if the"
+        " gap is shorter than 30 µs, as kernels launched back to back have it; *other*: a longer gap, as when "
+        "streams wait for each other",
+    ),
+    Column("gaps", Unit.COUNT, "Gaps", "number of gaps of the stream that have this cause"),
+    Column("idle_ns", Unit.NS, "Idle", "sum of their lengths"),
+    Column("share", Unit.SHARE, "Of idle", "`idle_ns` ÷ all idle time of the stream"),
+    Column("median_ns", Unit.NS, "Median", "median length of a gap"),
+    Column("max_ns", Unit.NS, "Max", "longest gap"),
 )
 GPU_IDLE_SQL = """
     SELECT rank, stream, cause, gaps, idle_ns, idle_ns / sum(idle_ns) OVER (PARTITION BY process, place), median_ns,
@@ -83,18 +90,39 @@ def gpu_idle(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------- device time
 DEVICE_TIME_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("device", Unit.NAME, "GPU"),
-    Column("span_ns", Unit.NS, "First to last"),
-    Column("busy_ns", Unit.NS, "Busy"),
-    Column("busy_share", Unit.SHARE, "Busy share"),
-    Column("idle_ns", Unit.NS, "Idle"),
-    Column("compute_ns", Unit.NS, "Compute"),
-    Column("compute_share", Unit.SHARE, "Compute share"),
-    Column("comm_ns", Unit.NS, "Communication"),
-    Column("copy_ns", Unit.NS, "Copies and sets"),
-    Column("hidden_ns", Unit.NS, "Comm. hidden"),
-    Column("hidden_share", Unit.SHARE, "Hidden share"),
-    Column("exposed_ns", Unit.NS, "Comm. exposed"),
+    Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
+    Column("span_ns", Unit.NS, "GPU active window", "GPU active window: last end − first start of an activity"),
+    Column("busy_ns", Unit.NS, "Busy", "busy(all activities): time in which at least one goes on"),
+    Column("busy_share", Unit.SHARE, "Busy share", "`busy_ns` ÷ `span_ns`"),
+    Column("idle_ns", Unit.NS, "Idle", "`span_ns` − `busy_ns`"),
+    Column(
+        "compute_ns",
+        Unit.NS,
+        "Compute",
+        "busy(compute): time in which at least one kernel other than communication goes on",
+    ),
+    Column("compute_share", Unit.SHARE, "Compute share", "`compute_ns` ÷ `span_ns`"),
+    Column(
+        "comm_ns",
+        Unit.NS,
+        "Communication",
+        "busy(communication): time in which at least one kernel of communication goes on",
+    ),
+    Column("copy_ns", Unit.NS, "Copies and sets", "busy(copies and sets): time in which at least one goes on"),
+    Column(
+        "hidden_ns",
+        Unit.NS,
+        "Comm. overlapped",
+        "overlapped communication, which goes on while something is computed: busy(compute) + busy(communication) −"
+        " busy(compute ∪ communication)",
+    ),
+    Column("hidden_share", Unit.SHARE, "Overlapped share", "`hidden_ns` ÷ `comm_ns`"),
+    Column(
+        "exposed_ns",
+        Unit.NS,
+        "Comm. exposed",
+        "exposed communication, while nothing is computed: `comm_ns` − `hidden_ns`",
+    ),
 )
 NOTICEABLE = 0.05  # of the span
 # The recorder has summed each device up by the same formulas, also where a trace keeps only some of the activities.
@@ -157,9 +185,9 @@ def _cells(time: GpuTime) -> tuple[int | float | None, ...]:
 # ---------------------------------------------------------------------------------------------------------------------
 # How are busy, idle, compute and communication time of the GPUs spread over the ranks?
 GPU_SPREAD_COLUMNS = (
-    Column("what", Unit.NAME, "GPU time"),
-    Column("total_ns", Unit.NS, "All ranks"),
-    Column("share", Unit.SHARE, "Of first to last"),
+    Column("what", Unit.NAME, "GPU time", "the column of gpu_time"),
+    Column("total_ns", Unit.NS, "All ranks", "sum of that time over the selected ranks"),
+    Column("share", Unit.SHARE, "Of active window", "`total_ns` ÷ the sum of the ranks' `span_ns`"),
     *spread_columns(Unit.NS),
 )
 MEASURES = {

@@ -12,14 +12,22 @@ from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
 from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
 ACTIVITIES_COLUMNS = (
-    Column("name", Unit.NAME, "Name"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Of all"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("name", Unit.NAME, "Name", "kernel, copy, set, or function of CUDA"),
+    Column("calls", Unit.COUNT, "Calls", "number of launches, copies or sets"),
+    Column(
+        "total_ns", Unit.NS, "Time", "sum of their durations: on the device, of CUDA calls inside the call on the host"
+    ),
+    Column(
+        "share",
+        Unit.SHARE,
+        "Of all",
+        "`total_ns` ÷ the time of the whole layer on the selected ranks; where a source lists only part of its "
+        "rows, ÷ the whole that it implies (time ÷ share)",
+    ),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`, over rows whose time is known"),
+    Column("min_ns", Unit.NS, "Min", "shortest of them"),
+    Column("max_ns", Unit.NS, "Max", "longest of them"),
+    Column("bytes", Unit.BYTES, "Bytes", "bytes moved, where the source tells it"),
     *spread_columns(Unit.NS),
 )
 # Kernels and copies of a rank once: what is attributed to a range is counted there once more and left out here.
@@ -79,7 +87,11 @@ def cuda_api(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 # ---------------------------------------------------------------- which kernels, copies and sets take the GPUs' time?
-KERNELS_COLUMNS = (Column("kind", Unit.NAME, "Kind"), Column("name", Unit.NAME, "Kernel"), *STATISTICS)
+KERNELS_COLUMNS = (
+    Column("kind", Unit.NAME, "Kind", "compute, communication, copy or set"),
+    Column("name", Unit.NAME, "Kernel", "kernel, copy or set"),
+    *STATISTICS,
+)
 # squared deviations add up, and so does what the means of the ranks differ by from the mean of all; always in the same
 # order, so that the same sums give the same last digits
 BY_NAME_SQL = """
@@ -109,7 +121,7 @@ def by_name(tables: Tables, selection: Selection) -> dict[str, Lengths]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How much of the GPUs' work is computing, communicating, copying?
-GPU_KINDS_COLUMNS = (Column("kind", Unit.NAME, "Kind"), *STATISTICS)
+GPU_KINDS_COLUMNS = (Column("kind", Unit.NAME, "Kind", "compute, communication, copy or set"), *STATISTICS)
 
 
 def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
@@ -134,13 +146,26 @@ def by_kind(names: Mapping[str, Lengths]) -> dict[str, Lengths]:
 GPU_RANKS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("gpu_ns", Unit.NS, "GPU time"),
-    Column("compute_ns", Unit.NS, "Computing"),
-    Column("communication_ns", Unit.NS, "Communicating"),
-    Column("communication_share", Unit.SHARE, "Of GPU time"),
-    Column("copy_ns", Unit.NS, "Copies, sets"),
-    Column("unlisted_ns", Unit.NS, "Not listed"),
-    Column("api_ns", Unit.NS, "CUDA calls"),
+    Column(
+        "gpu_ns",
+        Unit.NS,
+        "GPU time",
+        "sum of all durations on the device; with rows missing, the whole that the source implies",
+    ),
+    Column("compute_ns", Unit.NS, "Computing", "sum of the durations of kernels other than collectives"),
+    Column(
+        "communication_ns",
+        Unit.NS,
+        "Communicating",
+        "sum of the durations of kernels of collectives (NCCL, RCCL and the like, by name): they run while they "
+        "wait, so wait is in it",
+    ),
+    Column("communication_share", Unit.SHARE, "Of GPU time", "`communication_ns` ÷ `gpu_ns`"),
+    Column("copy_ns", Unit.NS, "Copies, sets", "sum of the durations of copies and sets"),
+    Column(
+        "unlisted_ns", Unit.NS, "Not listed", "`gpu_ns` − the sum of the listed rows, where more than 0.5 % is missing"
+    ),
+    Column("api_ns", Unit.NS, "CUDA calls", "time inside CUDA calls on the host, all threads"),
 )
 COPIES = "regexp_matches(name, '(?i)^\\[?(CUDA |HIP )?mem(cpy|set|ory)')"
 BY_RANK = f"""
@@ -173,12 +198,12 @@ def gpu_ranks(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------------------------------------------------------------
 # How many bytes are copied and set on the GPUs, in which direction, how fast?
 GPU_COPIES_COLUMNS = (
-    Column("name", Unit.NAME, "Direction"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("mean_bytes", Unit.BYTES, "Mean size"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("rate", Unit.RATE, "Bandwidth"),
+    Column("name", Unit.NAME, "Direction", "direction of a copy, or set"),
+    Column("calls", Unit.COUNT, "Calls", "number of copies or sets"),
+    Column("bytes", Unit.BYTES, "Bytes", "bytes copied or set"),
+    Column("mean_bytes", Unit.BYTES, "Mean size", "`bytes` ÷ `calls`"),
+    Column("total_ns", Unit.NS, "Time", "sum of their durations on the device"),
+    Column("rate", Unit.RATE, "Bandwidth", "`bytes` ÷ `total_ns`: bandwidth while a copy runs, not of the whole run"),
     *spread_columns(Unit.RATE),
 )
 GPU_COPIES_SQL = f"""

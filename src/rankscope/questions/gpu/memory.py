@@ -7,26 +7,43 @@ from rankscope.questions.selection import ALL, Selection, arranged
 
 # the figures of a device, and the columns they come to
 FIGURES = {
-    "allocations": Column("allocations", Unit.COUNT, "Allocations"),
-    "allocated": Column("allocated_bytes", Unit.BYTES, "Allocated"),
-    "releases": Column("releases", Unit.COUNT, "Releases"),
-    "released": Column("released_bytes", Unit.BYTES, "Released"),
-    "memory in use": Column("current_bytes", Unit.BYTES, "In use at the end"),
-    "memory in use, peak": Column("peak_bytes", Unit.BYTES, "Peak"),
-    "memory pools": Column("pool_bytes", Unit.BYTES, "Pools"),
-    "memory pools, peak": Column("pool_peak_bytes", Unit.BYTES, "Pools, peak"),
-    "allocations out of pools": Column("pool_allocations", Unit.COUNT, "Out of pools"),
-    "out of pools": Column("pool_used_bytes", Unit.BYTES, "in use"),
-    "out of pools, peak": Column("pool_used_peak_bytes", Unit.BYTES, "peak"),
-    "unified memory to the device": Column("migrated_in_bytes", Unit.BYTES, "Unified to GPU"),
-    "unified memory to the host": Column("migrated_out_bytes", Unit.BYTES, "Unified to host"),
+    "allocations": Column("allocations", Unit.COUNT, "Allocations", "number of allocations"),
+    "allocated": Column("allocated_bytes", Unit.BYTES, "Allocated", "sum of the bytes of `allocations`"),
+    "releases": Column("releases", Unit.COUNT, "Releases", "number of releases"),
+    "released": Column("released_bytes", Unit.BYTES, "Released", "sum of the bytes of `releases`"),
+    "memory in use": Column(
+        "current_bytes", Unit.BYTES, "In use at the end", "`allocated_bytes` − `released_bytes` at the end"
+    ),
+    "memory in use, peak": Column("peak_bytes", Unit.BYTES, "Peak", "largest value that `current_bytes` ever had"),
+    "memory pools": Column("pool_bytes", Unit.BYTES, "Pools", "memory that pools (cudaMallocAsync) hold at the end"),
+    "memory pools, peak": Column(
+        "pool_peak_bytes", Unit.BYTES, "Pools, peak", "largest value that `pool_bytes` ever had"
+    ),
+    "allocations out of pools": Column(
+        "pool_allocations", Unit.COUNT, "Out of pools", "number of allocations out of pools"
+    ),
+    "out of pools": Column("pool_used_bytes", Unit.BYTES, "in use", "memory in use out of pools at the end"),
+    "out of pools, peak": Column(
+        "pool_used_peak_bytes", Unit.BYTES, "peak", "largest value that `pool_used_bytes` ever had"
+    ),
+    "unified memory to the device": Column(
+        "migrated_in_bytes", Unit.BYTES, "Unified to GPU", "unified memory moved to the device"
+    ),
+    "unified memory to the host": Column(
+        "migrated_out_bytes", Unit.BYTES, "Unified to host", "unified memory moved to the host"
+    ),
 }
 ALWAYS = 6  # the others are told where there is anything to tell
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("device", Unit.NAME, "GPU"),
+    Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
     *FIGURES.values(),
-    Column("pinned_peak_bytes", Unit.BYTES, "Pinned on host, peak"),
+    Column(
+        "pinned_peak_bytes",
+        Unit.BYTES,
+        "Pinned on host, peak",
+        "the most page-locked host memory the process held, told with its first GPU",
+    ),
 )
 PINNED = "pinned memory in use, peak"
 SQL = f"""

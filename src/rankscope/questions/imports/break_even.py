@@ -129,20 +129,45 @@ def _held(series: Mapping[int, float], size: int) -> float:
 TIE = 0.02  # of the staged time: measured times differ by more than that from one run to the next
 BREAK_EVEN_COLUMNS = (
     Column("place", Unit.NAME, "place"),
-    Column("break_even_nodes", Unit.NUMBER, "break-even nodes"),
-    Column("largest_nodes", Unit.COUNT, "largest size"),
-    Column("in_place_ns", Unit.NS, "in place there"),
-    Column("staged_ns", Unit.NS, "staged there"),
+    Column(
+        "break_even_nodes",
+        Unit.NUMBER,
+        "break-even nodes",
+        "number of nodes at which the times in place and staged meet",
+    ),
+    Column("largest_nodes", Unit.COUNT, "largest size", "largest number of nodes measured in place"),
+    Column("in_place_ns", Unit.NS, "in place there", "import time in place on `largest_nodes`"),
+    Column("staged_ns", Unit.NS, "staged there", "staged time (transfer + import) on `largest_nodes`"),
     Column("verdict", Unit.NAME, "verdict"),
 )
 FIT_COLUMNS = (
     Column("place", Unit.NAME, "place"),
-    Column("points", Unit.COUNT, "points"),
-    Column("alone_ns", Unit.NS, "one node alone"),
-    Column("per_node_ns", Unit.NS, "server, each node"),
-    Column("latency_ns", Unit.NS, "each operation"),
-    Column("server_operations_per_s", Unit.NUMBER, "server operations/s"),
-    Column("factor", Unit.NUMBER, "typically off by a factor"),
+    Column("points", Unit.COUNT, "points", "number of measured sizes"),
+    Column(
+        "alone_ns",
+        Unit.NS,
+        "one node alone",
+        "*a* of the fit max(*a*, *b*·nodes): time of a node that waits for nobody",
+    ),
+    Column(
+        "per_node_ns",
+        Unit.NS,
+        "server, each node",
+        "*b* of the fit max(*a*, *b*·nodes): time that each further node adds at the server",
+    ),
+    Column("latency_ns", Unit.NS, "each operation", "`alone_ns` ÷ path operations of a rank"),
+    Column(
+        "server_operations_per_s",
+        Unit.NUMBER,
+        "server operations/s",
+        "ranks of a node × path operations of a rank ÷ `per_node_ns`",
+    ),
+    Column(
+        "factor",
+        Unit.NUMBER,
+        "typically off by a factor",
+        "exp √(Σ (ln measured − ln fitted)² ÷ (points − parameters))",
+    ),
     Column("verdict", Unit.NAME, "verdict"),
 )
 

@@ -9,16 +9,23 @@ from rankscope.questions.selection import ALL, Selection, arranged
 # ---------------------------------------------------------------- why were the system calls of the imports made?
 COUNT_COLUMNS = (
     *CALL_COLUMNS,
-    Column("missing", Unit.COUNT, "Missing"),
-    Column("read_bytes", Unit.BYTES, "Read"),
-    Column("call_ns", Unit.NS, "In calls"),
+    Column("missing", Unit.COUNT, "Missing", "calls that returned ENOENT: no such file"),
+    Column("read_bytes", Unit.BYTES, "Read", "bytes that the reads returned"),
+    Column("call_ns", Unit.NS, "In calls", "time inside the calls that are more than waiting"),
 )
 IMPORT_CAUSES_COLUMNS = (
-    Column("cause", Unit.NAME, "Cause"),
-    Column("what", Unit.NAME, "What that is"),
-    Column("share", Unit.SHARE, "Of calls"),
+    Column("cause", Unit.NAME, "Cause", "`search`, `code`, `loader`, `module` or `interpreter`"),
+    Column(
+        "what",
+        Unit.NAME,
+        "What that is",
+        "search: Python looks for the module in sys.path and in packages. code: its bytecode or source is read. "
+        "loader: the dynamic loader opens and maps libraries. module: the module's own code runs. interpreter: no "
+        "import was under way in that thread",
+    ),
+    Column("share", Unit.SHARE, "Of calls", "`calls` ÷ all calls"),
     *COUNT_COLUMNS,
-    Column("distinct_paths", Unit.COUNT, "Distinct paths"),
+    Column("distinct_paths", Unit.COUNT, "Distinct paths", "number of different paths asked for this cause"),
 )
 CAUSES = {
     "search": "Python looks for the module",
@@ -49,11 +56,11 @@ def import_causes(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- on which file systems are the files of the imports?
 IMPORT_MOUNTS_COLUMNS = (
-    Column("mount", Unit.NAME, "Mount point"),
-    Column("type", Unit.NAME, "Type"),
-    Column("share", Unit.SHARE, "Of calls"),
+    Column("mount", Unit.NAME, "Mount point", "mount point; calls that name no file are one line"),
+    Column("type", Unit.NAME, "Type", "of the file system"),
+    Column("share", Unit.SHARE, "Of calls", "`calls` ÷ all calls"),
     *COUNT_COLUMNS,
-    Column("mean_ns", Unit.NS, "Per call"),
+    Column("mean_ns", Unit.NS, "Per call", "`call_ns` ÷ `calls`"),
 )
 IMPORT_MOUNTS_SQL = f"""
     WITH kinds AS (SELECT process, mount, any_value(fs_type) AS fs_type FROM mounts GROUP BY process, mount)
@@ -78,7 +85,7 @@ def import_mounts(tables: Tables, selection: Selection = ALL) -> Table:
 IMPORT_MODULE_MOUNTS_COLUMNS = (
     Column("module", Unit.NAME, "Module"),
     Column("mount", Unit.NAME, "Mount point"),
-    Column("type", Unit.NAME, "Type"),
+    Column("type", Unit.NAME, "Type", "of the file system"),
     *COUNT_COLUMNS,
 )
 IMPORT_MODULE_MOUNTS_SQL = f"""
@@ -101,15 +108,15 @@ def import_module_mounts(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------------------------------------------------------------
 # Which paths do the imports ask for, and how often the same again?
 IMPORT_PATHS_COLUMNS = (
-    Column("path", Unit.NAME, "Path"),
-    Column("times", Unit.COUNT, "Times"),
-    Column("missing", Unit.COUNT, "Missing"),
-    Column("stats", Unit.COUNT, "Stats"),
-    Column("opens", Unit.COUNT, "Opens"),
-    Column("others", Unit.COUNT, "Others"),
-    Column("modules", Unit.COUNT, "Modules"),
-    Column("most_by", Unit.NAME, "Most by"),
-    Column("most_cause", Unit.NAME, "Because of"),
+    Column("path", Unit.NAME, "Path", "as it was asked for"),
+    Column("times", Unit.COUNT, "Times", "number of questions that name the path"),
+    Column("missing", Unit.COUNT, "Missing", "of `times`: answered with ENOENT"),
+    Column("stats", Unit.COUNT, "Stats", "of `times`: stat"),
+    Column("opens", Unit.COUNT, "Opens", "of `times`: open"),
+    Column("others", Unit.COUNT, "Others", "of `times`: access, readlink, list, exec"),
+    Column("modules", Unit.COUNT, "Modules", "number of different modules that asked"),
+    Column("most_by", Unit.NAME, "Most by", "the module that asked most"),
+    Column("most_cause", Unit.NAME, "Because of", "the cause for which it was asked most"),
 )
 IMPORT_PATHS_SQL = """
     WITH mine AS (
@@ -138,15 +145,15 @@ def import_paths(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- calls
 CALLS_COLUMNS = (
-    Column("call", Unit.NAME, "Call"),
-    Column("share", Unit.SHARE, "Of the time"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("failed", Unit.COUNT, "Failed"),
-    Column("missing", Unit.COUNT, "Missing"),
-    Column("bytes", Unit.BYTES, "Returned"),
-    Column("strace_calls", Unit.COUNT, "strace"),
+    Column("call", Unit.NAME, "Call", "name of the system call"),
+    Column("share", Unit.SHARE, "Of the time", "`total_ns` ÷ sum of `total_ns`"),
+    Column("calls", Unit.COUNT, "Calls", "number of calls"),
+    Column("total_ns", Unit.NS, "Time", "time inside these calls"),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column("failed", Unit.COUNT, "Failed", "calls that returned an error"),
+    Column("missing", Unit.COUNT, "Missing", "calls that returned ENOENT: no such file"),
+    Column("bytes", Unit.BYTES, "Returned", "bytes that reads returned"),
+    Column("strace_calls", Unit.COUNT, "strace", "calls that a loaded `strace -c` of the same command counted"),
 )
 CALLS_SQL = """
     WITH seen AS (

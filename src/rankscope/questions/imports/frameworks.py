@@ -12,11 +12,11 @@ from rankscope.questions.imports.trees import sums
 
 FRAMEWORK_COLUMNS = (
     Column("total_of", Unit.NAME, "Total"),
-    Column("total_calls", Unit.COUNT, "Calls"),
+    Column("total_calls", Unit.COUNT, "Calls", "number of system calls of one process"),
     Column("openat_of", Unit.NAME, "openat"),
-    Column("openat_calls", Unit.COUNT, "Calls"),
+    Column("openat_calls", Unit.COUNT, "Calls", "calls of open, openat, openat2, creat of one process"),
     Column("stats_of", Unit.NAME, "stats"),
-    Column("stats_calls", Unit.COUNT, "Calls"),
+    Column("stats_calls", Unit.COUNT, "Calls", "calls of stat, lstat, fstat, newfstatat, statx of one process"),
 )
 SQL = f"SELECT {sums()} FROM system_calls"
 
@@ -73,7 +73,10 @@ def time_per_place(measured: Sequence[ImportTime], staged: Sequence[StagedImport
     """Import time by nodes, a column for each place and framework; a note for each says where staging breaks even."""
     series = list(dict.fromkeys((one.place, one.framework) for one in measured))
     names = [f"{place}-{framework}" for place, framework in series]
-    columns = (Column("nodes", Unit.COUNT, "Nodes"), *(Column(f"{name}_ns", Unit.NS, name) for name in names))
+    columns = (
+        Column("nodes", Unit.COUNT, "Nodes", "number of nodes"),
+        *(Column(f"{name}_ns", Unit.NS, name, "import time from that place") for name in names),
+    )
     at = {(one.place, one.framework, one.nodes): one.wall_ns for one in measured}
     table = Table("import_times", "Import time per place and scale", columns, [])
     for nodes in sorted({one.nodes for one in measured}):
@@ -87,12 +90,12 @@ def time_per_place(measured: Sequence[ImportTime], staged: Sequence[StagedImport
 def staged_times(staged: Sequence[StagedImport], place: str = "tmp") -> Table:
     """The TMP method: transfer, import and total by nodes."""
     frameworks = list(dict.fromkeys(one.framework for one in staged))
-    columns = [Column("nodes", Unit.COUNT, "Nodes")]
+    columns = [Column("nodes", Unit.COUNT, "Nodes", "number of nodes")]
     for name in frameworks:
         columns += [
-            Column(f"{name}_transfer_ns", Unit.NS, f"{place} transfer"),
-            Column(f"{name}_import_ns", Unit.NS, f"{place}-{name}"),
-            Column(f"{name}_total_ns", Unit.NS, f"Total {place}-{name}"),
+            Column(f"{name}_transfer_ns", Unit.NS, f"{place} transfer", "time of the copy to the nodes, once per job"),
+            Column(f"{name}_import_ns", Unit.NS, f"{place}-{name}", "import time from the node's storage"),
+            Column(f"{name}_total_ns", Unit.NS, f"Total {place}-{name}", "transfer + import"),
         ]
     at = {(one.framework, one.nodes): one for one in staged}
     table = Table("import_staged", "TMP method: copy to the node, then import from there", columns, [])

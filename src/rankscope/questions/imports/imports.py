@@ -13,11 +13,20 @@ from rankscope.questions.wording import counted
 # ---------------------------------------------------------------- what does metering imports itself cost here?
 IMPORT_COST_COLUMNS = (
     Column("recorded", Unit.NAME, "Recorded"),
-    Column("wall_ns", Unit.NS, "Wall"),
-    Column("cpu_ns", Unit.NS, "CPU"),
-    Column("wall_ratio", Unit.NUMBER, "Wall ratio"),
-    Column("cpu_ratio", Unit.NUMBER, "CPU ratio"),
-    Column("turns", Unit.COUNT, "Turns"),
+    Column(
+        "wall_ns",
+        Unit.NS,
+        "Wall",
+        "median over the turns of the time from start to end; `rankscope run` itself included",
+    ),
+    Column("cpu_ns", Unit.NS, "CPU", "median over the turns of user + system time, children included"),
+    Column(
+        "wall_ratio", Unit.NUMBER, "Wall ratio", "median over the turns of wall ÷ wall of the bare run of the same turn"
+    ),
+    Column(
+        "cpu_ratio", Unit.NUMBER, "CPU ratio", "median over the turns of CPU ÷ CPU of the bare run of the same turn"
+    ),
+    Column("turns", Unit.COUNT, "Turns", "number of turns"),
 )
 BARE = "nothing"
 
@@ -41,28 +50,66 @@ def import_cost(turns: Mapping[str, Sequence[Took]]) -> Table:
 
 # ---------------------------------------------------------------- imports
 IMPORTS_COLUMNS = (
-    Column("processes", Unit.COUNT, "Processes"),
-    Column("modules", Unit.COUNT, "Modules"),
-    Column("failed_imports", Unit.COUNT, "Failed imports"),
-    Column("wall_ns", Unit.NS, "Import time, longest process"),
-    Column("cpu_ns", Unit.NS, "CPU time of imports"),
-    Column("calls", Unit.COUNT, "System calls"),
-    Column("opens", Unit.COUNT, "Opens"),
-    Column("stats", Unit.COUNT, "Stats"),
-    Column("reads", Unit.COUNT, "Reads"),
-    Column("mmaps", Unit.COUNT, "Mmaps"),
-    Column("failed", Unit.COUNT, "Failed calls"),
-    Column("missing", Unit.COUNT, "Of these: no such file"),
-    Column("read_bytes", Unit.BYTES, "Read"),
-    Column("call_ns", Unit.NS, "Time in calls"),
-    Column("interpreter_calls", Unit.COUNT, "Calls outside imports"),
-    Column("path_operations", Unit.COUNT, "Path operations"),
-    Column("distinct_paths", Unit.COUNT, "Distinct paths"),
-    Column("shared_objects", Unit.COUNT, "Shared objects"),
-    Column("method", Unit.NAME, "Metered by"),
-    Column("seen_share", Unit.SHARE, "Share it can see"),
-    Column("lost_calls", Unit.COUNT, "Calls without room"),
-    Column("setup_ns", Unit.NS, "Set-up of the recorder"),
+    Column("processes", Unit.COUNT, "Processes", "number of processes that have modules or system calls"),
+    Column("modules", Unit.COUNT, "Modules", "number of imports done"),
+    Column("failed_imports", Unit.COUNT, "Failed imports", "number of imports that raised"),
+    Column(
+        "wall_ns",
+        Unit.NS,
+        "Import time, longest process",
+        "sum over the modules that nothing else imports, in the busiest importing thread of the process with the "
+        "longest",
+    ),
+    Column("cpu_ns", Unit.NS, "CPU time of imports", "sum of the modules' own CPU time, of the importing thread"),
+    Column("calls", Unit.COUNT, "System calls", "number of system calls"),
+    Column("opens", Unit.COUNT, "Opens", "calls of open, openat, openat2, creat"),
+    Column("stats", Unit.COUNT, "Stats", "calls of stat, lstat, fstat, newfstatat, statx"),
+    Column("reads", Unit.COUNT, "Reads", "calls of read, pread64, readv, preadv, preadv2"),
+    Column("mmaps", Unit.COUNT, "Mmaps", "calls of mmap"),
+    Column("failed", Unit.COUNT, "Failed calls", "calls that returned an error"),
+    Column("missing", Unit.COUNT, "Of these: no such file", "calls that returned ENOENT: no such file"),
+    Column("read_bytes", Unit.BYTES, "Read", "bytes that the reads returned"),
+    Column(
+        "call_ns",
+        Unit.NS,
+        "Time in calls",
+        "time inside the calls, without those in which a thread only waits (`futex`, `poll`, `select`, `nanosleep`,"
+        " `wait4` and their kin)",
+    ),
+    Column("interpreter_calls", Unit.COUNT, "Calls outside imports", "calls made outside any import"),
+    Column(
+        "path_operations",
+        Unit.COUNT,
+        "Path operations",
+        "number of questions that name a path (stat, open, access, readlink, list, exec); with `--imports paths`",
+    ),
+    Column("distinct_paths", Unit.COUNT, "Distinct paths", "number of different paths that `path_operations` name"),
+    Column(
+        "shared_objects",
+        Unit.COUNT,
+        "Shared objects",
+        "number of libraries and extension modules that came into the process during imports",
+    ),
+    Column("method", Unit.NAME, "Metered by", "how the calls were seen; why not better is a note"),
+    Column(
+        "seen_share",
+        Unit.SHARE,
+        "Share it can see",
+        "share of all calls that the method can see: the smallest of the processes",
+    ),
+    Column(
+        "lost_calls",
+        Unit.COUNT,
+        "Calls without room",
+        "number of calls that found no room in the rank files: they are in no other number",
+    ),
+    Column(
+        "setup_ns",
+        Unit.NS,
+        "Set-up of the recorder",
+        "what loading the recorder cost, summed over the processes; what metering costs per call: `rankscope "
+        "imports … --cost`",
+    ),
 )
 MODULES_SQL = """
     WITH mine AS (SELECT modules.* FROM modules JOIN ranks USING (process) WHERE {condition} AND module > 0),

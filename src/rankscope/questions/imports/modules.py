@@ -13,14 +13,19 @@ from rankscope.questions.selection import ALL, Selection, arranged
 # ---------------------------------------------------------------------------------------------------------------------
 # Which module imports which, and what does each branch cost?
 IMPORT_TREE_COLUMNS = (
-    Column("module", Unit.NAME, "Module"),
-    Column("wall_ns", Unit.NS, "Wall"),
-    Column("self_wall_ns", Unit.NS, "Self"),
-    Column("cpu_ns", Unit.NS, "CPU"),
+    Column("module", Unit.NAME, "Module", "its name; of a process its command"),
+    Column("wall_ns", Unit.NS, "Wall", "from begin to end of the import; of a process: its elapsed time"),
+    Column("self_wall_ns", Unit.NS, "Self", "`wall_ns` without the imports inside"),
+    Column(
+        "cpu_ns",
+        Unit.NS,
+        "CPU",
+        "CPU time of the importing thread, and all of the processes that were started meanwhile",
+    ),
     *CALL_COLUMNS,
-    Column("read_bytes", Unit.BYTES, "Read"),
-    Column("shared_objects", Unit.COUNT, "Libs"),
-    Column("depth", Unit.COUNT, "Depth"),
+    Column("read_bytes", Unit.BYTES, "Read", "bytes that the reads returned"),
+    Column("shared_objects", Unit.COUNT, "Libs", "number of libraries and extension modules loaded meanwhile"),
+    Column("depth", Unit.COUNT, "Depth", "how deep in the tree; 0: a process"),
 )
 SORTS: dict[str, Callable[[Node], int]] = {
     "wall": lambda node: node.wall_ns,
@@ -135,43 +140,55 @@ def _numbers(node: Node, calls: bool) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- modules
-COUNTED = {
-    "calls": "calls",
-    "opens": "opens",
-    "stats": "stats",
-    "reads": "reads",
-    "mmaps": "mmaps",
-    "failed": "failed",
-    "missing": "missing",
-    "search_calls": "search",
-    "code_calls": "code",
-    "loader_calls": "loader",
-    "module_calls": "own code",
+COUNTED = {  # the title of each, and what is counted
+    "calls": ("calls", "system calls"),
+    "opens": ("opens", "calls of open, openat, openat2, creat"),
+    "stats": ("stats", "calls of stat, lstat, fstat, newfstatat, statx"),
+    "reads": ("reads", "calls of read, pread64, readv, preadv, preadv2"),
+    "mmaps": ("mmaps", "calls of mmap"),
+    "failed": ("failed", "calls that returned an error"),
+    "missing": ("missing", "calls that returned ENOENT"),
+    "search_calls": ("search", "calls while Python looks for the module"),
+    "code_calls": ("code", "calls that read bytecode or source"),
+    "loader_calls": ("loader", "calls of the dynamic loader"),
+    "module_calls": ("own code", "calls of the module's own code"),
 }
 MODULES_COLUMNS = (
-    Column("module", Unit.NAME, "Module"),
-    Column("self_wall_ns", Unit.NS, "Self wall"),
-    Column("wall_ns", Unit.NS, "Wall"),
-    Column("self_cpu_ns", Unit.NS, "Self CPU"),
-    Column("cpu_ns", Unit.NS, "CPU"),
+    Column("module", Unit.NAME, "Module", "its name; of a process, outside its imports, its command"),
+    Column("self_wall_ns", Unit.NS, "Self wall", "from begin to end of the import, without the imports inside"),
+    Column("wall_ns", Unit.NS, "Wall", "from begin to end of the import, with the imports inside"),
+    Column("self_cpu_ns", Unit.NS, "Self CPU", "CPU time of the importing thread, without the imports inside"),
+    Column(
+        "cpu_ns",
+        Unit.NS,
+        "CPU",
+        "CPU time of the importing thread, with the imports inside and the processes that were started meanwhile",
+    ),
     *(
         column
-        for name, title in COUNTED.items()
+        for name, (title, counted) in COUNTED.items()
         for column in (
-            Column(f"self_{name}", Unit.COUNT, f"Self {title}"),
-            Column(name, Unit.COUNT, title.capitalize()),
+            Column(f"self_{name}", Unit.COUNT, f"Self {title}", f"{counted}: its own"),
+            Column(name, Unit.COUNT, title.capitalize(), f"{counted}: its own and of all below it"),
         )
     ),
-    Column("self_read_bytes", Unit.BYTES, "Self read"),
-    Column("read_bytes", Unit.BYTES, "Read"),
-    Column("self_call_ns", Unit.NS, "Self in calls"),
-    Column("call_ns", Unit.NS, "In calls"),
-    Column("self_shared_objects", Unit.COUNT, "Self libs"),
-    Column("shared_objects", Unit.COUNT, "Libs"),
-    Column("times", Unit.COUNT, "Imports"),
-    Column("parent", Unit.NAME, "Imported by"),
-    Column("importtime_self_ns", Unit.NS, "importtime self"),
-    Column("importtime_ns", Unit.NS, "importtime"),
+    Column("self_read_bytes", Unit.BYTES, "Self read", "bytes that its own reads returned"),
+    Column("read_bytes", Unit.BYTES, "Read", "bytes that reads returned, with all below it"),
+    Column("self_call_ns", Unit.NS, "Self in calls", "time inside its own calls that are more than waiting"),
+    Column("call_ns", Unit.NS, "In calls", "time inside calls that are more than waiting, with all below it"),
+    Column("self_shared_objects", Unit.COUNT, "Self libs", "number of shared objects that it loaded"),
+    Column("shared_objects", Unit.COUNT, "Libs", "number of shared objects that were loaded, with all below it"),
+    Column(
+        "times",
+        Unit.COUNT,
+        "Imports",
+        "number of imports this line stands for: equal ones of several processes are added up",
+    ),
+    Column("parent", Unit.NAME, "Imported by", "what imported it"),
+    Column(
+        "importtime_self_ns", Unit.NS, "importtime self", "its own time in a loaded output of `python -X importtime`"
+    ),
+    Column("importtime_ns", Unit.NS, "importtime", "its cumulative time in a loaded output of `python -X importtime`"),
 )
 IMPORTTIME_SQL = """
     SELECT name, sum(CASE WHEN kind <> 'whole' THEN total_ns END), sum(CASE WHEN kind = 'whole' THEN total_ns END)

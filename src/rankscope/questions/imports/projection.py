@@ -153,13 +153,15 @@ CACHES = {
 }
 COLUMNS = (
     Column("cache", Unit.NAME, "cache"),
-    Column("nodes", Unit.COUNT, "nodes"),
-    Column("ranks", Unit.COUNT, "ranks"),
-    Column("server_operations", Unit.COUNT, "server operations"),
-    Column("latency_bound_ns", Unit.NS, "by latency"),
-    Column("server_bound_ns", Unit.NS, "by the server"),
-    Column("time_ns", Unit.NS, "the larger"),
-    Column("at_most_ns", Unit.NS, "at most"),
+    Column("nodes", Unit.COUNT, "nodes", "number of nodes"),
+    Column("ranks", Unit.COUNT, "ranks", "number of ranks: nodes × ranks of a node"),
+    Column("server_operations", Unit.COUNT, "server operations", "operations that reach the server with that cache"),
+    Column("latency_bound_ns", Unit.NS, "by latency", "operations of one rank × latency"),
+    Column(
+        "server_bound_ns", Unit.NS, "by the server", "`server_operations` ÷ operations that the server does a second"
+    ),
+    Column("time_ns", Unit.NS, "the larger", "the larger of `latency_bound_ns` and `server_bound_ns`"),
+    Column("at_most_ns", Unit.NS, "at most", "`latency_bound_ns` + `server_bound_ns`"),
 )
 
 

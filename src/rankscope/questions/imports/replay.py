@@ -14,29 +14,42 @@ NS_PER_S = 1e9
 LATE_NS = 20_000_000  # between the first and the last client's beginning
 
 OVERVIEW = (
-    Column("nodes", Unit.COUNT, "nodes"),
-    Column("clients", Unit.COUNT, "clients"),
-    Column("operations", Unit.COUNT, "operations"),
-    Column("wall_ns", Unit.NS, "wall"),
-    Column("operations_per_s", Unit.NUMBER, "operations/s"),
-    Column("client_min_ns", Unit.NS, "fastest client"),
-    Column("client_median_ns", Unit.NS, "median"),
-    Column("client_max_ns", Unit.NS, "slowest"),
-    Column("failed", Unit.COUNT, "failed"),
-    Column("otherwise", Unit.COUNT, "not as recorded"),
-    Column("read_bytes", Unit.BYTES, "read"),
+    Column(
+        "nodes",
+        Unit.COUNT,
+        "nodes",
+        "number of mounts of the slow file system, each with a cache of its own; 1 without `--slow`",
+    ),
+    Column("clients", Unit.COUNT, "clients", "number of processes, on all nodes"),
+    Column("operations", Unit.COUNT, "operations", "path operations × clients; reads are not among them"),
+    Column("wall_ns", Unit.NS, "wall", "last end of a client − first beginning"),
+    Column("operations_per_s", Unit.NUMBER, "operations/s", "`operations` ÷ `wall_ns`"),
+    Column("client_min_ns", Unit.NS, "fastest client", "shortest of the clients' end − beginning, reads included"),
+    Column("client_median_ns", Unit.NS, "median", "median of the clients' end − beginning, reads included"),
+    Column("client_max_ns", Unit.NS, "slowest", "longest of the clients' end − beginning, reads included"),
+    Column("failed", Unit.COUNT, "failed", "operations that failed, as recorded or not"),
+    Column(
+        "otherwise",
+        Unit.COUNT,
+        "not as recorded",
+        "operations that failed though they went well when recorded, or the other way round",
+    ),
+    Column("read_bytes", Unit.BYTES, "read", "bytes that were read from opened files"),
 )
 OPERATIONS = (
     Column("operation", Unit.NAME, "operation"),
-    Column("operations", Unit.COUNT, "operations"),
-    Column("total_ns", Unit.NS, "total"),
-    Column("mean_ns", Unit.NS, "mean"),
-    Column("median_ns", Unit.NS, "median"),
-    Column("p90_ns", Unit.NS, "90 %"),
-    Column("p99_ns", Unit.NS, "99 %"),
-    Column("max_ns", Unit.NS, "max"),
+    Column("operations", Unit.COUNT, "operations", "number of operations of the kind, of all clients"),
+    Column("total_ns", Unit.NS, "total", "sum of their times as the clients see them"),
+    Column("mean_ns", Unit.NS, "mean", "`total_ns` ÷ `operations`"),
+    Column("median_ns", Unit.NS, "median", "median over all clients"),
+    Column("p90_ns", Unit.NS, "90 %", "90th percentile over all clients"),
+    Column("p99_ns", Unit.NS, "99 %", "99th percentile over all clients"),
+    Column("max_ns", Unit.NS, "max", "longest over all clients"),
 )
-SERVER = (Column("operation", Unit.NAME, "operation"), Column("count", Unit.COUNT, "count"))
+SERVER = (
+    Column("operation", Unit.NAME, "operation"),
+    Column("count", Unit.COUNT, "count", "what the slow file system counted"),
+)
 
 
 def replay_overview(clients: Array, nodes: int, operations: int) -> Table:

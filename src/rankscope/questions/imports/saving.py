@@ -67,17 +67,44 @@ def _mean_ns(tables: Tables, cause: str, calls: tuple[str, ...]) -> float:
 # ---------------------------------------------------------------- saving
 COLUMNS = (
     Column("without", Unit.NAME, "Without"),
-    Column("calls_before", Unit.COUNT, "Calls with"),
-    Column("calls_blamed", Unit.COUNT, "Blamed"),
-    Column("calls_saved", Unit.COUNT, "Calls saved"),
-    Column("stats_saved", Unit.COUNT, "Stats saved"),
-    Column("opens_saved", Unit.COUNT, "Opens saved"),
-    Column("time_blamed_ns", Unit.NS, "Time blamed"),
-    Column("wall_saved_ns", Unit.NS, "Wall saved"),
-    Column("wall_noise_ns", Unit.NS, "Noise"),
-    Column("cpu_saved_ns", Unit.NS, "CPU saved"),
-    Column("wall_before_ns", Unit.NS, "Wall with"),
-    Column("turns", Unit.COUNT, "Turns"),
+    Column("calls_before", Unit.COUNT, "Calls with", "system calls with everything on"),
+    Column(
+        "calls_blamed",
+        Unit.COUNT,
+        "Blamed",
+        "calls that `import_offenders` blames on the cause; of a module: its inclusive calls",
+    ),
+    Column("calls_saved", Unit.COUNT, "Calls saved", "calls with − calls without the cause, counted once each"),
+    Column("stats_saved", Unit.COUNT, "Stats saved", "stats with − stats without the cause"),
+    Column("opens_saved", Unit.COUNT, "Opens saved", "opens with − opens without the cause"),
+    Column(
+        "time_blamed_ns",
+        Unit.NS,
+        "Time blamed",
+        "`calls_blamed` × mean time of such a call; of a module: its inclusive wall time",
+    ),
+    Column(
+        "wall_saved_ns",
+        Unit.NS,
+        "Wall saved",
+        "median over the turns of (wall with − wall without), runs of the same turn, from the start of "
+        "`rankscope run` to the end of the command, recorded with times only",
+    ),
+    Column(
+        "wall_noise_ns",
+        Unit.NS,
+        "Noise",
+        "the largest difference of two equal runs of one turn or, where larger, the median absolute deviation"
+        " of these differences: smaller savings are no savings",
+    ),
+    Column(
+        "cpu_saved_ns",
+        Unit.NS,
+        "CPU saved",
+        "median over the turns of (CPU with − CPU without), user and system time, children included",
+    ),
+    Column("wall_before_ns", Unit.NS, "Wall with", "median wall time of the runs with everything on"),
+    Column("turns", Unit.COUNT, "Turns", "number of pairs of runs"),
 )
 
 

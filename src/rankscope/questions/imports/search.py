@@ -77,13 +77,25 @@ def passes(counts: Mapping[str, int]) -> dict[str, int]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Where does the dynamic loader look for libraries, and how often in vain?
 IMPORT_LOADER_COLUMNS = (
-    Column("directory", Unit.NAME, "Directory"),
-    Column("from", Unit.NAME, "Told by"),
-    Column("operations", Unit.COUNT, "Asked"),
-    Column("missing", Unit.COUNT, "In vain"),
-    Column("found", Unit.COUNT, "Found"),
-    Column("libraries", Unit.COUNT, "Libraries"),
-    Column("most_by", Unit.NAME, "Most for"),
+    Column(
+        "directory",
+        Unit.NAME,
+        "Directory",
+        "in which the dynamic loader looked; subdirectories for processor features (`glibc-hwcaps/…`) count for "
+        "their parent",
+    ),
+    Column(
+        "from",
+        Unit.NAME,
+        "Told by",
+        "LD_LIBRARY_PATH of the run; the RPATH or RUNPATH of an object that was opened and can still be read here "
+        "(`rankscope imports` only); system: /lib and /usr/lib",
+    ),
+    Column("operations", Unit.COUNT, "Asked", "number of questions about it"),
+    Column("missing", Unit.COUNT, "In vain", "of `operations`: answered with ENOENT"),
+    Column("found", Unit.COUNT, "Found", "number of different libraries that it held"),
+    Column("libraries", Unit.COUNT, "Libraries", "number of different libraries it was asked for"),
+    Column("most_by", Unit.NAME, "Most for", "the module for which it was asked most"),
 )
 # below each directory the loader also tries versions for the processor's features
 FEATURES = re.compile(r"(/glibc-hwcaps/[^/]+|/tls|/x86_64|/haswell|/avx512_1|/aarch64|/atomics)+$")
@@ -168,12 +180,23 @@ def import_loader(tables: Tables, selection: Selection = ALL, told: Origins | No
 
 # ---------------------------------------------------------------- search
 SEARCH_COLUMNS = (
-    Column("directory", Unit.NAME, "Directory"),
-    Column("operations", Unit.COUNT, "Asked"),
-    Column("listings", Unit.COUNT, "Listed"),
-    Column("missing", Unit.COUNT, "Missing"),
-    Column("found", Unit.COUNT, "Files found"),
-    Column("kind", Unit.NAME, "What it is"),
+    Column("directory", Unit.NAME, "Directory", "a folder that Python listed while it searched"),
+    Column(
+        "operations",
+        Unit.COUNT,
+        "Asked",
+        "number of questions about it and what would be directly in it, while searching",
+    ),
+    Column("listings", Unit.COUNT, "Listed", "of `operations`: listings"),
+    Column("missing", Unit.COUNT, "Missing", "of `operations`: answered with ENOENT"),
+    Column("found", Unit.COUNT, "Files found", "number of different files and packages found in it"),
+    Column(
+        "kind",
+        Unit.NAME,
+        "What it is",
+        "package; or *never found anything*: no question about anything in it was answered with yes, and it is no "
+        "package",
+    ),
 )
 SEARCH_SQL = """
     SELECT path, operation, result, cause, sum(times)::BIGINT FROM paths JOIN ranks USING (process)

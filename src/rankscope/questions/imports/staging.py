@@ -61,35 +61,77 @@ class Compared:
 
 
 STAGING_COLUMNS = (
-    Column("nodes", Unit.COUNT, "Nodes"),
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("in_place_ns", Unit.NS, "In place"),
-    Column("transfer_ns", Unit.NS, "Transfer"),
-    Column("unpack_ns", Unit.NS, "Unpack"),
-    Column("import_ns", Unit.NS, "Import"),
-    Column("total_ns", Unit.NS, "Total"),
-    Column("times_faster", Unit.NUMBER, "In place ÷ total"),
-    Column("starts", Unit.COUNT, "Starts to pay"),
+    Column("nodes", Unit.COUNT, "Nodes", "number of nodes"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks"),
+    Column("in_place_ns", Unit.NS, "In place", "longest run of the command over the ranks, in place"),
+    Column(
+        "transfer_ns",
+        Unit.NS,
+        "Transfer",
+        "longest over the nodes: from the first byte asked for until the last chunk is there and verified; "
+        "without finding the others (`waited_ns`) and without unpacking",
+    ),
+    Column(
+        "unpack_ns",
+        Unit.NS,
+        "Unpack",
+        "longest over the nodes: what unpacking took after the transfer had ended; both go on at the same "
+        "time, so this is the exposed part",
+    ),
+    Column(
+        "import_ns",
+        Unit.NS,
+        "Import",
+        "longest run of the command over the ranks, staged; for a command that only imports, the import",
+    ),
+    Column(
+        "total_ns",
+        Unit.NS,
+        "Total",
+        "longest over the ranks: from the start of the process `rankscope stage` (its Python included; to 10 "
+        "ms) to the end of the command",
+    ),
+    Column("times_faster", Unit.NUMBER, "In place ÷ total", "`in_place_ns` ÷ `total_ns`"),
+    Column(
+        "starts",
+        Unit.COUNT,
+        "Starts to pay",
+        "after how many starts from one kept copy staging has paid: (`total_ns` − `import_ns`) ÷ "
+        "(`in_place_ns` − `import_ns`), rounded up; empty: never",
+    ),
 )
 NODE_COLUMNS = (
     Column("node", Unit.NAME, "Node"),
     Column("source", Unit.NAME, "From"),
-    Column("waited_ns", Unit.NS, "Waited"),
-    Column("transfer_ns", Unit.NS, "Transfer"),
-    Column("unpack_ns", Unit.NS, "Unpack"),
-    Column("ready_ns", Unit.NS, "Ready"),
-    Column("shared_bytes", Unit.BYTES, "Shared read"),
-    Column("peer_bytes", Unit.BYTES, "From peers"),
-    Column("sent_bytes", Unit.BYTES, "Given on"),
-    Column("files", Unit.COUNT, "Files"),
-    Column("original_files", Unit.COUNT, "From original"),
+    Column("waited_ns", Unit.NS, "Waited", "from the keeper's start to the first byte asked for"),
+    Column(
+        "transfer_ns", Unit.NS, "Transfer", "from the first byte asked for until the last chunk is there and verified"
+    ),
+    Column("unpack_ns", Unit.NS, "Unpack", "what unpacking took after the transfer had ended"),
+    Column("ready_ns", Unit.NS, "Ready", "from the keeper's start to the copy in place"),
+    Column(
+        "shared_bytes",
+        Unit.BYTES,
+        "Shared read",
+        "bytes of verified chunks from the shared file, without header and manifest",
+    ),
+    Column("peer_bytes", Unit.BYTES, "From peers", "bytes of verified chunks from other nodes"),
+    Column("sent_bytes", Unit.BYTES, "Given on", "bytes given to other nodes"),
+    Column("files", Unit.COUNT, "Files", "number of files of the copy"),
+    Column(
+        "original_files",
+        Unit.COUNT,
+        "From original",
+        "names outside the bundle that some process asked the original place for since the copy was made; a "
+        "folder counts once, whatever is below it",
+    ),
 )
 SPREAD_COLUMNS = (
     Column("part", Unit.NAME, "Part"),
     Column("of", Unit.NAME, "Over"),
-    Column("least_ns", Unit.NS, "Least"),
-    Column("median_ns", Unit.NS, "Median"),
-    Column("most_ns", Unit.NS, "Most"),
+    Column("least_ns", Unit.NS, "Least", "shortest over the nodes or ranks of the largest job, last round"),
+    Column("median_ns", Unit.NS, "Median", "median over the nodes or ranks of the largest job, last round"),
+    Column("most_ns", Unit.NS, "Most", "longest over the nodes or ranks of the largest job, last round"),
 )
 
 

@@ -54,12 +54,12 @@ def by_cause() -> str:
 
 COUNTED = ("calls", "opens", "stats", "reads", "mmaps", "failed", "missing", "read_bytes", "call_ns")
 CALL_COLUMNS = (
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("opens", Unit.COUNT, "Opens"),
-    Column("stats", Unit.COUNT, "Stats"),
-    Column("reads", Unit.COUNT, "Reads"),
-    Column("mmaps", Unit.COUNT, "Mmaps"),
-    Column("failed", Unit.COUNT, "Failed"),
+    Column("calls", Unit.COUNT, "Calls", "number of system calls"),
+    Column("opens", Unit.COUNT, "Opens", "calls of open, openat, openat2, creat"),
+    Column("stats", Unit.COUNT, "Stats", "calls of stat, lstat, fstat, newfstatat, statx"),
+    Column("reads", Unit.COUNT, "Reads", "calls of read, pread64, readv, preadv, preadv2"),
+    Column("mmaps", Unit.COUNT, "Mmaps", "calls of mmap"),
+    Column("failed", Unit.COUNT, "Failed", "calls that returned an error"),
 )
 
 

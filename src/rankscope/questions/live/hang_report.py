@@ -14,31 +14,36 @@ from rankscope.questions.wording import counted, ending_text, ranges, rank_words
 PLACES = (
     Column("ranks", Unit.NAME, "Ranks"),
     Column("where", Unit.NAME, "Where"),
-    Column("since_ns", Unit.NS, "Since"),
+    Column("since_ns", Unit.NS, "Since", "time in the call the rank is in, or since it left the last one"),
     Column("phase", Unit.NAME, "Phase"),
     Column("process", Unit.NAME, "Process"),
-    Column("cpu_share", Unit.SHARE, "Of a CPU"),
+    Column("cpu_share", Unit.SHARE, "Of a CPU", "CPU time ÷ time between two looks"),
     Column("host", Unit.NAME, "Host"),
     Column("line", Unit.NAME, "Python line"),
 )
 GROUPS = (
     Column("group", Unit.NAME, "Group"),
-    Column("size", Unit.COUNT, "Size"),
-    Column("least", Unit.COUNT, "Entered, least"),
-    Column("most", Unit.COUNT, "Most"),
+    Column("size", Unit.COUNT, "Size", "number of members"),
+    Column("least", Unit.COUNT, "Entered, least", "collectives of the group entered by the member with the least"),
+    Column("most", Unit.COUNT, "Most", "collectives of the group entered by the member with the most"),
     Column("behind", Unit.NAME, "Ranks with the least"),
     Column("inside", Unit.NAME, "In a collective"),
-    Column("without_file", Unit.COUNT, "Members unseen"),
+    Column("without_file", Unit.COUNT, "Members unseen", "number of members that left no rank file"),
 )
 VERDICT = (
     Column("kind", Unit.NAME, "Verdict"),
     Column("group", Unit.NAME, "Group"),
-    Column("sequence", Unit.COUNT, "Sequence"),
+    Column("sequence", Unit.COUNT, "Sequence", "number of the collective in its group"),
     Column("operation", Unit.NAME, "Operation"),
     Column("guilty", Unit.NAME, "Look at rank"),
     Column("waiting", Unit.NAME, "Waiting ranks"),
-    Column("waited_ns", Unit.NS, "Waiting for"),
-    Column("usual_ns", Unit.NS, "Longest before"),
+    Column("waited_ns", Unit.NS, "Waiting for", "how long the waiting ranks have been in it"),
+    Column(
+        "usual_ns",
+        Unit.NS,
+        "Longest before",
+        "longest stay in, or pause between, collectives of the group in the logs of all ranks",
+    ),
 )
 STATES = {"R": "on a CPU", "S": "asleep", "D": "in the kernel, uninterruptible", "T": "stopped", "t": "traced"}
 

@@ -22,21 +22,31 @@ from rankscope.questions.wording import counted, ranges, rank_words
 SHOWN_PERCENTILES = (0, 5, 50, 95, 100)
 WAITING, WAITED_FOR = "waiting", "waited for"
 FIGURES = (
-    Column("steps_per_s", Unit.NUMBER, "Steps/s"),
-    Column("step_ns", Unit.NS, "Step"),
-    Column("collectives_per_s", Unit.NUMBER, "Coll/s"),
-    Column("collectives", Unit.COUNT, "Coll. done"),
-    Column("waiting", Unit.SHARE, "Wait"),
-    Column("transferring", Unit.SHARE, "Transfer"),
-    Column("outside", Unit.SHARE, "Outside"),
-    Column("cpu", Unit.SHARE, "CPU"),
-    Column("waited_for", Unit.SHARE, "Waited for"),
+    Column("steps_per_s", Unit.NUMBER, "Steps/s", "steps completed between two looks ÷ Δt"),
+    Column("step_ns", Unit.NS, "Step", "mean length of the newest 8 steps"),
+    Column("collectives_per_s", Unit.NUMBER, "Coll/s", "collectives entered between two looks, of all groups ÷ Δt"),
+    Column("collectives", Unit.COUNT, "Coll. done", "collectives entered so far, of the largest group"),
+    Column("waiting", Unit.SHARE, "Wait", "communicating × (Σ wait ÷ Σ stay) over the newest collectives in the logs"),
+    Column("transferring", Unit.SHARE, "Transfer", "communicating − wait"),
+    Column("outside", Unit.SHARE, "Outside", "1 − communicating"),
+    Column("cpu", Unit.SHARE, "CPU", "Δ(user + system time of the process) ÷ Δt; on the host of the reader only"),
+    Column(
+        "waited_for",
+        Unit.SHARE,
+        "Waited for",
+        "of all wait in the newest collectives, the part in which this rank was the last to arrive",
+    ),
 )
 STANDING = (
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("hosts", Unit.COUNT, "Hosts"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that are there"),
+    Column("hosts", Unit.COUNT, "Hosts", "number of hosts they are on"),
     Column("where", Unit.NAME, "Where"),
-    Column("since_ns", Unit.NS, "Since, at most"),
+    Column(
+        "since_ns",
+        Unit.NS,
+        "Since, at most",
+        "longest time in the collective they are in, or since they left the last one",
+    ),
     Column("which", Unit.NAME, "Which"),
 )
 PLACE_TIMES = 2.0  # a host is named instead of those of its ranks that differ where it is waited for that much more
@@ -138,7 +148,10 @@ def outlying_places(found: Behaviour, group_of: Mapping[str, str]) -> Table:
     far = far_places(places_that_differ(found, group_of))
     names = [column.name for column in far.columns]
     kept = [names.index(name) for name in OF_A_PLACE]
-    columns = [far.columns[at] if names[at] != "p50" else Column("p50", Unit.NUMBER, "Has") for at in kept]
+    columns = [
+        far.columns[at] if names[at] != "p50" else Column("p50", Unit.NUMBER, "Has", "median value of its ranks")
+        for at in kept
+    ]
     return Table(far.name, far.title, columns, [tuple(row[at] for at in kept) for row in far.rows], far.notes)
 
 
@@ -188,27 +201,27 @@ JOB = (
     Column("ranks", Unit.NAME, "Ranks"),
     Column("phases", Unit.NAME, "Phase"),
     Column("steps", Unit.NAME, "Steps"),
-    Column("step_ns", Unit.NS, "Step time"),
+    Column("step_ns", Unit.NS, "Step time", "mean length of the newest 8 steps, mean over the ranks"),
     Column("parts", Unit.NAME, "Of a step"),
-    Column("collectives_per_s", Unit.NUMBER, "Collectives/s"),
-    Column("waiting", Unit.SHARE, "Waiting"),
-    Column("transferring", Unit.SHARE, "Transferring"),
-    Column("outside", Unit.SHARE, "Outside"),
+    Column(
+        "collectives_per_s",
+        Unit.NUMBER,
+        "Collectives/s",
+        "collectives entered between two looks ÷ Δt, mean over the ranks",
+    ),
+    Column("waiting", Unit.SHARE, "Wait", "mean over the ranks of the share of wait"),
+    Column("transferring", Unit.SHARE, "Transfer", "mean over the ranks of the share of transfer"),
+    Column("outside", Unit.SHARE, "Outside", "mean over the ranks of the share outside communication"),
     Column("slowest", Unit.NAME, "Slowest rank"),
     Column("verdict", Unit.NAME, "Hang"),
 )
+OF_A_RANK = ("steps_per_s", "collectives_per_s", "waiting", "transferring", "outside", "cpu", "waited_for")
 RANKS = (
-    Column("rank", Unit.COUNT, "Rank"),
+    Column("rank", Unit.COUNT, "Rank", "number of the rank"),
     Column("host", Unit.NAME, "Host"),
     Column("phase", Unit.NAME, "Phase"),
-    Column("steps_per_s", Unit.NUMBER, "Steps/s"),
-    Column("collectives_per_s", Unit.NUMBER, "Coll/s"),
-    Column("waiting", Unit.SHARE, "Wait"),
-    Column("transferring", Unit.SHARE, "Transfer"),
-    Column("outside", Unit.SHARE, "Outside"),
-    Column("cpu", Unit.SHARE, "CPU"),
-    Column("waited_for", Unit.SHARE, "Waited for"),
-    Column("since_ns", Unit.NS, "Since"),
+    *(column for column in FIGURES if column.name in OF_A_RANK),
+    Column("since_ns", Unit.NS, "Since", "time in the collective the rank is in, or since it left the last one"),
     Column("where", Unit.NAME, "Where"),
 )
 CLEAR_SHARE = 0.05  # by so much of the time the others must wait longer than the rank that is called the slowest

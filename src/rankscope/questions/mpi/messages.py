@@ -9,11 +9,11 @@ from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------- who sends how much to whom?
 MATRIX_COLUMNS = (
-    Column("rank", Unit.NAME, "From"),
-    Column("to_rank", Unit.NAME, "To"),
-    Column("calls", Unit.COUNT, "Messages"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("mean_bytes", Unit.BYTES, "Bytes/message"),
+    Column("rank", Unit.NAME, "From", "sender"),
+    Column("to_rank", Unit.NAME, "To", "destination, as rank in MPI_COMM_WORLD"),
+    Column("calls", Unit.COUNT, "Messages", "number of point-to-point messages"),
+    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of these messages"),
+    Column("mean_bytes", Unit.BYTES, "Bytes/message", "`bytes` ÷ `calls`"),
 )
 MATRIX_SQL = """
     SELECT rank, world_rank, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(bytes) / sum(calls)
@@ -28,15 +28,22 @@ def matrix(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- messages
 MESSAGES_COLUMNS = (
-    Column("name", Unit.NAME, "Routine"),
-    Column("above_bytes", Unit.BYTES, "Above"),
-    Column("up_to_bytes", Unit.BYTES, "Up to"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("mean_bytes", Unit.BYTES, "Bytes/call"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("kind", Unit.NAME, "Time is"),
+    Column("name", Unit.NAME, "Routine", "routine, if it carries bytes on any selected rank"),
+    Column(
+        "above_bytes", Unit.BYTES, "Above", "lower edge of the size class, not in it; empty for the class of 0 bytes"
+    ),
+    Column("up_to_bytes", Unit.BYTES, "Up to", "upper edge of the size class, in it"),
+    Column("calls", Unit.COUNT, "Calls", "calls (or completions, for `kind` = progress) of that class"),
+    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of these calls"),
+    Column("mean_bytes", Unit.BYTES, "Bytes/call", "`bytes` ÷ `calls`"),
+    Column("total_ns", Unit.NS, "Time", "sum of the time of these calls, as `kind` says"),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column(
+        "kind",
+        Unit.NAME,
+        "Time is",
+        "call: time inside the call; progress: time until completion, for routines whose sizes are known only then",
+    ),
 )
 SMALL_CLASS = 4  # up to 8 bytes
 MATTERS = 0.1  # of the time of all sized calls

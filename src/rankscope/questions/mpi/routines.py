@@ -20,12 +20,22 @@ from rankscope.questions.wording import ranges
 
 # ---------------------------------------------------------------- which ranks communicate least, most, and in between?
 COMMUNICATION_COLUMNS = (
-    Column("which", Unit.NAME, "Communication"),
+    Column(
+        "which",
+        Unit.NAME,
+        "Communication",
+        "minimum, median (of an even number of ranks the lower of the two) and maximum of MPI time",
+    ),
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("comm_ns", Unit.NS, "MPI time"),
-    Column("mpi_elapsed_ns", Unit.NS, "Elapsed"),
-    Column("share", Unit.SHARE, "Of elapsed"),
+    Column("comm_ns", Unit.NS, "MPI time", "MPI time of the rank"),
+    Column(
+        "mpi_elapsed_ns",
+        Unit.NS,
+        "Elapsed",
+        "from the return of MPI_Init to the entry of MPI_Finalize, or to the end of the process",
+    ),
+    Column("share", Unit.SHARE, "Of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
 )
 
 
@@ -39,14 +49,14 @@ def communication(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------------------------------------------------------------
 # On which communicators, windows and files is the time spent?
 COMMUNICATORS_COLUMNS = (
-    Column("group", Unit.NAME, "Communicator"),
-    Column("kind", Unit.NAME, "Kind"),
-    Column("size", Unit.COUNT, "Size"),
-    Column("ranks", Unit.COUNT, "Ranks seen"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Of MPI time"),
-    Column("bytes", Unit.BYTES, "Bytes"),
+    Column("group", Unit.NAME, "Communicator", "communicator, window or file; (none) for calls that belong to none"),
+    Column("kind", Unit.NAME, "Kind", "communicator, window or file"),
+    Column("size", Unit.COUNT, "Size", "number of its members"),
+    Column("ranks", Unit.COUNT, "Ranks seen", "number of selected ranks that called on it"),
+    Column("calls", Unit.COUNT, "Calls", "number of calls on it"),
+    Column("total_ns", Unit.NS, "Time", "sum of the time inside calls on it"),
+    Column("share", Unit.SHARE, "Of MPI time", "`total_ns` ÷ the MPI time of all communicators"),
+    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of the calls on it"),
 )
 COMMUNICATORS_SQL = f"""
     WITH used AS (
@@ -78,10 +88,10 @@ def communicators(tables: Tables, selection: Selection = ALL) -> Table:
 # Does what one rank was told of the others agree with their own files?
 SECOND_HAND_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("what", Unit.NAME, "What"),
-    Column("own", Unit.NUMBER, "Own file"),
-    Column("told", Unit.NUMBER, "Summary"),
-    Column("unit", Unit.NAME, "Unit"),
+    Column("what", Unit.NAME, "What", "MPI time, elapsed, user, system or memory"),
+    Column("own", Unit.NUMBER, "Own file", "the number by its own file"),
+    Column("told", Unit.NUMBER, "Summary", "the number by the table of all ranks"),
+    Column("unit", Unit.NAME, "Unit", "unit of both: s or MiB"),
 )
 # Tables of all ranks are printed with two decimals, the ranks' own lines with three.
 SECONDS, MIB = 1e9, 2.0**20
@@ -114,18 +124,35 @@ def second_hand(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- routines
 ROUTINES_COLUMNS = (
-    Column("name", Unit.NAME, "Routine"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Of elapsed"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("stdev_ns", Unit.NS, "Std dev"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("mean_bytes", Unit.BYTES, "Bytes/call"),
-    Column("progress_ns", Unit.NS, "In progress"),
-    Column("errors", Unit.COUNT, "Errors"),
+    Column(
+        "name",
+        Unit.NAME,
+        "Routine",
+        "routine; MPI_Allreduce_c and the other functions for large counts are the same routine as MPI_Allreduce "
+        "(column `large_count` of the records in `tallies` says which was called)",
+    ),
+    Column("calls", Unit.COUNT, "Calls", "number of calls"),
+    Column("total_ns", Unit.NS, "Time", "sum of the time inside the calls"),
+    Column(
+        "share",
+        Unit.SHARE,
+        "Of elapsed",
+        "`total_ns` ÷ sum of `mpi_elapsed_ns`; empty for the init and finalize families, which lie outside that span",
+    ),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column("min_ns", Unit.NS, "Min", "shortest call"),
+    Column("max_ns", Unit.NS, "Max", "longest call"),
+    Column("stdev_ns", Unit.NS, "Std dev", "√(sum of squares ÷ `calls` − `mean_ns`²), over all calls of all ranks"),
+    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of its calls (what is counted: Bytes)"),
+    Column("mean_bytes", Unit.BYTES, "Bytes/call", "`bytes` ÷ `calls`"),
+    Column(
+        "progress_ns",
+        Unit.NS,
+        "In progress",
+        "sum of the time in progress, from start to completion of nonblocking operations; overlaps with computing, "
+        "so no part of MPI time",
+    ),
+    Column("errors", Unit.COUNT, "Errors", "calls that returned anything but MPI_SUCCESS"),
 )
 # fsum: compensated, because the order in which threads and ranks come must not show in the last digit
 ROUTINES_SQL = f"""

@@ -18,10 +18,15 @@ ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untra
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000
 ADDED = (
-    Column("compute_alone_ns", Unit.NS, "Computes"),
-    Column("overlap_ns", Unit.NS, "Computes and communicates"),
-    Column("comm_exposed_ns", Unit.NS, "Communicates only"),
-    Column("copy_alone_ns", Unit.NS, "Copies only"),
+    Column("compute_alone_ns", Unit.NS, "Computes", "`compute_ns` − `hidden_ns`"),
+    Column("overlap_ns", Unit.NS, "Computes and communicates", "`hidden_ns`: overlapped communication"),
+    Column("comm_exposed_ns", Unit.NS, "Communicates only", "`exposed_ns`: exposed communication"),
+    Column(
+        "copy_alone_ns",
+        Unit.NS,
+        "Copies only",
+        "`busy_ns` − `compute_ns` − `exposed_ns`; this, the three before it and `idle_ns` add up to `span_ns`",
+    ),
 )
 
 

@@ -14,10 +14,10 @@ from rankscope.questions.wording import counted
 
 COLUMNS = (
     Column("name", Unit.NAME, "Module"),
-    Column("wall_ns", Unit.NS, "Time"),
-    Column("self_wall_ns", Unit.NS, "Time, own"),
-    Column("calls", Unit.COUNT, "System calls"),
-    Column("self_calls", Unit.COUNT, "System calls, own"),
+    Column("wall_ns", Unit.NS, "Time", "from begin to end of the import, with the imports inside"),
+    Column("self_wall_ns", Unit.NS, "Self time", "from begin to end of the import, without the imports inside"),
+    Column("calls", Unit.COUNT, "System calls", "system calls: its own and of all below it"),
+    Column("self_calls", Unit.COUNT, "Self system calls", "system calls: its own"),
     Column("id", Unit.NAME, "Number"),
     Column("parent", Unit.NAME, "Imported by number"),
 )

@@ -16,9 +16,16 @@ from rankscope.questions.ranks.ranks import balance, hosts, ranks
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("max_rss_bytes", Unit.BYTES, "Process, peak"),
-    Column("gpu_peak_bytes", Unit.BYTES, "GPUs, peak"),
-    Column("pinned_peak_bytes", Unit.BYTES, "Pinned on host, peak"),
+    Column("max_rss_bytes", Unit.BYTES, "Process, peak", "largest resident set of the process"),
+    Column(
+        "gpu_peak_bytes",
+        Unit.BYTES,
+        "GPUs, peak",
+        "sum of `peak_bytes` over the GPUs of the rank, which need not be reached at the same time",
+    ),
+    Column(
+        "pinned_peak_bytes", Unit.BYTES, "Pinned on host, peak", "the most page-locked host memory the process held"
+    ),
 )
 
 

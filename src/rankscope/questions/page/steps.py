@@ -14,7 +14,12 @@ from rankscope.questions.steps.steps import OWN, step_parts, steps
 # ---------------------------------------------------------------- what does each rank go through before its first step?
 UP_TO_STEP = SEGMENTS[: SEGMENTS.index("steps")]
 UP_TO_COLLECTIVE = SEGMENTS[: SEGMENTS.index("before steps")]
-START = Column("startup_ns", Unit.NS, "Start-up")
+START = Column(
+    "startup_ns",
+    Unit.NS,
+    "Start-up",
+    "sum of the phases up to the end of the first step; without steps, of the first collective",
+)
 HOST = Column("host", Unit.NAME, "Host")
 
 
@@ -55,7 +60,11 @@ def _title(table: Table, parts: tuple[str, ...], until: str) -> str:
 
 # ---------------------------------------------------------------- steps
 WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
-BLOCKED = (Column(WAITING, Unit.NS, "Blocked waiting"), Column(MOVING, Unit.NS, "Blocked moving data"))
+# wait comes first in a collective and transfer last: what blocks is transfer as far as that goes
+BLOCKED = (
+    Column(WAITING, Unit.NS, "Exposed wait", "`exposed_ns` − `exposed_transfer_ns`"),
+    Column(MOVING, Unit.NS, "Exposed transfer", "the smaller of `exposed_ns` and `transfer_ns`"),
+)
 
 
 def step_parts_section(tables: Tables, wanted: Wanted) -> Section | None:

@@ -147,11 +147,17 @@ def _chance(found: Waiting) -> float:
 
 # ---------------------------------------------------------------- which ranks behave alike?
 COLUMNS = (
-    Column("group", Unit.NAME, "Group"),
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("hosts", Unit.COUNT, "Hosts"),
-    Column("which", Unit.NAME, "Which"),
-    Column("differs", Unit.NAME, "Differs from the first group in"),
+    Column("group", Unit.NAME, "Group", "number, from the largest group on"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks in the group"),
+    Column("hosts", Unit.COUNT, "Hosts", "number of hosts they are on"),
+    Column("which", Unit.NAME, "Which", "the ranks of the group"),
+    Column(
+        "differs",
+        Unit.NAME,
+        "Differs from the first group in",
+        "the measures in which it is cut from the first group, at most three, the farthest first by spreads: its "
+        "mean and that of the first group",
+    ),
 )
 FEWEST = 4  # ranks
 GAP = 0.1  # of the median: between two ranks that follow each other, from which they are of different kinds,

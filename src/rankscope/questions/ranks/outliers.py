@@ -15,17 +15,19 @@ from rankscope.questions.wording import counted
 # ---------------------------------------------------------------------------------------------------------------------
 # Which hosts, or groups of hosts such as those of one switch, differ from the others, and in what?
 PLACES_COLUMNS = (
-    Column("by", Unit.NAME, "By"),
+    Column("by", Unit.NAME, "By", "`host` or `group`"),
     Column("place", Unit.NAME, "Host or group"),
-    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of its ranks"),
     Column("measure", Unit.NAME, "Measure"),
-    Column("unit", Unit.NAME, "Unit"),
-    Column("min", Unit.NUMBER, "Min"),
-    Column("p50", Unit.NUMBER, "p50"),
-    Column("p95", Unit.NUMBER, "p95"),
-    Column("max", Unit.NUMBER, "Max"),
-    Column("usual", Unit.NUMBER, "All ranks"),
-    Column("spreads", Unit.NUMBER, "Spreads away"),
+    Column("unit", Unit.NAME, "Unit", "ms, MiB or count"),
+    Column("min", Unit.NUMBER, "Min", "smallest value of its ranks"),
+    Column("p50", Unit.NUMBER, "p50", "median value of its ranks"),
+    Column("p95", Unit.NUMBER, "p95", "95th percentile of the values of its ranks"),
+    Column("max", Unit.NUMBER, "Max", "largest value of its ranks"),
+    Column("usual", Unit.NUMBER, "All ranks", "median over all ranks"),
+    Column(
+        "spreads", Unit.NUMBER, "Deviation (robust z)", "(`p50` − `usual`) ÷ spread; rows are in the order of its size"
+    ),
 )
 PLACES_FEWEST = 2  # places
 CHANCE_SIGMAS = 2.0  # of how often a place is waited for by chance: what counts as a spread
@@ -115,12 +117,17 @@ def _spot(ordered: Sequence[float], share: float) -> float:
 OUTLIERS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("by", Unit.NAME, "Differs in"),
-    Column("value", Unit.NUMBER, "Has"),
-    Column("usual", Unit.NUMBER, "Usual"),
-    Column("unit", Unit.NAME, "Unit"),
-    Column("spreads", Unit.NUMBER, "Spreads away"),
-    Column("also", Unit.NAME, "Also in"),
+    Column("by", Unit.NAME, "Differs in", "the measure in which it is farthest from the median"),
+    Column("value", Unit.NUMBER, "Has", "value of the rank in the measure `by`"),
+    Column("usual", Unit.NUMBER, "Usual", "median of that measure over the ranks"),
+    Column("unit", Unit.NAME, "Unit", "unit of `value` and `usual`: ms, MiB or count"),
+    Column("spreads", Unit.NUMBER, "Deviation (robust z)", "(`value` − `usual`) ÷ spread"),
+    Column(
+        "also",
+        Unit.NAME,
+        "Also in",
+        "up to two other measures in which it is 3.5 spreads or more from the median, with their spreads",
+    ),
 )
 OUTLIERS_FEWEST = 4  # ranks
 MOST = 10

@@ -11,16 +11,25 @@ from rankscope.questions.wording import ending_text
 
 # ---------------------------------------------------------------- do the hosts differ?
 HOSTS_COLUMNS = (
-    Column("host", Unit.NAME, "Host"),
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("elapsed_ns", Unit.NS, "Elapsed, mean"),
-    Column("cpu_ns", Unit.NS, "CPU time, mean"),
-    Column("cpu_share", Unit.SHARE, "Of elapsed"),
-    Column("comm_ns", Unit.NS, "MPI time, mean"),
-    Column("outside_ns", Unit.NS, "Outside MPI, mean"),
-    Column("max_rss_bytes", Unit.BYTES, "Memory, largest"),
-    Column("involuntary_switches", Unit.COUNT, "Preempted"),
-    Column("major_faults", Unit.COUNT, "Major faults"),
+    Column("host", Unit.NAME, "Host", "host, in the order of its lowest rank"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks on it"),
+    Column("elapsed_ns", Unit.NS, "Elapsed, mean", "mean over its ranks of the time from process start to end"),
+    Column("cpu_ns", Unit.NS, "CPU time, mean", "mean over its ranks of user + system time"),
+    Column(
+        "cpu_share",
+        Unit.SHARE,
+        "Of elapsed",
+        "sum of user + system time ÷ sum of `elapsed_ns`; above 1 where ranks have several busy threads",
+    ),
+    Column("comm_ns", Unit.NS, "MPI time, mean", "mean MPI time of its ranks that used MPI"),
+    Column(
+        "outside_ns", Unit.NS, "Outside MPI, mean", "mean over its ranks of `mpi_elapsed_ns` − MPI time, at least 0"
+    ),
+    Column("max_rss_bytes", Unit.BYTES, "Memory, largest", "largest resident set of its ranks"),
+    Column(
+        "involuntary_switches", Unit.COUNT, "Preempted", "sum over its ranks: how often the kernel took the CPU away"
+    ),
+    Column("major_faults", Unit.COUNT, "Major faults", "sum over its ranks: pages that had to be read from a disk"),
 )
 HOSTS_SQL = f"""
     SELECT host, count(*), avg(elapsed_ns), avg(user_ns + system_ns),
@@ -40,12 +49,12 @@ def hosts(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------------------------------------------------------------
 # Do the ranks share the work evenly, and whom do the others wait for?
 BALANCE_COLUMNS = (
-    Column("rank", Unit.NAME, "Rank"),
+    Column("rank", Unit.NAME, "Rank", "least MPI time first"),
     Column("host", Unit.NAME, "Host"),
-    Column("comm_ns", Unit.NS, "MPI time"),
-    Column("share", Unit.SHARE, "Of elapsed"),
-    Column("outside_ns", Unit.NS, "Outside MPI"),
-    Column("outside_ratio", Unit.NUMBER, "Outside/mean"),
+    Column("comm_ns", Unit.NS, "MPI time", "MPI time of the rank"),
+    Column("share", Unit.SHARE, "Of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
+    Column("outside_ns", Unit.NS, "Outside MPI", "`mpi_elapsed_ns` − `comm_ns`, at least 0"),
+    Column("outside_ratio", Unit.NUMBER, "Outside/mean", "`outside_ns` ÷ its mean over the ranks"),
 )
 NOTICEABLE = 0.05  # of the elapsed time: smaller differences are not worth a name
 
@@ -87,16 +96,27 @@ def _waited_for(found: list[Share]) -> list[str]:
 RANKS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("comm_ns", Unit.NS, "MPI time"),
-    Column("mpi_elapsed_ns", Unit.NS, "Elapsed"),
-    Column("elapsed_ns", Unit.NS, "Process"),
-    Column("user_ns", Unit.NS, "User"),
-    Column("system_ns", Unit.NS, "System"),
-    Column("max_rss_bytes", Unit.BYTES, "Memory"),
-    Column("switches", Unit.COUNT, "Switches"),
-    Column("faults", Unit.COUNT, "Faults"),
-    Column("threads", Unit.COUNT, "Threads"),
-    Column("ending", Unit.NAME, "Ended"),
+    Column("comm_ns", Unit.NS, "MPI time", "MPI time of the rank; empty for one that did not use MPI"),
+    Column(
+        "mpi_elapsed_ns",
+        Unit.NS,
+        "Elapsed",
+        "from the return of MPI_Init to the entry of MPI_Finalize, or to the end of the process",
+    ),
+    Column("elapsed_ns", Unit.NS, "Process", "from process start to end, or the last sign of life"),
+    Column("user_ns", Unit.NS, "User", "user time of the process, all threads"),
+    Column("system_ns", Unit.NS, "System", "system time of the process, all threads"),
+    Column("max_rss_bytes", Unit.BYTES, "Memory", "largest resident set of the process"),
+    Column("switches", Unit.COUNT, "Switches", "voluntary + involuntary context switches"),
+    Column("faults", Unit.COUNT, "Faults", "minor + major page faults"),
+    Column("threads", Unit.COUNT, "Threads", "number of threads at the last look"),
+    Column(
+        "ending",
+        Unit.NAME,
+        "Ended",
+        "exit code, signal, MPI_Abort(code), still running, vanished (gone without a word) or unknown; empty where "
+        "a loaded file does not tell",
+    ),
     Column("pid", Unit.NAME, "Pid"),
 )
 RANKS_SQL = f"""

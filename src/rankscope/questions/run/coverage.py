@@ -11,15 +11,34 @@ from rankscope.questions.wording import counted, ending_text, ranges
 
 # ---------------------------------------------------------------- what did the recording itself cost?
 OVERHEAD_COLUMNS = (
-    Column("which", Unit.NAME, "Rank with"),
+    Column("which", Unit.NAME, "Rank with", "the ranks with the least, median and largest `share`"),
     Column("rank", Unit.NAME, "Rank"),
-    Column("cost_ns", Unit.NS, "Recording"),
-    Column("share", Unit.SHARE, "Of elapsed"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("collectives", Unit.COUNT, "Collectives"),
-    Column("call_cost_ns", Unit.NS, "Per call"),
-    Column("collective_cost_ns", Unit.NS, "Per collective"),
-    Column("setup_ns", Unit.NS, "Set-up"),
+    Column(
+        "cost_ns",
+        Unit.NS,
+        "Recording",
+        "(`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of `call_cost_ns` and "
+        "`collective_cost_ns`",
+    ),
+    Column("share", Unit.SHARE, "Of elapsed", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
+    Column(
+        "calls", Unit.COUNT, "Calls", "number of updates of tallies: calls, and completions of nonblocking operations"
+    ),
+    Column("collectives", Unit.COUNT, "Collectives", "number of collectives that left a log record"),
+    Column(
+        "call_cost_ns",
+        Unit.NS,
+        "Per call",
+        "cost of recording one call, as calibrated in that process at its start; with `--trace`, its record there "
+        "included",
+    ),
+    Column(
+        "collective_cost_ns",
+        Unit.NS,
+        "Per collective",
+        "cost of recording one collective with its log record, as calibrated in that process at its start",
+    ),
+    Column("setup_ns", Unit.NS, "Set-up", "time that loading the recorder took"),
 )
 SQL = """
     WITH counted AS (SELECT process, sum(calls)::BIGINT AS calls FROM tallies
@@ -54,9 +73,16 @@ def _row(which: str, found: tuple[Any, ...]) -> tuple[Cell, ...]:
 
 # ---------------------------------------------------------------- coverage
 COVERAGE_COLUMNS = (
-    Column("what", Unit.NAME, "What"),
-    Column("count", Unit.COUNT, "Number"),
-    Column("where", Unit.NAME, "Ranks or names"),
+    Column(
+        "what",
+        Unit.NAME,
+        "What",
+        "what was counted: expected and seen ranks, hosts, ranks read on their nodes, other processes, ends, "
+        "losses, entry points of the MPI library that are not intercepted, processes that could not take the "
+        "recorder by reason",
+    ),
+    Column("count", Unit.COUNT, "Number", "how many there are of `what`"),
+    Column("where", Unit.NAME, "Ranks or names", "the ranks concerned, or names"),
 )
 ROLES = {
     "helper": "helper processes",

@@ -15,11 +15,16 @@ from rankscope.questions.wording import counted, ranges
 # ---------------------------------------------------------------------------------------------------------------------
 # What is wrong with the input, by the readers' own arithmetic?
 CHECKS_COLUMNS = (
-    Column("severity", Unit.NAME, "Severity"),
-    Column("where", Unit.NAME, "Where"),
-    Column("text", Unit.NAME, "What"),
-    Column("count", Unit.COUNT, "Times"),
-    Column("ranks", Unit.NAME, "Ranks"),
+    Column(
+        "severity",
+        Unit.NAME,
+        "Severity",
+        "warning: a number that contradicts another or cannot be right; note: worth knowing",
+    ),
+    Column("where", Unit.NAME, "Where", "file and line of the first place"),
+    Column("text", Unit.NAME, "What", "what the reader of the file found; equal ones are one row"),
+    Column("count", Unit.COUNT, "Times", "number of places that say so"),
+    Column("ranks", Unit.NAME, "Ranks", "whose files say so"),
 )
 # Notes of recorded ranks are about the recording and stand in the coverage table.
 CHECKS_SQL = """
@@ -39,19 +44,21 @@ def checks(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------------------------------------------------------------
 # Which numbers had somebody summed up already, by series and scale?
 FIGURES_COLUMNS = (
-    Column("series", Unit.NAME, "Series"),
-    Column("name", Unit.NAME, "What"),
-    Column("statistic", Unit.NAME, "Statistic"),
-    Column("scale", Unit.NUMBER, "At"),
-    Column("scale_name", Unit.NAME, "Of"),
-    Column("value_ns", Unit.NS, "Time"),
-    Column("value_bytes", Unit.BYTES, "Size"),
-    Column("value_count", Unit.COUNT, "Number"),
-    Column("value_share", Unit.SHARE, "Share"),
-    Column("value_bytes_per_s", Unit.RATE, "Rate"),
-    Column("value", Unit.NUMBER, "Value"),
-    Column("unit", Unit.NAME, "Unit"),
-    Column("rank", Unit.NAME, "Rank"),
+    Column("series", Unit.NAME, "Series", "library, place or method, as the document names it"),
+    Column("name", Unit.NAME, "What", "what was measured"),
+    Column("statistic", Unit.NAME, "Statistic", "min, mean, max … where the number is one of several of a sample"),
+    Column(
+        "scale", Unit.NUMBER, "At", "number of nodes, ranks, bytes …: the size of the job or message it was measured at"
+    ),
+    Column("scale_name", Unit.NAME, "Of", "what `scale` counts"),
+    Column("value_ns", Unit.NS, "Time", "the number as the document gives it, where it is a time"),
+    Column("value_bytes", Unit.BYTES, "Size", "the number as the document gives it, where it is a size"),
+    Column("value_count", Unit.COUNT, "Number", "the number as the document gives it, where it is a count"),
+    Column("value_share", Unit.SHARE, "Share", "the number as the document gives it, where it is a fraction"),
+    Column("value_bytes_per_s", Unit.RATE, "Rate", "the number as the document gives it, where it is a bandwidth"),
+    Column("value", Unit.NUMBER, "Value", "the number as the document gives it, in any other unit"),
+    Column("unit", Unit.NAME, "Unit", "unit of `value`"),
+    Column("rank", Unit.NAME, "Rank", "the rank it belongs to, if any"),
 )
 UNITS = ("ns", "bytes", "count", "share", "bytes/s")  # in the order of the columns above
 # Sums that a recorder makes of each GPU and that have tables of their own.
@@ -95,19 +102,30 @@ def _whole(number: float | None) -> Cell:
 # layers with tables of their own, which leave out what is within a range
 TALLIES_ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
 TALLIES_COLUMNS = (
-    Column("layer", Unit.NAME, "Layer"),
-    Column("group", Unit.NAME, "Group"),
-    Column("within", Unit.NAME, "Within"),
-    Column("name", Unit.NAME, "Name"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("share", Unit.SHARE, "Of layer"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("errors", Unit.COUNT, "Errors"),
-    Column("ranks", Unit.COUNT, "Ranks"),
+    Column(
+        "layer",
+        Unit.NAME,
+        "Layer",
+        "what kind of thing was counted; MPI and the GPU have tables of their own, here is only what lies within a "
+        "range",
+    ),
+    Column("group", Unit.NAME, "Group", "device, stream, domain or the like"),
+    Column(
+        "within",
+        Unit.NAME,
+        "Within",
+        "the range that the row is attributed to; such rows are counted in those without a range too",
+    ),
+    Column("name", Unit.NAME, "Name", "what was counted"),
+    Column("calls", Unit.COUNT, "Calls", "number of calls"),
+    Column("total_ns", Unit.NS, "Time", "sum of the time inside them"),
+    Column("share", Unit.SHARE, "Of layer", "`total_ns` ÷ the layer's sum; empty for rows within a range"),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column("min_ns", Unit.NS, "Min", "shortest call"),
+    Column("max_ns", Unit.NS, "Max", "longest call"),
+    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of the calls"),
+    Column("errors", Unit.COUNT, "Errors", "number of calls that failed"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks (or processes) it was counted on"),
 )
 # What is attributed to a range is counted once more there: it is no part of the layer's sum.
 TALLIES_SQL = """
@@ -139,18 +157,30 @@ def tallies(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- overview
 OVERVIEW_COLUMNS = (
-    Column("command", Unit.NAME, "Command"),
-    Column("started", Unit.NAME, "Started"),
-    Column("elapsed_ns", Unit.NS, "Elapsed"),
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("hosts", Unit.COUNT, "Hosts"),
-    Column("processes", Unit.COUNT, "Processes"),
-    Column("launcher", Unit.NAME, "Launcher"),
-    Column("rank_source", Unit.NAME, "Ranks known from"),
-    Column("versions", Unit.NAME, "Versions"),
-    Column("tools", Unit.NAME, "Loaded from files of"),
-    Column("comm_ns", Unit.NS, "MPI time, all ranks"),
-    Column("comm_share", Unit.SHARE, "MPI of elapsed"),
+    Column(
+        "command", Unit.NAME, "Command", "as given to `rankscope run`; without run.json, the command of the lowest rank"
+    ),
+    Column("started", Unit.NAME, "Started", "the earlier of run.json's time and the first process start"),
+    Column("elapsed_ns", Unit.NS, "Elapsed", "last end of any process − `started`"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks seen"),
+    Column("hosts", Unit.COUNT, "Hosts", "number of different hosts of the ranks"),
+    Column(
+        "processes",
+        Unit.COUNT,
+        "Processes",
+        "ranks, helpers and launchers; program images that an exec replaced are not counted again",
+    ),
+    Column("launcher", Unit.NAME, "Launcher", "from run.json, where `rankscope run` started the launcher"),
+    Column("rank_source", Unit.NAME, "Rank IDs from", "which variables or library the rank numbers were taken from"),
+    Column("versions", Unit.NAME, "Versions", "of the recorder and the MPI library"),
+    Column(
+        "tools",
+        Unit.NAME,
+        "Loaded from files of",
+        "the formats of the files that were loaded, empty for a run that was only recorded",
+    ),
+    Column("comm_ns", Unit.NS, "MPI time, all ranks", "sum of MPI time over the ranks"),
+    Column("comm_share", Unit.SHARE, "MPI, % of wall time", "`comm_ns` ÷ sum of `mpi_elapsed_ns`"),
 )
 OVERVIEW_SQL = """
     SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),

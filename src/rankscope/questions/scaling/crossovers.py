@@ -18,9 +18,14 @@ COLUMNS = (
     Column("what", Unit.NAME, "What"),
     Column("first", Unit.NAME, "First"),
     Column("second", Unit.NAME, "Second"),
-    Column("smallest", Unit.NUMBER, "From"),
-    Column("largest", Unit.NUMBER, "To"),
-    Column("break_even", Unit.NUMBER, "Break-even"),
+    Column("smallest", Unit.NUMBER, "From", "smallest scale that both series have"),
+    Column("largest", Unit.NUMBER, "To", "largest scale that both series have"),
+    Column(
+        "break_even",
+        Unit.NUMBER,
+        "Break-even",
+        "the last scale at which the two series meet",
+    ),
     Column("verdict", Unit.NAME, "Verdict"),
 )
 

@@ -114,20 +114,25 @@ def _parts(tables: Tables) -> list[tuple[str, float]]:
 LAWS = (
     Column("series", Unit.NAME, "Series"),
     Column("what", Unit.NAME, "What"),
-    Column("scales", Unit.COUNT, "Scales"),
-    Column("smallest", Unit.NUMBER, "From"),
-    Column("largest", Unit.NUMBER, "To"),
+    Column("scales", Unit.COUNT, "Scales", "number of different scales"),
+    Column("smallest", Unit.NUMBER, "From", "smallest scale"),
+    Column("largest", Unit.NUMBER, "To", "largest scale"),
     Column("first", Unit.NAME, "There"),
     Column("last", Unit.NAME, "And there"),
-    Column("exponent", Unit.NUMBER, "Exponent at the end"),
+    Column(
+        "exponent",
+        Unit.NUMBER,
+        "Exponent at the end",
+        "slope of ln value over ln scale through the medians of the last three scales",
+    ),
     Column("law", Unit.NAME, "Law"),
     Column("formula", Unit.NAME, "Fitted"),
-    Column("relative_error", Unit.SHARE, "Scatter around it"),
+    Column("relative_error", Unit.SHARE, "Scatter around it", "√(Σ ((value − law) ÷ law)² ÷ (values − coefficients))"),
 )
 PROJECTION = (
     Column("series", Unit.NAME, "Series"),
     Column("what", Unit.NAME, "What"),
-    Column("scale", Unit.NUMBER, "At"),
+    Column("scale", Unit.NUMBER, "At", "the scale to extrapolate to"),
     Column("value", Unit.NAME, "Value"),
     Column("low", Unit.NAME, "At least"),
     Column("high", Unit.NAME, "At most"),
@@ -136,10 +141,15 @@ PROJECTION = (
 SPEED_UP = (
     Column("series", Unit.NAME, "Series"),
     Column("what", Unit.NAME, "What"),
-    Column("scale", Unit.NUMBER, "At"),
+    Column("scale", Unit.NUMBER, "At", "the measured scale"),
     Column("value", Unit.NAME, "Value"),
-    Column("speed_up", Unit.NUMBER, "Speed-up"),
-    Column("efficiency", Unit.SHARE, "Efficiency"),
+    Column(
+        "speed_up",
+        Unit.NUMBER,
+        "Speed-up",
+        "value at the smallest scale ÷ value here; of throughputs the other way round",
+    ),
+    Column("efficiency", Unit.SHARE, "Efficiency", "`speed_up` ÷ (scale ÷ smallest scale)"),
 )
 FACTORS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs")), "bytes": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))}
 

@@ -13,21 +13,22 @@ from rankscope.questions.steps.data import steps_of
 
 # ---------------------------------------------------------------------------------------------------------------------
 # From the start of each process to its end: where did the time before, between and after the steps go?
-# in the order in which a program usually passes through them; what each means: docs/metrics.md
-SEGMENTS = (
-    "start",
-    "interpreter",
-    "imports",
-    "before init",
-    "init",
-    "after init",
-    "first collective",
-    "before steps",
-    "first step",
-    "steps",
-    "after steps",
-    "finalize",
-)
+# in the order in which a program usually passes through them
+SEGMENT_FORMULAS = {
+    "start": "from process start until Python is up",
+    "interpreter": "from when Python is up to the next mark",
+    "imports": "import of torch",
+    "before init": "from the end of the imports to init",
+    "init": "inside MPI_Init, init_process_group or hvd.init",
+    "after init": "from the end of init to the first collective or step",
+    "first collective": "inside the first collective, wait for others included",
+    "before steps": "from the end of the first collective to the first step",
+    "first step": "inside the first step, without the first collective where that lies in it",
+    "steps": "from the end of the first step to the end of the last",
+    "after steps": "from the end of the last step on",
+    "finalize": "from MPI_Finalize or destroy_process_group to the end of the process",
+}
+SEGMENTS = tuple(SEGMENT_FORMULAS)
 OPENS = {
     "import_begin": "imports",
     "init_begin": "init",
@@ -135,14 +136,19 @@ def _waterfall(rank: int, host: str, start: int, end: int, found: dict[str, tupl
 
 # ---------------------------------------------------------------- phases
 PHASES_COLUMNS = (
-    Column("phase", Unit.NAME, "Phase"),
-    Column("what", Unit.NAME, "What"),
-    Column("ranks", Unit.COUNT, "Ranks"),
-    Column("share", Unit.SHARE, "Of elapsed"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("median_ns", Unit.NS, "Median"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("longest_rank", Unit.NAME, "Longest on"),
+    Column(
+        "phase",
+        Unit.NAME,
+        "Phase",
+        "the innermost of imports, init, first collective and first step that goes on, else what has been passed",
+    ),
+    Column("what", Unit.NAME, "What", "the function that began or ended it, on most ranks"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have the phase"),
+    Column("share", Unit.SHARE, "Of elapsed", "sum of the phase over the ranks ÷ sum of `elapsed_ns`"),
+    Column("min_ns", Unit.NS, "Min", "shortest of the ranks"),
+    Column("median_ns", Unit.NS, "Median", "median of the ranks"),
+    Column("max_ns", Unit.NS, "Max", "longest of the ranks"),
+    Column("longest_rank", Unit.NAME, "Longest on", "the rank with `max_ns`"),
     Column("longest_host", Unit.NAME, "Host"),
 )
 
@@ -180,8 +186,11 @@ def chosen_of(tables: Tables, selection: Selection) -> list[Waterfall]:
 # What does each rank go through from its start to its end?
 PHASE_RANKS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("elapsed_ns", Unit.NS, "Elapsed"),
-    *(Column(f"{name.replace(' ', '_')}_ns", Unit.NS, name.capitalize()) for name in SEGMENTS),
+    Column("elapsed_ns", Unit.NS, "Elapsed", "from process start to end"),
+    *(
+        Column(f"{name.replace(' ', '_')}_ns", Unit.NS, name.capitalize(), formula)
+        for name, formula in SEGMENT_FORMULAS.items()
+    ),
 )
 
 
@@ -195,16 +204,16 @@ def phase_ranks(tables: Tables, selection: Selection = ALL) -> Table:
 
 # ---------------------------------------------------------------- what did each phase spend in which call?
 PHASE_CALLS_COLUMNS = (
-    Column("phase", Unit.NAME, "Phase"),
+    Column("phase", Unit.NAME, "Phase", "start, imports, init, first_collective, first_step, steady, finalize"),
     Column("layer", Unit.NAME, "Layer"),
-    Column("name", Unit.NAME, "Name"),
-    Column("calls", Unit.COUNT, "Calls"),
-    Column("total_ns", Unit.NS, "Time"),
-    Column("phase_share", Unit.SHARE, "Of its phase"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("bytes", Unit.BYTES, "Bytes"),
-    Column("ranks", Unit.COUNT, "Ranks"),
+    Column("name", Unit.NAME, "Name", "function or range"),
+    Column("calls", Unit.COUNT, "Calls", "number of calls"),
+    Column("total_ns", Unit.NS, "Time", "sum of the time inside the calls"),
+    Column("phase_share", Unit.SHARE, "Of its phase", "`total_ns` ÷ that of all calls of the layer in the phase"),
+    Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
+    Column("max_ns", Unit.NS, "Max", "longest call"),
+    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of the calls"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that made such a call"),
 )
 
 

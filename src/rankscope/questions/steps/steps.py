@@ -17,18 +17,24 @@ from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.wording import counted
 
 STEPS_COLUMNS = (
-    Column("rank", Unit.NAME, "Rank"),
-    Column("name", Unit.NAME, "Name"),
-    Column("steps", Unit.COUNT, "Steps"),
-    Column("share", Unit.SHARE, "Of step"),
-    Column("min_ns", Unit.NS, "Min"),
-    Column("max_ns", Unit.NS, "Max"),
-    Column("mean_ns", Unit.NS, "Mean"),
-    Column("variance_ms2", Unit.NUMBER, "Variance, ms²"),
-    Column("stdev_ns", Unit.NS, "Std dev"),
-    Column("p50_ns", Unit.NS, "p50"),
-    Column("p90_ns", Unit.NS, "p90"),
-    Column("p99_ns", Unit.NS, "p99"),
+    Column("rank", Unit.NAME, "Rank", "the rank, or all: pooled over the ranks"),
+    Column(
+        "name",
+        Unit.NAME,
+        "Name",
+        "step, one of its parts, or a time within the parts or beside them: overlapped communication, garbage "
+        "collection, waiting for a CPU, CPU time of the thread and of the process",
+    ),
+    Column("steps", Unit.COUNT, "Steps", "number of values: steady steps × ranks"),
+    Column("share", Unit.SHARE, "Of step", "sum of the values ÷ sum of the lengths of the steps"),
+    Column("min_ns", Unit.NS, "Min", "smallest value"),
+    Column("max_ns", Unit.NS, "Max", "largest value"),
+    Column("mean_ns", Unit.NS, "Mean", "sum of the values ÷ `steps`"),
+    Column("variance_ms2", Unit.NUMBER, "Variance, ms²", "Σ(value − mean)² ÷ (`steps` − 1), in ms²"),
+    Column("stdev_ns", Unit.NS, "Std dev", "√`variance_ms2`"),
+    Column("p50_ns", Unit.NS, "p50", "median of the values"),
+    Column("p90_ns", Unit.NS, "p90", "90th percentile of the values, linear between neighbours"),
+    Column("p99_ns", Unit.NS, "p99", "99th percentile of the values, linear between neighbours"),
 )
 Array = Any  # of numpy
 STEP = "step"
@@ -135,22 +141,51 @@ def _number(value: Any) -> float | None:
 
 # ---------------------------------------------------------------- where does the step of each rank go?
 OWN = (*PARTS[:5], "checkpoint", "compute", "other")
+OWN_FORMULA = "mean of the part, less what was blocked in collectives within it"
+OWN_FORMULAS = {
+    "compute": "steps of a pattern: mean time outside collectives",
+    "other": "mean of what is in no other part, less what was blocked in collectives within it",
+}
 STEP_PARTS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
-    Column("steps", Unit.COUNT, "Steps"),
-    Column("step_ns", Unit.NS, "Step"),
-    *(Column(f"{part}_ns", Unit.NS, part.replace("_", " ").capitalize()) for part in OWN),
-    Column("exposed_ns", Unit.NS, "Communication"),
-    Column("sum_share", Unit.SHARE, "Sum/step"),
-    Column("exposed_share", Unit.SHARE, "Comm. share"),
-    Column("wait_ns", Unit.NS, "Waiting"),
-    Column("transfer_ns", Unit.NS, "Moving data"),
-    Column("leaving_ns", Unit.NS, "Leaving"),
-    Column("hidden_ns", Unit.NS, "Hidden"),
-    Column("gc_ns", Unit.NS, "Of it gc"),
-    Column("runnable_ns", Unit.NS, "No CPU"),
-    Column("cpu_ns", Unit.NS, "CPU time"),
+    Column("steps", Unit.COUNT, "Steps", "number of steady steps"),
+    Column("step_ns", Unit.NS, "Step", "mean length of the steady steps"),
+    *(
+        Column(f"{part}_ns", Unit.NS, part.replace("_", " ").capitalize(), OWN_FORMULAS.get(part, OWN_FORMULA))
+        for part in OWN
+    ),
+    Column(
+        "exposed_ns",
+        Unit.NS,
+        "Communication",
+        "mean exposed communication: blocked in collectives, in whatever part; steps of a pattern: inside collectives",
+    ),
+    Column("sum_share", Unit.SHARE, "Sum/step", "(sum of the parts + `exposed_ns`) ÷ `step_ns`"),
+    Column("exposed_share", Unit.SHARE, "Comm. share", "`exposed_ns` ÷ `step_ns`"),
+    Column(
+        "wait_ns",
+        Unit.NS,
+        "Wait",
+        "wait of the matched collectives begun in the steady steps ÷ steps that the log reaches; collectives side "
+        "by side are summed",
+    ),
+    Column("transfer_ns", Unit.NS, "Transfer", "transfer of the same collectives ÷ the same steps"),
+    Column("leaving_ns", Unit.NS, "Exit skew", "exit skew of the same collectives ÷ the same steps"),
+    Column(
+        "hidden_ns",
+        Unit.NS,
+        "Overlapped",
+        "mean overlapped communication: a collective was in progress and the loop was not blocked by it",
+    ),
+    Column("gc_ns", Unit.NS, "GC", "mean time of garbage collection, within the parts"),
+    Column(
+        "runnable_ns",
+        Unit.NS,
+        "Runnable, no CPU",
+        "mean time in which the loop's thread could have run and had no CPU, within the parts or while blocked",
+    ),
+    Column("cpu_ns", Unit.NS, "CPU time", "mean CPU time of the loop's thread"),
 )
 
 

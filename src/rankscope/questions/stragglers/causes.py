@@ -51,18 +51,40 @@ def longer_range(tables: Tables, rank: int, least_ns: float) -> LongerRange | No
 
 # ---------------------------------------------------------------- causes
 COLUMNS = (
-    Column("rank", Unit.NAME, "Rank"),
+    Column("rank", Unit.NAME, "Rank", "rank whose own time in a step is longer than that of its peers"),
     Column("host", Unit.NAME, "Host"),
-    Column("cause", Unit.NAME, "Cause"),
-    Column("excess_ns", Unit.NS, "Longer by"),
-    Column("error_ns", Unit.NS, "±"),
-    Column("share", Unit.SHARE, "Of step"),
-    Column("waited_ns", Unit.NS, "Others wait"),
-    Column("steps", Unit.COUNT, "Steps"),
-    Column("cause_ns", Unit.NS, "In the cause"),
-    Column("usual_ns", Unit.NS, "Its peers there"),
-    Column("total_ns", Unit.NS, "In all"),
-    Column("evidence", Unit.NAME, "Evidence"),
+    Column(
+        "cause",
+        Unit.NAME,
+        "Cause",
+        "data wait, zero_grad, forward, backward, optimizer, checkpoint, other, garbage collection, preemption, "
+        "page faults, slower processor, range NAME, own compute; on the device: slower device, more work on the "
+        "device, range NAME, own compute on the host",
+    ),
+    Column(
+        "excess_ns",
+        Unit.NS,
+        "Longer by",
+        "excess of own time over the median of the other ranks in the same step, per step",
+    ),
+    Column(
+        "error_ns",
+        Unit.NS,
+        "±",
+        "error of `excess_ns`: 1.2533 × 1.4826 × median absolute deviation of the means of blocks of steps ÷ √blocks",
+    ),
+    Column("share", Unit.SHARE, "Of step", "`excess_ns` ÷ median step"),
+    Column(
+        "waited_ns",
+        Unit.NS,
+        "Others wait",
+        "per step, by how much its peers (median) are blocked in collectives longer than it is, by the same estimate",
+    ),
+    Column("steps", Unit.COUNT, "Steps", "number of steps compared"),
+    Column("cause_ns", Unit.NS, "In the cause", "excess in the cause alone, per step"),
+    Column("usual_ns", Unit.NS, "Its peers there", "mean of what its peers (median) need for the cause, per step"),
+    Column("total_ns", Unit.NS, "In all", "`excess_ns` × `steps`"),
+    Column("evidence", Unit.NAME, "Evidence", "the measured values that name the cause, in words"),
 )
 MOST = 0.5  # of the excess that a cause must explain
 SURE = 3.0  # standard errors

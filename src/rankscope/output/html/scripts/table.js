@@ -48,8 +48,9 @@ export class TableView {
   }
 
   head(at) {
-    const { title, unit, name } = this.table.columns[at];
-    const button = make('button', { type: 'button', title: name, onclick: () => this.sort(at) }, title);
+    const { title, unit, name, formula } = this.table.columns[at];
+    const told = formula ? `${name}: ${formula}` : name;
+    const button = make('button', { type: 'button', title: told, onclick: () => this.sort(at) }, title);
     return make('th', { scope: 'col', class: unit === 'name' ? '' : 'number' }, button);
   }
 

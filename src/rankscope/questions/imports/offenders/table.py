@@ -28,14 +28,14 @@ RULES: tuple[Callable[[Tables], list[Offender]], ...] = (
 NOTICEABLE = 0.01  # of all calls
 TAKES_TIME = ("missing_bytecode", "started_programs", "dominant_module")  # rather than calls
 COLUMNS = (
-    Column("number", Unit.NAME, "#"),
+    Column("number", Unit.NAME, "#", "place, by `calls`"),
     Column("offender", Unit.NAME, "What costs"),
-    Column("calls", Unit.COUNT, "Calls blamed"),
-    Column("share", Unit.SHARE, "Of all"),
-    Column("action", Unit.NAME, "What to do"),
-    Column("without", Unit.NAME, "Measure: --without"),
-    Column("evidence", Unit.NAME, "Evidence"),
-    Column("rule", Unit.NAME, "Rule"),
+    Column("calls", Unit.COUNT, "Calls blamed", "blame: calls that carry the mark of this cause; causes overlap"),
+    Column("share", Unit.SHARE, "Of all", "`calls` ÷ all calls"),
+    Column("action", Unit.NAME, "What to do", "what to do next"),
+    Column("without", Unit.NAME, "Measure: --without", "the `--without` that measures the saving"),
+    Column("evidence", Unit.NAME, "Evidence", "the tables that prove it"),
+    Column("rule", Unit.NAME, "Rule", "which rule said so"),
 )
 
 
