@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from mpis import ROOT, find_mpi, job_environment
 from programs import jobs
 from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
-from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.matching import CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import collectives_of, split
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
@@ -99,7 +99,7 @@ def any_job(chance: random.Random, rooted: bool) -> Job:
     return Job(library, ranks, chance.randrange(ranks), late_ms, elements, names)
 
 
-def shifted(log: Log, seed: int) -> tuple[Log, list[int]]:
+def shifted(log: CollectiveLog, seed: int) -> tuple[CollectiveLog, list[int]]:
     """The same log as ranks on other hosts would have left it, and the host of each rank."""
     chance = np.random.default_rng(seed)
     hosts = int(chance.integers(1, 4))
@@ -119,13 +119,13 @@ def shifted(log: Log, seed: int) -> tuple[Log, list[int]]:
     return changed, of
 
 
-def sums(log: Log, clocks: Clocks) -> Sums:
+def sums(log: CollectiveLog, clocks: Clocks) -> Sums:
     splits = [split(log, clocks, group) for group in log.groups]
     stay, wait = (float(sum(getattr(one, name).sum() for one in splits)) for name in ("stay_ns", "wait_ns"))
     return Sums(wait, float(sum(one.transfer_ns.sum() for one in splits)), stay - wait)
 
 
-def judged(job: Job, log: Log, seed: int) -> Case:
+def judged(job: Job, log: CollectiveLog, seed: int) -> Case:
     true, (other, of) = sums(log, clock_offsets(log)), shifted(log, seed)
     clocks = clock_offsets(other)
     found = sums(other, clocks)

@@ -29,7 +29,7 @@ from questions.compare.simulated import Law, side_by  # noqa: E402
 from rankscope.api.run import Run  # noqa: E402
 from rankscope.questions.compare.measures import Measures, measures  # noqa: E402
 from rankscope.questions.compare.tables import is_quiet  # noqa: E402
-from rankscope.questions.compare.verdicts import SLOWER, Comparison, Options, Side, compare  # noqa: E402
+from rankscope.questions.compare.verdicts import SLOWER, CompareOptions, Comparison, Side, compare  # noqa: E402
 
 PART, FACTOR = "forward", 1.05
 ENVIRONMENT = ROOT / ".envs" / "openmpi" / "bin"
@@ -115,7 +115,7 @@ def pick(pool: Sequence[Measures], places: Sequence[int]) -> list[Measures]:
 
 
 def held(first: list[Measures], second: list[Measures]) -> Comparison:
-    return compare(Side("A", first), Side("B", second), Options())
+    return compare(Side("A", first), Side("B", second), CompareOptions())
 
 
 def simulated(options: argparse.Namespace) -> list[str]:
@@ -125,7 +125,7 @@ def simulated(options: argparse.Namespace) -> list[str]:
 
             def pair(random: Any, slower: dict[str, float], law: Law = law, repeats: int = repeats) -> Comparison:
                 sides = [side_by(random, "AB"[at], repeats, law, slower if at else {}) for at in range(2)]
-                return compare(sides[0], sides[1], Options())
+                return compare(sides[0], sides[1], CompareOptions())
 
             def same(random: Any, pair: Any = pair) -> Comparison:
                 return pair(random, {})

@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from rankscope.rank_file import COLLECTIVE, EVENT, GroupKind, Layer  # noqa: E402
+from rankscope.rank_file import COLLECTIVE, EVENT, GroupKind, LayerNumber  # noqa: E402
 from rankscope.rank_file_writer import RankFileWriter  # noqa: E402
 from runs.small_run import SECOND, mpi_rank, write_run  # noqa: E402
 
@@ -62,7 +62,7 @@ def rank_file(rank: int, ranks: int, events: int) -> RankFileWriter:
     rows = np.zeros(events, EVENT)
     rows["start_ticks"] = SECOND + at * EVERY_NS
     rows["name"] = np.array([names[0], *names[1:4], names[4], names[5], names[4], names[5]])[place]
-    rows["layer"] = np.array([Layer.TORCH] + [Layer.MPI] * 3 + [Layer.GPU] * 4)[place]
+    rows["layer"] = np.array([LayerNumber.TORCH] + [LayerNumber.MPI] * 3 + [LayerNumber.GPU] * 4)[place]
     rows["group"] = np.array([0, world, world, world, streams[0], streams[1], streams[0], streams[1]])[place]
     rows["bytes"] = np.where(place == 1, 4096, 0)
     rows["flags"] = 5

@@ -25,9 +25,9 @@ import numpy as np
 from rankscope.formats import path_operations
 from rankscope.formats.source import Source
 from rankscope.model import PathOperation
-from rankscope.questions.imports.projection import Server, counts_of, lookups, projected
+from rankscope.questions.imports.projection import FileServer, counts_of, lookups, projected
 from rankscope.slowfs.mount import CACHES, Slowness, parsed, program, reason_against_running
-from rankscope.slowfs.replay import Plan, mapped, replay
+from rankscope.slowfs.replay import ReplayPlan, mapped, replay
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -70,9 +70,8 @@ def counts(environment: Path, operations: list[PathOperation]) -> str:
     for cache in CACHES:
         _, found = cold_import(environment, Slowness(cache=cache))
         computed = lookups(operations, str(environment), cache) if operations else 0
-        again = (
-            replay(operations, Plan(environment, reads=False, slowness=Slowness(cache=cache))) if operations else None
-        )
+        plan = ReplayPlan(environment, reads=False, slowness=Slowness(cache=cache))
+        again = replay(operations, plan) if operations else None
         replayed = again.counters["lookup"] if again and again.counters else 0
         cells = [f"{found[name]:,}" for name in SHOWN]
         lines.append(f"| {cache} | {' | '.join(cells)} | {computed:,} | {replayed:,} |")
@@ -90,7 +89,7 @@ def times(environment: Path, latency_us: int) -> str:
 
 def scale(environment: Path, operations: list[PathOperation], nodes: list[int], rate: int) -> str:
     """Median time of a client, by nodes of two ranks each, and what the projection says at most."""
-    known, server = counts_of(operations, str(environment)), Server(rate, 200_000)
+    known, server = counts_of(operations, str(environment)), FileServer(rate, 200_000)
     lines = [
         f"Server: {rate:,} operations a second; latency 200 µs; 2 ranks on each node.",
         "",
@@ -100,7 +99,7 @@ def scale(environment: Path, operations: list[PathOperation], nodes: list[int], 
     for cache, kind in (("negative", "node"), ("none", "walk")):
         for count in nodes if cache == "negative" else nodes[:3]:
             slowness = Slowness(cache=cache, latency_ns=200_000, operations_per_second=rate)
-            done = replay(operations, Plan(environment, 2, count, False, slowness))
+            done = replay(operations, ReplayPlan(environment, 2, count, False, slowness))
             seen = done.counters["metadata"] if done.counters else 0
             seconds = float(np.max(done.clients[:, 1] - done.clients[:, 0])) / 1e9
             bound = projected(known, kind, count, 2, server)

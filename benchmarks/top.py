@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from rankscope.api.runs import Watched  # noqa: E402
-from rankscope.cli.top import View  # noqa: E402
+from rankscope.api.live import LiveView, Watched  # noqa: E402
+from rankscope.output.text import to_text  # noqa: E402
 from rankscope.rank_files.facts import Here  # noqa: E402
 from rankscope.store.folder import Job  # noqa: E402
 from synthetic_law import SECOND, Law  # noqa: E402
@@ -33,14 +33,14 @@ def measure(ranks: int) -> str:
     with tempfile.TemporaryDirectory() as name:
         run = LiveRun(Path(name) / "run", law)
         moment = [run.at(SECOND + BETWEEN_NS)]
-        view = View(Watched(run.folder, Job(), Here(now_ns=lambda: moment[0])), 0)
+        view = LiveView(Watched(run.folder, Job(), Here(now_ns=lambda: moment[0])), 0)
         looks, frames, walls = [], [], []
         for number in range(2, LOOKS + 2):
             moment[0] = run.at(SECOND + number * BETWEEN_NS + 60_000)
             began, wall = time.process_time(), time.perf_counter()
             view.look()
             looked = time.process_time()
-            view.text(120, 40)
+            to_text(view.tables(40), 120)
             frames.append(time.process_time() - looked)
             looks.append(looked - began)
             walls.append(time.perf_counter() - wall)

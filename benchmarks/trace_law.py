@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import RankFacts, Reading, Words
-from rankscope.rank_file import EVENT, Flag, GroupKind, Layer, State, TickSource
+from rankscope.rank_file import EVENT, Flag, GroupKind, LayerNumber, State, TickSource
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.store.foreign import LoadedFile
 
@@ -62,7 +62,7 @@ GROUPS = ["", *STREAMS, DOMAIN]
 CODE = {name: code for code, name in enumerate(NAMES)}
 
 # The records of a cell in their order: layer, group, and whose start, length and name they have.
-API, GPU, RANGE = Layer.CUDA_API, Layer.GPU, Layer.NVTX
+API, GPU, RANGE = LayerNumber.CUDA_API, LayerNumber.GPU, LayerNumber.NVTX
 RECORDS = [
     *(record for j in range(4) for record in ((API, "", f"call{j}"), (RANGE, DOMAIN, f"operator{j}"))),
     (API, "", "call4"), (API, "", "call5"),
@@ -186,7 +186,7 @@ def _columns(steps: int, cells: Cells, calls: int) -> dict[str, Array]:
         values = (start, length, name, GROUPS.index(group), int(layer), number)
         for key, value in zip(made, values, strict=True):
             made[key][:, at : STEP_EVENTS - 1 : len(RECORDS)] = np.broadcast_to(value, count).reshape(steps, STEP_CELLS)
-    last = (cells.at_ns[::STEP_CELLS], STEP_RANGE_NS, CODE[STEP], GROUPS.index(DOMAIN), int(Layer.NVTX), -1)
+    last = (cells.at_ns[::STEP_CELLS], STEP_RANGE_NS, CODE[STEP], GROUPS.index(DOMAIN), int(LayerNumber.NVTX), -1)
     for key, value in zip(made, last, strict=True):
         made[key][:, -1] = value
     return {key: column.reshape(-1) for key, column in made.items()}
@@ -232,7 +232,7 @@ def reading_blocks(law: Law, ranks: int) -> Iterator[Reading]:
             "start_ns": start_ns,
             "end_ns": start_ns + columns["length"],
             "correlation": np.ma.MaskedArray(number, number < 0),
-            "thread": np.where(columns["layer"] == Layer.GPU, 0, 1).astype(np.int32),
+            "thread": np.where(columns["layer"] == LayerNumber.GPU, 0, 1).astype(np.int32),
         }
         yield Reading(facts, continues=at > 0, event_columns=events)
 

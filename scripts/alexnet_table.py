@@ -27,7 +27,7 @@ from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.selection import ALL
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 
 NAME = re.compile(r"alexnet-(data-parallel-)?(\d+)-(\d+)$")
 # What SGD launches: one kernel per parameter and operation, or all parameters at once.
@@ -36,11 +36,12 @@ OPTIMIZER = re.compile(
     r"|vectorized_elementwise_kernel<\d+, at::native::(CUDAFunctor_add<|AUnaryFunctor<.*MulFunctor)"
 )
 SUMS = """
-    SELECT rank, name, coalesce(within, ''), sum(total_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' GROUP BY ALL"""
+    SELECT rank, name, within, sum(total_ns)
+    FROM (SELECT '' AS within, * FROM tallies UNION ALL BY NAME SELECT * FROM range_tallies) JOIN ranks USING (process)
+    WHERE layer = 'gpu' AND kind = 'call' AND role = 'rank' GROUP BY ALL"""
 ITERATIONS = """
     SELECT rank, sum(calls)::BIGINT, sum(total_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer = 'nvtx' AND name = 'iteration' AND coalesce(within, '') = '' AND role = 'rank' GROUP BY rank"""
+    WHERE layer = 'nvtx' AND name = 'iteration' AND role = 'rank' GROUP BY rank"""
 COLLECTIVES = {"AllReduce": "all_reduce", "Broadcast": "broadcast", "Reduce": "reduce"}
 PARTS = ("optimizer", "all_reduce", "broadcast", "reduce", "other_nccl", "copies")
 MOVING = (
@@ -131,7 +132,7 @@ def part_of(name: str, within: str, by_name: bool) -> str | None:
     return "optimizer" if is_optimizer else None
 
 
-def shares_of(run: Run) -> tuple[list[Share], bool]:
+def shares_of(run: RunTables) -> tuple[list[Share], bool]:
     """The GPU time of each rank by what it is for; and whether the optimizer was told by its kernels' names."""
     full = kernel_names(run, "full")
     rows = [(rank, full.get(name, name), within, float(ns)) for rank, name, within, ns in run.query(SUMS)]
@@ -171,7 +172,9 @@ def results_of(source: Path) -> Iterator[Result]:
             continue
         result = Result("data-parallel" if found[1] else "ddp", int(found[2]), int(found[3]), told)
         try:
-            shares, by_name = shares_of(open_run(source / "runs" / told["run"], read_rank_file, events=False))
+            shares, by_name = shares_of(
+                open_run(source / "runs" / told["run"], read_rank_file, OpenOptions(events=False))
+            )
         except NoRun:
             shares, by_name = [], False
         yield replace(result, shares=[*shares, together(shares)] if shares else [], by_name=by_name)

@@ -40,11 +40,11 @@ class Process:
     def __init__(self, path: Path) -> None:
         reading = read_rank_file(path)
         self.path, self.facts, self.notes = path, reading.facts, [note.text for note in reading.notes]
-        self.rows = list(_rows(reading.tally_columns))
+        self.rows = [*_rows(reading.tally_columns), *_rows(reading.range_tally_columns)]
         self.how, self.devices, _ = cuda_rows_of(open_rank_file(path))
 
     def counted(self, layer: str) -> list[Row]:
-        """Rows of a layer, each thing once: without those counted once more by range."""
+        """Rows of a layer, each thing once: without those of ranges."""
         return [row for row in self.rows if row.layer == layer and not row.within]
 
     def ranged(self, layer: str) -> list[Row]:
@@ -59,6 +59,9 @@ class Process:
 
 
 def _rows(columns: Any) -> Iterator[Row]:
+    if not columns:
+        return
+
     def words(name: str) -> list[str]:
         column = columns.get(name)
         return [column.values[code] for code in column.codes] if column is not None else [""] * len(columns["calls"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.mount import Mount, Slowness, Unavailable, mounted, reason_against_running
+from rankscope.slowfs.mount import SlowMount, Slowness, Unavailable, mounted, reason_against_running
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def slow_file_system(
     cache: str = "none",
     server: Path | None = None,
     at: Path | None = None,
-) -> Iterator[Mount]:
+) -> Iterator[SlowMount]:
     """Mounts `source` (at a temporary folder unless `at` names one) for the block."""
     slowness = Slowness(
         latency_ns=latency_us * 1000,

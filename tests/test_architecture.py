@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from mpis import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PACKAGE = ROOT / "src" / "rankscope"
 PICTURE = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
@@ -49,3 +55,33 @@ def test_every_folder_is_in_the_table_of_contributing() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and not path.name.startswith("__")}
     assert {name for name in folders if f"`{name}/`" not in text} == set()
+
+
+def test_contracts_of_the_standard_library_name_every_dependency() -> None:
+    """A package that is added to the dependencies must not slip past them."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in told["project"]["dependencies"]}
+    contracts = [one for one in told["tool"]["importlinter"]["contracts"] if "standard library" in one["name"]]
+    assert len(contracts) == 4
+    assert [packages - set(one["forbidden_modules"]) for one in contracts] == [set()] * 4
+
+
+MEASURED = {"horovod", "mpi4py", "numpy", "torch"}  # what studies are about: there where the workload runs
+
+
+def test_workloads_need_the_standard_library_and_what_they_measure() -> None:
+    """They run in the ranks of a study, by any Python: import-linter does not see them, as they are no package."""
+    folder = PACKAGE / "studies" / "workloads"
+    known = {path.stem for path in folder.glob("*.py")} | sys.stdlib_module_names | MEASURED
+    roots = {path.name: set(roots_of(path)) for path in folder.glob("*.py")}
+    assert len(roots) > 20
+    assert {name: found - known for name, found in roots.items() if found - known} == {}
+
+
+def roots_of(path: Path) -> Iterator[str]:
+    """The first words of all names that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]

@@ -51,8 +51,9 @@ OTHERS: dict[str, Sequence[Column]] = {
 # ---------------------------------------------------------------------------------------------------------------------
 # docs/schema.md: the records
 def comments(record: type) -> dict[str, str]:
-    """What the source says beside each field of a record."""
-    found: dict[str, str] = {}
+    """What the source says beside each field of a record, those it inherits first."""
+    above = record.__base__
+    found = comments(above) if above is not None and above is not object else {}
     name = ""
     for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(record)).readline):
         if token.type == tokenize.NAME and token.start[1] == 4:

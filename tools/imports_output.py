@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from markers import fenced, filled
-from rankscope.cli.import_saving import STARTER
+from rankscope.api.import_saving import STARTER
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "imports.md"

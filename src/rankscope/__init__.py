@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rankscope.api.run import Run as Run
 
 __version__ = "0.1.0"
-SCHEMA_VERSION = 2  # of the tables in docs/schema.md: a column that goes or changes its meaning makes a new one
+SCHEMA_VERSION = 3  # of the tables in docs/schema.md: a column that goes or changes its meaning makes a new one
 
 _recorder: "Any" = None
 _looked = False
@@ -76,9 +76,9 @@ def open(path: "str | PathLike[str] | None" = None, *, dask: "str | None" = None
 
 def compare(*sides: "str | PathLike[str]", equal: float = 0.02, fail_if: "Sequence[str]" = ()) -> "Compared":
     """What changed from the first side to each of the others; a side is a run or repeats of it: docs/compare.md."""
-    from rankscope.api.compare import Options, compared
+    from rankscope.api.compare import CompareOptions, compared
 
-    return compared(sides, Options(equal=equal), fail_if)
+    return compared(sides, CompareOptions(equal=equal), fail_if)
 
 
 _ELSEWHERE = {"Frame": "frame", "Run": "run", "NoRun": "run", "BadQuery": "run", "Wrong": "run"}

@@ -148,7 +148,7 @@ Cell = str | int | float | bool | None
 
 PHASES = ("start", "imports", "init", "first_collective", "first_step", "steady", "finalize")
 
-INSIDE = "\x1f"  # between a range and the one inside it, where `within` names both
+INSIDE = "\x1f"  # between a range and the one inside it, where RangeTally.within names both
 
 MARKS = (
     "process_start",
@@ -166,6 +166,69 @@ MARKS = (
     "end",
 )
 
+
+class Word(str, Enum):
+    """A word that stands as it is in SQL, JSON, CSV and Parquet (StrEnum, which Python 3.10 has not)."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, form: str) -> str:
+        return format(str(self.value), form)
+
+
+class Layer(Word):
+    """Where a counted thing or an event comes from; readers may bring words of their tool that are not among these."""
+
+    MPI = "mpi"
+    NCCL = "nccl"
+    NCCL_ALGO = "nccl_algo"  # NCCL's operations once more, by algorithm and protocol
+    GLOO = "gloo"
+    TORCH = "torch"
+    NVTX = "nvtx"
+    CUDA_API = "cuda_api"
+    HIP_API = "hip_api"
+    XPU_API = "xpu_api"
+    GPU = "gpu"  # kernels, copies and sets
+    GPU_RANGE = "gpu_range"
+    GPU_SYNC = "gpu_sync"
+    MEMORY = "memory"  # traffic of all backends, by iprof
+    ZE = "ze"
+    OPENCL = "opencl"
+    OMP = "omp"
+    CXI = "cxi"
+    HOST = "host"
+    HOROVOD = "horovod"
+    PYTHON = "python"
+    IMPORT = "import"
+    STEP = "step"  # single ones, of a profiler's schedule
+    STEPS = "steps"  # sums that a program has printed
+    IO = "io"
+    OS = "os"
+    CALLS = "calls"  # system calls
+    SIGNALS = "signals"
+
+
+COLLECTIVE_LAYERS = (Layer.MPI, Layer.NCCL, Layer.GLOO)  # whose collectives are logged one by one
+API_LAYERS = (Layer.CUDA_API, Layer.HIP_API, Layer.XPU_API)  # calls that launch work on a GPU
+
+
+class Role(Word):
+    """What a process is in its run; those of further jobs in one file are called `job N`."""
+
+    RANK = "rank"
+    HELPER = "helper"  # a child of a rank
+    LAUNCHER = "launcher"
+    SUMMARY = "summary"  # what another rank's file tells of a rank that has one of its own
+    OTHER = "other"  # a rank of another job
+    DOCUMENT = "document"
+
+
+def sql_list(words: Iterable[str]) -> str:
+    """The words as SQL wants them behind IN."""
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
 Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
 
 
@@ -180,7 +243,7 @@ class RankFacts:
     local_rank: int | None = None
     world_size: int | None = None
     rank_source: str = ""
-    role: str = "rank"  # rank, helper (a child of a rank), launcher, other (a rank of another job), document
+    role: str = Role.RANK  # rank, helper (of a rank), launcher, summary, other (a rank of another job), document
     command: str = ""
     executable: str = ""
     tool: str = ""  # the format of the file this came from; empty: recorded by rankscope
@@ -198,6 +261,8 @@ class RankFacts:
     user_ns: int | None = None
     system_ns: int | None = None
     max_rss_bytes: int | None = None
+    pinned_peak_bytes: int | None = None  # the most of the host's memory that CUDA held pinned
+    unified_faults: int | None = None  # of the host, on unified memory; None where CUPTI refused to tell
     voluntary_switches: int | None = None
     involuntary_switches: int | None = None
     switches: int | None = None  # where only the sum of both is known
@@ -229,9 +294,9 @@ class RankFacts:
 
 @dataclass(slots=True)
 class Tally:
-    """One counted thing."""
+    """One counted thing, told once: what is inside ranges is told again in range_tallies, and nowhere here."""
 
-    layer: str
+    layer: str  # mpi, nccl, gloo, torch, nvtx, cuda_api, gpu, …; of another tool maybe its own word
     name: str
     calls: int | None  # None where a damaged source does not tell it
     total_ns: float | None  # likewise
@@ -245,8 +310,14 @@ class Tally:
     sum_squares_ns2: float | None = None
     bytes: int | None = None
     errors: int = 0
-    within: str = ""  # the ranges this is attributed to, outermost first, where it is counted once more
     large_count: bool = False  # called by MPI's function for large counts (MPI_Allreduce_c), the same routine
+
+
+@dataclass(slots=True)
+class RangeTally(Tally):
+    """What was counted inside a range: a part of what stands in tallies, there or as the range around it."""
+
+    within: str = ""  # the ranges around it, outermost first; "" of what is itself the outermost
 
 
 @dataclass(slots=True)
@@ -350,6 +421,60 @@ class Peer:
 
 
 @dataclass(slots=True)
+class DeviceTotals:
+    """One GPU of a process, summed up while the program ran."""
+
+    device: int  # its number in the process
+    activities: int = 0  # kernels, copies and sets
+    span_ns: int | None = None  # from the start of the first activity to the end of the last; None: there was none
+    busy_ns: int | None = None  # at least one activity under way; None as before, also of the next four
+    compute_ns: int | None = None  # at least one kernel that computes
+    communication_ns: int | None = None  # at least one kernel that communicates
+    copy_ns: int | None = None  # at least one copy or set
+    hidden_ns: int | None = None  # of communication_ns: while a kernel computes
+    late_ns: int = 0  # of activities that came too late to be placed: at most this is missing in each time
+    allocations: int = 0
+    allocated_bytes: int = 0
+    releases: int = 0
+    released_bytes: int = 0
+    current_bytes: int = 0  # allocated and not released
+    peak_bytes: int = 0
+    pool_bytes: int = 0  # held by memory pools
+    pool_peak_bytes: int = 0
+    pool_allocations: int = 0  # out of pools
+    pool_releases: int = 0
+    pool_used_bytes: int = 0
+    pool_used_peak_bytes: int = 0
+    migrated_in_bytes: int | None = 0  # unified memory, to the device; None where CUPTI refused to tell, also below
+    migrated_out_bytes: int | None = 0  # to the host
+    migrations: int | None = 0
+    migration_ns: int | None = 0
+    gpu_faults: int | None = 0  # groups of page faults
+
+
+@dataclass(slots=True)
+class DeviceGaps:
+    """The pauses of one length in which a GPU had nothing to do."""
+
+    device: int
+    least_ns: int  # none of them is shorter,
+    below_ns: int | None  # and all are shorter than this; None: however long
+    gaps: int
+    idle_ns: int  # in all of them
+
+
+@dataclass(slots=True)
+class GpuClock:
+    """The clock of a process's GPU records against its host's, as it was read first and last."""
+
+    first_offset_ns: float  # how far it was ahead
+    first_error_ns: float | None = None  # half of what the reading took; None where that was not recorded
+    last_offset_ns: float | None = None  # None: read once
+    last_error_ns: float | None = None
+    span_ns: int | None = None  # between both
+
+
+@dataclass(slots=True)
 class Figure:
     """One number that somebody had summed up already: of one series, at one scale."""
 
@@ -392,6 +517,10 @@ class BadFile(Exception):
     """A file that cannot be read, in one line that names the file and the place."""
 
 
+class Wrong(ValueError):
+    """What was asked for cannot be done, in one line."""
+
+
 @dataclass(slots=True)
 class Words:
     """A column of few different words: the value of row i is values[codes[i]]."""
@@ -413,12 +542,17 @@ class Reading:
     tallies: list[Tally] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     tally_columns: Mapping[str, Any] = field(default_factory=dict)
+    range_tallies: list[RangeTally] = field(default_factory=list)
+    range_tally_columns: Mapping[str, Any] = field(default_factory=dict)
     event_columns: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     step_columns: Mapping[str, Any] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     peers: list[Peer] = field(default_factory=list)
+    devices: list[DeviceTotals] = field(default_factory=list)
+    device_gaps: list[DeviceGaps] = field(default_factory=list)
+    gpu_clocks: list[GpuClock] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table: model.py

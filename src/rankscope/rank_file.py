@@ -59,7 +59,7 @@ class RankSource(IntEnum):
     TORCH = 10
 
 
-class Layer(IntEnum):
+class LayerNumber(IntEnum):
     MPI = 1
     CUDA_API = 2
     GPU = 3
@@ -73,8 +73,17 @@ class Layer(IntEnum):
     IN_RANGE_NVTX = 11
 
 
-IN_RANGES = (Layer.IN_RANGE_GPU, Layer.IN_RANGE_API, Layer.IN_RANGE_NVTX)  # counted once more, by NVTX range
-IN_NS = (Layer.CUDA_API, Layer.GPU, Layer.NVTX, *IN_RANGES)  # layers whose times are CUPTI's nanoseconds, not ticks
+IN_RANGES = (
+    LayerNumber.IN_RANGE_GPU,
+    LayerNumber.IN_RANGE_API,
+    LayerNumber.IN_RANGE_NVTX,
+)  # counted once more, by NVTX range
+IN_NS = (
+    LayerNumber.CUDA_API,
+    LayerNumber.GPU,
+    LayerNumber.NVTX,
+    *IN_RANGES,
+)  # layers whose times are CUPTI's nanoseconds, not ticks
 
 
 class Kind(IntEnum):

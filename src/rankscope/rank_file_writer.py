@@ -35,7 +35,7 @@ from rankscope.rank_file import (
     ChunkKind,
     CudaState,
     GroupKind,
-    Layer,
+    LayerNumber,
     MarkKind,
     ModuleFlag,
     Operation,
@@ -89,7 +89,7 @@ class RankFileWriter:
     def tally(self, name: str, calls: int, total_ticks: int, *, thread: int = 0, **fields: Any) -> None:
         """Enter one tally row; where min, max or the squares are not given, all calls took the same time."""
         each = total_ticks // calls if calls else 0
-        defaults: dict[str, Any] = {"min_ticks": each, "max_ticks": each, "layer": Layer.MPI}
+        defaults: dict[str, Any] = {"min_ticks": each, "max_ticks": each, "layer": LayerNumber.MPI}
         defaults["sum_squares_ticks2"] = float(each) * each * calls
         row = np.zeros(1, TALLY)
         given = {"name": self.string(name), "calls": calls, "total_ticks": total_ticks}

@@ -20,7 +20,7 @@ import pytest
 
 from mpis import ROOT
 from programs import recorded
-from rankscope.rank_file import Layer, Part
+from rankscope.rank_file import LayerNumber, Part
 
 BIN = ROOT / ".envs" / "torch" / "bin"
 PROGRAM = ROOT / "tests" / "programs" / "trains.py"
@@ -417,7 +417,7 @@ def test_numbers_follow_the_order_of_issue(rankscope: str, tmp_path: Path, envir
     (path,) = recorded.rank_files(tmp_path / "run")
     events = events_of(recorded.read(path))
     assert events[0] == ("barrier", "group not known #00000000", 1, 0)
-    assert set(recorded.read(path).event_columns["layer"].codes.tolist()) == {Layer.GLOO}
+    assert set(recorded.read(path).event_columns["layer"].codes.tolist()) == {LayerNumber.GLOO}
     numbered = [(sequence, size) for _, _, sequence, size in events[1:]]
     assert numbered == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60)]
 

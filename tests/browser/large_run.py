@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.rank_file import COLLECTIVE, STEP, Flag, Layer, MarkKind, Part
+from rankscope.rank_file import COLLECTIVE, STEP, Flag, LayerNumber, MarkKind, Part
 from rankscope.rank_file_writer import RankFileWriter
 from runs.small_run import MILLI, SECOND, mpi_rank, write_run
 
@@ -41,7 +41,7 @@ def _rank(number: int, ranks: int, steps: int, slow: int) -> RankFileWriter:
         size = calls * 2 ** (size_class - 1)
         one.tally("MPI_Allreduce", calls, calls * MILLI, group=world, size_class=size_class, bytes=size, phase=5)
     for kernel in range(12):
-        one.tally(f"kernel_{kernel}", steps, steps * ((kernel + 1) * 100_000 + number), layer=Layer.GPU, phase=5)
+        one.tally(f"kernel_{kernel}", steps, steps * ((kernel + 1) * 100_000 + number), layer=LayerNumber.GPU, phase=5)
     init = 200 * MILLI + int(random.integers(50 * MILLI))
     one.marks((MarkKind.INIT_BEGIN, 150 * MILLI, "MPI_Init"), (MarkKind.INIT_END, init + 300 * MILLI, "MPI_Init"))
     return one

@@ -10,7 +10,7 @@ import pytest
 
 from browser.chromium import Chromium
 from browser.pages import FILLED, page_of_run
-from rankscope.rank_file import Layer
+from rankscope.rank_file import LayerNumber
 from runs.small_run import SECOND, mpi_rank, write_run
 from runs.step_runs import log
 
@@ -45,7 +45,7 @@ def hostile_run(folder: Path) -> Path:
         for at, name in enumerate((*NAMES, *ESCAPES)):
             text = name.replace("\x00", "")
             one.tally(text, 10 + at, SECOND // 10 + at, size_class=4, bytes=80)
-            one.tally(f"{text} kernel", 10 + at, SECOND // 10 + at + rank, layer=Layer.GPU)
+            one.tally(f"{text} kernel", 10 + at, SECOND // 10 + at + rank, layer=LayerNumber.GPU)
         log(one, [(NAMES[0], 8, 1000.0 + 100 * at + 50 * rank, 1080.0 + 100 * at) for at in range(40)], NAMES[1])
         made.append(one)
     return write_run(

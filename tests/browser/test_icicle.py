@@ -10,7 +10,7 @@ import pytest
 from browser.chromium import Chromium
 from browser.pages import FILLED
 from rankscope.output.html import to_html
-from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from runs.small_run import MILLI, mpi_rank, write_run
@@ -50,7 +50,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("icicle")
     run = open_run(write_run(folder / "run", mpi_rank(0, 1)), read_rank_file)
     page = folder / "icicle.html"
-    page.write_text(to_html(page_of(run, "imports", Wanted(imports=TREE))), encoding="utf-8")
+    page.write_text(to_html(page_of(run, "imports", PageOptions(imports=TREE))), encoding="utf-8")
     return page
 
 

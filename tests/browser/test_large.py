@@ -19,27 +19,27 @@ from rankscope.questions.page import page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.columns import joined, reading_tables
 from rankscope.store.folder import Job
-from rankscope.store.rank_files import Loaded
-from rankscope.store.run import Run
+from rankscope.store.rank_files import Recorded
+from rankscope.store.run import RunContents, RunTables
 
 RANKS, STEPS, SLOW = 6000, 24, 4321
 
 
-def many_ranks(folder: Path) -> Run:
+def many_ranks(folder: Path) -> RunTables:
     """The tables of 6,000 ranks, each a copy of one of two that were read from their files."""
     write_large_run(folder / "two", ranks=2, steps=STEPS, slow=1)
     usual, slow = (read_rank_file(path) for path in sorted((folder / "two").glob("ranks/*/*.rank")))
-    loaded = Loaded(list(range(RANKS)))
+    recorded = Recorded(list(range(RANKS)))
     copies: dict[str, list[pa.Table]] = {}
     usual_tables, slow_tables = reading_tables(0, usual, True), reading_tables(0, slow, True)
     for rank in range(RANKS):
         told, tables = (slow, slow_tables) if rank == SLOW else (usual, usual_tables)
         host = f"node{rank // PER_HOST:04d}"
-        loaded.facts.append(replace(told.facts, rank=rank, world_size=RANKS, host=host, pid=rank + 1))
+        recorded.facts.append(replace(told.facts, rank=rank, world_size=RANKS, host=host, pid=rank + 1))
         for name, table in tables.items():
             copies.setdefault(name, []).append(_of_rank(name, table, rank))
-    loaded.tables = {name: [joined(parts)] for name, parts in copies.items()}
-    return Run(folder / "two", Job(["srun", "python", "train.py"], "slurm", RANKS), loaded, [])
+    recorded.tables = {name: [joined(parts)] for name, parts in copies.items()}
+    return RunTables(RunContents(folder / "two", Job(["srun", "python", "train.py"], "slurm", RANKS), recorded))
 
 
 def _of_rank(name: str, table: pa.Table, rank: int) -> pa.Table:

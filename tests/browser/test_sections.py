@@ -15,7 +15,7 @@ from rankscope.cli.report import run as report
 from rankscope.model import Table
 from rankscope.output.cells import filled, heading, shown
 from rankscope.pictures import Page
-from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
@@ -26,7 +26,7 @@ SECTIONS = {
 
 
 def described(run: Path) -> Page:
-    return page_of(open_run(run, read_rank_file), run.name, Wanted())
+    return page_of(open_run(run, read_rank_file), run.name, PageOptions())
 
 
 def as_shown(table: Table) -> tuple[list[str], list[list[str]]]:

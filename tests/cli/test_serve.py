@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
-from rankscope.api.pages import Server
+from rankscope.api.pages import PageServer
 from rankscope.cli.serve import run as serve
 from rankscope.rank_file import State
 from runs.small_run import SECOND, mpi_rank, write_run
@@ -43,15 +43,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(folder: Path) -> Iterator[Server]:
-    made = Server(folder)
+def server(folder: Path) -> Iterator[PageServer]:
+    made = PageServer(folder)
     threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True).start()
     yield made
     made.shutdown()
     made.server_close()
 
 
-def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
     for name, value in {"Host": f"127.0.0.1:{server.server_port}", **headers}.items():
@@ -62,11 +62,11 @@ def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple
     return reply.status, dict(reply.getheaders()), reply.read().decode()
 
 
-def known(server: Server) -> dict[str, str]:
+def known(server: PageServer) -> dict[str, str]:
     return {"Cookie": f"rankscope={server.token}"}
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address(server: Server) -> None:
+def test_the_token_becomes_a_cookie_and_leaves_the_address(server: PageServer) -> None:
     status, headers, _ = ask(server, f"/?token={server.token}")
     assert (status, headers["Location"]) == (303, "/")
     assert headers["Set-Cookie"] == f"rankscope={server.token}; Path=/; HttpOnly; SameSite=Strict"
@@ -75,24 +75,24 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(server: Server) -> No
 
 
 @pytest.mark.parametrize("path", ["/", "/run/one", "/?token=wrong", "/?token=", "/?token=%ff", "/etc/passwd"])
-def test_without_the_token_nothing_is_told(path: str, server: Server) -> None:
+def test_without_the_token_nothing_is_told(path: str, server: PageServer) -> None:
     for headers in ({}, {"Cookie": "rankscope=wrong"}, {"Cookie": 'rankscope="; ;;=='}):
         status, _, text = ask(server, path, **headers)
         assert status == 403 and "/run/" not in text and "MPI" not in text
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "evil@"])
-def test_other_hosts_are_refused(host: str, server: Server) -> None:
+def test_other_hosts_are_refused(host: str, server: PageServer) -> None:
     assert ask(server, f"/?token={server.token}", Host=host)[0] in (400, 421)
     assert ask(server, "/", **{**known(server), "Host": host})[0] in (400, 421)
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:9999", "127.0.0.1:1", "[::1]:8080", "LOCALHOST:80"])
-def test_a_tunnel_may_have_another_port(host: str, server: Server) -> None:
+def test_a_tunnel_may_have_another_port(host: str, server: PageServer) -> None:
     assert ask(server, "/", **{**known(server), "Host": host})[0] == 200
 
 
-def test_it_listens_on_the_loopback_interface_only(server: Server) -> None:
+def test_it_listens_on_the_loopback_interface_only(server: PageServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
     for address in {str(other) for other in others} - {"127.0.0.1", "127.0.1.1"}:
@@ -100,7 +100,7 @@ def test_it_listens_on_the_loopback_interface_only(server: Server) -> None:
             socket.create_connection((address, server.server_port), timeout=2)
 
 
-def test_the_list_has_the_runs_of_the_folder_and_no_links(server: Server) -> None:
+def test_the_list_has_the_runs_of_the_folder_and_no_links(server: PageServer) -> None:
     _, headers, text = ask(server, "/", **known(server))
     links = re.findall(r'href="([^"]*)"', text)
     assert sorted(links) == ["/run/one", "/run/two%20%3Cscript%3Ealert%28%271%27%29%3Cscript%3E"]
@@ -109,7 +109,7 @@ def test_the_list_has_the_runs_of_the_folder_and_no_links(server: Server) -> Non
     assert ask(server, links[0], **known(server))[0] == ask(server, links[1], **known(server))[0] == 200
 
 
-def test_a_page_is_that_of_the_report(server: Server, folder: Path) -> None:
+def test_a_page_is_that_of_the_report(server: PageServer, folder: Path) -> None:
     status, headers, text = ask(server, "/run/one", **known(server))
     assert status == 200 and "MPI_Allreduce" in text and EVIL not in text
     assert "Content-Security-Policy" in text and headers["X-Frame-Options"] == "DENY"
@@ -137,13 +137,15 @@ def test_a_page_is_that_of_the_report(server: Server, folder: Path) -> None:
         "//127.0.0.1/run/one/..",
     ],
 )
-def test_nothing_outside_the_folder_can_be_reached(path: str, server: Server) -> None:
+def test_nothing_outside_the_folder_can_be_reached(path: str, server: PageServer) -> None:
     status, _, text = ask(server, path.replace(" ", "%20"), **known(server))
     assert status == 404 and "MPI_Allreduce" not in text
 
 
 @pytest.mark.parametrize("where", ["ranks", "ranks/node0", "ranks/node0/100.rank", "run.json", "loaded"])
-def test_a_run_with_a_link_that_leads_out_is_refused(where: str, server: Server, folder: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_link_that_leads_out_is_refused(
+    where: str, server: PageServer, folder: Path, tmp_path: Path
+) -> None:
     target = folder / "one" / where
     if target.exists():
         os.rename(target, tmp_path / "kept")
@@ -152,11 +154,11 @@ def test_a_run_with_a_link_that_leads_out_is_refused(where: str, server: Server,
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"])
-def test_nothing_can_be_changed(method: str, server: Server) -> None:
+def test_nothing_can_be_changed(method: str, server: PageServer) -> None:
     assert ask(server, "/", method, **known(server))[0] == 501
 
 
-def test_a_running_job_is_shown_anew(server: Server, folder: Path) -> None:
+def test_a_running_job_is_shown_anew(server: PageServer, folder: Path) -> None:
     with open("/proc/self/stat") as file:
         jiffies = int(file.read().rpartition(")")[2].split()[19])
     here = socket.gethostname().encode()
@@ -168,7 +170,7 @@ def test_a_running_job_is_shown_anew(server: Server, folder: Path) -> None:
     assert "Refresh" not in ask(server, "/run/one", **known(server))[1]
 
 
-def test_a_run_that_cannot_be_read_is_said_and_the_server_goes_on(server: Server, folder: Path) -> None:
+def test_a_run_that_cannot_be_read_is_said_and_the_server_goes_on(server: PageServer, folder: Path) -> None:
     (folder / "one/ranks/node0/100.rank").write_bytes(b"x")
     status, _, text = ask(server, "/run/one", **known(server))
     assert status == 503 and "none of its files could be read" in text
@@ -197,6 +199,6 @@ def test_what_cannot_be_served_is_told_in_one_line(tmp_path: Path, capsys: pytes
 
 
 def test_an_empty_folder_says_how_to_record(tmp_path: Path) -> None:
-    made = Server(tmp_path)
+    made = PageServer(tmp_path)
     assert "rankscope run" in made.site.answer("/").text
     made.server_close()

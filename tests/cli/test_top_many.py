@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rankscope.api.runs import Watched
-from rankscope.cli.top import View, frame, run
+from rankscope.api.live import LiveView, Watched
+from rankscope.cli.top import frame, run
 from rankscope.model import Table
+from rankscope.output.text import to_text
 from rankscope.rank_files.facts import Here
 from rankscope.store.folder import Job
 from synthetic_law import SECOND, Law
@@ -26,17 +27,17 @@ SWITCHES = {f"node{host:05d}": f"switch-{host // 2}" for host in range(8)}
 
 def watched(
     folder: Path, law: Law, stuck: Mapping[int, int] | None = None, group_of: Mapping[str, str] | None = None
-) -> View:
+) -> LiveView:
     """The view after two looks, half a second of the law's time apart."""
     made = LiveRun(folder, law, stuck=stuck)
     moment = [made.at(SECOND + SECOND // 2)]
-    view = View(Watched(folder, Job(), Here(now_ns=lambda: moment[0])), 0, group_of)
+    view = LiveView(Watched(folder, Job(), Here(now_ns=lambda: moment[0])), 0, group_of)
     moment[0] = made.at(2 * SECOND + 60_000)
     view.look()
     return view
 
 
-def tables(view: View) -> dict[str, Table]:
+def tables(view: LiveView) -> dict[str, Table]:
     return {table.name: table for table in view.tables(10)}
 
 
@@ -52,7 +53,7 @@ def test_the_straggler_is_named_first(tmp_path: Path) -> None:
     assert [row[:3] for row in found["outliers"].rows] == [(31, "node00002", "waited for")]
     assert found["standing"].rows[0][0] == 96
     assert "places" not in found, "its host is not to blame for one rank"
-    assert len(view.text(120, 40).splitlines()) < 40
+    assert len(to_text(view.tables(40), 120).splitlines()) < 40
 
 
 def test_percentiles_are_those_of_the_law(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def test_new_lines() -> None:
     assert len(found.figures) == 2 * (2 * 4 + 1)
     totals = {(t.group, t.name): (t.calls, t.total_ns) for t in found.tallies}
     assert totals["epoch 0", "iteration"] == (21, pytest.approx(21 * 300_000_000))
-    assert totals["epoch 1", "data wait"] == (1, 500_000_000)
+    waits = {(t.group, t.name, t.within): (t.calls, t.total_ns) for t in found.range_tallies}
+    assert waits["epoch 1", "data wait", "iteration"] == (1, 500_000_000)
     assert warnings(found) == []
 
 

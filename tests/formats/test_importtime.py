@@ -22,9 +22,9 @@ import time:         3 |          3 | last
 
 def test_self_and_whole_times_with_their_importers() -> None:
     found = reading("importtime", TEXT)
-    own = {t.name: (t.total_ns, t.within) for t in found.tallies if t.kind == "call"}
-    assert own == {n: (us * 1000, "") for n, us in (("a.b", 10), ("a", 5), ("c", 7), ("top", 100), ("last", 3))}
-    whole = {t.name: (t.total_ns, t.within) for t in found.tallies if t.kind == "whole"}
+    own = {t.name: t.total_ns for t in found.tallies}
+    assert own == {n: us * 1000 for n, us in (("a.b", 10), ("a", 5), ("c", 7), ("top", 100), ("last", 3))}
+    whole = {t.name: (t.total_ns, t.within) for t in found.range_tallies}
     assert whole == {
         "a.b": (10_000, "a"),
         "a": (15_000, "top"),
@@ -32,7 +32,10 @@ def test_self_and_whole_times_with_their_importers() -> None:
         "top": (122_000, ""),
         "last": (3_000, ""),
     }
-    assert {t.layer for t in found.tallies} == {"import"}
+    assert {(t.layer, t.kind) for t in (*found.tallies, *found.range_tallies)} == {
+        ("import", "call"),
+        ("import", "whole"),
+    }
     assert warnings(found) == []
 
 
@@ -50,7 +53,7 @@ def test_times_that_do_not_add_up(before: str, after: str, place: str) -> None:
 
 def test_two_processes_with_output_between() -> None:
     found = readings("importtime", TEXT + "hello from the program\n" + TEXT)
-    assert [sum(t.total_ns for t in one.tallies if t.kind == "call") for one in found] == [125_000, 125_000]
+    assert [sum(t.total_ns for t in one.tallies) for one in found] == [125_000, 125_000]
 
 
 def test_a_real_run_is_read_whole_and_raises_no_alarm() -> None:
@@ -62,9 +65,9 @@ def test_a_real_run_is_read_whole_and_raises_no_alarm() -> None:
     )
     found = reading("importtime", done.stderr)
     numbers = [(int(a), int(b)) for a, b in re.findall(r"(?m)^import time:\s+(\d+) \|\s+(\d+) \|", done.stderr)]
-    assert sum(t.total_ns for t in found.tallies if t.kind == "call") == 1000 * sum(a for a, _ in numbers)
-    assert sum(t.total_ns for t in found.tallies if t.kind == "whole") == 1000 * sum(b for _, b in numbers)
+    assert sum(t.total_ns for t in found.tallies) == 1000 * sum(a for a, _ in numbers)
+    assert sum(t.total_ns for t in found.range_tallies) == 1000 * sum(b for _, b in numbers)
     assert warnings(found) == []
     top_us = [int(b) for b, _ in re.findall(r"(?m)^import time:\s+\d+ \|\s+(\d+) \| (\S+)$", done.stderr)]
-    outermost = [t for t in found.tallies if t.kind == "whole" and not t.within]
+    outermost = [t for t in found.range_tallies if not t.within]
     assert sum(t.total_ns for t in outermost) == 1000 * sum(top_us)

@@ -9,7 +9,8 @@ import pytest
 from rankscope.formats.ipm import read, sniff
 from rankscope.formats.source import Source
 from rankscope.model import BadFile, Reading
-from runs.loaded import warnings_of
+from rankscope.questions.mpi.routines import routines
+from runs.loaded import run_of, warnings_of
 
 BANNER = """\
 output of the program
@@ -78,8 +79,8 @@ def test_a_full_banner() -> None:
     (reading,) = read_text(BANNER)
     assert (reading.facts.host, reading.facts.command) == ("node1", "./app in.txt")
     assert reading.facts.elapsed_ns == 10_050_000_000 and reading.facts.versions == "IPM 2.0.6"
-    rows = [(t.layer, t.name, t.calls, t.total_ns, t.within) for t in reading.tallies]
-    assert rows == [("mpi", "MPI_Allreduce", 300, 7e9, ""), ("mpi", "MPI_Bcast", 100, 3e9, "")]
+    rows = [(t.layer, t.name, t.calls, t.total_ns) for t in reading.tallies]
+    assert rows == [("mpi", "MPI_Allreduce", 300, 7e9), ("mpi", "MPI_Bcast", 100, 3e9)] and not reading.range_tallies
     figures = {(f.series, f.name, f.statistic): (f.value, f.unit) for f in reading.figures}
     assert figures["job", "tasks", ""] == (4, "count") and figures["job", "nodes", ""] == (2, "count")
     assert figures["job", "MPI", "min"] == (2e9, "ns") and figures["job", "MPI calls", "max"] == (110, "count")
@@ -107,12 +108,19 @@ def test_the_older_banner() -> None:
 
 def test_regions_are_attributed_and_several_banners_are_several_jobs() -> None:
     first, second = read_text(BANNER + REGION + OLD)
-    assert [(t.name, t.within, t.calls) for t in first.tallies] == [
-        ("MPI_Allreduce", "", 300),
-        ("MPI_Bcast", "", 100),
-        ("MPI_Allreduce", "solve", 40),
-    ]
+    assert [(t.name, t.calls) for t in first.tallies] == [("MPI_Allreduce", 300), ("MPI_Bcast", 100)]
+    assert [(t.name, t.within, t.calls) for t in first.range_tallies] == [("MPI_Allreduce", "solve", 40)]
     assert (first.facts.job, second.facts.job) == ("", "2") and warnings_of([first, second]) == []
+
+
+def test_calls_of_a_region_count_once() -> None:
+    """A region's calls are among those of the whole: 300 calls, not 340."""
+    table = routines(run_of(read_text(BANNER + REGION)))
+    at = [[column.name for column in table.columns].index(name) for name in ("name", "calls", "total_ns")]
+    assert [tuple(row[place] for place in at) for row in table.rows] == [
+        ("MPI_Allreduce", 300, 7e9),
+        ("MPI_Bcast", 100, 3e9),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from rankscope.model import Reading
 from rankscope.questions.mpi.messages import sizes
 from rankscope.questions.ranks.ranks import balance
 from rankscope.questions.selection import ALL, Selection
-from rankscope.store.run import Run
+from rankscope.store.run import RunTables
 from runs.loaded import SHARED, run_of, warnings_of
 
 FOLDERS = sorted((SHARED / "samples/mpitrace").glob("*"))
@@ -35,7 +35,7 @@ def read_files(files: list[Path]) -> list[Reading]:
     return [reading for file in files for reading in read(Source(file))]
 
 
-def printed_again(run: Run, rank: int, new: bool = False) -> str:
+def printed_again(run: RunTables, rank: int, new: bool = False) -> str:
     return as_mpitrace(run, Selection(ranks=frozenset([rank])), [rank], new)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from mpis import ROOT
 from rankscope.api.run import Run as ApiRun
+from rankscope.cli.load import run as load
 from rankscope.cli.report import parser, selection_of
 from rankscope.cli.report import rendered as rendered_by_command
 from rankscope.formats.nvprof import read, sniff
@@ -20,7 +21,7 @@ from rankscope.model import BadFile, Reading
 from rankscope.output.layouts.nvprof import time_text, to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
 from rankscope.questions.selection import ALL, Selection
-from rankscope.store.run import Run
+from rankscope.store.run import RunTables
 from runs.loaded import run_of, shared_file, text_source, warnings
 
 LOG = ROOT / "tests" / "formats" / "fixtures" / "nvprof_log.txt"
@@ -42,7 +43,7 @@ def document() -> Path:
     return shared_file("seeds/003*")
 
 
-def rendered(run: Run, selection: Selection = ALL, merged: bool = False) -> str:
+def rendered(run: RunTables, selection: Selection = ALL, merged: bool = False) -> str:
     return to_nvprof(nvprof_processes(run, selection, merged), nvprof_rows(run, selection, merged))
 
 
@@ -58,15 +59,17 @@ def log(request: pytest.FixtureRequest) -> Path:
 def test_every_row_comes_out_once(log: Path) -> None:
     lines = [ROW.match(line) for line in log.read_text().splitlines()]
     expected = Counter((m[7], int(m[3]), ns(m[5]), ns(m[6])) for m in lines if m)
-    tallies = [tally for reading in read(Source(log)) for tally in reading.tallies]
+    tallies = [t for reading in read(Source(log)) for t in (*reading.tallies, *reading.range_tallies)]
     assert sum(expected.values()) > 10
     assert Counter((t.name, t.calls, t.min_ns, t.max_ns) for t in tallies) == expected
 
 
 def test_every_time_is_the_printed_one_within_its_rounding(log: Path) -> None:
     rows = [m for line in log.read_text().splitlines() if (m := ROW.match(line))]
-    tallies = [tally for reading in read(Source(log)) for tally in reading.tallies]
+    tallies = [t for reading in read(Source(log)) for t in (*reading.tallies, *reading.range_tallies)]
     assert len(rows) == len(tallies)
+    rows.sort(key=lambda row: (row[7], int(row[3]), ns(row[2])))
+    tallies.sort(key=lambda tally: (tally.name, tally.calls or 0, tally.total_ns or 0))
     for row, tally in zip(rows, tallies, strict=True):
         assert tally.total_ns == pytest.approx(ns(row[2]), rel=6e-5)
     exact = sum(tally.total_ns == ns(row[2]) for row, tally in zip(rows, tallies, strict=True))
@@ -77,22 +80,15 @@ def test_the_document_as_a_whole() -> None:
     found = by_pid(document())
     assert list(found) == [74122, 74120, 74121, 74075]  # in the order of their results
     assert [reading.facts.rank for reading in found.values()] == [None, 0, 1, None]
-    layers = Counter((t.layer, bool(t.within)) for t in found[74120].tallies)
-    assert layers == {
-        ("gpu", False): 37,
-        ("gpu", True): 3,
-        ("cuda_api", False): 46,
-        ("cuda_api", True): 3,
-        ("nvtx", False): 13,
-    }
+    assert Counter(t.layer for t in found[74120].tallies) == {"gpu": 37, "cuda_api": 46, "nvtx": 13}
+    assert Counter(t.layer for t in found[74120].range_tallies) == {"gpu": 3, "cuda_api": 3}
     first = next(t for t in found[74120].tallies if t.layer == "gpu")
     assert (first.calls, first.total_ns, first.min_ns, first.max_ns) == (96, 294_350_000, 253_660, 37_947_000)
 
 
 def test_attributed_activities_name_their_range() -> None:
     worker = by_pid(LOG)[201]
-    attributed = [t for t in worker.tallies if t.within]
-    assert {(t.layer, t.within, t.thread) for t in attributed} == {
+    assert {(t.layer, t.within, t.thread) for t in worker.range_tallies} == {
         ("gpu", "<unnamed>/step", 7),
         ("cuda_api", "<unnamed>/step", 7),
     }
@@ -247,17 +243,15 @@ def test_times_fill_eight_letters(nanoseconds: float | None, text: str) -> None:
     assert time_text(nanoseconds) == text
 
 
-def test_the_report_command_knows_the_layout() -> None:
-    readings = list(read(Source(LOG)))
-    for reading in readings:
-        reading.facts.tool = "nvprof"  # as loading does
-    run = run_of(readings)
+def test_the_report_command_knows_the_layout(tmp_path: Path) -> None:
+    assert load([str(LOG), "--out", str(tmp_path / "run")]) == 0
+    run = ApiRun(tmp_path / "run")
 
     def shown(*arguments: str) -> str:
         options = parser().parse_args(["--layout", "nvprof", *arguments])
-        return rendered_by_command(ApiRun.of(run), selection_of(options), options)
+        return rendered_by_command(run, selection_of(options), options)
 
-    assert shown() == rendered(run)
+    assert shown() == rendered(run.store())
     assert shown("--rank", "1").startswith("==202== Profiling application")
     assert shown("--merged").startswith("======== Profiling result:\n")
     assert '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,ms,ms,ms,\n' in shown("--format", "csv")

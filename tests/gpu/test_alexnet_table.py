@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rankscope.model import Figure, RankFacts, Reading, Tally
+from rankscope.model import DeviceTotals, RangeTally, RankFacts, Reading, Tally
 from runs.loaded import run_of
 from scripts.alexnet_table import PARTS, Result, gathered, row_of, shares_of, tables_of, together
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT / "tests" / "runs" / "h200_alexnet.tar.gz"  # one rank, batch 8 and 128; and a run that was stopped
-MS = 1e6
+MS = 1_000_000
 ALL_REDUCE = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 ADD = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEESt5arrayIPcLm3EEEEviT0_T1_"
 
@@ -21,14 +21,17 @@ def rank(number: int, marked: bool) -> Reading:
     """40 ms of GPU time: 20 all-reduce, 4 optimizer, 6 copies, 10 computing."""
     times = {ALL_REDUCE: 20, ADD: 4, "[CUDA memcpy HtoD]": 5, "[CUDA memset]": 1, "gemm": 10}
     tallies = [Tally("gpu", name, 1, time * MS) for name, time in times.items()]
+    ranged: list[RangeTally] = []
     if marked:  # there, an addition outside of the range is none of the optimizer's
-        tallies.append(Tally("gpu", ADD, 1, 3 * MS, within="<unnamed>/iteration\x1f<unnamed>/optimizer"))
-        tallies.append(Tally("gpu", "[CUDA memset]", 1, 1 * MS, within="<unnamed>/forward"))
-        for around in ("", "<unnamed>/iteration"):  # a range is counted once more by the ranges around it
-            longest = {"min_ns": 4 * MS, "max_ns": 20 * MS}
-            tallies.append(Tally("nvtx", "iteration", 3, 30 * MS, "<unnamed>", within=around, **longest))
-    figures = [Figure("GPU 0", "first to last", 90 * MS, "ns"), Figure("GPU 0", "busy", 25 * MS, "ns")]
-    return Reading(RankFacts(rank=number), tallies=tallies, figures=figures)
+        optimizer = "<unnamed>/iteration\x1f<unnamed>/optimizer"
+        ranged.append(RangeTally("gpu", ADD, 1, 3 * MS, within=optimizer))
+        ranged.append(RangeTally("gpu", "[CUDA memset]", 1, 1 * MS, within="<unnamed>/forward"))
+        told = ("nvtx", "iteration", 3, 30 * MS, "<unnamed>")
+        longest = {"min_ns": 4 * MS, "max_ns": 20 * MS}
+        tallies.append(Tally(*told, **longest))
+        ranged.append(RangeTally(*told, within="<unnamed>/iteration", **longest))
+    devices = [DeviceTotals(0, 5, 90 * MS, 25 * MS, compute_ns=0, communication_ns=0, copy_ns=0, hidden_ns=0)]
+    return Reading(RankFacts(rank=number), tallies=tallies, range_tallies=ranged, devices=devices)
 
 
 def test_shares_by_name_and_by_range() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from mpis import ROOT
 from rankscope import rank_file
-from rankscope.rank_file import GroupKind, Layer
+from rankscope.rank_file import GroupKind, LayerNumber
 from rankscope.rank_file_writer import RankFileWriter
 
 MS = 1_000_000
@@ -188,14 +188,14 @@ def archive(folder: Path, steps_kept: int, sizes: tuple[int, int]) -> Path:
     work = folder / "work"
     killed = RankFileWriter(pid=5, host=b"node")
     stream = killed.group("GPU 0 stream 7", kind=GroupKind.STREAM)
-    killed.tally("train_step", steps_kept, steps_kept * 1000, layer=Layer.GPU, group=stream)
+    killed.tally("train_step", steps_kept, steps_kept * 1000, layer=LayerNumber.GPU, group=stream)
     killed.write(work / "killed-0/ranks/node/5.rank")
     steps = [(number + 1, 10 * MS * number) for number in range(1000)]
     (work / "killed-0.steps").write_bytes(b"".join(struct.pack("=QQ", *step) for step in steps))
     (work / "kills.jsonl").write_text(json.dumps({"number": 0, "pid": 5, "killed_ns": 10_000 * MS, "exit": -9}) + "\n")
     many = RankFileWriter(pid=6, host=b"node")
     for number in range(2000):
-        many.tally(f"size_kernel_{number:04d}", 10, 1000, layer=Layer.GPU)
+        many.tally(f"size_kernel_{number:04d}", 10, 1000, layer=LayerNumber.GPU)
     many.write(work / "size/ranks/node/6.rank")
     said = [{"s": 5.0 + 60 * at, "launches": 20_000, "used_bytes": size, "pid": 6} for at, size in enumerate(sizes)]
     (work / "size.out").write_text("".join(json.dumps(line) + "\n" for line in said))

@@ -16,7 +16,7 @@ from rankscope.model import Table
 from rankscope.output.html import to_html
 from rankscope.output.html.page import FOLDER, MODULES, scripts
 from rankscope.pictures import Page
-from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 from runs.small_run import mpi_rank, write_run
@@ -112,7 +112,7 @@ def test_more_tables_are_made_only_if_they_are_not_there_yet(described: Page, tm
 
     run = open_run(write_run(tmp_path / "run", mpi_rank(0, 2), mpi_rank(1, 2)), read_rank_file)
     other = Table("other", "Other", (), [], warnings=["told"])
-    page = page_of(run, "run", Wanted(more={"findings": must_not, "balance": must_not, "other": lambda: other}))
+    page = page_of(run, "run", PageOptions(more={"findings": must_not, "balance": must_not, "other": lambda: other}))
     assert page.sections[-1].tables == [other]
 
 

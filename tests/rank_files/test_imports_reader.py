@@ -15,7 +15,7 @@ from rankscope.rank_file import CallsMethod, Cause, ChunkKind, ImportsMode, Modu
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.columns import reading_tables
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 
 SECOND = 1_000_000_000
 OPENAT, READ, NEWFSTATAT, FUTEX = 257, 0, 262, 202
@@ -42,7 +42,7 @@ def writer() -> RankFileWriter:
     return made
 
 
-def opened(made: RankFileWriter, folder: Path) -> Run:
+def opened(made: RankFileWriter, folder: Path) -> RunTables:
     made.write(folder / "ranks" / "node" / "7.rank")
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text('{"format": 1, "name": "run", "command": ["python"]}')

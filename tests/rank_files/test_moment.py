@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rankscope.model import BadFile
-from rankscope.rank_file import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, Layer, State
+from rankscope.rank_file import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, LayerNumber, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.facts import Here
 from rankscope.rank_files.live import LiveFile, read_moment
@@ -25,7 +25,7 @@ def written(folder: Path, records: int = 10, capacity: int = 16) -> Path:
     world = file.group("MPI_COMM_WORLD", identity=1, size=4, my_rank=3, collectives=records)
     file.tally("MPI_Allreduce", 9, 900, group=world)
     file.tally("MPI_Iallreduce", 2, 5000, group=world, kind=Kind.PROGRESS)
-    file.tally("kernel", 7, 7000, layer=Layer.GPU)
+    file.tally("kernel", 7, 7000, layer=LayerNumber.GPU)
     rows = np.zeros(records, COLLECTIVE)
     rows["enter_ticks"] = np.arange(records) * 1000
     rows["end_ticks"] = rows["enter_ticks"] + 100

@@ -14,11 +14,11 @@ from rankscope.cli.report import run as report
 from rankscope.questions.events.events import events, trace
 from rankscope.questions.gpu.kernels import kernels
 from rankscope.questions.selection import Selection
-from rankscope.rank_file import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, GroupKind, Layer, TraceKeep
+from rankscope.rank_file import COLLECTIVE, EVENT, CollectiveFlag, EventFlag, GroupKind, LayerNumber, TraceKeep
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from runs.small_run import START, mpi_rank, write_run
 
 SECOND = 1_000_000_000
@@ -26,14 +26,14 @@ SECOND = 1_000_000_000
 
 def event(made: RankFileWriter, name: str, start_ticks: int, **fields: Any) -> Any:
     row = np.zeros(1, EVENT)
-    for key, value in {"layer": Layer.MPI, "thread": 2, **fields, "name": made.string(name)}.items():
+    for key, value in {"layer": LayerNumber.MPI, "thread": 2, **fields, "name": made.string(name)}.items():
         row[key] = value
     row["start_ticks"] = start_ticks
     return row
 
 
-def opened(folder: Path) -> Run:
-    return open_run(folder, read_rank_file, read_trace=trace_events)
+def opened(folder: Path) -> RunTables:
+    return open_run(folder, read_rank_file, OpenOptions(read_trace=trace_events))
 
 
 def rows_of(folder: Path, *names: str, **selection: Any) -> list[tuple[Any, ...]]:
@@ -57,7 +57,7 @@ def test_events_are_on_the_unix_clock(tmp_path: Path) -> None:
     long_ns = 3 * 3600 * SECOND  # more than 32 bits
     rows = [
         event(made, "MPI_Send", 2 * SECOND, bytes=64, flags=5),
-        event(made, "gemm", 7 * SECOND, layer=Layer.GPU, group=group, flags=5),
+        event(made, "gemm", 7 * SECOND, layer=LayerNumber.GPU, group=group, flags=5),
         event(made, "MPI_Isend", 4 * SECOND, flags=5 | EventFlag.PROGRESS | EventFlag.FAILED),
     ]
     write_events(tmp_path, made, rows, [500, 10_000, long_ns])
@@ -72,7 +72,7 @@ def test_events_are_on_the_unix_clock(tmp_path: Path) -> None:
 def test_gpu_tables_say_that_the_trace_lacks_some(tmp_path: Path) -> None:
     for lost in (0, 3):
         made = mpi_rank(0, 1)
-        rows = [event(made, "gemm", i * SECOND, layer=Layer.GPU) for i in range(8)]
+        rows = [event(made, "gemm", i * SECOND, layer=LayerNumber.GPU) for i in range(8)]
         run = opened(write_events(tmp_path / str(lost), made, rows, [5] * 8, capacity=8 - lost))
         told = kernels(run).warnings
         assert len(told) == bool(lost) and all("rank 0 has not kept every event" in text for text in told)
@@ -82,7 +82,7 @@ def test_gpu_tables_say_that_the_trace_lacks_some(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", list(TraceKeep))
 def test_what_is_kept_and_what_is_lost(keep: TraceKeep, tmp_path: Path) -> None:
     made = mpi_rank(0, 1)
-    layers = [Layer.MPI] * 6 + [Layer.NVTX] * 4
+    layers = [LayerNumber.MPI] * 6 + [LayerNumber.NVTX] * 4
     rows = [event(made, f"e{i}", i * SECOND, layer=layer) for i, layer in enumerate(layers)]
     write_events(tmp_path, made, rows, [SECOND // 2] * 10, capacity=4, keep=keep)
     kept = list(range(6, 10)) if keep == TraceKeep.NEWEST else list(range(4))
@@ -120,8 +120,8 @@ def test_collectives_of_the_log_come_once(tmp_path: Path) -> None:
         event(made, "MPI_Bcast", 100),  # of another communicator: another one
         event(made, "MPI_Ibcast", 200, group=world),
         event(made, "MPI_Ibcast", 200, group=world, flags=EventFlag.PROGRESS),
-        event(made, "ncclAllReduce", 300, group=nccl, layer=Layer.NCCL),
-        event(made, "ncclAllReduce", 300, group=nccl, layer=Layer.NCCL, flags=EventFlag.PROGRESS),
+        event(made, "ncclAllReduce", 300, group=nccl, layer=LayerNumber.NCCL),
+        event(made, "ncclAllReduce", 300, group=nccl, layer=LayerNumber.NCCL, flags=EventFlag.PROGRESS),
     ]
     write_events(tmp_path, made, rows, [50, 50, 10, 90, 5, 100])
     found = rows_of(tmp_path, "name", "kind", "sequence", "start_ns", "duration_ns", "call_ns")

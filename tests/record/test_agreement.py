@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.record.place import Process, find_place, process
+from rankscope.record.place import ProcessIdentity, find_place, process
 from rankscope.record.rendezvous import Claimant, Member, is_same_job
 
 SHOW = ("sh", "-c", "echo $RANKSCOPE_DIR")
@@ -105,7 +105,7 @@ def test_claims_of_this_host_are_judged_by_their_launcher() -> None:
     long_ago_ns = launcher.started_ns - 10**12
     assert is_same_job(claim(long_ago_ns, "here", launcher.identity), asking)
     assert is_same_job(claim(long_ago_ns, "here", parent.identity), asking)  # a second daemon, still alive
-    recycled = Process(parent.pid, parent.start_ticks + 1)
+    recycled = ProcessIdentity(parent.pid, parent.start_ticks + 1)
     assert not is_same_job(claim(long_ago_ns, "here", recycled.identity), asking)
 
 

@@ -77,6 +77,17 @@ def test_run_imports_only_what_it_needs(rankscope: str, work: Path) -> None:
     assert not imported & NOT_ON_THE_RUN_PATH
 
 
+@pytest.mark.parametrize("words", [["stage", "--help"], ["stage", "--status"], ["gather", "--help"]])
+def test_commands_that_run_on_every_node_load_nothing_of_the_analysis(words: list[str], work: Path) -> None:
+    """`rankscope stage` starts every rank: its tables are for the one that asks for them."""
+    command = [sys.executable, "-X", "importtime", "-m", "rankscope", *words]
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(work)}
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time")}
+    assert f"rankscope.cli.{words[0]}" in imported
+    assert not imported & {"rankscope.model", "rankscope.api", "duckdb", "numpy", "pyarrow", "rich"}
+
+
 def test_doctor_says_yes(rankscope: str, run: Run) -> None:
     done = run(rankscope, "doctor", "--python", sys.executable)
     assert done.returncode == 0 and b"ok   recorder" in done.stdout and b"ok   python" in done.stdout, done

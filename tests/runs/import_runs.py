@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from rankscope.store.folder import Job
-from rankscope.store.rank_files import Loaded
-from rankscope.store.run import _arrow_tables
+from rankscope.store.run import RunContents, _arrow_tables
 
 MS = 1_000_000
 
@@ -19,7 +19,7 @@ class HandFilled:
 
     def __init__(self) -> None:
         self.database = duckdb.connect(":memory:")
-        tables = _arrow_tables(Job(cwd="/home/me"), Loaded(), [], [])
+        tables = _arrow_tables(RunContents(Path("run"), Job(cwd="/home/me")))
         for name, table in tables.items():
             self.database.register("given", table)
             self.database.execute(f"CREATE TABLE {name} AS SELECT * FROM given")

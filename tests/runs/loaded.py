@@ -11,10 +11,9 @@ from mpis import ROOT
 from rankscope.formats.source import Source
 from rankscope.model import Note, Reading, Severity
 from rankscope.store.columns import reading_tables
-from rankscope.store.folder import Job
-from rankscope.store.rank_files import Loaded
+from rankscope.store.rank_files import Recorded
 from rankscope.store.roles import assign_roles
-from rankscope.store.run import Run
+from rankscope.store.run import RunContents, RunTables
 
 SHARED = ROOT.parent / "shared"
 
@@ -31,16 +30,16 @@ def text_source(text: str, name: str = "log") -> Source:
     return Source(Path(name), content=text.encode())
 
 
-def run_of(readings: Iterable[Reading]) -> Run:
+def run_of(readings: Iterable[Reading]) -> RunTables:
     """The tables of these readings."""
-    loaded = Loaded()
+    recorded = Recorded()
     for process, reading in enumerate(readings):
-        loaded.processes.append(process)
-        loaded.facts.append(reading.facts)
+        recorded.processes.append(process)
+        recorded.facts.append(reading.facts)
         for name, table in reading_tables(process, reading, True).items():
-            loaded.tables.setdefault(name, []).append(table)
-    assign_roles(loaded.facts)
-    return Run(Path("run"), Job(), loaded, [])
+            recorded.tables.setdefault(name, []).append(table)
+    assign_roles(recorded.facts)
+    return RunTables(RunContents(Path("run"), recorded=recorded))
 
 
 def warnings_of(readings: Iterable[Reading]) -> list[Note]:

@@ -11,7 +11,7 @@ import numpy as np
 from rankscope.rank_file import COLLECTIVE, STEP, Part, Rows, StepFlag
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.small_run import MILLI, SECOND, mpi_rank, write_run
 
 Parts = Mapping[Part, float]
@@ -53,7 +53,7 @@ def rank(number: int, size: int, **header: Any) -> RankFileWriter:
     return mpi_rank(number, size, **header)
 
 
-def opened(folder: Path, *processes: RankFileWriter, **job: Any) -> Run:
+def opened(folder: Path, *processes: RankFileWriter, **job: Any) -> RunTables:
     return open_run(write_run(folder / "run", *processes, **job), read_rank_file)
 
 

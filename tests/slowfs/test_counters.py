@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.slowfs.mount import Mount, of_server
+from rankscope.slowfs.mount import SlowMount, of_server
 from slow_file_system import slow_file_system
 
 TIMES = 7
@@ -29,7 +29,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(mount: Mount, before: dict[str, int]) -> dict[str, int]:
+def asked(mount: SlowMount, before: dict[str, int]) -> dict[str, int]:
     """What was asked since, without the zeros."""
     now = mount.counters()
     return {name: now[name] - before[name] for name in now if now[name] != before[name]}

@@ -15,15 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankscope.api.import_replay import recorded
 from rankscope.cli.imports_project import main as project
-from rankscope.cli.imports_replay import Wrong, main, recorded
+from rankscope.cli.imports_replay import main
 from rankscope.formats import path_operations
 from rankscope.formats import path_operations as strace_paths
 from rankscope.formats.source import Source
-from rankscope.model import PathOperation
+from rankscope.model import PathOperation, Wrong
 from rankscope.questions.imports.replay import replay_operations, replay_overview
 from rankscope.slowfs.mount import Slowness
-from rankscope.slowfs.replay import Plan, in_rounds, mapped, replay
+from rankscope.slowfs.replay import ReplayPlan, in_rounds, mapped, replay
 from slow_file_system import skip_unless_runnable
 
 # Two stats of a file two folders down, one of nothing, an open, a listing.
@@ -68,7 +69,7 @@ def test_mapping_moves_what_is_below_and_leaves_the_rest_out() -> None:
 
 
 def test_every_client_does_everything(folder: Path) -> None:
-    replayed = replay(mapped(OPERATIONS, "/env", str(folder)), Plan(folder, clients=3))
+    replayed = replay(mapped(OPERATIONS, "/env", str(folder)), ReplayPlan(folder, clients=3))
     assert replayed.times.shape == (3, 5)
     assert (replayed.times["operation_ns"] > 0).all()
     begin, end, failed, otherwise, reads, size = replayed.clients.T
@@ -80,7 +81,7 @@ def test_every_client_does_everything(folder: Path) -> None:
 
 def test_what_ends_otherwise_is_counted(folder: Path) -> None:
     shutil.rmtree(folder / "a")
-    replayed = replay(mapped(OPERATIONS, "/env", str(folder)), Plan(folder, reads=False))
+    replayed = replay(mapped(OPERATIONS, "/env", str(folder)), ReplayPlan(folder, reads=False))
     assert replayed.clients[0][3] == 4  # all but the one that failed before
     assert "4 of 5 operations ended otherwise" in replay_overview(replayed.clients, 1, 5).warnings[0]
 
@@ -93,7 +94,7 @@ def test_what_ends_otherwise_is_counted(folder: Path) -> None:
 def test_nodes_have_caches_of_their_own(folder: Path, cache: str, lookups: int, getattrs: int) -> None:
     skip_unless_runnable()
     operations = mapped(OPERATIONS, "/env", str(folder))
-    replayed = replay(operations, Plan(folder, nodes=3, reads=False, slowness=Slowness(cache=cache)))
+    replayed = replay(operations, ReplayPlan(folder, nodes=3, reads=False, slowness=Slowness(cache=cache)))
     assert len(replayed.clients) == 3
     assert replayed.counters is not None
     assert {name: replayed.counters[name] for name in ("lookup", "missing", "open", "opendir")} == {
@@ -109,7 +110,7 @@ def test_nodes_have_caches_of_their_own(folder: Path, cache: str, lookups: int, 
 def test_clients_of_a_slow_server_wait_for_their_turn(folder: Path) -> None:
     skip_unless_runnable()
     probes = [PathOperation("stat", f"{folder}/nothing{number}", "ENOENT") for number in range(50)]
-    replayed = replay(probes, Plan(folder, clients=2, nodes=2, slowness=Slowness(operations_per_second=400)))
+    replayed = replay(probes, ReplayPlan(folder, clients=2, nodes=2, slowness=Slowness(operations_per_second=400)))
     wall_ns = replayed.clients[:, 1].max() - replayed.clients[:, 0].min()
     assert wall_ns >= 4 * 50 / 400 * 1e9 * 0.99
 

@@ -16,9 +16,9 @@ from rankscope.record.rendezvous import claimant
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, Header, open_bundle, read_header, read_manifest
 from rankscope.stage.node import open_folder
 from rankscope.stage.peers import Broken, Contact, answer_greeting, call, hear, listen, say, send
-from rankscope.stage.receive import CHUNK_FOLLOWS, Bringing, Peer, SharedFile, bring
+from rankscope.stage.receive import CHUNK_FOLLOWS, Bringing, NodePeer, SharedFile, bring
 from rankscope.stage.serve import FANOUT, Service, children
-from rankscope.stage.task import Task
+from rankscope.stage.task import StageTask
 from rankscope.stage.unpack import Intake, starts
 from stage.jobs import Environment
 from stage.test_kill import is_whole, large  # noqa: F401  # a fixture
@@ -27,7 +27,7 @@ TOKEN = "a" * 32
 
 
 def working(bundle: Path, place: Path) -> Bringing:
-    task = Task(str(bundle), open_folder(str(place)), claimant(Place()), Place())
+    task = StageTask(str(bundle), open_folder(str(place)), claimant(Place()), Place())
     task.job, task.check = "job", "none"
     return Bringing(task)
 
@@ -150,7 +150,7 @@ def test_who_does_not_know_the_token_hears_nothing(environment: Environment, tmp
             address = (serving.contact.addresses[0], serving.contact.port)
             with socket.create_connection(address) as stranger:
                 stranger.sendall(nonsense)
-        good = Peer(serving.contact, TOKEN, header_of(environment.bundle).identity)
+        good = NodePeer(serving.contact, TOKEN, header_of(environment.bundle).identity)
         assert good.head() == environment.bundle.read_bytes()[:HEADER_BYTES]
         good.close()
 
@@ -177,7 +177,7 @@ def test_somebody_else_at_the_first_address(environment: Environment, tmp_path: 
     port = stranger.getsockname()[1]
     threading.Thread(target=lambda: stranger.accept()[0].sendall(bytes(100)), daemon=True).start()
     with service(environment.bundle, tmp_path, socket.create_server(("127.0.0.3", port))):
-        found = Peer(Contact(["127.0.0.2", "127.0.0.3"], port), TOKEN, header_of(environment.bundle).identity)
+        found = NodePeer(Contact(["127.0.0.2", "127.0.0.3"], port), TOKEN, header_of(environment.bundle).identity)
         assert found.head() == environment.bundle.read_bytes()[:HEADER_BYTES]
         found.close()
     stranger.close()
@@ -206,7 +206,7 @@ def test_a_refusal_is_passed_on(environment: Environment, tmp_path: Path) -> Non
     with service(environment.bundle, tmp_path) as serving:
         serving.intake = refuse
         with pytest.raises(BadBundle, match="no good"):
-            Peer(serving.contact, TOKEN, header_of(environment.bundle).identity)
+            NodePeer(serving.contact, TOKEN, header_of(environment.bundle).identity)
 
 
 def refuse() -> Intake:
@@ -234,7 +234,7 @@ def test_giving_on_while_receiving_harms_neither(
     received: list[bytes] = []
 
     def take() -> None:
-        source = Peer(contact, TOKEN, shared.header.identity)
+        source = NodePeer(contact, TOKEN, shared.header.identity)
         sizes = [size for size, _ in intake.manifest.chunks]
         received.append(b"".join(source.chunk(at, intake.starts[at], size) for at, size in enumerate(sizes)))
 

@@ -16,16 +16,16 @@ from rankscope.record.rendezvous import claimant
 from rankscope.stage.bundle import HEADER_BYTES, BadBundle, open_bundle, read_header
 from rankscope.stage.node import open_folder
 from rankscope.stage.node_daemon import Keeper
-from rankscope.stage.task import Outcome, Task
+from rankscope.stage.task import StageOutcome, StageTask
 from stage.conftest import make_environment
 from stage.jobs import Environment, copies, python, stage, staged_folder
 
 RAN = "import alpha, sys; print(sys.prefix); sys.exit(4)"
 
 
-def brought(bundle: Path, place: Path) -> Outcome:
+def brought(bundle: Path, place: Path) -> StageOutcome:
     """What a node's keeper makes of this bundle."""
-    task = Task(str(bundle), open_folder(str(place)), claimant(Place()), Place())
+    task = StageTask(str(bundle), open_folder(str(place)), claimant(Place()), Place())
     task.job = "job"
     task.check = "none"
     reader, writer = os.pipe()

@@ -17,7 +17,7 @@ from rankscope.model import Reading
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import executors
 from rankscope.store.executors import Cluster, Killed, cluster
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 from runs.many_ranks import Watched, aged_run, assert_same, make_large, tables
 
 distributed = pytest.importorskip("distributed", reason="Dask is missing: pip install 'rankscope[dask]'")
@@ -64,8 +64,8 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
 ) -> None:
     make_large(monkeypatch)
     folder = aged_run(tmp_path / "run")
-    here = open_run(folder, read_rank_file, executor=Watched(), keep=False)
-    there = open_run(folder, killing, executor=workers, keep=False)
+    here = open_run(folder, read_rank_file, OpenOptions(executor=Watched(), keep=False))
+    there = open_run(folder, killing, OpenOptions(executor=workers, keep=False))
     assert (folder / "killed").exists()
     assert there.query(SQL) == here.query(SQL)
     assert there.query(EVENTS) == here.query(EVENTS)

@@ -18,7 +18,7 @@ import pytest
 from rankscope.rank_files.facts import Here
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.rank_files import nobody_writes
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 from runs.many_ranks import Watched, age, make_large, rank_files
 
 DEADLINE_S = 30
@@ -61,7 +61,7 @@ def read_again(run: Path, read: Any = read_rank_file) -> set[int]:
     for path in rank_files(run):
         age(path)
     watched = Watched()
-    open_run(run, read, executor=watched)
+    open_run(run, read, OpenOptions(executor=watched))
     for path in rank_files(run):
         age(path, -60)
     return {int(name.partition(".")[0].partition("-")[0]) for name in watched.read}

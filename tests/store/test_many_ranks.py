@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,19 @@ import pytest
 
 from rankscope.api import run as api
 from rankscope.api.run import Run, Selection
-from rankscope.model import Reading
+from rankscope.model import INSIDE, RangeTally, Reading
 from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import cache, large_runs
 from rankscope.store.executors import Killed, Pool
-from rankscope.store.run import Run as Store
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from runs.many_ranks import LAW, Watched, age, aged_run, assert_same, make_large, rank_files, tables
 from runs.small_run import mpi_rank
 
 
-def opened(folder: Path, **options: Any) -> tuple[Store, list[str]]:
+def opened(folder: Path, **options: Any) -> tuple[RunTables, list[str]]:
     watched = Watched()
-    return open_run(folder, read_rank_file, executor=watched, **options), watched.read
+    return open_run(folder, read_rank_file, OpenOptions(executor=watched, **options)), watched.read
 
 
 def test_the_tables_are_those_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_an_answer_is_kept_as_long_as_nothing_changes(tmp_path: Path, monkeypatc
     first = tables(Run(folder))
     openings: list[Path] = []
 
-    def counted(path: Path, *given: Any, **options: Any) -> Store:
+    def counted(path: Path, *given: Any, **options: Any) -> RunTables:
         openings.append(path)
         return open_run(path, *given, **options)
 
@@ -219,14 +219,44 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path, monkeypa
     make_large(monkeypatch)
     folder = aged_run(tmp_path / "run")
     sql = "SELECT process, name, calls, total_ns FROM tallies ORDER BY ALL"
-    whole = open_run(folder, read_rank_file, executor=Watched(), keep=False).query(sql)
-    assert open_run(folder, killing, executor=Pool(2), keep=False).query(sql) == whole
+    whole = open_run(folder, read_rank_file, OpenOptions(executor=Watched(), keep=False)).query(sql)
+    assert open_run(folder, killing, OpenOptions(executor=Pool(2), keep=False)).query(sql) == whole
     assert (folder / "killed").exists()
     with pytest.raises(large_runs.NoRun, match="were killed 3 times"):
-        open_run(folder, killing_again, executor=Pool(2), keep=False)
+        open_run(folder, killing_again, OpenOptions(executor=Pool(2), keep=False))
 
 
 def test_results_come_in_order() -> None:
     assert list(Pool(2).map(str, range(50))) == [str(number) for number in range(50)]
     with pytest.raises(Killed):
         list(Pool(2).map(os._exit, [1, 1, 1]))
+
+
+def with_ranges(path: Path) -> Reading:
+    """The rank file, and work inside a range, which these files are too old to tell."""
+    made = read_rank_file(path)
+    made.range_tallies = [
+        RangeTally("gpu", name, made.facts.pid or 0, 5.0, within=f"app/step{INSIDE}app/{name}") for name in ("k", "l")
+    ]
+    return made
+
+
+@pytest.mark.parametrize("most_rows", [4_000_000, 1])
+def test_ranges_and_devices_of_a_large_run(most_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An H200's run: the same rows from memory and from disk, made now and kept before, as of a small run."""
+    with tarfile.open(Path(__file__).parent / "h200_runs.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    names = ("tallies", "range_tallies", "devices", "device_gaps", "gpu_clocks")
+
+    def rows() -> dict[str, list[Any]]:
+        run = open_run(tmp_path / "ddp", with_ranges, OpenOptions(events=False))
+        return {name: run.query(f"SELECT * FROM {name} ORDER BY ALL") for name in names}
+
+    small = rows()
+    assert all(small.values()) and len(small["range_tallies"]) == 3 * 2 and not list(tmp_path.rglob("*.parquet"))
+    make_large(monkeypatch)
+    monkeypatch.setattr(large_runs, "MOST_ROWS", most_rows)
+    for path in rank_files(tmp_path / "ddp"):
+        age(path, 30)
+    assert rows() == small and list(tmp_path.rglob("*.range_tallies.parquet"))
+    assert rows() == small

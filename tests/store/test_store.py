@@ -14,12 +14,12 @@ from rankscope.rank_files.read import read_rank_file
 from rankscope.store import large_runs, rank_files
 from rankscope.store.folder import NoRun
 from rankscope.store.roles import assign_roles
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from runs.small_run import START, mpi_rank, process, write_run
 
 
-def opened(folder: Path, **options: Any) -> Run:
-    return open_run(folder, read_rank_file, **options)
+def opened(folder: Path, **options: Any) -> RunTables:
+    return open_run(folder, read_rank_file, OpenOptions(**options))
 
 
 def test_tables_have_the_columns_of_the_model(tmp_path: Path) -> None:
@@ -31,8 +31,8 @@ def test_tables_have_the_columns_of_the_model(tmp_path: Path) -> None:
     run = opened(write_run(tmp_path, rank))
     described = {row[0]: row[1] for row in run.query("DESCRIBE tallies")}
     assert tuple(described) == ("process", *names_of(Tally))
-    assert run.query("SELECT process, name, calls, total_ns, bytes, kind, within FROM tallies") == [
-        (0, "MPI_Send", 2, 100.0, 16, "call", "")
+    assert run.query("SELECT process, name, calls, total_ns, bytes, kind FROM tallies") == [
+        (0, "MPI_Send", 2, 100.0, 16, "call")
     ]
     assert run.query("SELECT name, start_ns, end_ns, correlation FROM events") == [
         ("MPI_Barrier", START + 11, START + 21, None)

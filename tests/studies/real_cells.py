@@ -13,7 +13,7 @@ from rankscope.studies.builtin import STUDIES
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.plan import Outcome
-from rankscope.studies.run_study import Asked, Silent, run_study
+from rankscope.studies.run_study import Silent, StudyRequest, run_study
 
 MAKES = {"torch": "make envs", "horovod": "make env-horovod", "oneccl": "make env-oneccl"}
 ENVIRONMENTS = {"gloo": "torch", "horovod": "horovod", "oneccl": "oneccl", "oneccl_mpi": "oneccl"}
@@ -34,7 +34,7 @@ def run_cells(study: str, folder: Path, scales: list[int], pythons: list[str], *
     """Every cell of a study with these settings."""
     found = STUDIES[study]
     chosen = {name: one.default for name, one in found.parameters.items()} | settings
-    asked = Asked(found, chosen, Pythons(pythons), scales, 1, timeout_s=100)
+    asked = StudyRequest(found, chosen, Pythons(pythons), scales, 1, timeout_s=100)
     return run_study(asked, Ledger(folder), Silent())
 
 

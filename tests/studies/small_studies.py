@@ -12,7 +12,7 @@ from rankscope.model import Cell, Table
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.plan import Outcome, Settings, Study
-from rankscope.studies.run_study import Asked, Silent, run_study
+from rankscope.studies.run_study import Silent, StudyRequest, run_study
 
 
 def python_of(environment: str, how: str = "make envs") -> str:
@@ -34,7 +34,7 @@ def ran(
     scales: Sequence[int],
     only: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Outcome]:
-    asked = Asked(study, settings, Pythons(pythons), scales, 1, only=only or {}, timeout_s=100)
+    asked = StudyRequest(study, settings, Pythons(pythons), scales, 1, only=only or {}, timeout_s=100)
     outcomes = run_study(asked, Ledger(folder), Silent())
     assert [(one.cell.label, one.state, one.reason) for one in outcomes if not one.done] == []
     return outcomes

@@ -13,7 +13,7 @@ from mpis import ROOT, Mpi
 from rankscope.cli import main
 from rankscope.studies import backends
 from rankscope.studies.allreduce import OPERATIONS, STUDY, sizes
-from rankscope.studies.collective_tables import Point, bus_factor
+from rankscope.studies.collective_tables import MeasuredPoint, bus_factor
 from rankscope.studies.errors import BadStudy
 from studies.real_cells import ENVIRONMENTS, python_of, rows, run_cells, tables_of
 
@@ -56,7 +56,7 @@ def test_figures_of_nccl_tests(
     operation: str, ranks: int, size_bytes: int, time_us: float, algorithm: float, bus: float
 ) -> None:
     ns = time_us * 1e3
-    point = Point(operation, "nccl", ranks, size_bytes, size_bytes, 20, ns, ns, ns, ns, ns)
+    point = MeasuredPoint(operation, "nccl", ranks, size_bytes, size_bytes, 20, ns, ns, ns, ns, ns)
     assert point.algorithm_rate == pytest.approx(algorithm * 1e9, rel=1e-3)
     assert point.bus_rate == pytest.approx(bus * 1e9, rel=1e-3)
 
@@ -68,7 +68,7 @@ def test_factors_of_nccl_tests() -> None:
 
 
 def test_one_rank_has_no_bus() -> None:
-    point = Point("allreduce", "gloo", 1, 4, 4, 1, 5, 5, 5, 5, 5)
+    point = MeasuredPoint("allreduce", "gloo", 1, 4, 4, 1, 5, 5, 5, 5, 5)
     assert (point.algorithm_rate, point.bus_rate) == (0.8e9, None)
 
 

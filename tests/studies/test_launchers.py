@@ -13,16 +13,16 @@ import pytest
 from mpis import ROOT, Mpi
 from rankscope.cli.study import run
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.launchers import LAUNCHERS, Start, Wanted, launched
-from rankscope.studies.plan import Job
+from rankscope.studies.launchers import LAUNCHERS, JobStart, LaunchOptions, launched
+from rankscope.studies.plan import CellJob
 from studies.studying import cells, squares, states, study, wrong_values
 
 RANK = ("rankscope", "run", "--", "python3", "train.py", "two words")
 
 
 def command(launcher: str, ranks: int = 4, python: str = "", **wanted: object) -> list[str]:
-    job = Job(RANK[3:], "local", python)
-    return launched(Start(RANK, ranks, Wanted(launcher, **wanted), job, "/cells/a"))[0]  # type: ignore[arg-type]
+    job = CellJob(RANK[3:], "local", python)
+    return launched(JobStart(RANK, ranks, LaunchOptions(launcher, **wanted), job, "/cells/a"))[0]  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rankscope.studies.files import read_json, write_json
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.plan import Cell, Missing, Outcome, Study
-from rankscope.studies.request import Asked, differing
+from rankscope.studies.request import StudyRequest, differing
 
 CELL = Cell((("backend", "a"),), 2, 1)
 
@@ -66,7 +66,7 @@ def test_json_is_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_what_differs_is_named() -> None:
     study = Study("s", "S", "", lambda settings: {}, lambda *given: Missing(""), lambda *given: [])
-    mine = Asked(study, {"big_size": "4", "op": "sum"}, Pythons([]), [1], 1).identity()
+    mine = StudyRequest(study, {"big_size": "4", "op": "sum"}, Pythons([]), [1], 1).identity()
     other = json.loads(json.dumps(mine))
     assert differing(other, mine) == []
     other["settings"]["big_size"], other["launcher"], other["definition"] = "8", "srun", "x"

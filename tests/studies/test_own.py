@@ -11,7 +11,7 @@ import pytest
 from mpis import ROOT
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.plan import Cell, Job
+from rankscope.studies.plan import Cell, CellJob
 from rankscope.studies.toml_study import read_study
 from studies.studying import cells, squares, states, study, wrong_values
 
@@ -40,7 +40,7 @@ SIZE = "{{size}}"
     assert made.axes({}) == {"size": ["1", "big"]}
     assert launch == {"launcher": "openmpi", "per_node": 2}
     job = made.job(Cell((("size", "big"),), 2, 1), {}, Pythons([]), "/cell")
-    assert isinstance(job, Job)
+    assert isinstance(job, CellJob)
     assert job.command == ("python", "x.py", "big") and job.environment == {"SIZE": "big"} and not job.results
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.plan import Cell, Missing, Outcome, Study, cells
-from rankscope.studies.run_study import Pace
+from rankscope.studies.run_study import CellPace
 
 AXES: Mapping[str, Sequence[str]] = {"backend": ["a", "b"], "size": ["1", "2"]}
 STUDY = Study("s", "S", "", lambda settings: AXES, lambda *given: Missing("never run"), lambda outcomes, settings: [])
@@ -58,7 +58,7 @@ def test_names_are_folders_and_differ() -> None:
 
 
 def test_time_left_is_that_of_cells_alike() -> None:
-    pace = Pace()
+    pace = CellPace()
     done, alike, other = Cell((("a", "x"),), 2, 1), Cell((("a", "x"),), 2, 2), Cell((("a", "y"),), 4, 1)
     assert pace.left_s([alike]) is None
     pace.took(Outcome(done, "done", seconds=3.0))

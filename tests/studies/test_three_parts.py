@@ -32,10 +32,10 @@ def summed(outcome: Outcome, layer: str, only_bytes: bool = False) -> tuple[floa
     total_ns, calls, size = 0.0, 0, 0
     for path in Path(outcome.folder).glob("run/ranks/*/*.rank"):
         columns = read_rank_file(path, events=False).tally_columns
-        layers, kinds, within = columns["layer"], columns["kind"], columns["within"]
+        layers, kinds = columns["layer"], columns["kind"]
         for at in range(len(columns["calls"])):
             is_ours = layers.values[layers.codes[at]] == layer and kinds.values[kinds.codes[at]] == "call"
-            if is_ours and not within.values[within.codes[at]] and (columns["bytes"][at] or not only_bytes):
+            if is_ours and (columns["bytes"][at] or not only_bytes):
                 total_ns += float(columns["total_ns"][at])
                 calls += int(columns["calls"][at])
                 size += int(columns["bytes"][at])

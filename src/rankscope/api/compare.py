@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 
 from rankscope.api.frame import Frame
-from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.run import NoRun, Run
 from rankscope.api.runs import is_run
-from rankscope.model import Table
+from rankscope.model import Table, Wrong
 from rankscope.questions.compare.measures import measures
 from rankscope.questions.compare.tables import (
     changes_table,
@@ -24,9 +24,9 @@ from rankscope.questions.compare.tables import (
 from rankscope.questions.compare.verdicts import (
     EXCEEDED,
     BadLimit,
+    CompareOptions,
     Comparison,
-    Options,
-    Outcome,
+    LimitOutcome,
     Side,
     compare,
     outcomes,
@@ -35,7 +35,7 @@ from rankscope.questions.compare.verdicts import (
 from rankscope.questions.compare.verdicts import UNDECIDED as CANNOT_TELL
 from rankscope.questions.selection import ALL, Selection
 
-__all__ = ["BadLimit", "Compared", "Options", "compared", "parse_limit", "side_of"]
+__all__ = ["BadLimit", "CompareOptions", "Compared", "compared", "parse_limit", "side_of"]
 
 Told = Callable[[int, int], None]
 
@@ -46,7 +46,7 @@ class Compared:
 
     sides: list[Side]
     comparisons: list[Comparison]
-    outcomes: list[Outcome]
+    outcomes: list[LimitOutcome]
 
     def tables(self, selection: Selection = ALL) -> list[Table]:
         """What is compared, what changed, and the limits."""
@@ -81,7 +81,7 @@ class Compared:
 
 def compared(
     sides: Sequence[str | PathLike[str]],
-    options: Options | None = None,
+    options: CompareOptions | None = None,
     fail_if: Sequence[str] = (),
     told: Told = lambda done, total: None,
 ) -> Compared:
@@ -89,8 +89,8 @@ def compared(
     if len(sides) < 2:
         raise Wrong("name at least two runs or sets of runs")
     limits = [parse_limit(text) for text in fail_if]
-    given = options or Options()
-    chosen = Options(given.equal, given.run_to_run, len(sides) - 1)
+    given = options or CompareOptions()
+    chosen = CompareOptions(given.equal, given.run_to_run, len(sides) - 1)
     found = [side_of(str(text)) for text in sides]
     names = _distinct([name for name, _ in found])
     total, done = sum(len(folders) for _, folders in found), 0

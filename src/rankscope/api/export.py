@@ -16,25 +16,35 @@ import pyarrow.parquet as pq
 
 from rankscope import SCHEMA_VERSION
 from rankscope.api.frame import Frame
-from rankscope.api.run import Run, Wrong
+from rankscope.api.run import Run
+from rankscope.model import Wrong
 from rankscope.output.chrome import chrome_pieces
-from rankscope.output.csv import to_csv
+from rankscope.output.csv import csv_pieces, to_csv
 from rankscope.output.json import to_json
 from rankscope.output.perfetto import perfetto_pieces
 from rankscope.output.prometheus import to_prometheus
 from rankscope.pictures import Slices
+from rankscope.questions.events.events import EVENTS_COLUMNS, events_sql
 from rankscope.questions.events.timeline import Timeline, in_order, timeline
 from rankscope.questions.metrics import scrape
 from rankscope.questions.registry import QUESTIONS
-from rankscope.questions.selection import ALL
+from rankscope.questions.selection import ALL, Selection
 from rankscope.store.columns import RECORDS
 from rankscope.whole_file import write_whole
+
+__all__ = ["EVENTS_COLUMNS", "FOLDERS", "FORMS", "events_csv", "export"]
 
 FORMS = ("perfetto", "chrome", "parquet", "csv", "json", "prometheus")
 FOLDERS = ("parquet", "csv", "json")
 ROWS = 100_000
 
 Told = Callable[[int], None]  # how many events so far
+
+
+def events_csv(run: Run, selection: Selection) -> Iterator[str]:
+    """The events in pieces, as they may be more than memory holds."""
+    run.ranks_shown(selection)
+    return csv_pieces(EVENTS_COLUMNS, run.batches(events_sql(selection)))
 
 
 def export(run: Run, form: str, out: Path, told: Told = lambda events: None) -> str:

@@ -13,13 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rankscope.api.run import LOGS_UNASKED, NoRun, Run, Wrong
+from rankscope.api.run import LOGS_UNASKED, NoRun, Run
 from rankscope.api.runs import Listed, runs_in, stays_inside
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Table, Unit, Wrong
 from rankscope.output.html import to_html
 from rankscope.output.plain_html import POLICY, run_list, said
 from rankscope.questions.imports.modules import import_icicle
-from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.questions.selection import ALL, Selection
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs
     chosen = Selection(selection.ranks)
     more = {name: partial(_answer, run, name, chosen, kernels) for name in run.default_tables()}
     notes = [] if events else [UNREAD]
-    wanted = Wanted(chosen, run.kernel_names(kernels), more, notes, import_icicle(store, chosen))
+    wanted = PageOptions(chosen, run.kernel_names(kernels), more, notes, import_icicle(store, chosen))
     return to_html(page_of(store, run.folder.resolve().name, wanted))
 
 
@@ -90,7 +90,7 @@ class _Made:
         return max(LEAST_REFRESH_S, round(REFRESH_TIMES * self.took_s))
 
 
-class Site:
+class PageSite:
     """The pages of one folder; a page is made by one thread at a time, as it may need much memory."""
 
     def __init__(self, folder: Path) -> None:
@@ -144,7 +144,7 @@ class Site:
 class Handler(BaseHTTPRequestHandler):
     """One request: who asks is settled before what is asked for is looked at."""
 
-    server: Server
+    server: PageServer
     timeout = REQUEST_TIMEOUT_S
     server_version, sys_version = "rankscope", ""
 
@@ -207,13 +207,13 @@ def _name_of(host: str) -> str:
     return (name if colon and port.isdecimal() else host).lower()
 
 
-class Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """Bound to the loopback interface, whatever happens."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int = 0, token: str | None = None) -> None:
-        self.site, self.token = Site(folder), token or secrets.token_urlsafe(24)
+        self.site, self.token = PageSite(folder), token or secrets.token_urlsafe(24)
         super().__init__(("127.0.0.1", port), Handler)
 
     @property

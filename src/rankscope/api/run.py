@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.api.frame import Frame, arrow_frame
-from rankscope.model import Column, Table, Unit
+from rankscope.model import Column, Table, Unit, Wrong
 from rankscope.questions.gpu.kernel_names import FORMS as KERNEL_NAMES
 from rankscope.questions.gpu.kernel_names import kernel_names, renamed
 from rankscope.questions.registry import ALIASES, QUESTIONS, default_tables
@@ -25,9 +25,8 @@ from rankscope.store.cache import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
 from rankscope.store.executors import Dask, Killed, cluster
 from rankscope.store.folder import NoRun, find_run, listed, read_host_groups
-from rankscope.store.rank_files import Elsewhere, Progress
-from rankscope.store.run import BadQuery, open_run
-from rankscope.store.run import Run as Store
+from rankscope.store.rank_files import Elsewhere, Progress, unseen
+from rankscope.store.run import BadQuery, OpenOptions, RunTables, open_run
 
 __all__ = [
     "ALIASES",
@@ -103,40 +102,27 @@ LISTED = (
 )
 
 
-class Wrong(ValueError):
-    """What was asked for cannot be done, in one line."""
-
-
 class Run:
     """One run, opened when the first question needs it; its rank files are read, never changed."""
 
     def __init__(
         self,
         path: str | PathLike[str] | None = None,
-        progress: Progress | None = None,
         *,
         dask: str | None = None,
         keep: bool = True,
         groups: str | PathLike[str] | None = None,
-        summing: Progress | None = None,
+        progress: Progress = unseen,
+        summing: Progress = unseen,
     ) -> None:
         self.folder = find_run(Path(path) if path is not None else None)
         self._progress, self._summing, self._dask, self._keep = progress, summing, dask, keep
         self._groups = Path(groups) if groups is not None else None
-        self._store: Store | None = None
+        self._store: RunTables | None = None
         self._has_events = self._wants_events = False
         self._names: dict[str, dict[str, str]] = {}
         self._kept: Answers | None = None
         self._told: dict[str, Any] | None = None
-
-    @classmethod
-    def of(cls, store: Store) -> Run:
-        """A run whose tables of records are there already."""
-        made = cls.__new__(cls)
-        made.folder, made._progress, made._summing, made._names, made._kept = store.folder, None, None, {}, None
-        made._store, made._has_events, made._wants_events = store, True, True
-        made._dask, made._keep, made._told, made._groups = None, False, None, None
-        return made
 
     def table(
         self,
@@ -269,25 +255,24 @@ class Run:
         """A line for each file that could not be read."""
         return list(self._about()["bad_files"])
 
-    def store(self, events: bool = False) -> Store:
+    def store(self, events: bool = False) -> RunTables:
         """The tables of records; read once more where single events are needed and were not read yet."""
         self.prepare(events)
         if self._store is None or (self._wants_events and not self._has_events):
             self._has_events, self._told = self._wants_events, None
             read = partial(read_rank_file, events=self._wants_events)
             elsewhere = files_elsewhere(self.folder, self._dask) if self._dask is not None else []  # before the others
-            self._store = open_run(
-                self.folder,
-                read,
+            options = OpenOptions(
                 events=self._wants_events,
-                progress=self._progress,
                 read_trace=trace_events,
                 executor=Dask(self._dask) if self._dask is not None else None,
                 keep=self._keep,
                 groups=self._groups,
                 elsewhere=elsewhere,
+                progress=self._progress,
                 summing=self._summing,
             )
+            self._store = open_run(self.folder, read, options)
             self._names.clear()
         return self._store
 

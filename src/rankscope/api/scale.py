@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 
 from rankscope.api.compare import side_of
-from rankscope.api.run import Run, Wrong
+from rankscope.api.run import Run
 from rankscope.formats.handmade import read
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Note, Severity, Table
+from rankscope.model import BadFile, Note, Severity, Table, Wrong
 from rankscope.pictures import Graph
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth

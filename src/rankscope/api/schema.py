@@ -9,9 +9,7 @@ from rankscope.model import Unit
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS
-from rankscope.store.folder import Job
-from rankscope.store.rank_files import Loaded
-from rankscope.store.run import Run
+from rankscope.store.run import RunContents, RunTables
 
 ABOUT_RUN = "What was started, where, when and with how many ranks: one row."
 TYPES = {Unit.NAME: "string, or int64 where every value is a whole number", Unit.COUNT: "int64"}  # others: double
@@ -40,11 +38,11 @@ class TableSchema:
 
 def schema() -> list[TableSchema]:
     """All tables: first those of records, then the answers to questions."""
-    empty = Run(Path("run"), Job(), Loaded(), [])
+    empty = RunTables(RunContents(Path("run")))
     return [*(_records(empty, name) for name in ("run", *RECORDS)), *(_question(empty, name) for name in QUESTIONS)]
 
 
-def _records(empty: Run, name: str) -> TableSchema:
+def _records(empty: RunTables, name: str) -> TableSchema:
     fields = empty.arrow(f'SELECT * FROM "{name}"').schema
     columns = (ColumnSchema(field.name, _type(str(field.type))) for field in fields)
     about = (RECORDS[name].__doc__ or "").strip().partition("\n")[0] if name in RECORDS else ABOUT_RUN
@@ -55,7 +53,7 @@ def _type(arrow: str) -> str:
     return "string" if arrow.startswith("dictionary") else arrow
 
 
-def _question(empty: Run, name: str) -> TableSchema:
+def _question(empty: RunTables, name: str) -> TableSchema:
     answer = QUESTIONS[name].answer(empty, ALL)
     columns = (
         ColumnSchema(column.name, TYPES.get(column.unit, "double"), column.unit.value, column.title, column.formula)

@@ -8,11 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rankscope.api.forms import printable
-from rankscope.cli.report import add_form_options
-from rankscope.cli.report import deliver_tables as deliver
+from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.study_options import add_launch_options, asked, count, parsed, values
 from rankscope.model import Table
+from rankscope.output.cells import printable
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.ledger import Ledger
@@ -56,7 +55,7 @@ def shown(outcome: Outcome, tables: list[Table], options: argparse.Namespace) ->
             f"rankscope bench: {printable(f'{outcome.cell.label}: {outcome.state}: {outcome.reason}')}", file=sys.stderr
         )
         return FAILED
-    deliver(tables, options.format, options.out)
+    deliver_tables(tables, options.format, options.out)
     return DONE
 
 

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rankscope.api.compare import BadLimit, Compared, Options, compared
-from rankscope.api.forms import PAGES, printable, to_text
-from rankscope.api.run import NoRun, Selection, Wrong
-from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.api.compare import BadLimit, Compared, CompareOptions, compared
+from rankscope.api.run import NoRun, Selection
+from rankscope.cli.printing import colour_wanted, deliver, width
+from rankscope.model import Wrong
+from rankscope.output.cells import printable
+from rankscope.output.forms import PAGES
+from rankscope.output.text import to_text
 
 HELP = "say what changed between runs, and how sure that is"
 ABOUT = """\
@@ -31,7 +34,7 @@ def run(argv: list[str]) -> int:
     """0: within the limits; 1: a regression; 2: cannot be told."""
     options = parser().parse_args(argv)
     try:
-        chosen = Options(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
+        chosen = CompareOptions(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
         found = compared(options.sides, chosen, options.fail_if, progress())
         if options.list_metrics:
             deliver((f"{printable(name)}\n" for name in found.metrics), options.out)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.api.export import FOLDERS, FORMS, export
-from rankscope.api.forms import printable
-from rankscope.api.run import NoRun, Run, Selection, Wrong
-from rankscope.cli.report import progress, summing, told
+from rankscope.api.run import NoRun, Run, Selection
+from rankscope.cli.printing import progress, summing
+from rankscope.cli.report import told
+from rankscope.model import Wrong
+from rankscope.output.cells import printable
 
 HELP = "write a run for other tools: timeline, tables, metrics"
 ABOUT = """\
@@ -34,7 +36,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     form = options.form or "perfetto"
     try:
-        opened = Run(options.run, progress(), summing=summing())
+        opened = Run(options.run, progress=progress(), summing=summing())
         out = options.out or Path(opened.folder.resolve().name + ENDINGS.get(form, f"-{form}"))
         opened.ranks_shown(Selection())
         said = export(opened, form, out, counter())

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from rankscope.record.gather import Outcome, gather, local_folder_of
+from rankscope.record.gather import GatheredFile, gather, local_folder_of
+from rankscope.record.options import UsageError
 
 HELP = """\
 usage: rankscope gather RUN [--from DIR] [--remove]
@@ -23,10 +24,6 @@ options:
 A copy in the run that is newer is kept. Exit code: 0 all collected or nothing left, 1 some file could not be collected
 (the line says which and why), 2 wrong usage.
 """
-
-
-class UsageError(Exception):
-    """The command line cannot be followed."""
 
 
 def run(arguments: list[str]) -> int:
@@ -82,7 +79,7 @@ def recorded_source(folder: Path) -> Path:
     return source
 
 
-def tell(outcome: Outcome, remove: bool) -> None:
+def tell(outcome: GatheredFile, remove: bool) -> None:
     """One line for what the user should know of one file."""
     if outcome.action == "failed":
         print(f"rankscope gather: {outcome.source} {outcome.reason}; left where it is", file=sys.stderr)
@@ -92,7 +89,7 @@ def tell(outcome: Outcome, remove: bool) -> None:
         print(f"{outcome.source} differs from the copy in the run; not removed")
 
 
-def summary(outcomes: list[Outcome], source: Path) -> str:
+def summary(outcomes: list[GatheredFile], source: Path) -> str:
     if not outcomes:
         return f"nothing to collect: no rank files in {source} on this node"
     counts = {name: sum(outcome.action == name for outcome in outcomes) for name in ("copied", "kept", "failed")}

@@ -8,21 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rankscope.api.runs import Watched, watch
-from rankscope.cli.report import FILE_WIDTH, colour_wanted, width
+from rankscope.api.live import Diagnosis, NoRun, diagnose_hang
+from rankscope.cli.printing import FILE_WIDTH, colour_wanted, width
 from rankscope.model import Table
 from rankscope.output.json import to_json
 from rankscope.output.text import to_text
-from rankscope.questions.live.hang import HANGS, verdict
-from rankscope.questions.live.hang_report import groups_table, places_table, verdict_table
-from rankscope.questions.live.standing import Standing
-from rankscope.store.folder import NoRun
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The Python line each rank is at, where py-spy is installed and may look.
@@ -84,19 +79,14 @@ def run(argv: list[str]) -> int:
         print("rankscope: give --wait more than 0 and --patience at least 0 seconds", file=sys.stderr)
         return BAD_INPUT
     try:
-        watched = watch(options.run)
-        before = watched.look()
-        time.sleep(options.wait)
-        now = watched.look()
+        found = diagnose_hang(options.run, options.wait, options.patience)
     except NoRun as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return BAD_INPUT
-    found = verdict(before, now, int(options.patience * 1e9))
-    tables = [verdict_table(found, now), *places(watched, before, now, options), groups_table(now)]
-    show(tables, options.format)
-    for text in watched.bad.values():
+    show(tables_of(found, options), options.format)
+    for text in found.watched.bad.values():
         print(f"rankscope: left out: {text}", file=sys.stderr)
-    return HANG if found.kind in HANGS else INCONCLUSIVE if found.kind == "inconclusive" else NO_HANG
+    return HANG if found.is_hang else INCONCLUSIVE if found.is_inconclusive else NO_HANG
 
 
 def parser() -> argparse.ArgumentParser:
@@ -123,28 +113,23 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def places(watched: Watched, before: Standing, now: Standing, options: argparse.Namespace) -> list[Table]:
-    """Where each rank is, with its Python line where that can be had."""
+def tables_of(found: Diagnosis, options: argparse.Namespace) -> Sequence[Table]:
+    """The verdict, the ranks with their Python lines where those can be had, and the groups."""
     lines: dict[int, str] = {}
     notes: list[str] = []
-    pids = {
-        rank: moment.facts.pid
-        for rank, moment in now.ranks.items()
-        if moment.facts.ending == "running" and moment.facts.host == watched.here.host and moment.facts.pid
-    }
-    py_spy = find_py_spy()
+    pids, py_spy = found.pids_here(), find_py_spy()
     if options.no_stacks or not pids:
         pass
     elif py_spy is None:
         notes.append("Python lines: py-spy is not installed (pip install py-spy)")
     else:
         lines, notes = python_lines(pids, py_spy)
-    table = places_table(before, now, lines, collapse=options.format == "text")
-    table.notes += notes
-    return [table]
+    tables = found.tables(lines, collapse=options.format == "text")
+    tables[1].notes += notes
+    return tables
 
 
-def show(tables: list[Table], form: str) -> None:
+def show(tables: Sequence[Table], form: str) -> None:
     if form == "json":
         print(to_json(tables), end="", flush=True)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shlex
@@ -11,30 +10,31 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 
-from rankscope.api.forms import FORMS
-from rankscope.api.run import Run, Wrong
-from rankscope.cli.import_saving import CAUSES, import_command, metering_cost, record, saving
-from rankscope.cli.imports_project import main as project_imports
-from rankscope.cli.imports_replay import main as replay_imports
-from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, ranks_of, told, width
-from rankscope.formats.library_paths import told_directories
-from rankscope.model import Table, Tables
+from rankscope.api.imports import (
+    CAUSES,
+    IMPORT_QUESTIONS,
+    SORTS,
+    TREE_DEPTH,
+    NoRun,
+    Recording,
+    Selection,
+    View,
+    icicle,
+    import_command,
+    import_tables,
+    meter,
+    metering_cost,
+    open_recording,
+    saving,
+)
+from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, width
+from rankscope.cli.report import ranks_of, told
+from rankscope.model import Wrong
+from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
-from rankscope.questions.imports.frameworks import calls_per_framework, frameworks_compared
-from rankscope.questions.imports.modules import SORTS, TREE_DEPTH, View, import_icicle, import_tree
-from rankscope.questions.imports.offenders import import_offenders
-from rankscope.questions.imports.search import import_loader, loaded_objects
-from rankscope.questions.registry import IMPORT_QUESTIONS, QUESTIONS
-from rankscope.questions.selection import Selection
-from rankscope.questions.wording import ending_text
-from rankscope.rank_files.read import read_rank_file
-from rankscope.store.folder import NoRun
-from rankscope.store.run import Run as Store
-from rankscope.store.run import open_run
 
 # ---------------------------------------------------------------- what `rankscope imports` was asked to do
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -132,26 +132,14 @@ def selection_of(options: argparse.Namespace) -> Selection:
 
 # ---------------------------------------------------------------- imports
 NUMBERS_WIDTH = 90  # of the tree
-# the others are long
-UNASKED = ("imports", "import_offenders", "import_tree", "import_causes", "import_mounts")
 HELP = "meter what importing costs"
-PARTS = {"replay": replay_imports, "project": project_imports}  # commands of their own
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One recording and what it is called."""
-
-    name: str
-    run: Store
-    command: list[str]  # empty where it was recorded before
-    exit_code: int = 0
+PARTS = ("replay", "project")  # commands of their own
 
 
 def run(argv: list[str]) -> int:
     """Record where a command or modules are given, then show."""
     if argv and argv[0] in PARTS:
-        return PARTS[argv[0]](argv[1:])
+        return int(import_module(f"rankscope.cli.imports_{argv[0]}").main(argv[1:]))
     ours, command = parted(argv)
     options = parser().parse_args(ours)
     options.command = command
@@ -170,23 +158,24 @@ def run(argv: list[str]) -> int:
         return 130
     finally:
         keeper.cleanup()
-    return max([0, *(told(Run.of(one.run)) or int(one.exit_code != 0) for one in recordings)])
+    return max([0, *(told(one.run) or int(one.exit_code != 0) for one in recordings)])
 
 
-def recorded(options: argparse.Namespace, keeper: Path) -> list[Shown]:
+def recorded(options: argparse.Namespace, keeper: Path) -> list[Recording]:
     """The runs to show."""
     if is_run(options):
         folder = Path(options.what[0]) if options.what else None
-        return [Shown("", open_tables(folder), [])]
+        return [open_recording(folder)]
     place = options.out.absolute() if options.out else keeper
     if options.command:
-        return [meter(shlex.join(options.command), options.command, place if options.out else keeper / "run", options)]
+        folder = place if options.out else keeper / "run"
+        return [metered(shlex.join(options.command), options.command, folder, options)]
     wanted = [module_and_python(word, options.python or "python3") for word in options.what]
     pythons = {python: real_python(python) for _, python in wanted}
     made = []
     for at, (name, python) in enumerate(wanted, 1):
         folder = place / f"{at}-{name}" if len(wanted) > 1 or not options.out else place
-        made.append(meter(name, import_command(pythons[python], name), folder, options))
+        made.append(metered(name, import_command(pythons[python], name), folder, options))
     return made
 
 
@@ -206,29 +195,13 @@ def real_python(name: str) -> str:
         raise Wrong(f"--python {name}: is no Python that starts; name one") from None
 
 
-def meter(name: str, command: list[str], folder: Path, options: argparse.Namespace) -> Shown:
+def metered(name: str, command: list[str], folder: Path, options: argparse.Namespace) -> Recording:
     """Record one command; a failing one is told, and shown as far as it came."""
-    if folder.exists() and any(folder.iterdir()):
-        raise Wrong(f"{folder}: is not empty; name another folder with --out")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     say(f"recording {name}")
-    done = record(command, folder, options.imports)
-    ended = f"{name} ended with {ending(done.exit_code)}"
-    try:
-        made = Shown(name, open_tables(folder), command, done.exit_code)
-    except NoRun:
-        raise Wrong(f"{ended}, and nothing was recorded of it") from None
-    if done.exit_code:
-        print(f"rankscope: {ended}", file=sys.stderr)
+    made = meter(name, command, folder, options.imports)
+    if made.exit_code:
+        print(f"rankscope: {made.ending}", file=sys.stderr)
     return made
-
-
-def ending(exit_code: int) -> str:
-    return ending_text("signalled", None, -exit_code) if exit_code < 0 else f"exit code {exit_code}"
-
-
-def open_tables(folder: Path | None) -> Store:
-    return open_run(folder, partial(read_rank_file, events=False), events=False)
 
 
 def say(text: str) -> None:
@@ -237,18 +210,17 @@ def say(text: str) -> None:
         print(f"rankscope: {text}", file=sys.stderr)
 
 
-def rendered(recordings: Sequence[Shown], options: argparse.Namespace, keeper: Path) -> str:
+def rendered(recordings: Sequence[Recording], options: argparse.Namespace, keeper: Path) -> str:
     """All tables in the wanted form."""
     selection = selection_of(options)
     if selection.ranks is not None:
-        Run.of(recordings[0].run).ranks_shown(selection)  # says which there are if one is not
+        recordings[0].run.ranks_shown(selection)  # says which there are if one is not
     if options.format == "icicle":
-        return as_icicle(recordings, selection)
-    tables = tables_of(recordings, options, selection)
+        return icicle(recordings, selection)
+    tables = import_tables(recordings, options.table or (), selection, view_of(options))
     if options.without:
         one = recordings[0]
-        turns = (list(options.without), options.repeats, one.run.folder, keeper)
-        tables.insert(0, saving(one.command, *turns, open_tables, say))
+        tables.insert(0, saving(one.command, list(options.without), options.repeats, one.run.folder, keeper, say))
     if options.cost:
         one = recordings[0]
         tables.append(metering_cost(one.command, options.repeats, keeper, say))
@@ -260,39 +232,11 @@ def rendered(recordings: Sequence[Shown], options: argparse.Namespace, keeper: P
     return to_text(wanted, width(None), colour=colour_wanted())
 
 
-def tables_of(recordings: Sequence[Shown], options: argparse.Namespace, selection: Selection) -> list[Table]:
-    """What was asked for, of each recording; several are also put side by side."""
-    pairs: list[tuple[str, Tables]] = [(one.name, one.run) for one in recordings]
-    if len(recordings) == 1:
-        names = options.table or UNASKED
-        return [asked(name, recordings[0].run, options, selection) for name in names]
-    made = [] if options.table else [calls_per_framework(pairs), frameworks_compared(pairs)]
-    for name in options.table or ("import_offenders",):
-        for title, tables in pairs:
-            one = asked(name, tables, options, selection)
-            made.append(replace(one, name=f"{title}/{one.name}", title=f"{title}: {one.title}"))
-    return made
-
-
-def asked(name: str, tables: Tables, options: argparse.Namespace, selection: Selection) -> Table:
-    if name == "import_loader":
-        return import_loader(tables, selection, told_directories(loaded_objects(tables)))
-    if name == "import_offenders":
-        return import_offenders(tables, selection, told_directories(loaded_objects(tables)))
-    if name != "import_tree":
-        return QUESTIONS[name].answer(tables, selection)
+def view_of(options: argparse.Namespace) -> View:
+    """How much of the tree is shown: on a screen what fits."""
     sort = options.sort or "wall"
     if options.format != "text":
-        view = View(options.depth, sort) if options.depth else View(None, sort, 0.0)
-        return import_tree(tables, selection, view)
+        return View(options.depth, sort) if options.depth else View(None, sort, 0.0)
     letters = max(24, width(None) - NUMBERS_WIDTH)
     depth = TREE_DEPTH if options.depth is None else options.depth or None
-    folded = 0.0 if options.depth == 0 else View().folded
-    return import_tree(tables, selection, View(depth, sort, folded, letters))
-
-
-def as_icicle(recordings: Sequence[Shown], selection: Selection) -> str:
-    """Nested boxes, described in docs/imports.md."""
-    made = [{**import_icicle(one.run, selection), "name": one.name or "all processes"} for one in recordings]
-    told = made[0] if len(made) == 1 else {"format": made[0]["format"], "name": "several", "children": made}
-    return json.dumps(told) + "\n"
+    return View(depth, sort, 0.0 if options.depth == 0 else View().folded, letters)

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from rankscope.cli.imports_replay import Wrong, operations_of
-from rankscope.cli.report import add_form_options
-from rankscope.cli.report import deliver_tables as deliver
-from rankscope.cli.slowness_options import told
-from rankscope.model import BadFile, Cell, Column, Table, Tables, Unit
-from rankscope.questions.imports.break_even import NoSeries, ScaleFit, break_evens, fits, fitted, series_of
-from rankscope.questions.imports.projection import (
+from rankscope.api.import_projection import (
     CACHES,
     ImportCounts,
-    Server,
-    counts_of,
-    has_table,
-    projected,
-    projection,
-    recorded_counts,
+    NoRun,
+    NoSeries,
+    ProjectionAsked,
+    project_imports,
 )
-from rankscope.rank_files.read import read_rank_file
+from rankscope.cli.printing import add_form_options, deliver_tables
+from rankscope.cli.slowness_options import told
+from rankscope.model import BadFile, Wrong
 from rankscope.slowfs.mount import duration_ns
-from rankscope.store.folder import NoRun
-from rankscope.store.run import open_run
 
 ABOUT = """\
 Projects the imports of one rank to a job of many nodes: the operations its file server gets and the time they take, for
@@ -57,7 +48,7 @@ def main(argv: list[str]) -> int:
     """Project, and show it."""
     options = parser().parse_args(argv)
     try:
-        deliver(tables_of(options), options.format, options.out)
+        deliver_tables(project_imports(asked(options)), options.format, options.out)
     except (Wrong, NoSeries, NoRun, BadFile, OSError) as problem:
         print(f"rankscope imports project: {problem}", file=sys.stderr)
         return 1
@@ -106,87 +97,16 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def tables_of(options: argparse.Namespace) -> list[Table]:
-    tables = opened(options.source)
-    counts = counts_asked(options, tables)
-    made: list[Table] = []
-    if any(value is not None for value in (counts.calls, counts.path_operations)):
-        made.append(projection_asked(options, counts))
-    places = {place: series_of(text, tables) for place, text in map(named, options.measured)}
-    if places:
-        found = {place: (len(points), fitted(points)) for place, points in places.items()}
-        made += [fits(found, counts.path_operations, options.ppn), fitted_times(found, options.nodes)]
-    if options.staging:
-        made.append(break_evens(compared(places, options.staging, tables)))
-    if not made:
-        raise Wrong("nothing to project: give a run recorded with --imports calls, --calls, or --measured")
-    return made
-
-
-def projection_asked(options: argparse.Namespace, counts: ImportCounts) -> Table:
-    if not options.server_ops:
-        raise Wrong("give what the server does in a second with --server-ops, as in 600000")
-    server = Server(options.server_ops, options.latency)
-    known = [cache for cache in CACHES if projected(counts, cache, 1, options.ppn, server) is not None]
-    return projection(counts, options.cache or known, options.nodes, options.ppn, server)
-
-
-def opened(source: Path | None) -> Tables | None:
-    return None if source is None or source.is_file() else open_run(source, read_rank_file, events=False)
-
-
-def counts_asked(options: argparse.Namespace, tables: Tables | None) -> ImportCounts:
-    """Those of the run or file, each replaced by what was given."""
-    base = ImportCounts()
-    if tables is not None and has_calls(tables):
-        base = recorded_counts(tables, first_process(tables), options.folder)
-    elif options.source is not None and options.source.is_file():
-        base = counts_of(operations_of(options.source, None)[0], options.folder)
-    values = {name: given if (given := getattr(options, name)) is not None else getattr(base, name) for name in COUNTS}
-    return ImportCounts(**values)
-
-
-def has_calls(tables: Tables) -> bool:
-    return has_table(tables, "system_calls") and bool(tables.query("SELECT 1 FROM system_calls LIMIT 1"))
-
-
-def first_process(tables: Tables) -> int:
-    """The lowest rank that has counts, or else the first process that has."""
-    rows = tables.query(
-        "SELECT process FROM system_calls LEFT JOIN ranks USING (process) ORDER BY rank NULLS LAST, process LIMIT 1"
+def asked(options: argparse.Namespace) -> ProjectionAsked:
+    return ProjectionAsked(
+        source=options.source,
+        folder=options.folder,
+        counts=ImportCounts(**{name: getattr(options, name) for name in COUNTS}),
+        nodes=options.nodes,
+        ppn=options.ppn,
+        server_operations=options.server_ops,
+        latency_ns=options.latency,
+        caches=options.cache or (),
+        measured=options.measured,
+        staging=options.staging,
     )
-    return int(rows[0][0])
-
-
-def named(text: str) -> tuple[str, str]:
-    """The place and its times: what stands before an equals sign names it, or else the text itself."""
-    place, equals, times = text.partition("=")
-    return (place, times) if equals else (text, text)
-
-
-def compared(
-    places: dict[str, dict[int, float]], staging: Sequence[str], tables: Tables | None
-) -> dict[str, tuple[dict[int, float], dict[int, float]]]:
-    """Each place with the staging that is meant for it, or else the one that is meant for all."""
-    if not places:
-        raise Wrong("--staging is compared with times in place: give them with --measured")
-    split = [text.partition("=") for text in staging]
-    staged = {place if equals else "": series_of(times if equals else place, tables) for place, equals, times in split}
-    if unknown := set(staged) - {"", *places}:
-        raise Wrong(f"--staging {sorted(unknown)[0]}: no such place among those of --measured")
-    without = [place for place in places if place not in staged and "" not in staged]
-    if without:
-        raise Wrong(f"{without[0]}: has no staging to compare with: give --staging {without[0]}=… or one for all")
-    return {place: (points, staged.get(place, staged.get("", {}))) for place, points in places.items()}
-
-
-def fitted_times(found: dict[str, tuple[int, ScaleFit]], nodes: Sequence[int]) -> Table:
-    """What the fits say of other sizes."""
-    good = {place: fit for place, (_, fit) in found.items() if not fit.refusal}
-    columns = [Column("nodes", Unit.COUNT, "nodes"), *(Column(f"{place}_ns", Unit.NS, place) for place in good)]
-    rows: list[tuple[Cell, ...]] = []
-    for count in nodes:
-        times = [fit.at(count) for fit in good.values()]
-        rows.append((count, *(None if value is None else value * 1e9 for value in times)))
-    notes = ["empty: more than 4 times as many nodes as were measured"] if any(None in row for row in rows) else []
-    return Table("import_fitted", "Import times in place as fitted", columns, rows if good else [], notes)

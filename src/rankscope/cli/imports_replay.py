@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from rankscope.cli.report import add_form_options
-from rankscope.cli.report import deliver_tables as deliver
+from rankscope.api.import_replay import (
+    NoRun,
+    ReplayPlan,
+    Unavailable,
+    mapped,
+    operations_of,
+    operations_text,
+    replay,
+    replay_tables,
+)
+from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
-from rankscope.formats import path_operations, strace_log
-from rankscope.formats import path_operations as strace_paths
-from rankscope.formats.source import HEAD_BYTES, Source
-from rankscope.model import BadFile, PathOperation, Table, Tables
-from rankscope.questions.imports.projection import has_table
-from rankscope.questions.imports.replay import replay_operations, replay_overview, replay_server
-from rankscope.rank_files.read import read_rank_file
-from rankscope.slowfs.mount import Unavailable
-from rankscope.slowfs.replay import Plan, Replayed, mapped, replay
-from rankscope.store.folder import NoRun
-from rankscope.store.run import open_run
+from rankscope.model import BadFile, Wrong
 
 ABOUT = """\
 Does the recorded path operations of one import again, natively, by many clients at once, on a folder as it is or slowed
@@ -32,10 +30,6 @@ EXAMPLES = """\
 
 Exit code: 0 replayed, 1 not possible, 2 wrong usage.
 """
-
-
-class Wrong(Exception):
-    """What was asked for cannot be done, in one line."""
 
 
 def main(argv: list[str]) -> int:
@@ -76,22 +70,21 @@ def positive(text: str) -> int:
 def replay_as_asked(options: argparse.Namespace) -> int:
     operations, notes = operations_of(options.source, options.rank)
     if options.export is not None:
-        options.export.write_text(path_operations.to_text(operations), encoding="utf-8", errors="surrogateescape")
+        options.export.write_text(operations_text(operations), encoding="utf-8", errors="surrogateescape")
         return 0
     plan = plan_of(options)
     wanted = mapped(operations, options.recorded or str(plan.folder), str(plan.folder))
     if not wanted:
         raise Wrong(f"none of the {len(operations)} operations is below {options.recorded or plan.folder}: "
                     "name the folder they were recorded in with --from")  # fmt: skip
-    replayed = replay(wanted, plan)
-    tables = tables_of(replayed, plan)
+    tables = replay_tables(replay(wanted, plan), plan)
     left_out = sum(one.times for one in operations) - sum(one.times for one in wanted)
     tables[0].notes += [f"{left_out} operations outside the folder are left out", *notes]
-    deliver(tables, options.format, options.out)
+    deliver_tables(tables, options.format, options.out)
     return 0
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> ReplayPlan:
     if options.folder is None:
         raise Wrong("name the folder to replay in with --folder")
     if not options.folder.is_dir():
@@ -99,41 +92,4 @@ def plan_of(options: argparse.Namespace) -> Plan:
     slowness = slowness_of(options) if options.slow else None
     if slowness is None and (options.nodes > 1 or options.latency or options.ops_per_second or options.bandwidth):
         raise Wrong("--nodes and the options of slowness need --slow")
-    return Plan(options.folder.resolve(), options.clients, options.nodes, not options.no_reads, slowness)
-
-
-def operations_of(place: Path, rank: int | None) -> tuple[list[PathOperation], list[str]]:
-    """What was recorded there, and what should be known of it."""
-    if not place.is_file():
-        return recorded(open_run(place, read_rank_file, events=False), rank), []
-    source = Source(place)
-    with source.open() as stream:
-        head = stream.read(HEAD_BYTES)
-    if path_operations.is_path_operations(head):
-        return path_operations.read(source), []
-    if not strace_log.sniff(head):
-        raise Wrong(f"{place}: neither a run, nor operations as text, nor a log of strace")
-    found, relative = strace_paths.read_strace(source)
-    note = f"{relative} operations on relative paths are left out: trace with strace -y to have them"
-    return found, [note] if relative else []
-
-
-def recorded(tables: Tables, rank: int | None) -> list[PathOperation]:
-    """The rows of the table `paths` of one process."""
-    if not has_table(tables, "paths"):
-        raise Wrong("this run has no paths: record it with rankscope run --imports paths")
-    chosen = "SELECT min(process) FROM paths" if rank is None else f"SELECT process FROM ranks WHERE rank = {rank}"
-    rows = tables.query(f"SELECT operation, path, result, times, bytes FROM paths WHERE process = ({chosen} LIMIT 1)")
-    if not rows:
-        whose = "no process has" if rank is None else f"rank {rank} has no"
-        raise Wrong(f"{whose} paths: record the run with rankscope run --imports paths")
-    return [PathOperation(*row) for row in rows]
-
-
-def tables_of(replayed: Replayed, plan: Plan) -> Sequence[Table]:
-    times = replayed.times
-    tables = [
-        replay_overview(replayed.clients, plan.nodes, len(replayed.operations)),
-        replay_operations(replayed.operations, times["operation_ns"], times["read_ns"]),
-    ]
-    return [*tables, replay_server(replayed.counters)] if replayed.counters is not None else tables
+    return ReplayPlan(options.folder.resolve(), options.clients, options.nodes, not options.no_reads, slowness)

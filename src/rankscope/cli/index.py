@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from rankscope.record.import_index import AUDITOR, SUFFIX, index_folder, start_with_index
+from rankscope.record.options import UsageError
 
 HELP = """\
 usage: rankscope index ENV [--statement CODE [--libraries]] [--out FILE]
@@ -42,10 +43,6 @@ START = (
     "sys.argv[0] = ''; runpy.run_module('import_index', run_name='__main__')"
 )
 OLDEST = (3, 8)
-
-
-class UsageError(Exception):
-    """The command line cannot be followed; the text says what to change."""
 
 
 class Asked:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rankscope.api.forms import EVENT_COLUMNS, FORMS, events_csv, to_text
 from rankscope.api.run import (
     KERNEL_NAMES,
     LOGS_UNASKED,
@@ -19,28 +17,14 @@ from rankscope.api.run import (
     NoRun,
     Run,
     Selection,
-    Wrong,
 )
-from rankscope.model import Table
-from rankscope.whole_file import write_whole
-
-
-# ---------------------------------------------------------------- writes a file as a whole or not at all
-def save(texts: Iterable[str], path: Path) -> None:
-    """Beside it first, then in its place, so that nobody sees half of it; straight to a pipe and the like."""
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(texts)
-        return
-    write_whole(path, (text.encode() for text in texts))
-
+from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, progress, save, summing, width
+from rankscope.model import Table, Wrong
+from rankscope.output.forms import FORMS
+from rankscope.output.text import to_text
 
 # ---------------------------------------------------------------- report
 HELP = "show what was recorded"
-
-SCREEN_ROWS = 24  # of one table, where nothing else was asked for
-FILE_WIDTH = 120
-PROGRESS_FROM = 256  # files
 
 
 def run(argv: list[str]) -> int:
@@ -148,7 +132,9 @@ def ranks_of(text: str) -> frozenset[int]:
 def pieces(opened: Run, selection: Selection, options: argparse.Namespace) -> Iterable[str]:
     """The report in one piece, or in many where it may be longer than memory."""
     if options.table == ["events"] and options.format == "csv" and options.layout == "native":
-        check_sort([Table("events", "", EVENT_COLUMNS, [])], selection)
+        from rankscope.api.export import EVENTS_COLUMNS, events_csv
+
+        check_sort([Table("events", "", EVENTS_COLUMNS, [])], selection)
         return events_csv(opened, selection)
     return [rendered(opened, selection, options)]
 
@@ -187,64 +173,7 @@ def check_sort(tables: Sequence[Table], selection: Selection) -> None:
         raise Wrong(f"--sort {selection.sort}: no such column; choose one of {', '.join(sorted(known))}")
 
 
-def width(out: Path | None) -> int:
-    if out is None and (sys.stdout.isatty() or "COLUMNS" in os.environ):
-        return max(40, shutil.get_terminal_size().columns)
-    return FILE_WIDTH
-
-
-def colour_wanted() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-
-def deliver(texts: Iterable[str], out: Path | None) -> None:
-    """To the screen, or to the file that was named."""
-    if out is None:
-        # names in a run may hold letters that this terminal's encoding has not
-        encoding = sys.stdout.encoding or "utf-8"
-        for text in texts:
-            print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
-        return
-    try:
-        save(texts, out)
-    except OSError as problem:
-        raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
-
-
 def told(opened: Run) -> int:
     for text in opened.bad_files:
         print(f"rankscope: left out: {text}", file=sys.stderr)
     return 1 if opened.bad_files else 0
-
-
-def progress(what: str = "reading rank files", least: int = PROGRESS_FROM) -> Callable[[int, int], None]:
-    """A line that counts files on a terminal; nothing where nobody looks."""
-    if not sys.stderr.isatty():
-        return lambda done, total: None
-
-    def show(done: int, total: int) -> None:
-        if total >= least:
-            print(f"\r{what}: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-
-    return show
-
-
-def summing() -> Callable[[int, int], None]:
-    """The same of files with traces, each of which may take seconds."""
-    return progress("summing traces", 2)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Tables to the screen or to a file, in the form that was asked for.
-def add_form_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
-
-
-def deliver_tables(tables: Sequence[Table], form: str, out: Path | None) -> None:
-    """The tables in that form."""
-    if form == "text":
-        text = to_text(tables, width(out), colour=out is None and colour_wanted())
-    else:
-        text = FORMS[form](tables)
-    deliver([text], out)

@@ -8,11 +8,14 @@ import re
 import sys
 from pathlib import Path
 
-from rankscope.api.forms import PAGES, page, printable, to_text
-from rankscope.api.run import NoRun, Wrong
+from rankscope.api.run import NoRun
 from rankscope.api.scale import AXES, Scaled, chosen, published, series_of, with_sums
-from rankscope.cli.report import colour_wanted, deliver, width
-from rankscope.model import Table
+from rankscope.cli.printing import colour_wanted, deliver, width
+from rankscope.model import Table, Wrong
+from rankscope.output.cells import printable
+from rankscope.output.forms import PAGES
+from rankscope.output.plain_html import to_plain_html
+from rankscope.output.text import to_text
 from rankscope.studies.document import is_study, series_in
 from rankscope.studies.errors import BadStudy
 
@@ -65,7 +68,8 @@ def rendered(found: Scaled, tables: list[Table], options: argparse.Namespace) ->
     if options.format == "text":
         return to_text(tables, width(options.out), colour_wanted() and not options.out)
     if options.format == "html":
-        return page(tables, found.graphs(options.to), f"Growth: {', '.join(Path(one).name for one in options.sources)}")
+        title = f"Growth: {', '.join(Path(one).name for one in options.sources)}"
+        return to_plain_html(tables, found.graphs(options.to), title)
     return PAGES[options.format](tables)
 
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from rankscope.api.forms import printable
-from rankscope.api.pages import Server
+from rankscope.api.pages import PageServer
+from rankscope.output.cells import printable
 
 HELP = "show the pages of all runs of a folder in a browser"
 ABOUT = """\
@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
         print(f"rankscope: {printable(str(folder))}: no such folder: name one that holds runs", file=sys.stderr)
         return 2
     try:
-        server = Server(folder, options.port)
+        server = PageServer(folder, options.port)
     except (OSError, OverflowError) as problem:
         print(f"rankscope: --port {options.port}: {problem}: choose another, or 0 for any", file=sys.stderr)
         return 2

@@ -10,12 +10,10 @@ import tempfile
 from pathlib import Path
 from types import FrameType
 
-from rankscope.cli.report import add_form_options
-from rankscope.cli.report import deliver_tables as deliver
+from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.output.text import to_text
-from rankscope.slowfs import mount as counters
 from rankscope.slowfs import mount as mounting
 from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_against_running, shim_environment
 
@@ -101,8 +99,8 @@ def unmount_at(options: argparse.Namespace, _: list[str]) -> int:
 
 def show_stats(options: argparse.Namespace, _: list[str]) -> int:
     place: Path = options.place
-    found = counters.of_server(place) if place.is_file() else counters.of_mount(place)
-    deliver([counters_table(found)], options.format, options.out)
+    found = mounting.of_server(place) if place.is_file() else mounting.of_mount(place)
+    deliver_tables([counters_table(found)], options.format, options.out)
     return 0
 
 
@@ -127,7 +125,7 @@ def run_mounted(options: argparse.Namespace, command: list[str], folder: Path) -
     code = passed_on(subprocess.Popen([*words, *command]))
     if not file.exists():
         raise Unavailable("ended before the command did")
-    return code, counters.parsed(file.read_text(encoding="ascii"))
+    return code, mounting.parsed(file.read_text(encoding="ascii"))
 
 
 def run_shimmed(options: argparse.Namespace, command: list[str], folder: Path) -> tuple[int, dict[str, int]]:
@@ -136,7 +134,7 @@ def run_shimmed(options: argparse.Namespace, command: list[str], folder: Path) -
     server = options.server or folder / "server"
     slowness = slowness_of(options).sharing(server)
     code = passed_on(subprocess.Popen(command, env=shim_environment(options.folder, slowness)))
-    found = counters.of_server(server)
+    found = mounting.of_server(server)
     if options.counters is not None:
         options.counters.write_text("".join(f"{name} {value}\n" for name, value in found.items()), encoding="ascii")
     return code, found

@@ -1,146 +1,9 @@
 """`rankscope stage`: run a command from a copy of its environment on the node."""
 
-from __future__ import annotations
-
-import json
-import os
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 
-from rankscope.cli.report import deliver_tables
-from rankscope.questions.imports.projection import has_table
-from rankscope.questions.imports.staging import Compared, Report, Timed, staging
-from rankscope.rank_files.read import read_rank_file
-from rankscope.record.program import first_environment
-from rankscope.stage.build_bundle import NoRehearsal
-from rankscope.stage.command import in_place, inserted, ourselves
-from rankscope.stage.contents import LOOKED_AT, OPENED, Touched, add
-from rankscope.stage.options import Options, UsageError, parse
-from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
-from rankscope.store.folder import NoRun
-from rankscope.store.run import open_run
+from rankscope.stage.options import StageOptions, UsageError, parse
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The files that a recorded run asked for, for `rankscope stage --run` and `--method paths`.
-OPENING = ("open", "exec", "list")
-NO_PATHS = "has no paths: record it with rankscope run --imports paths"
-
-
-def touched_in(folder: str) -> Touched:
-    """What the processes of a run, recorded with --imports paths, asked for and found."""
-    try:
-        tables = open_run(Path(folder), read_rank_file, events=False)
-    except NoRun as error:
-        raise NoRehearsal(str(error)) from None
-    if not has_table(tables, "paths"):
-        raise NoRehearsal(f"{folder} {NO_PATHS}")
-    touched: Touched = {}
-    for operation, path in tables.query("SELECT DISTINCT operation, path FROM paths WHERE result = 'ok'"):
-        add(touched, path, OPENED if operation in OPENING else LOOKED_AT)
-    if not touched:
-        raise NoRehearsal(f"{folder} {NO_PATHS}")
-    return touched
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The tables of `rankscope stage --compare` and `--table`.
-WAYS = ("in-place", "staged")
-END_S = 20.0  # keepers tell what came from the original place once their job has ended
-
-
-def table(options: Options) -> int:
-    """Print the table of folders that --times or --compare have filled."""
-    folders = [Path(name) for name in options.lists["table"]]
-    missing = [str(folder) for folder in folders if not folder.is_dir()]
-    if missing:
-        print(f"rankscope stage: {missing[0]}: no such folder; make one with --compare --times DIR", file=sys.stderr)
-        return 1
-    deliver_tables(staging([read(folder) for folder in folders]), options.value("format", "text"), None)
-    return 0
-
-
-def compare(options: Options) -> int:
-    """Run the command in place and staged in turns, then print the table; the exit code is the first that is not 0."""
-    if not options.command:
-        raise UsageError("--compare needs a command; as in: -- mpirun -n 8 python -c 'import torch'")
-    if options.value("times"):
-        return compare_in(options, Path(options.value("times")).absolute())
-    with tempfile.TemporaryDirectory(prefix="rankscope-stage-times-", dir=".") as folder:
-        return compare_in(options, Path(folder).absolute())
-
-
-def compare_in(options: Options, folder: Path) -> int:
-    try:
-        environment = first_environment()
-        root = find_environment(options.environment, environment)
-    except NoEnvironment as error:
-        print(f"rankscope stage: {error}", file=sys.stderr)
-        return 2
-    bundle = os.path.abspath(options.value("bundle") or default_bundle(root))
-    if not os.path.exists(bundle):
-        print(f"rankscope stage: {bundle}: no such bundle; make it with --record", file=sys.stderr)
-        return 1
-    for number in range(1, int(options.value("rounds", "1")) + 1):
-        for way in WAYS:
-            times = folder / f"{way}-{number}"
-            print(f"rankscope: {way}, round {number}", file=sys.stderr, flush=True)
-            exit_code = subprocess.run(
-                words(options, root, bundle, times, way), env=in_place(environment, root)
-            ).returncode
-            if exit_code:
-                print(f"rankscope stage: the command ended with exit code {exit_code} {way}", file=sys.stderr)
-                return exit_code if exit_code > 0 else 1
-            wait_for_keepers(times)
-    deliver_tables(staging([read(folder)]), options.value("format", "text"), None)
-    return 0
-
-
-def words(options: Options, root: str, bundle: str, times: Path, way: str) -> list[str]:
-    """The command with ourselves in every rank."""
-    times.mkdir(parents=True)
-    given = [word for word in options.given if word not in ("--compare", options.environment)]
-    stage = [*ourselves(), "stage", root, *given, "--bundle", bundle, "--times", str(times)]
-    stage += ["--in-place"] if way == "in-place" else []
-    return inserted(options.command, [*stage, "--"], in_place(dict(os.environ), root)) or [
-        *stage,
-        "--",
-        *options.command,
-    ]
-
-
-def wait_for_keepers(folder: Path) -> None:
-    deadline_s = time.monotonic() + END_S
-    while time.monotonic() < deadline_s:
-        if all(report.get("ended") for report in reports(folder, "node")):
-            return
-        time.sleep(0.1)
-
-
-def read(folder: Path) -> Compared:
-    """The notes in a folder: of both ways, each in folders of its own; a folder of --times alone is one way."""
-    compared = Compared()
-    for part in sorted([folder, *(child for child in folder.iterdir() if child.is_dir())]):
-        timed = Timed(reports(part, "rank"), reports(part, "node"))
-        if timed.ranks:
-            way = compared.staged if timed.nodes else compared.in_place
-            way.append(timed)
-    return compared
-
-
-def reports(folder: Path, kind: str) -> list[Report]:
-    found: list[Report] = []
-    for path in sorted(folder.glob(f"{kind}-*.json")):
-        try:
-            found.append(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            print(f"rankscope stage: {path}: cannot be read; left out", file=sys.stderr)
-    return found
-
-
-# ---------------------------------------------------------------- stage
 HELP = """\
 usage: rankscope stage [ENV] --record [options] -- command …       once: pack what the command touches
        rankscope stage [ENV] [options] -- command …                run it from a copy on the node
@@ -209,13 +72,17 @@ def run(arguments: list[str]) -> int:
         return 2
 
 
-def act(options: Options) -> int:
+def act(options: StageOptions) -> int:
     if options.has("status") or options.has("clean"):
         from rankscope.stage.status import show
 
         return show(options)
-    if options.has("compare") or options.lists["table"]:
-        return compare(options) if options.has("compare") else table(options)
+    if options.has("compare"):
+        from rankscope.stage.compare import run_in_turns
+
+        return run_in_turns(options, table)
+    if options.lists["table"]:
+        return table(options, options.lists["table"])
     if is_packing(options):
         from rankscope.stage.build_bundle import make_bundle
 
@@ -229,10 +96,29 @@ def act(options: Options) -> int:
 
 def touched_in_run(folder: str) -> dict[str, str]:
     """Read a recorded run; only then are the readers and the store imported."""
+    from rankscope.api.staging import touched_in
 
     return touched_in(folder)
 
 
-def is_packing(options: Options) -> bool:
+def table(options: StageOptions, folders: list[str]) -> int:
+    """Print the table of folders that --times or --compare have filled."""
+    from pathlib import Path
+
+    from rankscope.api.staging import staging_tables
+    from rankscope.cli.printing import deliver_tables
+
+    missing = [name for name in folders if not Path(name).is_dir()]
+    if missing:
+        print(f"rankscope stage: {missing[0]}: no such folder; make one with --compare --times DIR", file=sys.stderr)
+        return 1
+    tables, unread = staging_tables([Path(name) for name in folders])
+    for path in unread:
+        print(f"rankscope stage: {path}: cannot be read; left out", file=sys.stderr)
+    deliver_tables(tables, options.value("format", "text"), None)
+    return 0
+
+
+def is_packing(options: StageOptions) -> bool:
     asked = options.has("record") or options.has("all")
     return asked or any(options.lists[name] for name in ("files", "include", "run"))

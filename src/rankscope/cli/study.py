@@ -12,17 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.api.forms import printable, to_text
-from rankscope.cli.report import colour_wanted, deliver, width
+from rankscope.cli.printing import colour_wanted, deliver, width
 from rankscope.cli.study_options import add_launch_options, asked, count, numbers, parsed, values
+from rankscope.output.cells import printable
+from rankscope.output.text import to_text
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.document import document, growing, growth_graphs, write
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_text
-from rankscope.studies.launchers import Start, launched
+from rankscope.studies.launchers import JobStart, launched
 from rankscope.studies.ledger import STUDY, Ledger
 from rankscope.studies.plan import Cell, Missing, Outcome
-from rankscope.studies.request import Asked
+from rankscope.studies.request import StudyRequest
 from rankscope.studies.run_study import Teller, all_done, collect_study, rankscope, recorded, run_study
 from rankscope.studies.script import script_of
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 REFRESH_PER_S = 2  # drawing must not take the time of what is measured
 
 
-class Lines:
+class ProgressLines:
     def begins(self, cell: Cell, place: int, count: int, left_s: float | None) -> None: ...
 
     def ended(self, outcome: Outcome, place: int, count: int, left_s: float | None) -> None:
@@ -61,7 +62,7 @@ class Bar:
 def teller() -> Iterator[Teller]:
     """The bar where somebody looks, else lines only."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield Lines()
+        yield ProgressLines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
@@ -156,7 +157,7 @@ def follow(argv: list[str]) -> int:
     return show(wanted, ledger, folder, outcomes, options.to)
 
 
-def write_script(wanted: Asked, options: argparse.Namespace) -> int:
+def write_script(wanted: StudyRequest, options: argparse.Namespace) -> int:
     """The cells as a script; nothing is run."""
     write_text(options.script, script_of(wanted, str(options.out), str(options.script)))
     again = shlex.join(["rankscope", "study", options.study, "--out", str(options.out), "--collect"])
@@ -164,7 +165,7 @@ def write_script(wanted: Asked, options: argparse.Namespace) -> int:
     return DONE
 
 
-def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome], to: list[int]) -> int:
+def show(wanted: StudyRequest, ledger: Ledger, folder: Path, outcomes: list[Outcome], to: list[int]) -> int:
     """The document, and where it is."""
     environment = ledger.description().get("environment", {})
     grown = growing(wanted.study, outcomes, wanted.settings)
@@ -175,7 +176,7 @@ def show(wanted: Asked, ledger: Ledger, folder: Path, outcomes: list[Outcome], t
     return DONE if all_done(outcomes) else SOME_MISSING
 
 
-def show_plan(wanted: Asked) -> int:
+def show_plan(wanted: StudyRequest) -> int:
     """What would be run, and what cannot be run here."""
     for cell in wanted.cells():
         job = wanted.study.job(cell, wanted.settings, wanted.pythons, "CELL")
@@ -183,7 +184,7 @@ def show_plan(wanted: Asked) -> int:
             print(printable(f"{cell.label}: not here: {job.reason}"))
             continue
         rank = recorded(rankscope(), job, "CELL")
-        command, variables = launched(Start(rank, cell.ranks, wanted.wanted, job, "CELL", wanted.timeout_s))
+        command, variables = launched(JobStart(rank, cell.ranks, wanted.wanted, job, "CELL", wanted.timeout_s))
         set_to = [f"{name}={shlex.quote(value)}" for name, value in {**job.environment, **variables}.items()]
         print(printable(f"{cell.label}: {' '.join([*set_to, shlex.join(command)])}"))
     return DONE

@@ -13,9 +13,9 @@ from typing import Any
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.launchers import Wanted, kinds
+from rankscope.studies.launchers import LaunchOptions, kinds
 from rankscope.studies.plan import Study
-from rankscope.studies.request import Asked
+from rankscope.studies.request import StudyRequest
 from rankscope.studies.toml_study import read_study
 
 
@@ -126,14 +126,14 @@ def asked(
     scales: Sequence[int],
     repeats: int,
     before: Mapping[str, Any] = MappingProxyType({}),
-) -> Asked:
+) -> StudyRequest:
     """What was asked for: on the command line, else when the study was begun, else in its file."""
     earlier = before.get("asked", {})
     identity = before.get("identity", {})
     template = options.template or earlier.get("template") or launch.get("template", "")
     launcher = options.launcher or identity.get("launcher") or launch.get("launcher", "auto")
     more = shlex.split(options.launcher_args) or earlier.get("more") or launch.get("arguments", ())
-    wanted = Wanted(
+    wanted = LaunchOptions(
         "template" if template and launcher == "auto" else launcher,
         options.ppn or earlier.get("per_node") or launch.get("per_node"),
         tuple(map(str, more)),
@@ -143,7 +143,7 @@ def asked(
     pythons = Pythons(options.python or earlier.get("pythons", []), getattr(options, "assume", ()))
     limit_s = options.timeout or earlier.get("timeout_s") or study.timeout_s
     only = dict(options.only) or earlier.get("only", {})
-    return Asked(study, study.settled(settings, pythons), pythons, scales, repeats, wanted, only, limit_s)
+    return StudyRequest(study, study.settled(settings, pythons), pythons, scales, repeats, wanted, only, limit_s)
 
 
 def chosen(options: argparse.Namespace, identity: Mapping[str, Any], name: str, default: str) -> str:

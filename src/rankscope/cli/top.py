@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import select
 import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,23 +17,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rankscope.api.runs import Watched, watch
-from rankscope.cli.report import SCREEN_ROWS, colour_wanted, deliver, width
-from rankscope.model import Table
+from rankscope.api.live import MANY_RANKS, OUTLIERS, LiveView, NoRun, live_view
+from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, width
 from rankscope.output.text import to_text
-from rankscope.questions.live.hang import OVER, verdict
-from rankscope.questions.live.standing import Standing, paces
-from rankscope.questions.live.top import (
-    job_table,
-    live_behaviour,
-    many_tables,
-    outlying_places,
-    ranks_table,
-    slowest_of_many,
-)
-from rankscope.questions.ranks.behaviour import Behaviour
-from rankscope.questions.selection import MANY_RANKS
-from rankscope.store.folder import NoRun, host_groups
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -71,14 +55,8 @@ class Keys:
 
 # ---------------------------------------------------------------- top
 HELP = "watch a running job"
-RECORDS = 64  # newest collectives of a rank: enough to see who waits for whom
-FEW_RECORDS = 16  # of each of very many ranks
-VERY_MANY_RANKS = 1024
-OUTLIERS = 10  # ranks, places and groups of each kind that are shown of many,
-FEWER = (5, 3, 1)  # and where these do not fit on the screen
-NOTHING = Behaviour([], [], [])
+FEWER = (5, 3, 1)  # rows of each table of many ranks, where OUTLIERS do not fit on the screen
 READING_SHARE = 0.2  # of the time at most is spent on reading, whatever the interval
-PATIENCE_NS = 10_000_000_000
 AROUND_ROWS = 4  # lines of the screen that are neither the job's nor a rank's
 
 
@@ -89,12 +67,11 @@ def run(argv: list[str]) -> int:
         print("rankscope: give --interval more than 0 seconds and --rows at least 0", file=sys.stderr)
         return 2
     try:
-        watched = watch(options.run)
-        view = View(watched, options.rows, host_groups(options.groups, watched.folder))
+        view = live_view(options.run, options.rows, options.groups)
         if options.once or not sys.stdout.isatty():
             time.sleep(options.interval)
             view.look()
-            deliver(view.text(width(None), SCREEN_ROWS), None)
+            deliver(text_of(view, width(None), SCREEN_ROWS), None)
         else:
             live(view, options.interval)
     except NoRun as problem:
@@ -134,89 +111,32 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Hundreds of thousands of objects are made, no two in a circle: looking for one would take longest of all."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+def text_of(view: LiveView, wide: int, rows: int, colour: bool = False) -> str:
+    """One frame."""
+    return to_text(view.tables(rows), wide, colour)
 
 
-class View:
-    """The job at the two newest moments."""
-
-    def __init__(self, watched: Watched, rows: int, group_of: Mapping[str, str] | None = None) -> None:
-        self.watched, self.rows, self.group_of = watched, rows, group_of or {}
-        self.reading_s = 0.0
-        self.before = self.now = self._look()
-        self._work_out()
-
-    def look(self) -> None:
-        self.before, self.now = self.now, self._look()
-        self._work_out()
-
-    def _look(self) -> Standing:
-        began = time.monotonic()
-        with uncollected():
-            found = self.watched.look(lambda files: FEW_RECORDS if files > VERY_MANY_RANKS else RECORDS)
-        self.reading_s = time.monotonic() - began
-        return found
-
-    def _work_out(self) -> None:
-        """What a frame is made of, however many rows of it fit."""
-        self.many = len(self.now.ranks) >= MANY_RANKS
-        with uncollected():
-            self.verdict = verdict(self.before, self.now, PATIENCE_NS)
-            self.pace = paces(self.before, self.now)
-            self.found = live_behaviour(self.now, self.pace) if self.many else NOTHING
-            self.by_place = outlying_places(self.found, self.group_of)
-
-    def text(self, wide: int, rows: int, colour: bool = False) -> str:
-        """One frame."""
-        with uncollected():
-            shown = self.tables(self.rows or (min(rows, OUTLIERS) if self.many else rows))
-        return to_text(shown, wide, colour)
-
-    def tables(self, most: int) -> list[Table]:
-        """The job, and its ranks: each of them, or of many only what tells them apart."""
-        if not self.many:
-            ranks = ranks_table(self.now, self.verdict, self.pace, most)
-            return [job_table(self.title(), self.now, self.verdict, self.pace), ranks]
-        slowest = slowest_of_many(self.found, self.by_place)
-        job = job_table(self.title(), self.now, self.verdict, self.pace, slowest)
-        return [job, *many_tables(self.now, self.pace, self.found, self.by_place, most)]
-
-    def title(self) -> str:
-        bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""
-        clock = time.strftime("%H:%M:%S")
-        return f"{self.watched.folder}  {clock}  read in {self.reading_s * 1e3:.0f} ms{bad}"
-
-
-def live(view: View, interval: float) -> None:
+def live(view: LiveView, interval: float) -> None:
     """Frames on the terminal until the job ends or somebody leaves."""
     console = Console()
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as screen:
-        while view.verdict.kind not in OVER:
+        while not view.is_over:
             if keys.pressed(max(interval, view.reading_s / READING_SHARE), "qQ"):
                 return
             view.look()
             screen.update(Text.from_ansi(frame(view, console)), refresh=True)
-    deliver(view.text(width(None), SCREEN_ROWS, colour_wanted()), None)
+    deliver(text_of(view, width(None), SCREEN_ROWS, colour_wanted()), None)
     print(f"The job has ended; rankscope report {view.watched.folder} shows what was recorded.")
 
 
-def frame(view: View, console: Console) -> str:
+def frame(view: LiveView, console: Console) -> str:
     """As many rows as the screen has room for."""
     wide, high = console.size
-    text = view.text(wide, high, colour_wanted())
+    text = text_of(view, wide, high, colour_wanted())
     over = len(text.splitlines()) - high + AROUND_ROWS
     for rows in FEWER if view.many else (max(1, high - max(0, over)),):
         if over > 0 and not view.rows:
-            text = view.text(wide, rows, colour_wanted())
+            text = text_of(view, wide, rows, colour_wanted())
             over = len(text.splitlines()) - high + 1
     return fitting(text.splitlines(), high)
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import count, number
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RankFacts, Reading, Role, Severity, Tally
 
 SNIFFED = re.compile(rb"(?m)^# darshan log version: \d")
 HEADER = re.compile(r"# (?P<key>[a-z][a-z_ ]{1,40}): (?P<value>.{0,4000})")
@@ -33,7 +33,7 @@ Key = tuple[int, str, str]  # rank, module, operation
 
 
 @dataclass(slots=True)
-class Log:
+class DarshanLog:
     source: Source
     header: dict[str, str] = field(default_factory=dict)
     tallies: dict[Key, Tally] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each rank, and one for the files that all ranks share."""
-    log = Log(source)
+    log = DarshanLog(source)
     for line, text in source.lines():
         if text.startswith("#"):
             _take_header(log, line, text)
@@ -60,7 +60,7 @@ def read(source: Source) -> Iterator[Reading]:
         yield _reading(log, rank, place == 0)
 
 
-def _take_header(log: Log, line: int, text: str) -> None:
+def _take_header(log: DarshanLog, line: int, text: str) -> None:
     found = HEADER.fullmatch(text)
     if found and len(log.header) < 1000:
         log.header.setdefault(found["key"], found["value"].strip())
@@ -68,7 +68,7 @@ def _take_header(log: Log, line: int, text: str) -> None:
         log.incomplete.setdefault(text.lstrip("#* ").strip()[:200], line)
 
 
-def _take(log: Log, line: int, found: re.Match[str]) -> None:
+def _take(log: DarshanLog, line: int, found: re.Match[str]) -> None:
     prefix = f"{found['module'].replace('-', '')}_"
     counter = found["name"].removeprefix(prefix)
     operation = CALLS.get(counter) or BYTES.get(counter) or TIMES.get(counter)
@@ -90,15 +90,15 @@ def _take(log: Log, line: int, found: re.Match[str]) -> None:
         tally.calls = min((tally.calls or 0) + int(value.value), 2**63 - 1)
 
 
-def _tally(log: Log, line: int, key: Key) -> Tally:
+def _tally(log: DarshanLog, line: int, key: Key) -> Tally:
     if key not in log.tallies:
         if len(log.tallies) > MAX_RANKS * 10:
             raise log.source.bad("more ranks and modules than a job has", line)
-        log.tallies[key] = Tally("io", key[2], 0, 0.0, key[1])
+        log.tallies[key] = Tally(Layer.IO, key[2], 0, 0.0, key[1])
     return log.tallies[key]
 
 
-def _reading(log: Log, rank: int, first: bool) -> Reading:
+def _reading(log: DarshanLog, rank: int, first: bool) -> Reading:
     header, source = log.header, log.source
     facts = RankFacts(rank=rank if rank >= 0 else None, command=header.get("exe", ""), source=str(source))
     facts.world_size = count(header.get("nprocs", ""))
@@ -114,14 +114,14 @@ def _reading(log: Log, rank: int, first: bool) -> Reading:
     if first:
         reading.notes += [Note(text, Severity.WARNING, source.at(line)) for text, line in log.incomplete.items()]
     if rank < 0 and reading.tallies:
-        facts.role = "helper" if len(log.tallies) > len(tallies) else "rank"
+        facts.role = Role.HELPER if len(log.tallies) > len(tallies) else Role.RANK
         reading.notes.append(
             Note("files that all ranks share are counted once, for all ranks together", where=str(source))
         )
     return reading
 
 
-def _problems(log: Log, facts: RankFacts, tallies: list[Tally]) -> Iterator[str]:
+def _problems(log: DarshanLog, facts: RankFacts, tallies: list[Tally]) -> Iterator[str]:
     processes = 1 if facts.rank is not None else facts.world_size or 1
     if facts.rank is not None and facts.world_size is not None and facts.rank >= facts.world_size:
         yield f"rank {facts.rank} of a job of {facts.world_size} processes"

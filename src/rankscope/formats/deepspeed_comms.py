@@ -10,7 +10,7 @@ from decimal import Decimal
 from rankscope.formats.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, whole
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rank_file import size_class
 
 SUMMARY = ("Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Log:
+class CommsLog:
     """What has been met; a later summary holds all of an earlier one, so only the last is kept."""
 
     source: Source
@@ -77,7 +77,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """The last summary of the log as tallies; without one, the single operations."""
-    log = Log(source, Sums(source))
+    log = CommsLog(source, Sums(source))
     section: tuple[str, ...] | None = None
     operation = ""
     for line, text in source.lines():
@@ -94,13 +94,13 @@ def read(source: Source) -> Iterator[Reading]:
     yield _reading(log)
 
 
-def _begin(log: Log, header: tuple[str, ...]) -> None:
+def _begin(log: CommsLog, header: tuple[str, ...]) -> None:
     if header is SUMMARY:
         log.tables += 1
         log.summary, log.straggler = [], []
 
 
-def _look(log: Log, line: int, text: str) -> None:
+def _look(log: CommsLog, line: int, text: str) -> None:
     if "comm op:" in text and (found := OPERATION.search(text)):
         _take_single(log, line, found)
     if log.world is None and "world_size=" in text and (world := WORLD.search(text)):
@@ -115,7 +115,7 @@ def _size(text: str) -> Printed | None:
     return value.times(1024 ** UNITS.index(parts["unit"] or " ")) if parts and value else None
 
 
-def _take(log: Log, section: tuple[str, ...], line: int, operation: str, found: re.Match[str]) -> None:
+def _take(log: CommsLog, section: tuple[str, ...], line: int, operation: str, found: re.Match[str]) -> None:
     cells = [number(cell) for cell in found.groups()[2:]]
     size, calls = _size(found["size"]), count(found["count"])
     first, second, third, fourth = cells
@@ -129,20 +129,20 @@ def _take(log: Log, section: tuple[str, ...], line: int, operation: str, found: 
     rows.append(Row(line, operation, size, calls, (first, second, third, fourth)))
 
 
-def _take_single(log: Log, line: int, found: re.Match[str]) -> None:
+def _take_single(log: CommsLog, line: int, found: re.Match[str]) -> None:
     size, time = _size(found["size"]), number(found["time"])
     algbw, busbw = number(found["algbw"]), number(found["busbw"])
     if size is None or time is None or algbw is None or busbw is None:
         raise log.source.bad("an operation whose numbers cannot be read", line)
     size_bytes = whole(size.value)
     name = found["name"] if not found["caller"] else f"{found['name']} | [Caller Func: {found['caller']}]"
-    log.singles.add("nccl", name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
+    log.singles.add(Layer.NCCL, name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
     row = Row(line, name, size, 1, (time, time, algbw, busbw))
     log.notes += [(line, text) for text in _problems(row, log.world)]
 
 
-def _reading(log: Log) -> Reading:
-    source, layer = log.source, log.backend or "nccl"
+def _reading(log: CommsLog) -> Reading:
+    source, layer = log.source, log.backend or Layer.NCCL
     facts = RankFacts(rank=source.hints.rank, world_size=log.world, source=str(source))
     if facts.rank is None:
         facts.rank, facts.rank_source = 0, "DeepSpeed logs on rank 0"
@@ -204,7 +204,7 @@ def _fits(busbw: Printed, algbw: Printed, share: int | Decimal) -> bool:
     return busbw.meets(*algbw.times(share).ends)
 
 
-def _compare_stragglers(log: Log, reading: Reading) -> None:
+def _compare_stragglers(log: CommsLog, reading: Reading) -> None:
     totals = {(row.name, row.size.value): row for row in log.summary}
     for row in log.straggler:
         scale = float(whole(row.size.value))

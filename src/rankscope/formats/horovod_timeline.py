@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from rankscope.formats.json_stream import Object, Objects, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Note, RankFacts, Reading, Severity
+from rankscope.model import Event, Layer, Note, RankFacts, Reading, Severity
 
 SNIFFED = re.compile(rb'"start_time_since_epoch_in_micros"|"name": ?"NEGOTIATE_[A-Z]')
-LAYER = "horovod"
 FLUSH = 50_000  # events kept before they are handed on
 MAX_TENSORS = 1_000_000
 MAX_DEPTH = 64
@@ -33,7 +32,7 @@ class Tensor:
 
 
 @dataclass(slots=True)
-class Timeline:
+class HorovodTimeline:
     source: Source
     sums: Sums
     start_us: int | None = None
@@ -53,7 +52,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """All events of the coordinating rank, up to the last whole one where the job was killed."""
-    timeline = Timeline(source, Sums(source))
+    timeline = HorovodTimeline(source, Sums(source))
     facts = RankFacts(rank=source.hints.rank, source=str(source))
     if facts.rank is None:
         facts.rank, facts.rank_source = 0, "Horovod writes its timeline on rank 0"
@@ -67,7 +66,7 @@ def read(source: Source) -> Iterator[Reading]:
     yield _last(timeline, facts, continues, objects.cut_off)
 
 
-def _take(timeline: Timeline, one: Object, line: int) -> None:
+def _take(timeline: HorovodTimeline, one: Object, line: int) -> None:
     phase = word(one.get("ph"))
     if phase == "M":
         _describe(timeline, one)
@@ -76,7 +75,7 @@ def _take(timeline: Timeline, one: Object, line: int) -> None:
     if ts_us is None or ts_us > 2**52:
         raise timeline.source.bad("an event without a time", line)
     if phase in ("i", "I"):
-        timeline.sums.add(LAYER, word(one.get("name")), 0)
+        timeline.sums.add(Layer.HOROVOD, word(one.get("name")), 0)
         return
     tensor = _tensor(timeline, one, line)
     if ts_us < tensor.last_us:
@@ -90,7 +89,7 @@ def _take(timeline: Timeline, one: Object, line: int) -> None:
         _mark(timeline, tensor, word(one.get("name")), ts_us)
 
 
-def _describe(timeline: Timeline, one: Object) -> None:
+def _describe(timeline: HorovodTimeline, one: Object) -> None:
     arguments = one.get("args")
     if one.get("name") != "process_name" or not isinstance(arguments, dict):
         return
@@ -101,37 +100,37 @@ def _describe(timeline: Timeline, one: Object) -> None:
         _tensor(timeline, one, 0).name = word(arguments["name"])
 
 
-def _tensor(timeline: Timeline, one: Object, line: int) -> Tensor:
+def _tensor(timeline: HorovodTimeline, one: Object, line: int) -> Tensor:
     number = whole_number(one.get("pid"))
     if number is None or len(timeline.tensors) > MAX_TENSORS:
         raise timeline.source.bad("an event of no tensor, or too many tensors", line or None)
     return timeline.tensors.setdefault(number, Tensor())
 
 
-def _begin(timeline: Timeline, tensor: Tensor, name: str, ts_us: int, line: int) -> None:
+def _begin(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int, line: int) -> None:
     if len(tensor.open) >= MAX_DEPTH:
         raise timeline.source.bad(f"phases {MAX_DEPTH} deep", line)
     tensor.open.append((name, ts_us))
     tensor.ready = []
 
 
-def _end(timeline: Timeline, tensor: Tensor, ts_us: int, size_bytes: int | None, line: int) -> None:
+def _end(timeline: HorovodTimeline, tensor: Tensor, ts_us: int, size_bytes: int | None, line: int) -> None:
     if not tensor.open:
         timeline.problems.append((line, f"{tensor.name}: a phase ends that has not begun"))
         return
     name, start_us = tensor.open.pop()
     within = tensor.open[-1][0] if tensor.open else ""
     ns = max(0, ts_us - start_us) * 1000
-    timeline.sums.add(LAYER, name, ns, size_bytes=size_bytes, within=within)
-    event = Event(LAYER, name, timeline.ns(start_us), timeline.ns(ts_us), tensor.name, bytes=size_bytes)
+    timeline.sums.add(Layer.HOROVOD, name, ns, size_bytes=size_bytes, within=within)
+    event = Event(Layer.HOROVOD, name, timeline.ns(start_us), timeline.ns(ts_us), tensor.name, bytes=size_bytes)
     timeline.events.append(event)
     if len(tensor.ready) > 1:
         (first_us, _), (last_us, rank) = min(tensor.ready), max(tensor.ready)
-        timeline.sums.add(LAYER, "last ready", (last_us - first_us) * 1000, f"rank {rank}", within=name)
+        timeline.sums.add(Layer.HOROVOD, "last ready", (last_us - first_us) * 1000, f"rank {rank}", within=name)
     tensor.ready = []
 
 
-def _mark(timeline: Timeline, tensor: Tensor, name: str, ts_us: int) -> None:
+def _mark(timeline: HorovodTimeline, tensor: Tensor, name: str, ts_us: int) -> None:
     """Within a negotiation, a mark names the rank that has just become ready."""
     rank = whole_number(name)
     if rank is not None and rank < 10**7 and tensor.open and len(tensor.ready) < 10**5:
@@ -156,15 +155,16 @@ def _tensor_bytes(arguments: object) -> int | None:
     return size
 
 
-def _last(timeline: Timeline, facts: RankFacts, continues: bool, cut_off: bool) -> Reading:
+def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off: bool) -> Reading:
     source = timeline.source
     if not timeline.sums.found and not timeline.tensors:
         raise source.bad("no event of a timeline in it")
     facts.world_size = max(timeline.ranks) + 1 if timeline.ranks else None
     facts.started_ns = timeline.ns(0) if timeline.start_us is not None else None
     reading = Reading(facts, continues, timeline.sums.tallies(), timeline.events)
+    reading.range_tallies = timeline.sums.range_tallies()
     for tensor in timeline.tensors.values():
-        reading.events += [Event(LAYER, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
+        reading.events += [Event(Layer.HOROVOD, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:1000]]
     if timeline.start_us is None:
         reading.notes.append(

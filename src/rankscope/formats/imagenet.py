@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, number
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 LINE = re.compile(
     r"(?:Epoch: \[ *(?P<epoch>\d{1,9})\]|(?P<test>Test): ) ?"
@@ -65,7 +65,9 @@ def read(source: Source) -> Iterator[Reading]:
             reading = Reading(reading.facts, continues=True)
     if not passes:
         raise source.bad("no progress line with a Time meter in it")
-    reading.tallies = [tally for one in passes if not one.mixed for tally in _tallies(one)]
+    for one in passes:
+        if not one.mixed:
+            _count(reading, one)
     reading.notes += [Note(_mixed(one), where=str(source)) for one in passes if one.mixed]
     yield reading
 
@@ -117,14 +119,17 @@ def _follow(current: Pass, name: str, at: int, now: Printed, mean: Printed) -> I
         yield f"{name}: a mean of {mean.value} after {done} iterations does not fit the last one's {now.value}"
 
 
-def _tallies(one: Pass) -> Iterator[Tally]:
+def _count(reading: Reading, one: Pass) -> None:
     if one.counts_from is None:
         return  # the log begins in the middle of the pass: how many iterations a mean covers is not known
     for name, meter in one.meters.items():
         total_ns = float(meter.mean.value * S) * meter.iterations
-        tally = Tally("steps", NAMES[name], meter.iterations, total_ns, one.name)
-        tally.within = "iteration" if name == "Data" else ""  # the wait for data is part of the iteration
-        yield tally
+        told = (Layer.STEPS, NAMES[name], meter.iterations, total_ns, one.name)
+        # the wait for data is part of the iteration
+        if name == "Data":
+            reading.range_tallies.append(RangeTally(*told, within="iteration"))
+        else:
+            reading.tallies.append(Tally(*told))
 
 
 def _mixed(one: Pass) -> str:

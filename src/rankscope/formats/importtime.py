@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 LINE = re.compile(r"import time: +(?P<own>\d{1,15}) \| +(?P<all>\d{1,15}) \| (?P<depth> *)(?P<name>\S[^\n]{0,500})")
 HEADER = re.compile(r"import time: self \[us\] \| cumulative \| imported package")
@@ -77,9 +77,9 @@ def _reading(source: Source, imports: Imports) -> Reading:
     reading = Reading(facts)
     for name, own, cumulative, parent in imports.modules:
         within = imports.modules[parent][0] if parent >= 0 else ""
-        reading.tallies.append(Tally("import", name, 1, float(own * US), phase="imports"))
-        reading.tallies.append(
-            Tally("import", name, 1, float(cumulative * US), phase="imports", kind="whole", within=within)
+        reading.tallies.append(Tally(Layer.IMPORT, name, 1, float(own * US), phase="imports"))
+        reading.range_tallies.append(
+            RangeTally(Layer.IMPORT, name, 1, float(cumulative * US), phase="imports", kind="whole", within=within)
         )
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in imports.problems]
     return reading

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 SECOND, GIB = 1e9, 2**30
 NUMBER = r"(\d{1,18}(?:\.\d{1,6})?)"
@@ -20,7 +20,7 @@ COMMAND_LETTERS = 4000
 HOST = re.compile(r" host +: (\S{1,255})")
 FOUR = re.compile(rf"# {{1,4}}([%#A-Za-z][\w/ \[\]]{{0,24}}?) *:? +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\s*$")
 CALL = re.compile(rf"# (\w{{2,60}}) +{NUMBER} +(\d{{1,18}}) +{NUMBER}(?: +{NUMBER})?\s*$")
-LAYERS = (("MPI_", "mpi"), ("cuda", "cuda_api"), ("cu", "cuda_api"))
+LAYERS = (("MPI_", Layer.MPI), ("cuda", Layer.CUDA_API), ("cu", Layer.CUDA_API))
 
 
 def sniff(head: bytes) -> bool:
@@ -48,7 +48,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Part:
+class IpmRegion:
     """The numbers of one region, or of the whole job."""
 
     name: str = ""
@@ -67,7 +67,7 @@ class Banner:
     nodes: int = 0
     comm_percent: tuple[int, float] | None = None
     wall_s: float | None = None
-    parts: list[Part] = field(default_factory=lambda: [Part()])
+    parts: list[IpmRegion] = field(default_factory=lambda: [IpmRegion()])
     counting: bool = False  # below the line "#calls"
     listing: bool = False  # below the line "[time]"
 
@@ -105,7 +105,7 @@ def _command(text: str) -> str:
 def _take(banner: Banner, number: int, text: str) -> None:
     if region := REGION.match(text):
         if region[1] != "*":  # in older banners the whole job
-            banner.parts.append(Part(region[1]))
+            banner.parts.append(IpmRegion(region[1]))
         banner.counting = banner.listing = False
         return
     _take_facts(banner, number, text)
@@ -147,8 +147,12 @@ def _reading(banner: Banner, source: Source, job: str) -> Reading:
     reading = Reading(facts, figures=_figures(banner))
     for part in banner.parts:
         for call in part.calls:
-            layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), "io")
-            reading.tallies.append(Tally(layer, call.name, call.calls, call.time_s * SECOND, within=part.name))
+            layer = next((layer for start, layer in LAYERS if call.name.startswith(start)), Layer.IO)
+            told = (layer, call.name, call.calls, call.time_s * SECOND)
+            if part.name:
+                reading.range_tallies.append(RangeTally(*told, within=part.name))
+            else:
+                reading.tallies.append(Tally(*told))
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in _problems(banner)]
     if banner.tasks > 1:
         reading.notes.append(Note(f"these are sums over {banner.tasks} tasks, not those of one rank"))
@@ -199,7 +203,7 @@ def _four_problems(name: str, four: Four, tasks: int) -> Iterator[tuple[int, str
         yield four.line, f"{name}: the average {four.mean:g} is not between {four.least:g} and {four.most:g}"
 
 
-def _sum_problems(part: Part) -> Iterator[tuple[int, str]]:
+def _sum_problems(part: IpmRegion) -> Iterator[tuple[int, str]]:
     """The calls of a full banner add up to its sums; calls that are not shown can only make them more."""
     calls = [call for call in part.calls if call.name.startswith("MPI_")]
     if not calls:

@@ -11,7 +11,7 @@ from typing import Any
 from rankscope.formats.json_stream import whole_object
 from rankscope.formats.printed import NOTHING, Span, added, count, printed, settled
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tally tables of THAPI's iprof as they are printed: sections of a header line and a table.
@@ -41,7 +41,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Section:
+class IprofSection:
     """One table with its header line."""
 
     line: int
@@ -71,9 +71,9 @@ def quantity(text: str, units: dict[str, int], times: int = 1) -> Span | None:
     return span.narrowed(Span(min(least, span.at), span.at, max(larger * times - 1, span.at)))
 
 
-def sections(lines: Iterable[tuple[int, str]]) -> Iterator[Section]:
+def sections(lines: Iterable[tuple[int, str]]) -> Iterator[IprofSection]:
     """Every section that has a table, whatever else stands between them."""
-    now: Section | None = None
+    now: IprofSection | None = None
     reading = False
     for number, text in lines:
         if found := TITLE.match(text):
@@ -89,8 +89,8 @@ def sections(lines: Iterable[tuple[int, str]]) -> Iterator[Section]:
         yield now
 
 
-def _begun(number: int, found: re.Match[str]) -> Section:
-    section = Section(number, found[1])
+def _begun(number: int, found: re.Match[str]) -> IprofSection:
+    section = IprofSection(number, found[1])
     for part in found[2].split("|")[:16]:
         if counted := COUNT.match(part.strip()):
             section.counts[counted[2].lower()] = int(counted[1])
@@ -99,7 +99,7 @@ def _begun(number: int, found: re.Match[str]) -> Section:
     return section
 
 
-def _taken(section: Section, number: int, text: str) -> bool:
+def _taken(section: IprofSection, number: int, text: str) -> bool:
     """Whether the table goes on with this line: it ends with an empty one, or after its total."""
     if not text.strip():
         return False
@@ -114,7 +114,7 @@ def _taken(section: Section, number: int, text: str) -> bool:
     return True
 
 
-def _row(section: Section, number: int, text: str) -> Row | None:
+def _row(section: IprofSection, number: int, text: str) -> Row | None:
     """Names may hold bars, so the columns are counted from the right."""
     columns = 8 if section.has_errors else 7
     cells = [cell.strip() for cell in text.rsplit("|", columns)]
@@ -143,7 +143,7 @@ def share_of(row: Row) -> Fraction | None:
     return Fraction(found[1]) / 100 if found else None
 
 
-def settled_totals(section: Section) -> list[int]:
+def settled_totals(section: IprofSection) -> list[int]:
     """A total for each row that agrees with everything printed of it, as far as all of that can be true at once."""
     spans = [_by_average(row, section) or _total(row, section) for row in section.rows]
     whole = _whole(section, spans)
@@ -153,17 +153,17 @@ def settled_totals(section: Section) -> list[int]:
     return settled(shared, Span(whole.at, whole.at, whole.at)) or [span.at for span in spans]
 
 
-def _total(row: Row, section: Section) -> Span:
+def _total(row: Row, section: IprofSection) -> Span:
     return quantity(row.total, section.units) or NOTHING
 
 
-def _by_average(row: Row, section: Section) -> Span | None:
+def _by_average(row: Row, section: IprofSection) -> Span | None:
     good = row.calls - row.errors
     product = quantity(row.average, section.units, good) if good > 0 else None
     return _total(row, section).narrowed(product)
 
 
-def _whole(section: Section, spans: list[Span]) -> Span | None:
+def _whole(section: IprofSection, spans: list[Span]) -> Span | None:
     """What the sum of all rows can be, by the last line, by the rows, and by each row's share."""
     whole: Span | None = added(spans)
     if section.total is not None and whole is not None:
@@ -185,7 +185,7 @@ def _by_share(row: Row, span: Span, whole: int) -> Span:
     return span.narrowed(Span(max(0, low), span.at, max(0, low, high))) or span
 
 
-def problems(section: Section) -> Iterator[Problem]:
+def problems(section: IprofSection) -> Iterator[Problem]:
     """Line and text of what does not agree."""
     for row in section.rows:
         yield from _row_problems(row, section)
@@ -193,7 +193,7 @@ def problems(section: Section) -> Iterator[Problem]:
     yield from _sum_problems(section)
 
 
-def _row_problems(row: Row, section: Section) -> Iterator[Problem]:
+def _row_problems(row: Row, section: IprofSection) -> Iterator[Problem]:
     average, least, most = (quantity(text, section.units) for text in (row.average, row.least, row.most))
     if average is None or least is None or most is None:
         return
@@ -203,14 +203,14 @@ def _row_problems(row: Row, section: Section) -> Iterator[Problem]:
         yield row.line, f"{row.name}: the average {row.average} is not between {row.least} and {row.most}"
 
 
-def _share_problems(section: Section) -> Iterator[Problem]:
+def _share_problems(section: IprofSection) -> Iterator[Problem]:
     shares = [share for row in section.rows if (share := share_of(row)) is not None]
     summed = sum(shares, Fraction(0))
     if shares and abs(summed - 1) > HALF_PERCENT * (len(shares) + 1):
         yield section.line, f"the shares add up to {float(100 * summed):.2f} %, not to 100 %"
 
 
-def _sum_problems(section: Section) -> Iterator[Problem]:
+def _sum_problems(section: IprofSection) -> Iterator[Problem]:
     total = section.total
     if total is None:
         yield section.line, "the table breaks off: it has no line of totals"
@@ -232,14 +232,14 @@ SNIFF = re.compile(
 )
 LARGEST = 2**63 - 1  # what the tables hold; iprof's own "no minimum yet" is larger
 PREFIXES = (
-    ("MPI", "mpi"),
-    ("zes", "ze"),
-    ("ze", "ze"),
-    ("cu", "cuda_api"),
-    ("hip", "hip_api"),
-    ("cl", "opencl"),
-    ("omp", "omp"),
-    ("cxi", "cxi"),
+    ("MPI", Layer.MPI),
+    ("zes", Layer.ZE),
+    ("ze", Layer.ZE),
+    ("cu", Layer.CUDA_API),
+    ("hip", Layer.HIP_API),
+    ("cl", Layer.OPENCL),
+    ("omp", Layer.OMP),
+    ("cxi", Layer.CXI),
 )
 
 
@@ -308,19 +308,19 @@ def _whole_json(value: Any) -> int | None:
 
 def _layer(kind: str, name: str) -> str:
     if kind != "host":
-        return "gpu" if kind == "device" else "memory"
-    return next((layer for prefix, layer in PREFIXES if name.startswith(prefix)), "host")
+        return Layer.GPU if kind == "device" else Layer.MEMORY
+    return next((layer for prefix, layer in PREFIXES if name.startswith(prefix)), Layer.HOST)
 
 
 # ---------------------------------------------------------------- iprof
 LAYERS = {
-    "BACKEND_MPI": "mpi",
-    "BACKEND_ZE": "ze",
-    "BACKEND_CUDA": "cuda_api",
-    "BACKEND_HIP": "hip_api",
-    "BACKEND_CL": "opencl",
-    "BACKEND_OMP": "omp",
-    "BACKEND_CXI": "cxi",
+    "BACKEND_MPI": Layer.MPI,
+    "BACKEND_ZE": Layer.ZE,
+    "BACKEND_CUDA": Layer.CUDA_API,
+    "BACKEND_HIP": Layer.HIP_API,
+    "BACKEND_CL": Layer.OPENCL,
+    "BACKEND_OMP": Layer.OMP,
+    "BACKEND_CXI": Layer.CXI,
 }
 DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
 TABLE = re.compile(HEAD.pattern.removeprefix(r"\s*").replace(r"\s+", r"\s{1,200}").encode())
@@ -345,9 +345,9 @@ def read(source: Source) -> Iterator[Reading]:
         raise source.bad("no table `Name | Time | Time(%) | Calls | …` under a header line")
 
 
-def _profiles(source: Source) -> Iterator[list[Section]]:
+def _profiles(source: Source) -> Iterator[list[IprofSection]]:
     """The sections of each profile: one that has been seen already begins the next profile."""
-    now: dict[tuple[str, ...], Section] = {}
+    now: dict[tuple[str, ...], IprofSection] = {}
     for section in sections(source.lines()):
         key = section.title, *section.place.values()
         if key in now:
@@ -358,7 +358,7 @@ def _profiles(source: Source) -> Iterator[list[Section]]:
         yield list(now.values())
 
 
-def _readings(profile: list[Section], source: Source) -> Iterator[Reading]:
+def _readings(profile: list[IprofSection], source: Source) -> Iterator[Reading]:
     by_process: dict[tuple[str, str], Reading] = {}
     for section in profile:
         key = section.place.get("Hostname", ""), section.place.get("Process", "")
@@ -376,7 +376,7 @@ def _facts(host: str, pid: str, source: Source) -> RankFacts:
     return RankFacts(host=host, pid=number, versions="iprof", source=str(source))
 
 
-def _summed(profile: list[Section]) -> Iterator[Note]:
+def _summed(profile: list[IprofSection]) -> Iterator[Note]:
     processes = max(section.counts.get("processes", 0) for section in profile)
     if processes > 1:
         hosts = max(section.counts.get("hostnames", 0) for section in profile)
@@ -395,11 +395,11 @@ def _unequal_hosts(hosts: dict[str, int]) -> Iterable[Note]:
 def layer_of(title: str) -> str:
     """The layer of a section: several backends of one level share one, named after the first."""
     if title == DEVICE:
-        return "gpu"
-    return "memory" if title.startswith(TRAFFIC) else LAYERS.get(title.split(",")[0], title.lower())
+        return Layer.GPU
+    return Layer.MEMORY if title.startswith(TRAFFIC) else LAYERS.get(title.split(",")[0], title.lower())
 
 
-def _add(section: Section, reading: Reading, source: Source) -> None:
+def _add(section: IprofSection, reading: Reading, source: Source) -> None:
     """The rows of a section, and what is off in them."""
     totals = settled_totals(section)
     reading.figures += [
@@ -425,5 +425,5 @@ def _add(section: Section, reading: Reading, source: Source) -> None:
     reading.notes += [Note(f"{section.title}: {text}", Severity.WARNING, source.at(line)) for line, text in found]
 
 
-def _thread(section: Section) -> int:
+def _thread(section: IprofSection) -> int:
     return count(section.place.get("Thread", "")) or 0

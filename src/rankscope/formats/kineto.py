@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.formats.json_stream import TraceStream
-from rankscope.formats.kineto_columns import Columns, columns_of, rows_in
+from rankscope.formats.kineto_columns import KinetoColumns, columns_of, rows_in
 from rankscope.formats.kineto_events import (
     NO_TIME,
     Ints,
@@ -23,7 +23,7 @@ from rankscope.formats.kineto_events import (
     whole,
 )
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.model import API_LAYERS, Layer, Note, RankFacts, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which GPU activities have their launching call in the trace?
@@ -36,7 +36,7 @@ def _none() -> NDArray[np.bool_]:
 
 
 @dataclass(slots=True)
-class Launches:
+class LaunchCalls:
     """Correlation ids seen on the device and on the host, those near the first one."""
 
     offset: int | None = None
@@ -66,7 +66,6 @@ BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
 LARGEST_BASE_NS = 2**61  # 73 years, so that added to the largest time it still fits
 UNIX_FROM_US = 10**14  # 1973: smaller times count from the base time
-API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
 
 
 def sniff(head: bytes) -> bool:
@@ -80,7 +79,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, python_functions: bool = False) -> Iterator[Reading]:
     """One process, in blocks; all blocks share its facts, which are complete with the last one."""
     stream = TraceStream(source, decode)
-    trace = Trace(source, python_functions)
+    trace = KinetoTrace(source, python_functions)
     for events in stream.blocks():
         if trace.base_ns is None:
             trace.begin(stream.before, events)
@@ -91,7 +90,7 @@ def read(source: Source, python_functions: bool = False) -> Iterator[Reading]:
 
 
 @dataclass(slots=True)
-class Trace:
+class KinetoTrace:
     """What is known of a trace while it is read."""
 
     source: Source
@@ -107,7 +106,7 @@ class Trace:
     window_ns: tuple[int, int] | None = None  # what the profiler says it recorded
     host_pids: set[int] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
-    launches: Launches = field(default_factory=Launches)
+    launches: LaunchCalls = field(default_factory=LaunchCalls)
 
     def begin(self, members: dict[str, object], events: Sequence[TraceEvent]) -> None:
         self.facts.source = str(self.source)
@@ -165,13 +164,13 @@ class Trace:
         if start_ns != NO_TIME and length_ns >= 0:
             self.window_ns = start_ns + (self.base_ns or 0), length_ns
 
-    def _count(self, columns: Columns, good: Ints) -> None:
+    def _count(self, columns: KinetoColumns, good: Ints) -> None:
         self.events += len(good)
         self.bad_times += len(columns.start_ns) - len(good)
         if len(good):
             self.first_ns = min(self.first_ns, int(columns.start_ns[good].min()))
             self.last_ns = max(self.last_ns, int(columns.end_ns[good].max()))
-        self.launches.add(*(columns.correlation[rows_in(columns, *layers)] for layers in (("gpu",), API_LAYERS)))
+        self.launches.add(*(columns.correlation[rows_in(columns, *layers)] for layers in ((Layer.GPU,), API_LAYERS)))
 
     def end(self, stream: TraceStream[TraceEvent]) -> Reading:
         """The last block: no events, but what only the whole file tells."""

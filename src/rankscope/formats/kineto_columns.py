@@ -20,7 +20,7 @@ from rankscope.formats.kineto_events import (
     text,
     whole,
 )
-from rankscope.model import Words
+from rankscope.model import Layer, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the arguments of an event tell about a collective: group, sequence, bytes, element type.
@@ -77,24 +77,24 @@ def _decoded(raw: msgspec.Raw) -> list[Any]:
 
 # ---------------------------------------------------------------- kineto columns
 LAYERS = {
-    "kernel": "gpu",
-    "gpu_memcpy": "gpu",
-    "gpu_memset": "gpu",
-    "gpu_user_annotation": "gpu_range",
-    "cuda_sync": "gpu_sync",
-    "cuda_runtime": "cuda_api",
-    "cuda_driver": "cuda_api",
-    "xpu_runtime": "xpu_api",
-    "xpu_driver": "xpu_api",
-    "cpu_op": "torch",
-    "user_annotation": "torch",
-    "python_function": "python",
+    "kernel": Layer.GPU,
+    "gpu_memcpy": Layer.GPU,
+    "gpu_memset": Layer.GPU,
+    "gpu_user_annotation": Layer.GPU_RANGE,
+    "cuda_sync": Layer.GPU_SYNC,
+    "cuda_runtime": Layer.CUDA_API,
+    "cuda_driver": Layer.CUDA_API,
+    "xpu_runtime": Layer.XPU_API,
+    "xpu_driver": Layer.XPU_API,
+    "cpu_op": Layer.TORCH,
+    "user_annotation": Layer.TORCH,
+    "python_function": Layer.PYTHON,
 }
 STEP = "ProfilerStep#"
 NO_ARGUMENTS = Arguments()
 
 
-class Vocabulary(dict[str, int]):
+class WordNumbers(dict[str, int]):
     """Numbers words in the order they come."""
 
     def __missing__(self, word: str) -> int:
@@ -108,7 +108,7 @@ class Vocabulary(dict[str, int]):
 
 
 @dataclass(slots=True)
-class Columns:
+class KinetoColumns:
     """The events of one block, row by row; absent numbers are negative."""
 
     layer: Words
@@ -134,14 +134,14 @@ def _rows(column: Any, rows: Ints) -> Any:
     return Words(column.codes[rows], column.values) if isinstance(column, Words) else column[rows]
 
 
-def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> Columns:
+def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> KinetoColumns:
     """The events in their order, then once more those that are a collective's kernel, in the layer nccl."""
     arguments = [span.args or NO_ARGUMENTS for span in spans]
-    names = Vocabulary().column([span.name for span in spans])
-    layers = layers_of(names, Vocabulary().column([span.cat for span in spans]))
+    names = WordNumbers().column([span.name for span in spans])
+    layers = layers_of(names, WordNumbers().column([span.cat for span in spans]))
     start_ns, length_ns = nanoseconds([span.ts for span in spans]), nanoseconds([span.dur for span in spans])
     timed = (start_ns != NO_TIME) & (length_ns != NO_TIME)
-    made = Columns(
+    made = KinetoColumns(
         layers,
         names,
         np.where(timed, start_ns + base_ns, NO_TIME),
@@ -166,31 +166,31 @@ def layers_of(names: Words, categories: Words) -> Words:
     """The layer of each event, looked up once for each name in each category."""
     pairs, codes = np.unique(categories.codes.astype(np.int64) << 32 | names.codes, return_inverse=True)
     found = [layer_of(categories.values[pair >> 32], names.values[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
-    known = Vocabulary().column(found)
+    known = WordNumbers().column(found)
     return Words(known.codes[codes], known.values)
 
 
 def layer_of(category: str, name: str) -> str:
     """What Kineto calls cuda_runtime may be HIP, and a user annotation may be a step or a collective of Gloo."""
     if category == "user_annotation" and name.startswith(STEP):
-        return "step"
+        return Layer.STEP
     if category == "user_annotation" and name.startswith("gloo:"):
-        return "gloo"
-    layer = LAYERS.get(category, "")
-    if layer == "cuda_api" and name.startswith("hip"):
-        return "hip_api"
+        return Layer.GLOO
+    layer: str = LAYERS.get(category, "")
+    if layer == Layer.CUDA_API and name.startswith("hip"):
+        return Layer.HIP_API
     return layer or (f"{category.removesuffix('_runtime')}_api" if category.endswith("_runtime") else category)
 
 
-def rows_in(columns: Columns, *layers: str) -> Ints:
+def rows_in(columns: KinetoColumns, *layers: str) -> Ints:
     """Which rows belong to one of these layers."""
     wanted = np.array([layer in layers for layer in columns.layer.values], np.bool_)
     return np.flatnonzero(wanted[columns.layer.codes]) if len(wanted) else np.empty(0, np.int64)
 
 
-def _fill_gpu(columns: Columns, spans: Sequence[TraceEvent], arguments: Sequence[Arguments]) -> None:
+def _fill_gpu(columns: KinetoColumns, spans: Sequence[TraceEvent], arguments: Sequence[Arguments]) -> None:
     """Device and stream; where the arguments lack them, Kineto's pid and tid of a GPU event are the same."""
-    rows = rows_in(columns, "gpu", "gpu_range", "gpu_sync")
+    rows = rows_in(columns, Layer.GPU, Layer.GPU_RANGE, Layer.GPU_SYNC)
     chosen = rows.tolist()
     devices, streams = (integers([getattr(arguments[row], key) for row in chosen]) for key in ("device", "stream"))
     devices = np.where(devices < 0, integers([spans[row].pid for row in chosen]), devices)
@@ -202,20 +202,20 @@ def _fill_gpu(columns: Columns, spans: Sequence[TraceEvent], arguments: Sequence
 
 
 def _set_words(column: Words, rows: Ints, words: Iterable[str]) -> None:
-    known = Vocabulary((word, code) for code, word in enumerate(column.values))
+    known = WordNumbers((word, code) for code, word in enumerate(column.values))
     column.codes[rows] = [known[word] for word in words]
     column.values = list(known)
 
 
-def _fill_steps(columns: Columns) -> None:
+def _fill_steps(columns: KinetoColumns) -> None:
     rows = rows_in(columns, "step")
     numbers = (columns.name.values[code].removeprefix(STEP) for code in columns.name.codes[rows].tolist())
     columns.sequence[rows] = [int(one) if one.isdecimal() and len(one) < 19 else ABSENT for one in numbers]
 
 
-def _with_collectives(columns: Columns, arguments: Sequence[Arguments]) -> Columns:
+def _with_collectives(columns: KinetoColumns, arguments: Sequence[Arguments]) -> KinetoColumns:
     """Fill in what is told of collectives; a kernel's goes into a row of its own, since its group is the stream."""
-    gloo = rows_in(columns, "gloo")
+    gloo = rows_in(columns, Layer.GLOO)
     for row in gloo.tolist():
         dtype, size = recorded_input(arguments[row])
         columns.bytes[row] = ABSENT if size is None else size
@@ -223,23 +223,23 @@ def _with_collectives(columns: Columns, arguments: Sequence[Arguments]) -> Colum
     told = np.array([row for row, one in enumerate(arguments) if one.collective is not None], np.int64)
     if not len(told):
         return columns
-    kernels = np.isin(told, rows_in(columns, "gpu"))
+    kernels = np.isin(told, rows_in(columns, Layer.GPU))
     rows = len(columns.start_ns)
     made = _appended(columns, told[kernels])
     places = np.where(kernels, rows - 1 + np.cumsum(kernels), told)
     _tell(made, places, [arguments[row] for row in told.tolist()])
     new = np.arange(rows, len(made.start_ns))
-    _set_words(made.layer, new, ["nccl"] * len(new))
+    _set_words(made.layer, new, [Layer.NCCL] * len(new))
     _set_words(made.name, new, [text(arguments[row].collective) for row in told[kernels].tolist()])
     return made
 
 
-def _appended(columns: Columns, rows: Ints) -> Columns:
+def _appended(columns: KinetoColumns, rows: Ints) -> KinetoColumns:
     order = np.concatenate([np.arange(len(columns.start_ns)), rows])
-    return Columns(*(_rows(getattr(columns, name), order) for name in Columns.__slots__))
+    return KinetoColumns(*(_rows(getattr(columns, name), order) for name in KinetoColumns.__slots__))
 
 
-def _tell(columns: Columns, rows: Ints, told: Sequence[Arguments]) -> None:
+def _tell(columns: KinetoColumns, rows: Ints, told: Sequence[Arguments]) -> None:
     sizes, numbers = [bytes_of(one) for one in told], [whole(one.sequence) for one in told]
     columns.bytes[rows] = [ABSENT if size is None else size for size in sizes]
     columns.sequence[rows] = [ABSENT if number is None else number for number in numbers]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 # ---------------------------------------------------------------- the rows of mpiP's report, as printed
 NUMBER = r"(\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{1,2})?)"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CallSite:
     """A callsite on one task."""
 
     call: str
@@ -34,11 +34,11 @@ class TaskTime:
 
 
 @dataclass(slots=True)
-class Timed:
+class SiteTimes:
     """Calls and times of a callsite on one task."""
 
     line: int
-    site: Site
+    site: CallSite
     calls: int
     max_ms: str
     mean_ms: str
@@ -58,7 +58,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Sum:
+class SiteSum:
     """A callsite over all tasks: the mean in the statistics, the total in the section Aggregate Time."""
 
     line: int
@@ -76,9 +76,9 @@ DIGITS = 0.011  # numbers are printed with three digits; two of them may be off 
 def problems(
     tasks: Mapping[int, TaskTime],
     whole: TaskTime | None,
-    timed: Mapping[Site, Timed],
-    sums: Mapping[tuple[str, int], Sum],
-    sent: Mapping[Site, Sent],
+    timed: Mapping[CallSite, SiteTimes],
+    sums: Mapping[tuple[str, int], SiteSum],
+    sent: Mapping[CallSite, Sent],
 ) -> Iterator[Problem]:
     """Line and text of everything that contradicts something else."""
     yield from _shares(tasks)
@@ -113,14 +113,14 @@ def _whole(tasks: Mapping[int, TaskTime], whole: TaskTime | None) -> Iterator[Pr
             yield whole.line, f"the {name} times of the tasks add up to {summed:.3g} s, the total says {told} s"
 
 
-def _order(one: Timed) -> Iterator[Problem]:
+def _order(one: SiteTimes) -> Iterator[Problem]:
     least, mean, most = float(one.min_ms), float(one.mean_ms), float(one.max_ms)
     if least > mean * (1 + DIGITS) or mean > most * (1 + DIGITS):
         told = f"the mean {one.mean_ms} ms is not between {one.min_ms} and {one.max_ms}"
         yield one.line, f"{one.site.call}, site {one.site.number}, task {one.site.rank}: {told}"
 
 
-def _site_sums(timed: Mapping[Site, Timed], sums: Mapping[tuple[str, int], Sum]) -> Iterator[Problem]:
+def _site_sums(timed: Mapping[CallSite, SiteTimes], sums: Mapping[tuple[str, int], SiteSum]) -> Iterator[Problem]:
     """The line * of a callsite counts what its tasks count."""
     calls: dict[tuple[str, int], int] = defaultdict(int)
     time_ms: dict[tuple[str, int], float] = defaultdict(float)
@@ -135,7 +135,7 @@ def _site_sums(timed: Mapping[Site, Timed], sums: Mapping[tuple[str, int], Sum])
             yield told.line, f"{key[0]}, site {key[1]}: {text} {told.calls * float(told.value):.3g} ms"
 
 
-def _task_sums(tasks: Mapping[int, TaskTime], timed: Mapping[Site, Timed]) -> Iterator[Problem]:
+def _task_sums(tasks: Mapping[int, TaskTime], timed: Mapping[CallSite, SiteTimes]) -> Iterator[Problem]:
     """The callsites of a task add up to its MPI time."""
     summed_s: dict[int, float] = defaultdict(float)
     for site, one in timed.items():
@@ -148,7 +148,7 @@ def _task_sums(tasks: Mapping[int, TaskTime], timed: Mapping[Site, Timed]) -> It
             yield tasks[rank].line, text
 
 
-def _messages(sent: Mapping[Site, Sent]) -> Iterator[Problem]:
+def _messages(sent: Mapping[CallSite, Sent]) -> Iterator[Problem]:
     for site, one in sent.items():
         name = f"{site.call}, site {site.number}, task {site.rank}"
         if _differ(one.calls * float(one.mean), float(one.total), 0.5):
@@ -186,10 +186,10 @@ class Report:
     hosts: dict[int, str] = field(default_factory=dict)
     tasks: dict[int, TaskTime] = field(default_factory=dict)
     all_tasks: TaskTime | None = None
-    timed: dict[Site, Timed] = field(default_factory=dict)
-    timed_sums: dict[tuple[str, int], Sum] = field(default_factory=dict)
-    sent: dict[Site, Sent] = field(default_factory=dict)
-    aggregates: list[Sum] = field(default_factory=list)
+    timed: dict[CallSite, SiteTimes] = field(default_factory=dict)
+    timed_sums: dict[tuple[str, int], SiteSum] = field(default_factory=dict)
+    sent: dict[CallSite, Sent] = field(default_factory=dict)
+    aggregates: list[SiteSum] = field(default_factory=list)
     statistics: list[Figure] = field(default_factory=list)
     section: str = ""
     rows: int = 0
@@ -220,7 +220,7 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
     ranks = sorted({*report.tasks, *report.hosts, *(site.rank for site in report.timed)})
     if not ranks:
         raise source.bad("no task is told of: neither an assignment nor a section MPI Time")
-    by_rank: dict[int, list[Timed]] = {rank: [] for rank in ranks}
+    by_rank: dict[int, list[SiteTimes]] = {rank: [] for rank in ranks}
     for timed in report.timed.values():
         by_rank[timed.site.rank].append(timed)
     found = problems(report.tasks, report.all_tasks, report.timed, report.timed_sums, report.sent)
@@ -268,22 +268,24 @@ def _task_row(report: Report, number: int, text: str) -> None:
 def _timed_row(report: Report, number: int, text: str) -> None:
     if found := TIMED.match(text):
         if found[3] == "*":
-            report.timed_sums[found[1], int(found[2])] = Sum(number, found[1], int(found[2]), int(found[4]), found[6])
+            report.timed_sums[found[1], int(found[2])] = SiteSum(
+                number, found[1], int(found[2]), int(found[4]), found[6]
+            )
         else:
-            site = Site(found[1], int(found[2]), int(found[3]))
-            report.timed[site] = Timed(number, site, int(found[4]), found[5], found[6], found[7])
+            site = CallSite(found[1], int(found[2]), int(found[3]))
+            report.timed[site] = SiteTimes(number, site, int(found[4]), found[5], found[6], found[7])
 
 
 def _sent_row(report: Report, number: int, text: str) -> None:
     found = SENT.match(text)
     if found and found[3] != "*":
-        site = Site(found[1], int(found[2]), int(found[3]))
+        site = CallSite(found[1], int(found[2]), int(found[3]))
         report.sent[site] = Sent(number, int(found[4]), found[5], found[6], found[7], found[8])
 
 
 def _aggregate_row(report: Report, number: int, text: str) -> None:
     if found := AGGREGATE.match(text):
-        report.aggregates.append(Sum(number, found[1], int(found[2]), int(found[6]), found[3]))
+        report.aggregates.append(SiteSum(number, found[1], int(found[2]), int(found[6]), found[3]))
 
 
 def _statistic_row(report: Report, number: int, text: str) -> None:
@@ -317,21 +319,21 @@ def _facts(report: Report, rank: int, world_size: int, source: Source) -> RankFa
     )
 
 
-def _tallies(report: Report, rank: int, timed: list[Timed]) -> list[Tally]:
+def _tallies(report: Report, rank: int, timed: list[SiteTimes]) -> list[Tally]:
     """What each callsite took here; the whole MPI time where the report does not split it."""
     if not timed and rank in report.tasks:
-        return [Tally("mpi", UNSPLIT, 0, float(report.tasks[rank].mpi_s) * SECOND)]
+        return [Tally(Layer.MPI, UNSPLIT, 0, float(report.tasks[rank].mpi_s) * SECOND)]
     tallies = []
     for one in timed:
         sent = report.sent.get(one.site)
-        tally = Tally("mpi", f"MPI_{one.site.call}", one.calls, one.calls * float(one.mean_ms) * MILLI)
+        tally = Tally(Layer.MPI, f"MPI_{one.site.call}", one.calls, one.calls * float(one.mean_ms) * MILLI)
         tally.group, tally.bytes = f"site {one.site.number}", min(round(float(sent.total)), 2**63 - 1) if sent else None
         tally.min_ns, tally.max_ns = float(one.min_ms) * MILLI, float(one.max_ms) * MILLI
         tallies.append(tally)
     return tallies
 
 
-def _figure(one: Sum) -> Figure:
+def _figure(one: SiteSum) -> Figure:
     return Figure(
         f"MPI_{one.call}, site {one.number}", "time over all tasks", float(one.value) * MILLI, "ns", statistic="total"
     )

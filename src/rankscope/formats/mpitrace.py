@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankscope.formats.mpitrace_text import Count, Profile, Task, Told, profiles
+from rankscope.formats.mpitrace_text import Count, RankProfile, TaskLine, Told, profiles
 from rankscope.formats.printed import NOTHING, Span, added, printed, settled
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rank_file import size_class
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -18,7 +18,7 @@ COMM, ELAPSED, MEMORY = 0, 1, 4
 COLUMNS = {"memory utilization": MEMORY, "elapsed time": ELAPSED}
 
 
-def summary_problems(profile: Profile) -> Iterator[Problem]:
+def summary_problems(profile: RankProfile) -> Iterator[Problem]:
     """Line and text of everything that contradicts the table of all ranks."""
     if not profile.tasks:
         return
@@ -36,7 +36,7 @@ def summary_problems(profile: Profile) -> Iterator[Problem]:
             yield line, f"{text} names rank {profile.extremes[which].rank}"
 
 
-def _missing(profile: Profile) -> Iterator[Problem]:
+def _missing(profile: RankProfile) -> Iterator[Problem]:
     ranks = [task.rank for task in profile.tasks]
     if len(set(ranks)) != len(ranks):
         yield profile.tasks[0].line, "the table of all ranks has a rank twice"
@@ -45,7 +45,7 @@ def _missing(profile: Profile) -> Iterator[Problem]:
         yield profile.tasks[0].line, f"the table of all ranks has {len(set(ranks))} of {profile.world_size} ranks"
 
 
-def _contradiction(what: str, told: Told, task: Task | None, column: int) -> Iterator[Problem]:
+def _contradiction(what: str, told: Told, task: TaskLine | None, column: int) -> Iterator[Problem]:
     if task is None:
         yield told.line, f"{what} is told of rank {told.rank}, which the table of all ranks has not"
     elif not _of(task, column).meets(printed(told.value, UNIT)):
@@ -53,11 +53,11 @@ def _contradiction(what: str, told: Told, task: Task | None, column: int) -> Ite
         yield told.line, f"{text} says {task.numbers[column]}"
 
 
-def _of(task: Task, column: int) -> Span:
+def _of(task: TaskLine, column: int) -> Span:
     return printed(task.numbers[column], UNIT)
 
 
-def _wrong_order(which: str, told: Told, tasks: list[Task]) -> Iterator[Problem]:
+def _wrong_order(which: str, told: Told, tasks: list[TaskLine]) -> Iterator[Problem]:
     value = printed(told.value, UNIT)
     others = [_of(task, COMM) for task in tasks if task.rank != told.rank]
     surely_less = sum(1 for other in others if other.high < value.low)
@@ -71,7 +71,7 @@ def _wrong_order(which: str, told: Told, tasks: list[Task]) -> Iterator[Problem]
         yield told.line, f"{text} {surely_less} ranks have less and {surely_more} more"
 
 
-def _not_largest(what: str, told: Told, tasks: list[Task]) -> Iterator[Problem]:
+def _not_largest(what: str, told: Told, tasks: list[TaskLine]) -> Iterator[Problem]:
     value = printed(told.value, UNIT)
     larger = [task.rank for task in tasks if _of(task, COLUMNS[what]).low > value.high]
     if larger:
@@ -107,14 +107,14 @@ def read(source: Source) -> Iterator[Reading]:
         raise source.bad("no line `Data for MPI rank N of M:`")
 
 
-def _readings(profile: Profile, source: Source) -> Iterator[Reading]:
+def _readings(profile: RankProfile, source: Source) -> Iterator[Reading]:
     yield _own(profile, source)
     for task in profile.tasks:
         if task.rank != profile.rank:
             yield _told(task, profile, source)
 
 
-def _own(profile: Profile, source: Source) -> Reading:
+def _own(profile: RankProfile, source: Source) -> Reading:
     row = next((task for task in profile.tasks if task.rank == profile.rank), None)
     facts = _facts(profile, profile.rank, source)
     if row:
@@ -133,7 +133,7 @@ def _own(profile: Profile, source: Source) -> Reading:
     return reading
 
 
-def _facts(profile: Profile, rank: int, source: Source) -> RankFacts:
+def _facts(profile: RankProfile, rank: int, source: Source) -> RankFacts:
     return RankFacts(
         rank=rank,
         world_size=profile.world_size,
@@ -154,7 +154,9 @@ TOTALS = (
 )
 
 
-def _settled_total(profile: Profile, at: int, row: Task | None, reading: Reading, source: Source) -> Span | None:
+def _settled_total(
+    profile: RankProfile, at: int, row: TaskLine | None, reading: Reading, source: Source
+) -> Span | None:
     """What the rank says of itself, narrowed by its line in the table: together they tell more than each."""
     name, unit = TOTALS[at]
     if name not in profile.totals:
@@ -168,7 +170,7 @@ def _settled_total(profile: Profile, at: int, row: Task | None, reading: Reading
     return both or own
 
 
-def _add_tallies(profile: Profile, total: Span | None, reading: Reading, source: Source) -> None:
+def _add_tallies(profile: RankProfile, total: Span | None, reading: Reading, source: Source) -> None:
     """Times that add up to the total, and inside each routine sizes that add up to the routine, if that can be."""
     rows = [_rows(name, profile, reading, source) for name in profile.routines]
     bounds = [_bound(one, parts) for one, parts in zip(profile.routines.values(), rows, strict=True)]
@@ -191,11 +193,11 @@ def _bound(whole: Count, parts: list[tuple[Tally, Span]]) -> Span:
     return _time(whole).narrowed(added(span for _, span in parts)) or _time(whole)
 
 
-def _rows(name: str, profile: Profile, reading: Reading, source: Source) -> list[tuple[Tally, Span]]:
+def _rows(name: str, profile: RankProfile, reading: Reading, source: Source) -> list[tuple[Tally, Span]]:
     """The tallies of a routine with what their times can be: by size, and the rest without one."""
     whole, sizes = profile.routines[name], profile.sizes.get(name, [])
     if not sizes:
-        return [(Tally("mpi", name, whole.calls, 0.0, bytes=_bytes(whole).at), _time(whole))]
+        return [(Tally(Layer.MPI, name, whole.calls, 0.0, bytes=_bytes(whole).at), _time(whole))]
     byte_counts = settled([_bytes(one) for one in sizes], _bytes(whole)) or [_bytes(one).at for one in sizes]
     rows = [(_sized(name, one, size), _time(one)) for one, size in zip(sizes, byte_counts, strict=True)]
     rest_calls = whole.calls - sum(one.calls for one in sizes)
@@ -203,7 +205,7 @@ def _rows(name: str, profile: Profile, reading: Reading, source: Source) -> list
         rest = max(0, _bytes(whole).at - sum(byte_counts))
         high = max(0, _time(whole).high - added(span for _, span in rows).low)
         at = min(high, max(0, _time(whole).at - added(span for _, span in rows).at))
-        rows.append((Tally("mpi", name, rest_calls, 0.0, bytes=rest), Span(0, at, high)))
+        rows.append((Tally(Layer.MPI, name, rest_calls, 0.0, bytes=rest), Span(0, at, high)))
     reading.notes += [_warning(text, whole.line, source) for text in _disagreements(name, whole, sizes, rest_calls)]
     return rows
 
@@ -220,7 +222,7 @@ def _disagreements(name: str, whole: Count, sizes: list[Count], rest_calls: int)
 
 
 def _sized(name: str, one: Count, size_bytes: int) -> Tally:
-    return Tally("mpi", name, one.calls, 0.0, size_class=size_class(round(float(one.mean_bytes))), bytes=size_bytes)
+    return Tally(Layer.MPI, name, one.calls, 0.0, size_class=size_class(round(float(one.mean_bytes))), bytes=size_bytes)
 
 
 def _time(one: Count) -> Span:
@@ -231,7 +233,7 @@ def _bytes(one: Count) -> Span:
     return printed(one.mean_bytes, 1, one.calls) if one.calls else NOTHING
 
 
-def _told(task: Task, profile: Profile, source: Source) -> Reading:
+def _told(task: TaskLine, profile: RankProfile, source: Source) -> Reading:
     """A rank as the table of all ranks tells of it."""
     facts = _facts(profile, task.rank, source)
     facts.host, facts.cpu, facts.switches, facts.second_hand = task.host, task.cpu, task.switches, True
@@ -243,10 +245,10 @@ def _told(task: Task, profile: Profile, source: Source) -> Reading:
     for told in profile.extremes.values():
         if told.rank == task.rank:
             comm = printed(told.value, SECOND).narrowed(comm) or comm
-    return Reading(facts, tallies=[Tally("mpi", UNSPLIT, 0, float(comm.at))])
+    return Reading(facts, tallies=[Tally(Layer.MPI, UNSPLIT, 0, float(comm.at))])
 
 
-def _figures(profile: Profile) -> list[Figure]:
+def _figures(profile: RankProfile) -> list[Figure]:
     """What is told of all tasks: kept, because ranks whose printed times are equal have an order only there."""
     figures = [
         Figure("all tasks", "communication", printed(told.value, SECOND).at, "ns", told.rank, "rank", STATISTICS[which])

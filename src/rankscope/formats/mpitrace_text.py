@@ -45,7 +45,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Task:
+class TaskLine:
     """A line of the table of all ranks, as printed: comm, elapsed, user, system in seconds, memory in MiB."""
 
     line: int
@@ -57,7 +57,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Profile:
+class RankProfile:
     """One rank's profile, as printed."""
 
     line: int
@@ -70,20 +70,20 @@ class Profile:
     own: dict[str, int] = field(default_factory=dict)  # "minimum", … that this rank says it had, and the line
     extremes: dict[str, Told] = field(default_factory=dict)
     largest: dict[str, Told] = field(default_factory=dict)
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[TaskLine] = field(default_factory=list)
     damaged: list[int] = field(default_factory=list)
     last_line: int = 0
     sizing: str = ""  # the routine whose sizes are being read
 
 
-def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[Profile]:
+def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[RankProfile]:
     """Every profile in the lines, whatever else stands between them."""
-    now: Profile | None = None
+    now: RankProfile | None = None
     for number, text in lines:
         if begun := START.match(text):
             if now:
                 yield now
-            now = Profile(number, int(begun[1]), int(begun[2]))
+            now = RankProfile(number, int(begun[1]), int(begun[2]))
         if now is not None:
             now.last_line = number
             _take(now, number, text)
@@ -91,7 +91,7 @@ def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[Profile]:
         yield now
 
 
-def _take(profile: Profile, number: int, text: str) -> None:
+def _take(profile: RankProfile, number: int, text: str) -> None:
     for pattern, action in ACTIONS:
         if found := pattern.match(text):
             action(profile, number, found)
@@ -105,47 +105,47 @@ def _take(profile: Profile, number: int, text: str) -> None:
         profile.sizing = ""
 
 
-def _routine(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _routine(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     if found[1] in profile.routines:
         profile.damaged.append(number)
     else:
         profile.routines[found[1]] = Count(number, int(found[2]), found[3], found[4])
 
 
-def _sized(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _sized(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     profile.sizing = found[1]
     if profile.sizes.setdefault(found[1], []):
         profile.damaged.append(number)
         profile.sizing = ""
 
 
-def _size(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _size(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     if profile.sizing:
         profile.sizes[profile.sizing].append(Count(number, int(found[1]), found[2], found[3]))
 
 
-def _own(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _own(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     profile.own[found[3]] = number
 
 
-def _total(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _total(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     profile.totals[found[1]] = Told(number, profile.rank, found[2])
 
 
-def _largest(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _largest(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     profile.largest[found[2]] = Told(number, int(found[1]), found[3])
 
 
-def _extreme(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _extreme(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     profile.extremes[found[1]] = Told(number, int(found[3]), found[2])
 
 
-def _task(profile: Profile, number: int, found: re.Match[str]) -> None:
+def _task(profile: RankProfile, number: int, found: re.Match[str]) -> None:
     cpu = int(found[3]) if found[3] is not None else None
-    profile.tasks.append(Task(number, int(found[1]), found[2], cpu, found[4].split(), int(found[5])))
+    profile.tasks.append(TaskLine(number, int(found[1]), found[2], cpu, found[4].split(), int(found[5])))
 
 
-ACTIONS: tuple[tuple[re.Pattern[str], Callable[[Profile, int, re.Match[str]], None]], ...] = (
+ACTIONS: tuple[tuple[re.Pattern[str], Callable[[RankProfile, int, re.Match[str]], None]], ...] = (
     (ROUTINE, _routine),
     (SIZE, _size),
     (SIZED, _sized),

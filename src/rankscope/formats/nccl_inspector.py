@@ -11,7 +11,7 @@ from rankscope.formats.bus_bandwidth import bus_factor, plain_name
 from rankscope.formats.json_stream import Object, Objects, real_number, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Group, Note, RankFacts, Reading, Severity
+from rankscope.model import Event, Group, Layer, Note, RankFacts, Reading, Severity
 from rankscope.rank_file import size_class
 
 SNIFFED = re.compile(rb'"coll_perf"\s*:')
@@ -24,7 +24,7 @@ PER_RANK = ("all_gather", "reduce_scatter", "alltoall")  # their size is told fo
 
 
 @dataclass(slots=True)
-class Process:
+class InspectedProcess:
     """One process: a file is normally of one only."""
 
     facts: RankFacts
@@ -43,13 +43,13 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """A reading for each process, in several parts when it has many events."""
     objects = Objects(source)
-    current: Process | None = None
+    current: InspectedProcess | None = None
     for one in objects:
         header, about, performance = (_part(one, key) for key in ("header", "metadata", "coll_perf"))
         if current is None or _key(about) != (current.facts.host, current.facts.pid):
             if current is not None:
                 yield _reading(current)
-            current = Process(_facts(source, about), Sums(source))
+            current = InspectedProcess(_facts(source, about), Sums(source))
         if performance:
             _take(source, current, header, performance, objects.line)
         if len(current.events) >= FLUSH:
@@ -78,24 +78,24 @@ def _facts(source: Source, about: Object) -> RankFacts:
     )
 
 
-def _take(source: Source, process: Process, header: Object, performance: Object, line: int) -> None:
+def _take(source: Source, process: InspectedProcess, header: Object, performance: Object, line: int) -> None:
     name, size = word(performance.get("coll"), 100), whole_number(performance.get("coll_msg_size_bytes"))
     time_us = real_number(performance.get("coll_exec_time_us"))
     if not name or size is None or time_us is None or time_us < 0:
         raise source.bad("a collective without its name, size or time", line)
     group = _group(source, process, header, line)
     group.collectives += 1
-    process.sums.add("nccl", name, time_us * 1000, group.name, size_class(size), kind="progress", size_bytes=size)
+    process.sums.add(Layer.NCCL, name, time_us * 1000, group.name, size_class(size), kind="progress", size_bytes=size)
     span = _span(performance.get("event_trace_ts"))
     if span is not None:
         sequence = whole_number(performance.get("coll_sn"))
-        process.events.append(Event("nccl", name, *span, group.name, sequence, size))
+        process.events.append(Event(Layer.NCCL, name, *span, group.name, sequence, size))
     for text in _problems(name, size, time_us, performance, group.size or 0):
         if len(process.notes) < MAX_NOTES:
             process.notes.append(Note(f"{name} of {size} bytes: {text}", Severity.WARNING, source.at(line)))
 
 
-def _group(source: Source, process: Process, header: Object, line: int) -> Group:
+def _group(source: Source, process: InspectedProcess, header: Object, line: int) -> Group:
     identity, rank, ranks = (
         word(header.get("id"), 100),
         whole_number(header.get("rank")),
@@ -138,13 +138,13 @@ def _problems(name: str, size: int, time_us: float, performance: Object, ranks: 
         yield f"a bus bandwidth of {busbw:g} GB/s does not fit {algbw:g} GB/s on {ranks} ranks"
 
 
-def _part_reading(process: Process) -> Reading:
+def _part_reading(process: InspectedProcess) -> Reading:
     reading = Reading(process.facts, process.continues, events=process.events)
     process.events, process.continues = [], True
     return reading
 
 
-def _reading(process: Process) -> Reading:
+def _reading(process: InspectedProcess) -> Reading:
     reading = _part_reading(process)
     reading.tallies, reading.groups, reading.notes = (
         process.sums.tallies(),

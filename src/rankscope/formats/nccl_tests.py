@@ -34,7 +34,7 @@ MAX_ROWS = 100_000
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredSize:
     """One size in one placement."""
 
     line: int
@@ -46,14 +46,14 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Test:
+class NcclTest:
     """One run of one test."""
 
     name: str = ""
     settings: str = ""
     ranks: dict[int, RankFacts] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
-    rows: list[Measured] = field(default_factory=list)
+    rows: list[MeasuredSize] = field(default_factory=list)
     redop: str = ""
     root: str = ""
     notes: list[tuple[int, str]] = field(default_factory=list)
@@ -67,7 +67,7 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """For each test in the file the figures with its first rank, and one more reading for every other rank."""
-    test = Test()
+    test = NcclTest()
     found = 0
     for line, text in source.lines():
         if not text:
@@ -76,12 +76,12 @@ def read(source: Source) -> Iterator[Reading]:
         told = text[mark:] if 0 <= mark <= 20 else ""  # launchers set a rank before each line
         if SETTINGS.match(told) and test.rows:
             yield from _readings(source, test)
-            test = Test()
+            test = NcclTest()
         _look(source, test, line, told, text)
         found += 1 if test.columns else 0
         if AVERAGE.match(told) and test.rows:
             yield from _readings(source, test)
-            test = Test()
+            test = NcclTest()
     if test.rows:
         test.notes.append((test.rows[-1].line, "the output ends without its closing lines: the test did not finish"))
         yield from _readings(source, test)
@@ -89,7 +89,7 @@ def read(source: Source) -> Iterator[Reading]:
         raise source.bad("no table of nccl-tests in it")
 
 
-def _look(source: Source, test: Test, line: int, told: str, text: str) -> None:
+def _look(source: Source, test: NcclTest, line: int, told: str, text: str) -> None:
     if (named := NAMED.search(text)) and len(text) < 2000:
         test.name = named["name"]
     if settings := SETTINGS.match(told):
@@ -107,7 +107,7 @@ def _look(source: Source, test: Test, line: int, told: str, text: str) -> None:
         _take_row(source, test, line, row)
 
 
-def _take_rank(source: Source, test: Test, line: int, found: re.Match[str]) -> None:
+def _take_rank(source: Source, test: NcclTest, line: int, found: re.Match[str]) -> None:
     rank = int(found["rank"])
     if len(test.ranks) >= MAX_RANKS:
         raise source.bad(f"more than {MAX_RANKS} ranks", line)
@@ -117,7 +117,7 @@ def _take_rank(source: Source, test: Test, line: int, found: re.Match[str]) -> N
     test.ranks[rank] = RankFacts(found["host"], int(found["pid"]), rank=rank, devices=device, source=str(source))
 
 
-def _take_row(source: Source, test: Test, line: int, found: re.Match[str]) -> None:
+def _take_row(source: Source, test: NcclTest, line: int, found: re.Match[str]) -> None:
     cells = found["rest"].split()
     if len(cells) < len(test.columns):
         return  # output of something else, or a row cut off
@@ -135,12 +135,12 @@ def _take_row(source: Source, test: Test, line: int, found: re.Match[str]) -> No
         if column in ("time", "cputime", "algbw", "busbw") and value is not None:
             current["time" if column == "cputime" else column] = value
         if column == "busbw" and current.keys() == set(VALUES):
-            test.rows.append(Measured(line, place, size, *(current[name] for name in VALUES)))
+            test.rows.append(MeasuredSize(line, place, size, *(current[name] for name in VALUES)))
         if column == "#wrong" and (wrong := number(cell)) is not None and wrong.value > 0:
             test.notes.append((line, f"{wrong.value} wrong values {place} at {size} bytes"))
 
 
-def _readings(source: Source, test: Test) -> Iterator[Reading]:
+def _readings(source: Source, test: NcclTest) -> Iterator[Reading]:
     _check_rows(test)
     facts = [test.ranks[rank] for rank in sorted(test.ranks)] or [RankFacts(rank=source.hints.rank, source=str(source))]
     hosts = list(dict.fromkeys(one.host for one in facts))
@@ -156,14 +156,14 @@ def _readings(source: Source, test: Test) -> Iterator[Reading]:
     yield from (Reading(one) for one in facts[1:])
 
 
-def _figures(name: str, row: Measured) -> Iterator[Figure]:
+def _figures(name: str, row: MeasuredSize) -> Iterator[Figure]:
     series = f"{name} {row.place}"
     yield Figure(series, "time", float(row.time.value * 1000), "ns", float(row.size), "bytes", "mean")
     yield Figure(series, "algbw", float(row.algbw.value * 10**9), "bytes/s", float(row.size), "bytes", "mean")
     yield Figure(series, "busbw", float(row.busbw.value * 10**9), "bytes/s", float(row.size), "bytes", "mean")
 
 
-def _kinds(test: Test) -> list[str]:
+def _kinds(test: NcclTest) -> list[str]:
     """The ways in which the test's bus bandwidth can have been counted."""
     if test.name in FACTORS:
         return [FACTORS[test.name]]
@@ -172,11 +172,11 @@ def _kinds(test: Test) -> list[str]:
     return [ALL_RANKS, ONCE] if test.redop in ("none", "") else [ALL_REDUCE, ALL_RANKS]
 
 
-def _fits(row: Measured, kind: str, ranks: int) -> bool:
+def _fits(row: MeasuredSize, kind: str, ranks: int) -> bool:
     return row.busbw.meets(*row.algbw.times(Decimal(factor(kind, ranks))).ends)
 
 
-def _name(test: Test) -> str:
+def _name(test: NcclTest) -> str:
     """The test's name as printed or, from old versions that do not print it, as its numbers tell."""
     if test.name:
         return test.name
@@ -187,7 +187,7 @@ def _name(test: Test) -> str:
     return "collective with root" if test.root not in ("", "-1") else "collective"
 
 
-def _check_rows(test: Test) -> None:
+def _check_rows(test: NcclTest) -> None:
     ranks = len(test.ranks)
     for row in test.rows:
         low, high = (end / 1000 for end in ratio(Printed(Decimal(row.size), ZERO), row.time))
@@ -200,7 +200,7 @@ def _check_rows(test: Test) -> None:
             test.notes.append((row.line, text))
 
 
-def _check_average(test: Test, line: int, average: Printed | None) -> None:
+def _check_average(test: NcclTest, line: int, average: Printed | None) -> None:
     if average is None or not test.rows:
         return
     low, high = (sum(ends, ZERO) / len(test.rows) for ends in zip(*(row.busbw.ends for row in test.rows), strict=True))

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 
 from rankscope.formats.source import GZIP, ZSTD, Source
-from rankscope.model import Note, RankFacts, Reading, Severity, Words
+from rankscope.model import Layer, Note, RankFacts, Reading, Severity, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tables of an nsys export: which hold events of which layer, read with the columns this version of nsys wrote.
@@ -48,18 +48,18 @@ class EventTable:
 
 GPU_GROUP = ("deviceId", "streamId")
 SOURCES = (
-    EventTable("CUPTI_ACTIVITY_KIND_KERNEL", "gpu", ("demangledName", "shortName", "mangledName"), GPU_GROUP),
-    EventTable("CUPTI_ACTIVITY_KIND_MEMCPY", "gpu", ("copyKind",), GPU_GROUP, ("bytes",)),
-    EventTable("CUPTI_ACTIVITY_KIND_MEMSET", "gpu", (), GPU_GROUP, ("bytes",)),
-    EventTable("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "gpu_sync", ("syncType",), GPU_GROUP),
-    EventTable("CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_api", ("nameId",)),
-    EventTable("CUPTI_ACTIVITY_KIND_DRIVER", "cuda_api", ("nameId",)),
-    EventTable("NVTX_EVENTS", "nvtx", ("text", "textId"), ("domainId",), ("jsonText",)),
-    EventTable("MPI_P2P_EVENTS", "mpi", ("textId",), ("commHandle",), ("size",)),
-    EventTable("MPI_COLLECTIVES_EVENTS", "mpi", ("textId",), ("commHandle",), ("size",), ("rootRank",)),
-    EventTable("MPI_START_WAIT_EVENTS", "mpi", ("textId",)),
-    EventTable("MPI_OTHER_EVENTS", "mpi", ("textId",)),
-    EventTable("OSRT_API", "os", ("nameId",)),
+    EventTable("CUPTI_ACTIVITY_KIND_KERNEL", Layer.GPU, ("demangledName", "shortName", "mangledName"), GPU_GROUP),
+    EventTable("CUPTI_ACTIVITY_KIND_MEMCPY", Layer.GPU, ("copyKind",), GPU_GROUP, ("bytes",)),
+    EventTable("CUPTI_ACTIVITY_KIND_MEMSET", Layer.GPU, (), GPU_GROUP, ("bytes",)),
+    EventTable("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", Layer.GPU_SYNC, ("syncType",), GPU_GROUP),
+    EventTable("CUPTI_ACTIVITY_KIND_RUNTIME", Layer.CUDA_API, ("nameId",)),
+    EventTable("CUPTI_ACTIVITY_KIND_DRIVER", Layer.CUDA_API, ("nameId",)),
+    EventTable("NVTX_EVENTS", Layer.NVTX, ("text", "textId"), ("domainId",), ("jsonText",)),
+    EventTable("MPI_P2P_EVENTS", Layer.MPI, ("textId",), ("commHandle",), ("size",)),
+    EventTable("MPI_COLLECTIVES_EVENTS", Layer.MPI, ("textId",), ("commHandle",), ("size",), ("rootRank",)),
+    EventTable("MPI_START_WAIT_EVENTS", Layer.MPI, ("textId",)),
+    EventTable("MPI_OTHER_EVENTS", Layer.MPI, ("textId",)),
+    EventTable("OSRT_API", Layer.OS, ("nameId",)),
 )
 
 
@@ -137,7 +137,7 @@ def select(database: Database, table: EventTable) -> str:
     columns += [f"substr({one(['text'])}, 1, {TEXT_LETTERS})" if name == "text" else one([name]) for name in table.name]
     events = (
         f" AND eventType <> {DOMAIN_CREATED}"
-        if database.has(table.table, "eventType") and table.layer == "nvtx"
+        if database.has(table.table, "eventType") and table.layer == Layer.NVTX
         else ""
     )
     return f"SELECT {', '.join(columns)} FROM {table.table} WHERE {process_of(database, table.table)} = ?{events}"
@@ -205,7 +205,7 @@ def _name(database: Database, table: EventTable, row: Row) -> str:
 
 def _group(database: Database, table: EventTable, row: Row) -> str:
     first, second = row[6], row[7]
-    if table.layer == "nvtx":
+    if table.layer == Layer.NVTX:
         return _domain(database, row)
     if table.group == GPU_GROUP:
         return f"{first}/{second}"
@@ -213,7 +213,7 @@ def _group(database: Database, table: EventTable, row: Row) -> str:
 
 
 def _layer(database: Database, table: EventTable, row: Row) -> str:
-    return "nccl" if table.layer == "nvtx" and _domain(database, row) == "NCCL" else table.layer
+    return Layer.NCCL if table.layer == Layer.NVTX and _domain(database, row) == "NCCL" else table.layer
 
 
 def _domain(database: Database, row: Row) -> str:

@@ -10,8 +10,8 @@ from functools import lru_cache
 from rankscope.formats.printed import LARGEST_FIGURE as LARGEST
 from rankscope.formats.printed import TIME_NS, Printed, exactly
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import MOST_NOTES, Row, Section, cells_of, check, tallies, unlisted
-from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.formats.summary_table import MOST_NOTES, ProfileSection, Row, cells_of, check, tallies, unlisted
+from rankscope.model import Layer, Note, RankFacts, Reading, Severity
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
 NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)
@@ -52,7 +52,7 @@ class Open:
     width: int
     name_at: int
     columns: dict[str, tuple[int, int]]
-    section: Section
+    section: ProfileSection
     sizes: bool
 
     def figure(self, cells: list[str], column: str) -> Printed | None:
@@ -62,17 +62,17 @@ class Open:
 
 
 @dataclass(slots=True)
-class Found:
+class StatsTables:
     """What the file has told so far."""
 
-    sections: list[Section] = field(default_factory=list)
+    sections: list[ProfileSection] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading: `nsys stats` adds up all processes of its report."""
-    found, table = Found(), None
+    found, table = StatsTables(), None
     for number, line in source.lines():
         cells = cells_of(line)
         opened = head_of(cells) if "Total" in line else None
@@ -101,7 +101,7 @@ def head_of(cells: list[str]) -> Open | None:
         return None
     layer = layer_of(names[0], counts[0])
     name_at = [title for title, _ in titles].index(names[0])
-    return Open(len(cells), name_at, columns_of(titles, counts[0], sizes), Section(TABLES[layer], layer), sizes)
+    return Open(len(cells), name_at, columns_of(titles, counts[0], sizes), ProfileSection(TABLES[layer], layer), sizes)
 
 
 def title_of(cell: str) -> tuple[str, str]:
@@ -123,17 +123,17 @@ def columns_of(titles: list[tuple[str, str]], count: str, sizes: bool) -> dict[s
     return columns | {"calls": columns[count]}
 
 
-TABLES = {"cuda_api": "CUDA API calls", "gpu": "GPU activities", "nvtx": "NVTX ranges", "osrt": "OS calls"}
+TABLES = {Layer.CUDA_API: "CUDA API calls", Layer.GPU: "GPU activities", Layer.NVTX: "NVTX ranges"}
 
 
-def layer_of(name: str, count: str) -> str:
+def layer_of(name: str, count: str) -> Layer:
     """Which layer a table is of: its own titles tell."""
     if name == "Range":
-        return "nvtx"
-    return "gpu" if name == "Operation" or count in ("Instances", "Count", "Operations") else "cuda_api"
+        return Layer.NVTX
+    return Layer.GPU if name == "Operation" or count in ("Instances", "Count", "Operations") else Layer.CUDA_API
 
 
-def take(table: Open, cells: list[str], number: int, found: Found, source: Source) -> None:
+def take(table: Open, cells: list[str], number: int, found: StatsTables, source: Source) -> None:
     """One row, or a note that it is none."""
     name = cells[table.name_at].strip()
     calls = table.figure(cells, "calls")
@@ -169,14 +169,14 @@ def copy_name(name: str) -> str:
     return f"[CUDA {found[1].lower()}{' ' + short if short else ''}]"
 
 
-def reading(found: Found, source: Source) -> Reading:
+def reading(found: StatsTables, source: Source) -> Reading:
     """Everything as one process."""
     made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=found.notes)
     for section in found.sections:
         own = tallies(section)
         for tally in own:
             tally.bytes = found.sizes.get(tally.name)
-            if tally.layer == "nvtx" and ":" in tally.name:  # domain:range, or :range in the default domain
+            if tally.layer == Layer.NVTX and ":" in tally.name:  # domain:range, or :range in the default domain
                 tally.group, _, tally.name = tally.name.partition(":")
         made.tallies += own
         made.notes += check(section, source)

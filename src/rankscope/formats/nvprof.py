@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from rankscope.formats.nvprof_log import Log
+from rankscope.formats.nvprof_log import NvprofLog
 from rankscope.formats.printed import Printed, count, percent, rate_bytes, size_bytes, time_ns
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import Row, cells_of
-from rankscope.formats.sums import Activity, Trace
-from rankscope.model import Reading, Severity
+from rankscope.formats.sums import Activity, TraceColumns
+from rankscope.model import Layer, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # nvprof's text traces: one line per kernel, copy or call, in columns as wide as their headings say.
@@ -33,7 +33,7 @@ def is_trace_head(line: str) -> bool:
 class TextTrace:
     """An open trace table."""
 
-    log: Log
+    log: NvprofLog
     spans: dict[str, tuple[int, int]]
     name_at: int
 
@@ -65,7 +65,7 @@ class TextTrace:
         return dict(zip([*self.spans, "Name"], parts, strict=True))
 
 
-def trace_table(line: str, log: Log) -> TextTrace:
+def trace_table(line: str, log: NvprofLog) -> TextTrace:
     """The columns from their headings: numbers stand under the heading's right end."""
     spans: dict[str, tuple[int, int]] = {}
     begin, name_at = 0, 0
@@ -78,7 +78,7 @@ def trace_table(line: str, log: Log) -> TextTrace:
     return TextTrace(log, spans, name_at)
 
 
-def activity_of(cells: dict[str, str], units: dict[str, str], trace: Trace, line: int) -> Activity | None:
+def activity_of(cells: dict[str, str], units: dict[str, str], trace: TraceColumns, line: int) -> Activity | None:
     """One row of a trace, text or csv; None where the times are none."""
     start = time_ns(cells.get("Start", ""), units.get("Start", ""))
     duration = time_ns(cells.get("Duration", ""), units.get("Duration", ""))
@@ -86,7 +86,7 @@ def activity_of(cells: dict[str, str], units: dict[str, str], trace: Trace, line
         return None
     name, correlation = _name(cells)
     device = cells.get("Device", "")
-    layer, group = ("cuda_api", "") if device in NOTHING else ("gpu", _group(cells))
+    layer, group = (Layer.CUDA_API, "") if device in NOTHING else (Layer.GPU, _group(cells))
     size, odd = _bytes(cells, units, duration)
     if odd:
         trace.odd(line, f"{name[:60]}: {odd}")
@@ -145,7 +145,7 @@ def is_csv_head(line: str) -> bool:
 class CsvTable:
     """An open table."""
 
-    log: Log
+    log: NvprofLog
     titles: list[str]
     units: dict[str, str] = field(default_factory=dict)
     begun: bool = False
@@ -188,7 +188,7 @@ class CsvTable:
         return True
 
 
-def csv_table(line: str, log: Log) -> CsvTable:
+def csv_table(line: str, log: NvprofLog) -> CsvTable:
     """The table that begins with these titles."""
     titles = cells_of(line.strip())
     if "Type" not in titles and log.kind != "API calls":
@@ -204,7 +204,7 @@ ROW_LIKE = re.compile(r"\s*\d{1,3}\.\d{1,6}%\s")
 CELLS = 7
 
 
-def read_summary_line(log: Log, number: int, line: str) -> bool:
+def read_summary_line(log: NvprofLog, number: int, line: str) -> bool:
     """Take the line if it is a row of the open summary."""
     kind = KIND.match(line)
     rest = line[kind.end() :] if kind else line
@@ -252,13 +252,13 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading per profiled process, in the order of their results."""
-    log = Log(source)
+    log = NvprofLog(source)
     for number, line in source.lines():
         _take(log, number, line)
     yield from log.readings()
 
 
-def _take(log: Log, number: int, line: str) -> None:
+def _take(log: NvprofLog, number: int, line: str) -> None:
     """A line belongs to nvprof itself, to the table it has opened, or to the program that was profiled."""
     if line.startswith("==") and log.take_tag(number, line):
         return

@@ -11,8 +11,8 @@ from decimal import Decimal
 from rankscope.formats import nvprof
 from rankscope.formats.printed import Printed, count, percent, time_ns
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import Row, Section, check, mean_fits, tallies, unlisted, whole_ns
-from rankscope.model import Note, RankFacts, Reading, Severity
+from rankscope.formats.summary_table import ProfileSection, Row, check, mean_fits, tallies, unlisted, whole_ns
+from rankscope.model import Layer, Note, RankFacts, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Cells that a scanner misread: what they can only have been, or None.
@@ -226,7 +226,7 @@ NEAR = 0.02  # of the product: what is farther away needs no exact look
 SURE = Decimal("0.5")  # calls: where rounding leaves more room than this, a whole number in it says nothing
 
 
-def settle(block: Block) -> Section:
+def settle(block: Block) -> ProfileSection:
     """The rows with all that can be known of them."""
     for row in block.rows:
         _count(block, row)
@@ -236,7 +236,7 @@ def settle(block: Block) -> Section:
         _time_of_total(block, row, listed, column_survived)
     _whole(block)
     _unnamed(block, listed)
-    return Section("GPU activities", "gpu", rows=block.rows, complete=False)
+    return ProfileSection("GPU activities", Layer.GPU, rows=block.rows, complete=False)
 
 
 def _count(block: Block, row: Row) -> None:
@@ -395,7 +395,7 @@ def reading(block: Block, source: Source, rank: int | None, profiles: int) -> Re
     facts = RankFacts(pid=block.pid, rank=rank, command=block.command, source=str(source.path))
     if profiles > 1:
         facts.rank_source, facts.world_size = "order in the file", 1
-    section, loose = settle(block), Section("", "gpu", rows=block.pairs)
+    section, loose = settle(block), ProfileSection("", Layer.GPU, rows=block.pairs)
     made = Reading(facts, tallies=tallies(section), figures=unlisted(section) or unlisted(loose))
     if block.heading:
         made.notes.append(Note(f"under the heading {block.heading!r}", Severity.NOTE, source.at(block.line)))

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rankscope.formats.source import Source
-from rankscope.formats.summary_table import Section, check, tallies, unlisted
-from rankscope.formats.sums import Trace
-from rankscope.model import Group, Note, RankFacts, Reading, Severity
+from rankscope.formats.summary_table import ProfileSection, check, range_tallies, tallies, unlisted
+from rankscope.formats.sums import TraceColumns
+from rankscope.model import Group, Layer, Note, RankFacts, Reading, Role, Severity
 
 TAG = re.compile(r"={2,8}(\d{0,10})={2,8} (.*)")
 STARTED = re.compile(r"NVPROF is profiling process (\d{1,10})(?:, command: (.*))?")
 PLACE = re.compile(r'\s+(Thread|Domain|Range) "(.*)"(?: \(id = (\d{1,18})\))?\s*')
 LOSS = re.compile(r"not recorded|not collected|invalid|insufficient|dropped|lost|overflow|out of memory", re.I)
 WARM_UP = re.compile(r"\bwarm[- ]?up\b.{0,40}\b(?:done|finish|finished|complete|completed|over|end|ended)\b", re.I)
-LAYERS = {"GPU activities": "gpu", "API calls": "cuda_api", "Range": "nvtx"}
+LAYERS = {"GPU activities": Layer.GPU, "API calls": Layer.CUDA_API, "Range": Layer.NVTX}
 UNREAD = (
     "Unified Memory profiling result",
     "Metric result:",
@@ -37,45 +37,45 @@ class OpenTable(Protocol):
 
 
 @dataclass(slots=True)
-class Profile:
+class ProfiledProcess:
     """One profiled process."""
 
     facts: RankFacts
     first_line: int
     turn: int = 0  # which of several runs, one after the other, it belongs to
-    sections: list[Section] = field(default_factory=list)
-    trace: Trace = field(default_factory=Trace)
+    sections: list[ProfileSection] = field(default_factory=list)
+    trace: TraceColumns = field(default_factory=TraceColumns)
     threads: dict[int, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     told_line: int = 0  # of its first result; 0: none was found
 
     def has_gpu(self) -> bool:
         """Whether anything ran on a device."""
-        return any(section.layer == "gpu" for section in self.sections) or "gpu" in self.trace.layers()
+        return any(section.layer == Layer.GPU for section in self.sections) or Layer.GPU in self.trace.layers()
 
     def note(self, text: str, severity: Severity, where: str) -> None:
         if len(self.notes) < MOST_NOTES:
             self.notes.append(Note(text, severity, where))
 
 
-class Log:
+class NvprofLog:
     """The state of reading one log."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.profiles: list[Profile] = []
+        self.profiles: list[ProfiledProcess] = []
         self.table: OpenTable | None = None
         self.in_summary = False
         self.kind = ""  # of the rows that follow: GPU activities, API calls, Range
         self.thread, self.domain, self.range = 0, "", ""
         self.in_ranges = False
-        self._by_pid: dict[int | None, Profile] = {}
-        self._now: Profile | None = None
+        self._by_pid: dict[int | None, ProfiledProcess] = {}
+        self._now: ProfiledProcess | None = None
         self._going: set[int | None] = set()
         self._turn = 0
         self._warmed: set[int] = set()  # turns whose program told of a warm-up
 
-    def profile(self, number: int) -> Profile:
+    def profile(self, number: int) -> ProfiledProcess:
         """The process whose result is being told; a log may hold nothing but a table."""
         if self._now is None:
             self._now = self._process(None, number)
@@ -91,16 +91,16 @@ class Log:
     def open_table(self, table: OpenTable) -> None:
         self.table, self.in_summary = table, False
 
-    def section(self, number: int) -> Section:
+    def section(self, number: int) -> ProfileSection:
         """Where the next row belongs."""
         profile, layer = self.profile(number), LAYERS.get(self.kind, _layer(self.kind))
-        group = self.domain if layer == "nvtx" else ""
-        within = f"{self.domain}/{self.range}" if self.in_ranges and layer != "nvtx" else ""
+        group = self.domain if layer == Layer.NVTX else ""
+        within = f"{self.domain}/{self.range}" if self.in_ranges and layer != Layer.NVTX else ""
         key = (layer, group, within, self.thread)
         for section in profile.sections[-4:]:
-            if (section.layer, section.group, section.within, section.thread) == key and layer != "nvtx":
+            if (section.layer, section.group, section.within, section.thread) == key and layer != Layer.NVTX:
                 return section
-        profile.sections.append(Section(self.kind, *key))
+        profile.sections.append(ProfileSection(self.kind, *key))
         return profile.sections[-1]
 
     def take_tag(self, number: int, line: str) -> bool:
@@ -140,7 +140,7 @@ class Log:
             severity = Severity.WARNING if LOSS.search(text) or text[0] == "E" else Severity.NOTE
             profile.note(f"nvprof says: {text}", severity, self.source.at(number))
 
-    def _result(self, profile: Profile, pid: int | None, text: str, number: int) -> None:
+    def _result(self, profile: ProfiledProcess, pid: int | None, text: str, number: int) -> None:
         self._now, self.table, self.in_summary = profile, None, False
         self._going.discard(pid)
         self.in_ranges = text.startswith("NVTX result")
@@ -156,8 +156,8 @@ class Log:
         self._going.add(pid)
         self._process(pid, number).facts.command = command
 
-    def _process(self, pid: int | None, number: int) -> Profile:
-        made = Profile(RankFacts(pid=pid, source=str(self.source.path)), number, self._turn)
+    def _process(self, pid: int | None, number: int) -> ProfiledProcess:
+        made = ProfiledProcess(RankFacts(pid=pid, source=str(self.source.path)), number, self._turn)
         self.profiles.append(made)
         self._by_pid[pid] = made
         return made
@@ -182,16 +182,16 @@ class Log:
 
 
 def _layer(kind: str) -> str:
-    return re.sub(r"\W+", "_", kind.lower()).strip("_") or "gpu"
+    return re.sub(r"\W+", "_", kind.lower()).strip("_") or Layer.GPU
 
 
-def number_ranks(profiles: list[Profile], source: Source) -> None:
+def number_ranks(profiles: list[ProfiledProcess], source: Source) -> None:
     """nvprof does not know ranks: the processes that used a device are counted, run by run, by pid."""
     counted = [profile for profile in profiles if profile.has_gpu()] or list(profiles)
     for profile in profiles:
-        profile.facts.role = "helper"
+        profile.facts.role = Role.HELPER
     for profile in counted:
-        profile.facts.role = "rank"
+        profile.facts.role = Role.RANK
     if len(counted) == 1:
         counted[0].facts.rank = source.hints.rank
         return
@@ -202,11 +202,14 @@ def number_ranks(profiles: list[Profile], source: Source) -> None:
         profile.facts.world_size = sizes[profile.turn]
 
 
-def reading(profile: Profile, source: Source) -> Reading:
+def reading(profile: ProfiledProcess, source: Source) -> Reading:
     """What one process gives."""
     made = Reading(profile.facts, notes=list(profile.notes))
     for section in profile.sections:
-        made.tallies += tallies(section)
+        if section.within:
+            made.range_tallies += range_tallies(section)
+        else:
+            made.tallies += tallies(section)
         made.notes += check(section, source)
         made.figures += unlisted(section)
     summed = {section.layer for section in profile.sections}

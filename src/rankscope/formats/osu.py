@@ -26,7 +26,7 @@ MAX_ROWS = 100_000
 
 
 @dataclass(slots=True)
-class Test:
+class OsuTest:
     """One benchmark's output: its name and the columns announced."""
 
     name: str
@@ -42,10 +42,10 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """All benchmarks of a file."""
     reading = Reading(RankFacts(rank=source.hints.rank, source=str(source)))
-    test: Test | None = None
+    test: OsuTest | None = None
     for line, text in source.lines():
         if title := TITLE.fullmatch(text):
-            test = Test(title["name"].strip(), title["version"])
+            test = OsuTest(title["name"].strip(), title["version"])
             reading.facts.versions = f"OSU micro-benchmarks {test.version}"
         elif test is None:
             continue
@@ -68,7 +68,7 @@ def _columns(text: str) -> list[tuple[str, str]]:
     return found if values and not text.startswith(("# Datatype", "# [")) else []
 
 
-def _take(source: Source, reading: Reading, test: Test, line: int, text: str) -> None:
+def _take(source: Source, reading: Reading, test: OsuTest, line: int, text: str) -> None:
     cells = text.split()
     if not test.columns or len(cells) != len(test.columns) or not cells[0][0].isdigit():
         return  # other output in between
@@ -86,7 +86,7 @@ def _take(source: Source, reading: Reading, test: Test, line: int, text: str) ->
         reading.notes.append(Note(f"{test.name}: the data received were wrong", Severity.WARNING, where))
 
 
-def _figure(test: Test, column: str, unit: str, value: Printed, scale: float | None) -> Figure:
+def _figure(test: OsuTest, column: str, unit: str, value: Printed, scale: float | None) -> Figure:
     known, factor = UNITS[unit if unit else column if column in UNITS else ""]
     tail = column.endswith("Tail Lat")
     name = "latency" if tail or "Latency" in column else "bandwidth" if known == "bytes/s" else column.lower()
@@ -97,7 +97,7 @@ def _figure(test: Test, column: str, unit: str, value: Printed, scale: float | N
     )
 
 
-def _take_init(reading: Reading, test: Test, found: re.Match[str]) -> None:
+def _take_init(reading: Reading, test: OsuTest, found: re.Match[str]) -> None:
     reading.facts.world_size = int(found["ranks"])
     for statistic, ms in zip(("min", "max", "mean"), found.groups()[1:], strict=True):
         value = number(ms)

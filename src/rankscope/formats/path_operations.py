@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rankscope.formats.source import Source
-from rankscope.formats.strace_line import Call, Resumed, parsed
+from rankscope.formats.strace_line import Resumed, SystemCall, parsed
 from rankscope.model import PathOperation
 
 # ---------------------------------------------------------------- the path operations in a strace log, in their order
@@ -28,22 +28,22 @@ def read_strace(source: Source) -> tuple[list[PathOperation], int]:
     return kept, found.count("relative")
 
 
-def _calls(source: Source) -> Iterator[Call]:
+def _calls(source: Source) -> Iterator[SystemCall]:
     """Whole calls: those that another thread's line interrupted are put together."""
-    pending: dict[int, Call] = {}
+    pending: dict[int, SystemCall] = {}
     for _, text in source.lines():
         line = parsed(text)
-        if isinstance(line.what, Call) and line.what.unfinished:
+        if isinstance(line.what, SystemCall) and line.what.unfinished:
             pending[line.task] = line.what
-        elif isinstance(line.what, Call):
+        elif isinstance(line.what, SystemCall):
             yield line.what
         elif isinstance(line.what, Resumed) and (begun := pending.pop(line.task, None)):
             whole = parsed(f"{begun.name}({begun.arguments}{line.what.rest}").what
-            if isinstance(whole, Call):
+            if isinstance(whole, SystemCall):
                 yield whole
 
 
-def _strace_operation(call: Call) -> PathOperation | str:
+def _strace_operation(call: SystemCall) -> PathOperation | str:
     """The operation, or why there is none: `relative` to an unknown folder, or `none` at all (fstat)."""
     found = PATH.match(call.arguments)
     if found is None or found["cut"] or not found["path"] or not call.result:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rankscope import rank_file
 from rankscope.formats.registry import Format, all_recognised, format_named
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Note, RankFacts, Reading, Severity
+from rankscope.model import BadFile, Note, RankFacts, Reading, Role, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Splits a document into its parts: what is set as code, block by block, and the text around it.
@@ -61,16 +61,16 @@ def _blocks(lines: list[bytes]) -> Iterator[tuple[int, int]]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Which files were meant: those named, those of folders and of patterns.
 @dataclass(slots=True)
-class Found:
+class FoundFiles:
     """The files in order, each once, and a line for every word that led to none."""
 
     files: list[Path] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-def find_files(words: Sequence[str]) -> Found:
+def find_files(words: Sequence[str]) -> FoundFiles:
     """Files and folders by name, else by pattern; folders with all that is below them."""
-    found = Found()
+    found = FoundFiles()
     for word in words:
         paths = [Path(word)] if os.path.lexists(word) else [Path(one) for one in _matches(word)]
         if not paths:
@@ -88,7 +88,7 @@ def _matches(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern, recursive=True), key=natural) if glob.has_magic(pattern) else []
 
 
-def _add(path: Path, found: Found) -> None:
+def _add(path: Path, found: FoundFiles) -> None:
     if is_run(path):
         found.problems.append(f"{path}: is a run already: rankscope report {path} shows it")
     elif path.is_dir():
@@ -126,7 +126,7 @@ IN_NAME = re.compile(r"(?<![a-z])rank[-_. ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 
 def settle_ranks(source: Source, processes: Sequence[RankFacts]) -> list[Note]:
     """Give a file's only process the rank that the user said or, as the last resort, the file's name."""
-    ranks = [facts for facts in processes if facts.role == "rank"]
+    ranks = [facts for facts in processes if facts.role == Role.RANK]
     if source.hints.rank is not None:
         return _as_told(source, ranks, source.hints.rank)
     named = IN_NAME.findall(source.path.name)
@@ -223,6 +223,6 @@ def _odd_bytes(piece: Source, tool: str) -> Reading:
 
 
 def _about_file(path: str, bad: list[BadFile]) -> Reading:
-    made = Reading(RankFacts(source=path, role="document"))
+    made = Reading(RankFacts(source=path, role=Role.DOCUMENT))
     made.notes = [Note(f"this part was left out: {problem}", Severity.WARNING, path) for problem in bad]
     return made

@@ -27,7 +27,7 @@ Fail = Callable[[str], Exception]
 Watch = Callable[[int], None]
 
 
-class Counted(io.RawIOBase):
+class CountedStream(io.RawIOBase):
     """A stream that counts its bytes and turns every failure into the reader's own error."""
 
     def __init__(self, inner: Any, fail: Fail, watch: Watch | None = None) -> None:
@@ -61,10 +61,10 @@ class Counted(io.RawIOBase):
         super().close()
 
 
-class Unpacked(Counted):
+class Unpacked(CountedStream):
     """The unpacked bytes; a file that swells beyond belief is not read on."""
 
-    def __init__(self, inner: Any, packed: Counted, fail: Fail) -> None:
+    def __init__(self, inner: Any, packed: CountedStream, fail: Fail) -> None:
         super().__init__(inner, fail)
         self.packed = packed
 
@@ -118,7 +118,7 @@ class ZstdFrames(io.RawIOBase):
 
 def unpacked(raw: IO[bytes], fail: Fail, watch: Watch | None) -> IO[bytes]:
     """The bytes of a file, unpacked if they are packed, without a byte-order mark."""
-    counted = Counted(raw, fail, watch)
+    counted = CountedStream(raw, fail, watch)
     stream: io.BufferedReader[Any] = io.BufferedReader(counted)
     start = stream.peek(4)[:4]
     if start.startswith(GZIP):

@@ -31,7 +31,7 @@ UNIX_FROM_S = 10**8  # smaller numbers of seconds are since the line before (-r)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SystemCall:
     """A call: with its result, or cut off where another thread's line came in between."""
 
     name: str
@@ -66,33 +66,33 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StraceLine:
     """Whose line it is (0 where strace follows only one), when, and what it says."""
 
     task: int
     ns: int | None
     relative: bool
     unix: bool
-    what: Call | Resumed | Signal | Ended | None
+    what: SystemCall | Resumed | Signal | Ended | None
 
 
-def parsed(text: str) -> Line:
+def parsed(text: str) -> StraceLine:
     """The parts of a line; `what` is None for a line that is not strace's."""
     prefix = PREFIX.match(text)
     if prefix is None:  # cannot be: the pattern fits nothing, too
-        return Line(0, None, False, False, None)
+        return StraceLine(0, None, False, False, None)
     what = _what(text, prefix.end())
     task = int(prefix["pid"] or prefix["out"] or 0) if what else 0
     if prefix["day"]:
-        return Line(task, _day_ns(prefix["day"]), False, False, what)
+        return StraceLine(task, _day_ns(prefix["day"]), False, False, what)
     seconds = number(prefix["seconds"]) if prefix["seconds"] and what else None
     if seconds is None or seconds.value > LATEST_S:
-        return Line(task, None, False, False, what)
+        return StraceLine(task, None, False, False, what)
     unix = seconds.value > UNIX_FROM_S
-    return Line(task, int(seconds.value * 10**9), not unix, unix, what)
+    return StraceLine(task, int(seconds.value * 10**9), not unix, unix, what)
 
 
-def _what(text: str, at: int) -> Call | Resumed | Signal | Ended | None:
+def _what(text: str, at: int) -> SystemCall | Resumed | Signal | Ended | None:
     if begun := NAME.match(text, at):
         return _call(begun["name"], text[begun.end() :])
     if resumed := RESUMED.match(text, at):
@@ -104,20 +104,20 @@ def _what(text: str, at: int) -> Call | Resumed | Signal | Ended | None:
     return None
 
 
-def _call(name: str, rest: str) -> Call:
+def _call(name: str, rest: str) -> SystemCall:
     if rest.endswith("<unfinished ...>"):
         before = rest[: -len("<unfinished ...>")].rstrip()
         if not before.endswith("= ?"):  # a process that is killed leaves this behind its last call
-            return Call(name, before, unfinished=True)
+            return SystemCall(name, before, unfinished=True)
         rest = before
     arguments, result = _split(rest)
     found = RESULT.match(result)
     if found is None:
-        return Call(name, arguments)
+        return SystemCall(name, arguments)
     time = TIME.search(result)
     ns = number(time[1]) if time else None
     told = None if ns is None else float(ns.value * 10**9)
-    return Call(name, arguments, found["value"], found["error"] or "", told)
+    return SystemCall(name, arguments, found["value"], found["error"] or "", told)
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -9,9 +9,9 @@ from itertools import chain
 
 from rankscope.formats import strace_summary
 from rankscope.formats.source import Source
-from rankscope.formats.strace_line import Call, Ended, Line, Resumed, Signal, parsed
+from rankscope.formats.strace_line import Ended, Resumed, Signal, StraceLine, SystemCall, parsed
 from rankscope.formats.sums import Sums
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RankFacts, Reading, Role, Severity, Tally
 
 SNIFFED_LINES = 40
 MARKS = (b"execve(", b"<unfinished ...>", b" resumed>", b"+++ exited with", b" = -1 E", b" = 0x7f")
@@ -28,12 +28,12 @@ def sniff(head: bytes) -> bool:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n")[:SNIFFED_LINES] if line.strip()]
     found = [parsed(line).what for line in lines]
-    own = [what for what in found if what and (not isinstance(what, Call) or what.result or what.unfinished)]
-    return 2 * len(own) >= len(lines) and any(isinstance(what, Call) and what.result for what in own)
+    own = [what for what in found if what and (not isinstance(what, SystemCall) or what.result or what.unfinished)]
+    return 2 * len(own) >= len(lines) and any(isinstance(what, SystemCall) and what.result for what in own)
 
 
 @dataclass(slots=True)
-class Task:
+class TracedThread:
     """What is known of one thread."""
 
     number: int
@@ -47,12 +47,12 @@ class Task:
 
 
 @dataclass(slots=True)
-class Log:
+class StraceLog:
     """A log as it streams by."""
 
     source: Source
     sums: Sums
-    tasks: dict[int, Task] = field(default_factory=dict)
+    tasks: dict[int, TracedThread] = field(default_factory=dict)
     threads: dict[int, int] = field(default_factory=dict)  # thread to the one that made it
     parents: dict[int, int] = field(default_factory=dict)
     timed: int = 0  # calls with their time
@@ -61,17 +61,17 @@ class Log:
     broken_off: tuple[int, str, str] | None = None  # an unfinished line without strace's word for it
     notes: list[Note] = field(default_factory=list)
 
-    def task(self, number: int) -> Task:
+    def task(self, number: int) -> TracedThread:
         if number not in self.tasks:
             if len(self.tasks) >= MAX_TASKS:
                 raise self.source.bad(f"more than {MAX_TASKS} processes and threads")
-            self.tasks[number] = Task(number)
+            self.tasks[number] = TracedThread(number)
         return self.tasks[number]
 
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading for each process; its threads are told apart in its tallies."""
-    log = Log(source, Sums(source))
+    log = StraceLog(source, Sums(source))
     lines = source.lines()
     for number, text in lines:
         if text.startswith("% time "):
@@ -84,16 +84,16 @@ def read(source: Source) -> Iterator[Reading]:
     yield from _readings(log)
 
 
-def _take(log: Log, text: str) -> None:
+def _take(log: StraceLog, text: str) -> None:
     line = parsed(text)
     task = log.task(line.task)
     _keep_time(log, task, line)
-    if isinstance(line.what, Call):
+    if isinstance(line.what, SystemCall):
         _take_call(log, task, line.what, text)
     elif isinstance(line.what, Resumed):
         _take_resumed(log, task, line.what)
     elif isinstance(line.what, Signal):
-        log.sums.add("signals", line.what.name, None, thread=task.number)
+        log.sums.add(Layer.SIGNALS, line.what.name, None, thread=task.number)
     elif isinstance(line.what, Ended):
         _end(log, task, line.what)
     elif log.broken_off is not None and ") " in text and "= " in text:
@@ -102,7 +102,7 @@ def _take(log: Log, text: str) -> None:
         _finish(log, log.task(place), parsed(f"{name}({begun}{text}").what)
 
 
-def _take_call(log: Log, task: Task, call: Call, text: str) -> None:
+def _take_call(log: StraceLog, task: TracedThread, call: SystemCall, text: str) -> None:
     if call.result:
         _finish(log, task, call)
     elif call.unfinished:
@@ -113,21 +113,21 @@ def _take_call(log: Log, task: Task, call: Call, text: str) -> None:
         task.pending = None
 
 
-def _take_resumed(log: Log, task: Task, resumed: Resumed) -> None:
+def _take_resumed(log: StraceLog, task: TracedThread, resumed: Resumed) -> None:
     begun = task.pending or ""
     task.pending = None
     _finish(log, task, parsed(f"{resumed.name}({begun}{resumed.rest}").what)
 
 
-def _finish(log: Log, task: Task, call: object) -> None:
+def _finish(log: StraceLog, task: TracedThread, call: object) -> None:
     """Count a call whose result is there."""
-    if not isinstance(call, Call) or not call.result:
+    if not isinstance(call, SystemCall) or not call.result:
         return
     task.calls += 1
     if call.name in ("exit", "exit_group") and call.result == "?" and not call.error:
         return  # does not return, and strace -c does not count it either
     log.timed += call.ns is not None
-    log.sums.add("calls", call.name, call.ns, call.error, thread=task.number, errors=bool(call.error))
+    log.sums.add(Layer.CALLS, call.name, call.ns, call.error, thread=task.number, errors=bool(call.error))
     if call.name == "execve" and call.result == "0":
         task.command = call.command()
     made = int(call.result) if call.name in CHILD_MAKERS and call.result.isdigit() else 0
@@ -136,7 +136,7 @@ def _finish(log: Log, task: Task, call: object) -> None:
         (log.threads if is_thread else log.parents)[made] = task.number
 
 
-def _keep_time(log: Log, task: Task, line: Line) -> None:
+def _keep_time(log: StraceLog, task: TracedThread, line: StraceLine) -> None:
     if line.relative:
         log.relative_ns = min(log.relative_ns + (line.ns or 0), 2**62)
         now: int | None = log.relative_ns
@@ -149,12 +149,12 @@ def _keep_time(log: Log, task: Task, line: Line) -> None:
     task.last_ns = now
 
 
-def _end(log: Log, task: Task, ended: Ended) -> None:
+def _end(log: StraceLog, task: TracedThread, ended: Ended) -> None:
     if not ended.replaced_by:
         task.ended = ended
 
 
-def _compare(log: Log, rest: Iterator[tuple[int, str]]) -> None:
+def _compare(log: StraceLog, rest: Iterator[tuple[int, str]]) -> None:
     """With -C a summary follows the log: it must tell of the same calls."""
     for summary in strace_summary.summaries(log.source, rest):
         seen: dict[str, int] = {}
@@ -171,14 +171,14 @@ def _compare(log: Log, rest: Iterator[tuple[int, str]]) -> None:
         log.notes += [Note(text, Severity.WARNING, log.source.at(line)) for line, text in problems]
 
 
-def _readings(log: Log) -> Iterator[Reading]:
+def _readings(log: StraceLog) -> Iterator[Reading]:
     owners = _owners(log)
     by_process: dict[int, list[Tally]] = {}
     for tally in log.sums.tallies():
         process = owners[tally.thread]
         tally.thread = tally.thread if tally.thread != process else 0
         by_process.setdefault(process, []).append(tally)
-    members: dict[int, list[Task]] = {}
+    members: dict[int, list[TracedThread]] = {}
     for number, task in log.tasks.items():
         members.setdefault(owners[number], []).append(task)
     first = True
@@ -188,7 +188,9 @@ def _readings(log: Log) -> Iterator[Reading]:
             first = False
 
 
-def _reading(log: Log, tasks: list[Task], task: Task, tallies: list[Tally], first: bool) -> Reading:
+def _reading(
+    log: StraceLog, tasks: list[TracedThread], task: TracedThread, tallies: list[Tally], first: bool
+) -> Reading:
     reading = Reading(_facts(log, task, len(tasks), first), tallies=tallies)
     if first:
         reading.notes = [*log.notes, *_general_notes(log)]
@@ -198,15 +200,15 @@ def _reading(log: Log, tasks: list[Task], task: Task, tallies: list[Tally], firs
     return reading
 
 
-def _general_notes(log: Log) -> Iterator[Note]:
+def _general_notes(log: StraceLog) -> Iterator[Note]:
     if not log.timed:
         yield Note("the calls carry no times: record with strace -T to have them", where=str(log.source))
 
 
-def _facts(log: Log, task: Task, threads: int, first: bool) -> RankFacts:
+def _facts(log: StraceLog, task: TracedThread, threads: int, first: bool) -> RankFacts:
     parent = log.parents.get(task.number)
     facts = RankFacts(pid=task.number or None, parent_pid=parent or None, command=task.command, source=str(log.source))
-    facts.role = "rank" if first else "helper"
+    facts.role = Role.RANK if first else Role.HELPER
     facts.rank = log.source.hints.rank if first else None
     facts.threads = threads if task.number else None
     if task.first_ns is not None and task.last_ns is not None:
@@ -219,7 +221,7 @@ def _facts(log: Log, task: Task, threads: int, first: bool) -> RankFacts:
     return facts
 
 
-def _owners(log: Log) -> dict[int, int]:
+def _owners(log: StraceLog) -> dict[int, int]:
     """The process each thread belongs to: the first in its chain of makers that no thread call made."""
     owners: dict[int, int] = {}
     for number in log.tasks:

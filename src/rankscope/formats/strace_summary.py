@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, count, number
 from rankscope.formats.source import Source
-from rankscope.model import Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Layer, Note, RankFacts, Reading, Severity, Tally
 
 HEADER = re.compile(rb"^(?:% time|syscall|calls|seconds)\b[^\n]*\n-{4,}[- ]*\n", re.MULTILINE)
 COLUMNS = {"%time", "seconds", "usecs/call", "calls", "errors", "syscall", "shortest", "longest"}
@@ -36,7 +36,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Summary:
+class StraceSummary:
     """One table, and its total row once that has been met."""
 
     source: Source
@@ -69,15 +69,15 @@ def read(source: Source) -> Iterator[Reading]:
         raise source.bad("no table of strace -c in it")
 
 
-def summaries(source: Source, lines: Iterator[tuple[int, str]]) -> Iterator[Summary]:
+def summaries(source: Source, lines: Iterator[tuple[int, str]]) -> Iterator[StraceSummary]:
     """The tables among the lines; other lines may stand between them."""
-    current: Summary | None = None
+    current: StraceSummary | None = None
     for line, text in lines:
         columns = _columns(text)
         if columns:
             if current is not None:
                 yield current
-            current = Summary(source, line, columns)
+            current = StraceSummary(source, line, columns)
         elif current is not None and not RULE.fullmatch(text):
             _take(current, line, text)
             if current.total is not None:
@@ -93,7 +93,7 @@ def _columns(text: str) -> list[str] | None:
     return names if known else None
 
 
-def _take(summary: Summary, line: int, text: str) -> None:
+def _take(summary: StraceSummary, line: int, text: str) -> None:
     cells = text.split()
     missing = len(summary.columns) - len(cells)
     if missing == 1 and "errors" in summary.columns:
@@ -121,7 +121,7 @@ def _counts(columns: Sequence[str], cells: Sequence[str]) -> list[str]:
 
 
 def _tally(row: Row) -> Tally:
-    tally = Tally("calls", row.name, row.whole("calls"), _ns(row, "seconds") or 0.0)
+    tally = Tally(Layer.CALLS, row.name, row.whole("calls"), _ns(row, "seconds") or 0.0)
     tally.errors = row.whole("errors")
     tally.min_ns, tally.max_ns = _ns(row, "shortest"), _ns(row, "longest")
     return tally
@@ -131,7 +131,7 @@ def _ns(row: Row, column: str) -> float | None:
     return float(row.cells[column].value * SECOND_NS) if column in row.cells else None
 
 
-def checked(summary: Summary) -> Iterator[tuple[int, str]]:
+def checked(summary: StraceSummary) -> Iterator[tuple[int, str]]:
     """What does not add up, each with its line."""
     for row in summary.rows:
         yield from ((row.line, f"{row.name}: {text}") for text in _row_problems(row))

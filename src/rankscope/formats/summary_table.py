@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from math import ceil, floor
 from statistics import median
 
 from rankscope.formats.printed import ZERO, Printed
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, Severity, Tally
+from rankscope.model import Figure, Note, RangeTally, Severity, Tally
 
 # ---------------------------------------------------------------- one line of comma-separated values
 PLAIN_LENGTH = 128 << 10  # the csv module takes no longer cells
@@ -53,7 +53,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Section:
+class ProfileSection:
     """The rows of one kind in one table: GPU activities, API calls, or one range with what is attributed to it."""
 
     title: str
@@ -65,12 +65,17 @@ class Section:
     complete: bool = True  # the tool lists every row: shares then add up to 100 %
 
 
-def tallies(section: Section) -> list[Tally]:
+def tallies(section: ProfileSection) -> list[Tally]:
     """The section as the model holds it."""
     return [_tally(section, row) for row in section.rows]
 
 
-def _tally(section: Section, row: Row) -> Tally:
+def range_tallies(section: ProfileSection) -> list[RangeTally]:
+    """The same of a section that lists what is attributed to a range."""
+    return [RangeTally(**asdict(tally), within=section.within) for tally in tallies(section)]
+
+
+def _tally(section: ProfileSection, row: Row) -> Tally:
     total_ns = total_of(row)
     return Tally(
         section.layer,
@@ -81,7 +86,6 @@ def _tally(section: Section, row: Row) -> Tally:
         thread=section.thread,
         min_ns=_float(row.least),
         max_ns=_float(row.most),
-        within=section.within,
     )
 
 
@@ -107,7 +111,7 @@ def total_of(row: Row) -> int | None:
     return printed
 
 
-def check(section: Section, source: Source) -> list[Note]:
+def check(section: ProfileSection, source: Source) -> list[Note]:
     """What the arithmetic of a section says against it."""
     notes = _limited([note for row in section.rows for note in _check_row(row, source)], source)
     return notes + _check_shares(section, source)
@@ -171,7 +175,7 @@ def share_fits(row: Row, whole: Decimal, doubt: Decimal) -> bool:
     return row.total.agrees(low, high)
 
 
-def _check_shares(section: Section, source: Source) -> list[Note]:
+def _check_shares(section: ProfileSection, source: Source) -> list[Note]:
     rows = [row for row in section.rows if row.share is not None]
     found = whole_ns(rows)
     if found is None:
@@ -189,7 +193,7 @@ def _share_note(row: Row, of_whole: str, source: Source) -> Note:
     return Note(told, Severity.WARNING, source.at(row.line))
 
 
-def _check_sum(section: Section, rows: Sequence[Row], source: Source) -> list[Note]:
+def _check_sum(section: ProfileSection, rows: Sequence[Row], source: Source) -> list[Note]:
     shares, slack = _added_shares(rows)
     where = source.at(rows[0].line)
     if shares > WHOLE + slack:
@@ -206,7 +210,7 @@ def _added_shares(rows: Sequence[Row]) -> tuple[Decimal, Decimal]:
     return sum((share.value for share in shares), ZERO), LISTED + sum((share.step / 2 for share in shares), ZERO)
 
 
-def unlisted(section: Section) -> list[Figure]:
+def unlisted(section: ProfileSection) -> list[Figure]:
     """The whole of a section of which rows are missing, so that its shares can still be told."""
     shares, slack = _added_shares(section.rows)
     if section.within or shares >= WHOLE - slack:

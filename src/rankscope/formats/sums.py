@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.formats.source import Source
-from rankscope.model import Note, Severity, Tally, Words
+from rankscope.model import Note, RangeTally, Severity, Tally, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Many events of a trace in little memory, and their sums.
@@ -35,7 +35,7 @@ class Activity:
 
 
 @dataclass(slots=True)
-class Vocabulary:
+class WordColumn:
     """Words by number."""
 
     codes: array[int] = field(default_factory=lambda: array("i"))
@@ -61,11 +61,11 @@ class Sum:
     bytes: int | None = None
 
 
-class Trace:
+class TraceColumns:
     """Events as columns."""
 
     def __init__(self) -> None:
-        self._words = {name: Vocabulary() for name in ("layer", "name", "group")}
+        self._words = {name: WordColumn() for name in ("layer", "name", "group")}
         self._numbers = {name: array("q") for name in ("start_ns", "end_ns", "bytes", "correlation")}
         self._sums: dict[tuple[str, str, str], Sum] = {}
         self._left_out = 0
@@ -169,7 +169,8 @@ class Sums:
         if tally is None:
             if len(self.found) >= MAX_TALLIES:
                 raise self.source.bad(f"more than {MAX_TALLIES} different names: not a file of this format")
-            tally = self.found[key] = Tally(layer, name, 0, 0.0, group, size_class, "", kind, thread, within=within)
+            shared = (layer, name, 0, 0.0, group, size_class, "", kind, thread)
+            tally = self.found[key] = RangeTally(*shared, within=within) if within else Tally(*shared)
         tally.calls = (tally.calls or 0) + 1
         tally.errors += errors
         if size_bytes is not None:
@@ -178,8 +179,12 @@ class Sums:
             _add_time(tally, float(ns))
 
     def tallies(self) -> list[Tally]:
-        """What was counted, in the order first met."""
-        return list(self.found.values())
+        """What was counted in nothing else, in the order first met."""
+        return [tally for tally in self.found.values() if not isinstance(tally, RangeTally)]
+
+    def range_tallies(self) -> list[RangeTally]:
+        """What was counted as part of something else."""
+        return [tally for tally in self.found.values() if isinstance(tally, RangeTally)]
 
 
 def _add_time(tally: Tally, ns: float) -> None:

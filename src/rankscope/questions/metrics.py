@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import COLLECTIVE_LAYERS, Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import BYTES_SQL
 from rankscope.questions.steps.data import steps_of
 
@@ -22,8 +22,8 @@ OF_RANKS = {
 CALLS = f"""
     SELECT rank, host, layer, name, (sum(calls) FILTER (kind = 'call' OR layer = 'gloo'))::BIGINT,
         sum(total_ns) FILTER (kind = 'call' OR layer = 'gloo') / 1e9, {BYTES_SQL}
-    FROM tallies JOIN ranks USING (process) WHERE role = 'rank' AND coalesce(within, '') = ''
-        AND layer IN ('mpi', 'gloo', 'nccl') GROUP BY ALL ORDER BY rank, layer, name"""
+    FROM tallies JOIN ranks USING (process) WHERE role = 'rank'
+        AND layer IN {sql_list(COLLECTIVE_LAYERS)} GROUP BY ALL ORDER BY rank, layer, name"""
 
 
 def scrape(tables: Tables) -> list[Table]:

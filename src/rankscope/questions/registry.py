@@ -7,7 +7,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rankscope.model import Table, Tables
+from rankscope.model import COLLECTIVE_LAYERS, Table, Tables, sql_list
 from rankscope.questions.selection import MANY_RANKS, Selection
 
 if TYPE_CHECKING:
@@ -214,11 +214,11 @@ def default_tables(opened: Tables) -> list[str]:
     return [question.name for question in ALL_QUESTIONS if is_shown(question)]
 
 
-GPU_SUMS = "SELECT 1 FROM figures WHERE series LIKE 'GPU %' AND name = 'first to last' LIMIT 1"
-ACTIVITIES = """
-    SELECT 1 FROM untraced_events WHERE layer NOT IN ('mpi', 'nccl', 'gloo') UNION ALL
+GPU_SUMS = "SELECT 1 FROM devices WHERE span_ns IS NOT NULL LIMIT 1"
+ACTIVITIES = f"""
+    SELECT 1 FROM untraced_events WHERE layer NOT IN {sql_list(COLLECTIVE_LAYERS)} UNION ALL
     SELECT 1 FROM figures WHERE starts_with(series, 'trace ') AND name = 'events kept' AND value > 0
-        AND series NOT IN ('trace mpi', 'trace nccl', 'trace gloo') LIMIT 1"""
+        AND series NOT IN {sql_list(f"trace {layer}" for layer in COLLECTIVE_LAYERS)} LIMIT 1"""
 
 
 def has_activities(opened: Tables) -> bool:

@@ -95,7 +95,7 @@ COUNTER, SEQ = struct.Struct("=Q"), struct.Struct("=I")
 HEAD = struct.Struct("=6I")  # of CHUNK: thousands of live files are asked again and again, and numpy would take longer
 
 
-class Head(NamedTuple):
+class FileHead(NamedTuple):
     """What a chunk says of itself."""
 
     kind: int
@@ -107,7 +107,7 @@ class Head(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
+class ChunkRows:
     """The published rows of one chunk, still in the file."""
 
     thread: int
@@ -116,7 +116,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Layout:
+class ChunkPlaces:
     """Where the chunks of a file are, as far as it was walked: none ever moves, and new ones come behind."""
 
     places: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # of each kind: place and bytes
@@ -134,9 +134,11 @@ class RankFile:
     path: Path
     data: Any
     header: Any  # one HEADER record, copied
-    layout: Layout = field(default_factory=Layout)  # that of an earlier opening of the same file saves the walk
+    layout: ChunkPlaces = field(
+        default_factory=ChunkPlaces
+    )  # that of an earlier opening of the same file saves the walk
 
-    def parts(self, kind: ChunkKind) -> list[Part]:
+    def parts(self, kind: ChunkKind) -> list[ChunkRows]:
         """The chunks of one kind of table."""
         return [self._part(place, size, kind, self._head(place)) for place, size in self._places(kind)]
 
@@ -162,7 +164,7 @@ class RankFile:
             self._take_paths(place, size, self._head(place), rows, texts)
         return np.concatenate(rows), texts
 
-    def _take_paths(self, place: int, size: int, chunk: Head, rows: list[Any], texts: list[str]) -> None:
+    def _take_paths(self, place: int, size: int, chunk: FileHead, rows: list[Any], texts: list[str]) -> None:
         body, published = self._body(place, size), chunk.rows
         if published > len(body):
             raise BadFile(f"{self.path}: paths at byte {place}: {published} bytes do not fit in {len(body)}")
@@ -209,14 +211,14 @@ class RankFile:
             known.end = place
         return known.places
 
-    def _head(self, place: int) -> Head:
+    def _head(self, place: int) -> FileHead:
         """What a chunk says of itself at this moment."""
-        return Head(*HEAD.unpack_from(self.data, place))
+        return FileHead(*HEAD.unpack_from(self.data, place))
 
     def _body(self, place: int, size: int) -> Any:
         return self.data[place + CHUNK.itemsize : place + size]
 
-    def _part(self, place: int, size: int, kind: ChunkKind, chunk: Head) -> Part:
+    def _part(self, place: int, size: int, kind: ChunkKind, chunk: FileHead) -> ChunkRows:
         body, row_type = self._body(place, size), ROW_TYPES[kind]
         rows, row_bytes = chunk.rows, chunk.row_bytes
         if row_bytes != row_type.itemsize and row_bytes not in EARLIER_ROWS.get(kind, ()):
@@ -224,9 +226,9 @@ class RankFile:
             raise BadFile(f"{self.path}: chunk at byte {place}: {told}")
         if rows * row_bytes > len(body):
             raise BadFile(f"{self.path}: chunk at byte {place}: {rows} rows do not fit in {len(body)} bytes")
-        return Part(chunk.thread, chunk.first_id, _as_rows(body[: rows * row_bytes], row_bytes, row_type))
+        return ChunkRows(chunk.thread, chunk.first_id, _as_rows(body[: rows * row_bytes], row_bytes, row_type))
 
-    def _take_strings(self, place: int, size: int, chunk: Head, texts: list[str]) -> None:
+    def _take_strings(self, place: int, size: int, chunk: FileHead, texts: list[str]) -> None:
         body, published = self._body(place, size), chunk.rows
         if published > len(body):
             raise BadFile(f"{self.path}: strings at byte {place}: {published} bytes do not fit in {len(body)}")

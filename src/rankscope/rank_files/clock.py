@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Figure
+from rankscope.model import GpuClock
 from rankscope.rank_file import Rows, TickSource
 
 MONOTONIC = int(TickSource.MONOTONIC)
@@ -87,25 +87,22 @@ def _rate(header: Any) -> float | None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the moments at which both clocks were read say of CUPTI's clock against the host's.
-SERIES = "CUPTI clock"
-
-
-def clock_figures(clock: Clock, how: Rows) -> list[Figure]:
-    """Of the first and the last reading: CUPTI's time - the host's, half of how long the reading took, the span."""
+def gpu_clocks(clock: Clock, how: Rows) -> list[GpuClock]:
+    """What its first and its last reading say, where there is any."""
     rows = how[how["started_ns"] > 0]
     if not len(rows) or not clock.known:
         return []
     row = rows[0]
-    figures = _reading(clock, row, "started", "first")
+    made = GpuClock(*_reading(clock, row, "started"))
     span_ns = int(row["flushed_ns"]) - int(row["started_ns"])
     if span_ns > 0 and int(row["flushed_ticks"]) > int(row["started_ticks"]):
-        figures += _reading(clock, row, "flushed", "last")
-        figures.append(Figure(SERIES, "span", float(span_ns), "ns"))
-    return figures
+        made.last_offset_ns, made.last_error_ns = _reading(clock, row, "flushed")
+        made.span_ns = min(span_ns, 2**63 - 1)
+    return [made]
 
 
-def _reading(clock: Clock, row: Any, field: str, which: str) -> list[Figure]:
+def _reading(clock: Clock, row: Any, field: str) -> tuple[float, float | None]:
+    """CUPTI's time less the host's in the middle of the reading, and half of how long that took."""
     after_ns = int(row[f"{field}_ns"]) - int(clock.unix_ns(int(row[f"{field}_ticks"])))
     half_ns = clock.ns(int(row[f"{field}_width_ticks"])) / 2
-    figures = [Figure(SERIES, f"{which} offset", after_ns + half_ns, "ns")]
-    return [*figures, Figure(SERIES, f"{which} error", half_ns, "ns")] if half_ns else figures
+    return after_ns + half_ns, half_ns or None

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import INSIDE, Figure, Group, Note, Severity
-from rankscope.rank_file import IN_RANGES, ChunkKind, CudaState, GroupKind, Layer, Rows
+from rankscope.model import INSIDE, DeviceGaps, DeviceTotals, Group, Note, Reading, Severity
+from rankscope.rank_file import IN_RANGES, ChunkKind, CudaState, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ def ended_ranges(tallies: Rows) -> Ended:
     One of NCCL's that never did is no range: NCCL 2.28 begins ncclCommInitRankConfig and forgets it, and everything
     that came after would lie inside.
     """
-    ranges = tallies[tallies["layer"] == Layer.NVTX]
+    ranges = tallies[tallies["layer"] == LayerNumber.NVTX]
     return set(zip(ranges["group"].tolist(), ranges["name"].tolist(), strict=True))
 
 
@@ -67,7 +67,7 @@ def _label(labels: Sequence[str], number: int) -> str:
 
 def range_threads(file: RankFile, tallies: Rows, slots: Any) -> list[Group]:
     """The threads on which there were ranges, by the slot of their rows."""
-    with_ranges = set(np.unique(slots[np.isin(tallies["layer"], (Layer.NVTX, *IN_RANGES))]).tolist())
+    with_ranges = set(np.unique(slots[np.isin(tallies["layer"], (LayerNumber.NVTX, *IN_RANGES))]).tolist())
     found = {int(row["slot"]): row for part in file.parts(ChunkKind.THREADS) for row in part.rows}
     return [
         Group(found[slot]["name"].decode("utf-8", "replace"), str(slot), "thread", my_rank=int(found[slot]["tid"]))
@@ -76,35 +76,15 @@ def range_threads(file: RankFile, tallies: Rows, slots: Any) -> list[Group]:
 
 
 # ---------------------------------------------------------------- cuda
-TIMES = {
-    "busy": "busy_ns",
-    "compute": "compute_ns",
-    "communication": "communication_ns",
-    "copy": "copy_ns",
-    "communication hidden": "hidden_ns",
-    "too late to be placed, at most": "late_ns",
-}
-COUNTS = {
-    "activities": "activities",
-    "allocations": "allocations",
-    "releases": "releases",
-    "allocations out of pools": "pool_allocations",
-    "unified memory moves": "migrations",
-    "unified memory fault groups": "gpu_faults",
-}
-SIZES = {
-    "allocated": "allocated_bytes",
-    "released": "released_bytes",
-    "memory in use": "current_bytes",
-    "memory in use, peak": "peak_bytes",
-    "memory pools": "pool_bytes",
-    "memory pools, peak": "pool_peak_bytes",
-    "out of pools": "pool_used_bytes",
-    "out of pools, peak": "pool_used_peak_bytes",
-    "unified memory to the device": "migrated_in_bytes",
-    "unified memory to the host": "migrated_out_bytes",
-}
-GAP_NAMES = ("< 1 us", "< 10 us", "< 100 us", "< 1 ms", "< 10 ms", "< 100 ms", "< 1 s", ">= 1 s")
+TIMES = ("busy_ns", "compute_ns", "communication_ns", "copy_ns", "hidden_ns")  # of a device that did anything
+COUNTED = (
+    *("activities", "late_ns", "allocations", "allocated_bytes", "releases", "released_bytes", "current_bytes"),
+    *("peak_bytes", "pool_bytes", "pool_peak_bytes", "pool_allocations", "pool_releases", "pool_used_bytes"),
+    "pool_used_peak_bytes",
+)
+UNIFIED = ("migrated_in_bytes", "migrated_out_bytes", "migrations", "migration_ns", "gpu_faults")
+REFUSED = 2  # CUPTI's answer when it was asked for unified memory
+SHORTEST_GAP_NS = 1000  # bound of the first class of gaps; that of each other one is ten times that before
 LOSSES = {
     "dropped": "records were dropped by CUPTI: counts and times of the GPU are too small",
     "unfinished": "GPU records without a start or an end were left out",
@@ -128,38 +108,42 @@ def cuda_rows_of(file: RankFile) -> tuple[Rows, Rows, int]:
     return np.concatenate([np.zeros(0, rank_file.CUDA), *how]), devices, torn
 
 
-def device_figures(how: Rows, devices: Rows) -> list[Figure]:
-    """The sums of each device, as figures named after what they are."""
-    figures = [figure for row in devices for figure in _of_device(row)]
-    for row in how:
-        if row["pinned_peak_bytes"]:
-            figures.append(Figure("host", "pinned memory in use, peak", _number(row["pinned_peak_bytes"]), "bytes"))
-        if row["cpu_faults"]:
-            figures.append(Figure("host", "unified memory faults", _number(row["cpu_faults"]), "count"))
-    return figures
+def add_devices(reading: Reading, how: Rows, devices: Rows) -> None:
+    """Put into a reading the sums of each device, and what of the host's memory they used."""
+    refused = bool((how["unified"] == REFUSED).any())
+    reading.devices = [_totals(row, refused) for row in devices]
+    reading.device_gaps = [gaps for row in devices for gaps in _gaps(row)]
+    reading.facts.devices = ", ".join(f"GPU {one.device}" for one in reading.devices)
+    if len(how):
+        reading.facts.pinned_peak_bytes = _whole(how["pinned_peak_bytes"].max())
+        reading.facts.unified_faults = None if refused else _whole(how["cpu_faults"].max())
 
 
-def _of_device(row: Any) -> Iterator[Figure]:
-    series = f"GPU {row['device']}"
-    if row["activities"]:
-        yield Figure(series, "first to last", _number(row["last_ns"]) - _number(row["first_ns"]), "ns")
-        for name, field in TIMES.items():
-            if field != "late_ns" or row["late"]:
-                yield Figure(series, name, _number(row[field]), "ns")
-        for name, gaps, gap_ns in zip(GAP_NAMES, row["gaps"], row["gap_ns"], strict=True):
-            if gaps:
-                yield Figure(series, f"idle gaps {name}", _number(gaps), "count")
-                yield Figure(series, f"idle in gaps {name}", _number(gap_ns), "ns")
-    if row["migration_ns"]:
-        yield Figure(series, "unified memory moving", _number(row["migration_ns"]), "ns")
-    for names, unit in ((COUNTS, "count"), (SIZES, "bytes")):
-        for name, field in names.items():
-            if row[field]:
-                yield Figure(series, name, _number(row[field]), unit)
+def _totals(row: Any, refused: bool) -> DeviceTotals:
+    made = DeviceTotals(int(row["device"]), **{name: _whole(row[name]) for name in COUNTED})
+    for name in UNIFIED:
+        setattr(made, name, None if refused else _whole(row[name]))
+    if made.activities:
+        made.span_ns = _whole(row["last_ns"]) - _whole(row["first_ns"])
+        for name in TIMES:
+            setattr(made, name, _whole(row[name]))
+    return made
 
 
-def _number(value: Any) -> float:
-    return float(value)
+def _gaps(row: Any) -> Iterator[DeviceGaps]:
+    """By length; the last class has no end."""
+    least_ns, bound_ns = 0, SHORTEST_GAP_NS
+    classes = len(row["gaps"])
+    for at, (gaps, idle_ns) in enumerate(zip(row["gaps"], row["gap_ns"], strict=True), 1):
+        if gaps and row["activities"]:
+            below_ns = bound_ns if at < classes else None
+            yield DeviceGaps(int(row["device"]), least_ns, below_ns, _whole(gaps), _whole(idle_ns))
+        least_ns, bound_ns = bound_ns, 10 * bound_ns
+
+
+def _whole(value: Any) -> int:
+    """As the tables hold it: 63 bits are enough for any true number."""
+    return min(int(value), 2**63 - 1)
 
 
 def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str) -> list[Note]:
@@ -173,7 +157,7 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
                 notes.append(Note(f"{row[field]} {text}", Severity.WARNING, where))
         if row["instants"]:
             notes.append(Note(f"{row['instants']} GPU activities have equal start and end", Severity.NOTE, where))
-        if row["unified"] == 2:
+        if row["unified"] == REFUSED:
             notes.append(Note("CUPTI refused to record unified memory", Severity.NOTE, where))
         if row["open_ranges"] and row["state"] == CudaState.RECORDING:
             notes.append(Note(f"{row['open_ranges']} NVTX ranges had begun and not ended", Severity.NOTE, where))

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import PHASES, BadFile, Words
-from rankscope.rank_file import EVENT_PHASE, ChunkKind, CollectiveFlag, EventFlag, Kind, Layer, Rows
+from rankscope.rank_file import EVENT_PHASE, ChunkKind, CollectiveFlag, EventFlag, Kind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock
 from rankscope.rank_files.cuda import cuda_rows_of
 from rankscope.rank_files.read import KINDS, LAYERS, group_of, log_rows
-from rankscope.rank_files.trace import Clocks, trace_blocks
+from rankscope.rank_files.trace import TraceClocks, trace_blocks
 
 Columns = Mapping[str, Any]
-IN_LOGS = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL))
+IN_LOGS = np.isin(np.arange(256), (LayerNumber.MPI, LayerNumber.NCCL))
 
 
 def trace_events(path: Path) -> Iterator[Columns]:
@@ -26,7 +26,7 @@ def trace_events(path: Path) -> Iterator[Columns]:
     if not file.header["trace_keep"]:
         return
     clock = Clock(file.header)
-    clocks = Clocks(clock, CuptiClock(clock, cuda_rows_of(file)[0]))
+    clocks = TraceClocks(clock, CuptiClock(clock, cuda_rows_of(file)[0]))
     log, names = Logged(log_rows(file)), Names(file)
     for rows in trace_blocks(file):
         known = log.has(rows)
@@ -98,7 +98,7 @@ class Names:
         return any(len(codes) and int(codes.max()) >= len(values) for codes, values in wanted)
 
 
-class Late(Mapping[str, Any]):
+class LateColumns(Mapping[str, Any]):
     """Columns, each made when it is asked for: sums need few of them."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
@@ -117,13 +117,13 @@ class Late(Mapping[str, Any]):
         return len(self._makers)
 
 
-def _columns(rows: Rows, clocks: Clocks, names: Names) -> Columns:
+def _columns(rows: Rows, clocks: TraceClocks, names: Names) -> Columns:
     start_ns, end_ns = clocks.times(rows)
     name, group = names.of(rows)
     flags = rows["flags"]
     if len(rows) and (int((flags & EVENT_PHASE).max()) >= len(PHASES) or int(rows["layer"].max()) >= len(LAYERS)):
         raise BadFile(f"{names.path}: the trace has a phase or a layer that is not known")
-    return Late(
+    return LateColumns(
         {
             "layer": lambda: Words(rows["layer"].astype(np.int32), LAYERS),
             "name": lambda: name,

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import UNSIZED, BadFile, Calling, Entered, Group, Moment
-from rankscope.rank_file import GROUP, ChunkKind, CollectiveFlag, Kind, Layer, Part, Rows, State
-from rankscope.rank_files.chunks import Layout, RankFile, copy_rows, open_rank_file
+from rankscope.rank_file import GROUP, ChunkKind, CollectiveFlag, Kind, LayerNumber, Part, Rows, State
+from rankscope.rank_files.chunks import ChunkPlaces, RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock
 from rankscope.rank_files.facts import Here, KeptFacts, facts_of, process_words
 from rankscope.rank_files.read import group_of, last_ticks, log_rows
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What of a rank file says where its rank is: sums, the newest collectives, calls and steps, and the kernel's word.
-COMMUNICATES = np.isin(np.arange(256), (Layer.MPI, Layer.NCCL, Layer.GLOO))  # by number of the layer
+COMMUNICATES = np.isin(np.arange(256), (LayerNumber.MPI, LayerNumber.NCCL, LayerNumber.GLOO))  # by number of the layer
 # members of enumerations are slow to look up where thousands of files are read
 TALLIES, STEPS, CALL = ChunkKind.TALLIES, ChunkKind.STEPS, int(Kind.CALL)
 NONBLOCKING, WITHOUT_SIZE = int(CollectiveFlag.NONBLOCKING), int(CollectiveFlag.UNSIZED)
@@ -144,7 +144,7 @@ class LiveFile:
         self._forget()
 
     def _forget(self) -> None:
-        self._layout, self._facts, self._steps = Layout(), KeptFacts(), 0
+        self._layout, self._facts, self._steps = ChunkPlaces(), KeptFacts(), 0
         self._raw_groups: list[bytes] = []
         self._groups: list[Group] = []
         self._raw_log: tuple[Any, ...] = ()

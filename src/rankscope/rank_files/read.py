@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import PHASES, BadFile, Group, Note, Peer, Reading, Severity, Words
-from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, Layer, Rows
+from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity, Words
+from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
-from rankscope.rank_files.clock import Clock, clock_figures
-from rankscope.rank_files.cuda import cuda_notes, cuda_rows_of, device_figures, ended_ranges, range_paths, range_threads
+from rankscope.rank_files.clock import Clock, gpu_clocks
+from rankscope.rank_files.cuda import add_devices, cuda_notes, cuda_rows_of, ended_ranges, range_paths, range_threads
 from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.steps import mark_rows_of, marks_of, step_columns, step_rows_of
@@ -30,23 +30,14 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.RANGE: "range",
     GroupKind.PROCESS_GROUP: "process_group",
 }
-LOGGED: dict[int, Layer] = {GroupKind.NCCL: Layer.NCCL, GroupKind.PROCESS_GROUP: Layer.GLOO}  # else MPI
+LOGGED: dict[int, LayerNumber] = {
+    GroupKind.NCCL: LayerNumber.NCCL,
+    GroupKind.PROCESS_GROUP: LayerNumber.GLOO,
+}  # else MPI
 OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
-LAYERS = (
-    "",
-    "mpi",
-    "cuda_api",
-    "gpu",
-    "nvtx",
-    "nccl",
-    "nccl_algo",
-    "torch",
-    "gloo",
-    "gpu",
-    "cuda_api",
-    "nvtx",
-)  # by number
+IN_RANGES = {LayerNumber.IN_RANGE_GPU: "GPU", LayerNumber.IN_RANGE_API: "CUDA_API", LayerNumber.IN_RANGE_NVTX: "NVTX"}
+LAYERS = ("", *(Layer[IN_RANGES.get(number, number.name)].value for number in LayerNumber))  # by number
 KINDS = ("call", "progress")
 MOST_PIECES = 8
 
@@ -77,7 +68,8 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
-    reading.figures = device_figures(cuda_rows, device_rows) + clock_figures(clock, cuda_rows)
+    add_devices(reading, cuda_rows, device_rows)
+    reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.marks = marks_of(mark_rows, file, clock, strings)
@@ -86,12 +78,17 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     if overwritten_steps:
         told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
         reading.notes.append(Note(told, Severity.NOTE, str(path)))
-    facts.devices = ", ".join(f"GPU {number}" for number in device_rows["device"].tolist())
-    reading.tally_columns = _tally_columns(tallies, threads, clock, strings, domains, path)
-    reading.tally_columns["within"] = _within(tallies, paths, path)
+    in_ranges = np.isin(tallies["layer"], rank_file.IN_RANGES)
+    reading.tally_columns = _tally_columns(tallies[~in_ranges], threads[~in_ranges], clock, strings, domains, path)
+    if in_ranges.any():
+        ranged = tallies[in_ranges]
+        columns = _tally_columns(ranged, threads[in_ranges], clock, strings, domains, path)
+        reading.range_tally_columns = {**columns, "within": _words(ranged["group"], paths, path, "group")}
     reading.groups = [group for group in groups if group.kind != "range"] + range_threads(file, tallies, threads)
     if events:
-        layers = np.array([Layer.MPI, *(LOGGED.get(int(row["kind"]), Layer.MPI) for row in group_rows)], np.int32)
+        layers = np.array(
+            [LayerNumber.MPI, *(LOGGED.get(int(row["kind"]), LayerNumber.MPI) for row in group_rows)], np.int32
+        )
         reading.event_columns = _event_columns(log, clock, strings, labels, layers, path)
     return reading
 
@@ -236,18 +233,13 @@ def _placed(rows: Rows, threads: Any, paths: Sequence[str]) -> tuple[Rows, Any]:
     return rows[kept], threads[kept]
 
 
-def _within(rows: Rows, paths: Sequence[str], path: Path) -> Words:
-    """The path of ranges that a row counted by range belongs to."""
-    return _words(np.where(np.isin(rows["layer"], rank_file.IN_RANGES), rows["group"], 0), paths, path, "group")
-
-
 def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: Any, path: Path) -> dict[str, Any]:
     def flagged(flag: CollectiveFlag) -> Any:
         return (rows["flags"] & flag) != 0
 
     groups, names = _words(rows["group"], labels, path, "group"), _words(rows["name"], strings, path, "string")
     by_nccl = np.array([text.startswith("nccl:") for text in strings])  # issued by torch, where its plugin is not there
-    layer = np.where(by_nccl[rows["name"]], np.int32(Layer.NCCL), layers[rows["group"]])
+    layer = np.where(by_nccl[rows["name"]], np.int32(LayerNumber.NCCL), layers[rows["group"]])
     unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
     called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
     return {

@@ -39,7 +39,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Clocks:
+class TraceClocks:
     """The clocks of a process by which its events are timed, each layer by its own."""
 
     ticks: Clock
@@ -85,7 +85,7 @@ def trace_blocks(file: RankFile) -> Iterator[Rows]:
             yield rows if whole.all() else rows[whole]
 
 
-def seen_in(file: RankFile, clocks: Clocks) -> Seen:
+def seen_in(file: RankFile, clocks: TraceClocks) -> Seen:
     """What is in the trace: events and time span of each layer, and whether all that they name is in the file."""
     seen = Seen()
     for rows in trace_blocks(file):
@@ -97,7 +97,7 @@ def add_trace(reading: Reading, file: RankFile, clock: Clock, cuda_rows: Rows, l
     """Put into a reading how much the trace keeps, and what it lost; its events are read by another: trace_events."""
     if not file.header["trace_keep"]:
         return
-    seen = seen_in(file, Clocks(clock, CuptiClock(clock, cuda_rows)))
+    seen = seen_in(file, TraceClocks(clock, CuptiClock(clock, cuda_rows)))
     offered = {layer: count for layer, count in enumerate(file.header["trace_events"].tolist()) if count}
     kept = np.flatnonzero(seen.kept["events"]).tolist()
     _check(file, seen, max((*kept, *offered), default=0), layers)

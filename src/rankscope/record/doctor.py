@@ -82,7 +82,7 @@ ask("nccl", [*wheels("nccl/lib/libnccl.so.2"), "libnccl.so.2"], "ncclGetVersion"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing looked at: fine, worth knowing, or in the way of recording."""
 
     subject: str
@@ -90,7 +90,7 @@ class Finding:
     text: str
 
 
-def diagnose(python: str, folder: Path) -> list[Finding]:
+def diagnose(python: str, folder: Path) -> list[Check]:
     """All findings, in the order in which a user would act on them."""
     machinery = [library(), machine(), ticks(), libc(), container(), *kernel()]
     place = [writable(folder), file_system(folder)]
@@ -98,31 +98,31 @@ def diagnose(python: str, folder: Path) -> list[Finding]:
     return [*machinery, *interpreter(python), *place, shared_memory()]
 
 
-def library() -> Finding:
+def library() -> Check:
     try:
         elf = check_library()
     except NotRecordable as error:
-        return Finding("recorder", "bad", str(error))
-    return Finding("recorder", "ok", f"{LIBRARY} loads ({elf.architecture})")
+        return Check("recorder", "bad", str(error))
+    return Check("recorder", "ok", f"{LIBRARY} loads ({elf.architecture})")
 
 
-def machine() -> Finding:
+def machine() -> Check:
     known = platform.machine() in ("x86_64", "aarch64")
     text = f"{platform.machine()}, Linux {platform.release()}"
-    return Finding("machine", "ok" if known else "note", text if known else f"{text}: not tested on this architecture")
+    return Check("machine", "ok" if known else "note", text if known else f"{text}: not tested on this architecture")
 
 
-def ticks() -> Finding:
+def ticks() -> Check:
     """The clock of the recorder: cheap where the processor's counter runs at one rate on all cores."""
     if platform.machine() == "aarch64":
-        return Finding("clock", "ok", "the processor's virtual counter")
+        return Check("clock", "ok", "the processor's virtual counter")
     words = set(Path("/proc/cpuinfo").read_text().partition("\n\n")[0].split())
     if {"constant_tsc", "nonstop_tsc"} <= words:
-        return Finding("clock", "ok", "invariant time stamp counter")
-    return Finding("clock", "note", "no invariant time stamp counter: clock_gettime is used, which costs more per call")
+        return Check("clock", "ok", "invariant time stamp counter")
+    return Check("clock", "note", "no invariant time stamp counter: clock_gettime is used, which costs more per call")
 
 
-def libc() -> Finding:
+def libc() -> Check:
     """Our own C library beside the one that the recorder was made for; a program may have another."""
     try:
         needed = max(
@@ -132,14 +132,12 @@ def libc() -> Finding:
     except (OSError, ValueError):
         ours = ""
     if not ours.startswith("glibc "):
-        return Finding(
+        return Check(
             "libc", "note", "not glibc: programs of this C library run unrecorded; use a Python made for glibc"
         )
     if version_of(ours.split()[1].encode()) < needed:
-        return Finding("libc", "bad", f"{ours}, the recorder needs {dotted(needed)}; build rankscope on this machine")
-    return Finding(
-        "libc", "ok", f"{ours}, the recorder needs {dotted(needed)}; programs of an older one run unrecorded"
-    )
+        return Check("libc", "bad", f"{ours}, the recorder needs {dotted(needed)}; build rankscope on this machine")
+    return Check("libc", "ok", f"{ours}, the recorder needs {dotted(needed)}; programs of an older one run unrecorded")
 
 
 def version_of(text: bytes) -> tuple[int, ...]:
@@ -150,7 +148,7 @@ def dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def container() -> Finding:
+def container() -> Check:
     """In another file system the library's path must exist, and process ids are others."""
     marks = [path for path in ("/.dockerenv", "/run/.containerenv") if os.path.exists(path)]
     marks += [
@@ -161,28 +159,28 @@ def container() -> Finding:
     except OSError:
         pass
     if not marks:
-        return Finding("container", "ok", "none seen; in one of its own file system rankscope must be installed too")
+        return Check("container", "ok", "none seen; in one of its own file system rankscope must be installed too")
     where = f"this is one ({', '.join(marks)})"
-    return Finding(
+    return Check(
         "container", "note", f"{where}: put rankscope run inside, where {LIBRARY} is; give --out a mounted folder"
     )
 
 
-def kernel() -> list[Finding]:
+def kernel() -> list[Check]:
     """What the kernel, or a filter of system calls (a container's), lets the recorder do."""
     c = ctypes.CDLL(None, use_errno=True)
     filtered = status_field("Seccomp") == "2"
     here = " (system calls are filtered here)" if filtered else ""
     findings = []
     if platform.machine() == "x86_64" and c.prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) == 0:
-        findings.append(Finding("system calls", "ok", "can be trapped: --imports calls and paths count all of them"))
+        findings.append(Check("system calls", "ok", "can be trapped: --imports calls and paths count all of them"))
     else:
         text = f"cannot be trapped{here}: --imports calls and paths count those of wrapped functions of libc alone"
-        findings.append(Finding("system calls", "note", text))
+        findings.append(Check("system calls", "note", text))
     number = SYS_MEMBARRIER.get(platform.machine())
     if number and c.syscall(number, 0, 0, 0) < 0:
         text = f"no membarrier{here}: a process of one thread locks its counters too, some nanoseconds a call"
-        findings.append(Finding("membarrier", "note", text))
+        findings.append(Check("membarrier", "note", text))
     return [*findings, yama()]
 
 
@@ -191,43 +189,43 @@ def status_field(name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name + ":")), "")
 
 
-def yama() -> Finding:
+def yama() -> Check:
     """Whether another process of the user may be looked into."""
     try:
         scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
     except (OSError, ValueError):
         scope = 0
     if scope >= 3 or (scope and os.geteuid()):
-        return Finding(
+        return Check(
             "ptrace", "note", f"ptrace_scope is {scope}: rankscope hang shows no Python lines (py-spy) but to root"
         )
-    return Finding(
+    return Check(
         "ptrace",
         "ok",
         "processes of the same user may be looked into: rankscope hang shows Python lines where py-spy is",
     )
 
 
-def interpreter(python: str) -> list[Finding]:
+def interpreter(python: str) -> list[Check]:
     """Whether the preload reaches this Python, and which MPI, torch, CUDA and NCCL it would load."""
     try:
         program = find_program(python, dict(os.environ))
         check_program(program, check_library())
     except (NoProgram, NotRecordable) as error:
-        return [Finding("python", "bad", str(error))]
+        return [Check("python", "bad", str(error))]
     answers = probe(program)
     if answers.get("preloaded") != "True":
-        return [Finding("python", "bad", f"LD_PRELOAD does not reach {program}; name the interpreter itself")]
+        return [Check("python", "bad", f"LD_PRELOAD does not reach {program}; name the interpreter itself")]
     theirs = preloads()
-    return [Finding("python", "ok", f"{program} can be recorded"), *theirs, mpi(answers), torch(answers), *gpu(answers)]
+    return [Check("python", "ok", f"{program} can be recorded"), *theirs, mpi(answers), torch(answers), *gpu(answers)]
 
 
-def preloads() -> list[Finding]:
+def preloads() -> list[Check]:
     theirs = os.environ.get("LD_PRELOAD", "")
     gone = [path for path in theirs.replace(":", " ").split() if "/" in path and not os.path.exists(path)]
     if gone:
-        return [Finding("LD_PRELOAD", "note", f"{gone[0]} does not exist: the loader complains in every process")]
-    return [Finding("LD_PRELOAD", "ok", f"{theirs} is loaded too, behind the recorder")] if theirs else []
+        return [Check("LD_PRELOAD", "note", f"{gone[0]} does not exist: the loader complains in every process")]
+    return [Check("LD_PRELOAD", "ok", f"{theirs} is loaded too, behind the recorder")] if theirs else []
 
 
 def probe(program: str) -> dict[str, str]:
@@ -244,52 +242,52 @@ def probe(program: str) -> dict[str, str]:
     return {word: rest for word, _, rest in lines}
 
 
-def mpi(answers: dict[str, str]) -> Finding:
+def mpi(answers: dict[str, str]) -> Check:
     if "no" in answers:
-        return Finding("MPI", "note", f"this Python loads none through mpi4py ({answers['no']})")
+        return Check("MPI", "note", f"this Python loads none through mpi4py ({answers['no']})")
     if not answers.get("library"):
-        return Finding(
+        return Check(
             "MPI",
             "bad",
             "mpi4py holds its MPI inside itself, where it cannot be intercepted; "
             "install an mpi4py that loads libmpi.so",
         )
-    return Finding("MPI", "ok", f"{answers.get('version', 'unknown version')} from {answers['library']}")
+    return Check("MPI", "ok", f"{answers.get('version', 'unknown version')} from {answers['library']}")
 
 
-def torch(answers: dict[str, str]) -> Finding:
+def torch(answers: dict[str, str]) -> Check:
     """By what torch will be observed."""
     folder = answers.get("torch", "")
     if not folder:
-        return Finding("torch", "ok", "this Python has none")
+        return Check("torch", "ok", "this Python has none")
     way = os.environ.get("RANKSCOPE_TORCH")
     if way in ("0", "python"):
         what = "is not observed" if way == "0" else "is observed by hooks in Python"
-        return Finding("torch", "note", f"{folder} {what}, because of RANKSCOPE_TORCH={way}")
+        return Check("torch", "note", f"{folder} {what}, because of RANKSCOPE_TORCH={way}")
     try:
-        return Finding("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
+        return Check("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
     except build.NotBuilt as reason:
         if build.compilers():
-            return Finding("torch", "note", f"{folder} is observed by hooks in Python: {reason}")
-        return Finding(
+            return Check("torch", "note", f"{folder} is observed by hooks in Python: {reason}")
+        return Check(
             "torch", "note", f"{folder} is observed by hooks in Python: no C++ compiler; install g++ or set CXX"
         )
 
 
-def prepare(python: str) -> Finding:
+def prepare(python: str) -> Check:
     """Compile the observer of this Python's torch now; waits for another process that does so."""
     try:
         program = find_program(python, dict(os.environ))
     except NoProgram as error:
-        return Finding("torch", "bad", str(error))
+        return Check("torch", "bad", str(error))
     compile_agent(program)
     folder = probe(program).get("torch", "")
     if not folder:
-        return Finding("torch", "bad", f"{python} has no torch; name the job's Python with --python")
+        return Check("torch", "bad", f"{python} has no torch; name the job's Python with --python")
     until = time.monotonic() + build.LONGEST_BUILD_S
     while True:
         try:
-            return Finding("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
+            return Check("torch", "ok", f"{folder} has its compiled observer: {build.find(folder)}")
         except build.NotBuilt:
             pass
         try:
@@ -300,7 +298,7 @@ def prepare(python: str) -> Finding:
             except build.NotBuilt:
                 running = False
             if not running or time.monotonic() > until:
-                return Finding("torch", "bad", f"{folder}: {reason}")
+                return Check("torch", "bad", f"{folder}: {reason}")
             time.sleep(0.2)
 
 
@@ -314,67 +312,65 @@ def compile_agent(program: str) -> None:
         pass
 
 
-def gpu(answers: dict[str, str]) -> list[Finding]:
+def gpu(answers: dict[str, str]) -> list[Check]:
     """Of CUDA and NCCL: the driver, the library that tells of kernels, and the variables that bring us in."""
     findings = [injected(name) for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH") if os.environ.get(name)]
     if "driver" not in answers and not os.path.exists("/dev/nvidiactl"):
-        return [Finding("CUDA", "ok", "no NVIDIA driver here: nothing of a GPU is recorded"), *findings]
+        return [Check("CUDA", "ok", "no NVIDIA driver here: nothing of a GPU is recorded"), *findings]
     if "driver" not in answers:
         text = "a GPU, but no libcuda.so.1 that can be loaded; give the container the driver (--gpus all, --nv)"
-        return [Finding("CUDA", "note", text), *findings]
+        return [Check("CUDA", "note", text), *findings]
     version = int(answers["driver"].split()[0])
-    findings.insert(0, Finding("CUDA", "ok", f"driver for CUDA {version // 1000}.{version % 1000 // 10}"))
+    findings.insert(0, Check("CUDA", "ok", f"driver for CUDA {version // 1000}.{version % 1000 // 10}"))
     return [*findings, cupti(answers), nccl(answers)]
 
 
-def injected(name: str) -> Finding:
+def injected(name: str) -> Check:
     tool = os.environ[name]
     if tool == LIBRARY:
-        return Finding(name, "ok", "is the recorder")
-    return Finding(name, "note", f"{tool} stays, so nothing of the GPU is recorded; unset {name} to record it")
+        return Check(name, "ok", "is the recorder")
+    return Check(name, "note", f"{tool} stays, so nothing of the GPU is recorded; unset {name} to record it")
 
 
-def cupti(answers: dict[str, str]) -> Finding:
+def cupti(answers: dict[str, str]) -> Check:
     if "cupti" not in answers:
         text = "no libcupti: nothing of the GPU is recorded; pip install nvidia-cuda-cupti, or set RANKSCOPE_CUPTI"
-        return Finding("CUPTI", "note", text)
+        return Check("CUPTI", "note", text)
     version, _, path = answers["cupti"].partition(" ")
     if int(version) < OLDEST_CUPTI:
-        return Finding(
+        return Check(
             "CUPTI", "note", f"{path} is version {version}, older than CUDA 12: nothing of the GPU is recorded"
         )
-    return Finding("CUPTI", "ok", f"version {version}, {path}")
+    return Check("CUPTI", "ok", f"version {version}, {path}")
 
 
-def nccl(answers: dict[str, str]) -> Finding:
+def nccl(answers: dict[str, str]) -> Check:
     theirs = os.environ.get("NCCL_PROFILER_PLUGIN")
     if theirs and theirs != LIBRARY:
         text = f"NCCL_PROFILER_PLUGIN={theirs} stays, so NCCL's operations are not recorded; unset it to record them"
-        return Finding("NCCL", "note", text)
+        return Check("NCCL", "note", text)
     if len(LIBRARY) >= LONGEST_PLUGIN_PATH:
-        return Finding("NCCL", "note", f"{LIBRARY} is too long a path for NCCL: its operations are not recorded")
+        return Check("NCCL", "note", f"{LIBRARY} is too long a path for NCCL: its operations are not recorded")
     if "nccl" not in answers:
-        return Finding("NCCL", "ok", "no libnccl.so.2 found beside this Python; one of the program's own is recorded")
+        return Check("NCCL", "ok", "no libnccl.so.2 found beside this Python; one of the program's own is recorded")
     number, _, path = answers["nccl"].partition(" ")
     shown = f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
     if int(number) < OLDEST_NCCL:
-        return Finding(
-            "NCCL", "note", f"{shown} has no plugins for profilers: its operations are not recorded; use 2.23"
-        )
-    return Finding("NCCL", "ok", f"{shown}, {path}: recorded by its plugin")
+        return Check("NCCL", "note", f"{shown} has no plugins for profilers: its operations are not recorded; use 2.23")
+    return Check("NCCL", "ok", f"{shown}, {path}: recorded by its plugin")
 
 
-def writable(folder: Path) -> Finding:
+def writable(folder: Path) -> Check:
     """Whether runs can be kept there: a folder is made in the nearest one that exists, and removed."""
     place = nearest(folder)
     try:
         with tempfile.TemporaryDirectory(prefix=".rankscope-doctor-", dir=place):
             free_bytes = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
     except OSError as error:
-        return Finding("folder", "bad", f"{folder} cannot be written ({error.strerror}); give another with --out")
+        return Check("folder", "bad", f"{folder} cannot be written ({error.strerror}); give another with --out")
     if free_bytes < RANK_FILE_BYTES:
-        return Finding("folder", "bad", f"{folder} has {free_bytes} bytes left; give another with --out")
-    return Finding(
+        return Check("folder", "bad", f"{folder} has {free_bytes} bytes left; give another with --out")
+    return Check(
         "folder",
         "ok",
         f"{folder} can be written, {free_bytes // 2**20} MiB free "
@@ -382,15 +378,15 @@ def writable(folder: Path) -> Finding:
     )
 
 
-def file_system(folder: Path) -> Finding:
+def file_system(folder: Path) -> Check:
     """On a network file system the kernel writes every rank's pages back over the network."""
     kind = kind_of(nearest(folder))
     if kind in NETWORK_FILE_SYSTEMS:
-        return Finding("file system", "note", f"{kind}: with more than {MANY_RANKS} ranks use --local /tmp")
-    return Finding("file system", "ok", kind)
+        return Check("file system", "note", f"{kind}: with more than {MANY_RANKS} ranks use --local /tmp")
+    return Check("file system", "ok", kind)
 
 
-def mapping(folder: Path) -> Finding:
+def mapping(folder: Path) -> Check:
     """Whether a file there can be memory that others see: some network and container file systems cannot."""
     try:
         with tempfile.TemporaryFile(dir=nearest(folder)) as file:
@@ -400,25 +396,25 @@ def mapping(folder: Path) -> Finding:
             file.seek(0)
             seen = file.read(4) == b"seen"
     except (OSError, ValueError) as error:
-        return Finding("mapped files", "bad", f"{folder}: {error}; give another folder with --out, or --local /tmp")
+        return Check("mapped files", "bad", f"{folder}: {error}; give another folder with --out, or --local /tmp")
     if not seen:
-        return Finding("mapped files", "bad", f"{folder} loses what is written to memory; use --local /tmp")
-    return Finding("mapped files", "ok", "shared memory of files works there")
+        return Check("mapped files", "bad", f"{folder} loses what is written to memory; use --local /tmp")
+    return Check("mapped files", "ok", "shared memory of files works there")
 
 
-def shared_memory() -> Finding:
+def shared_memory() -> Check:
     """Not ours to use; but a job of several ranks or DataLoader workers dies without."""
     try:
         status = os.statvfs("/dev/shm")
     except OSError:
-        return Finding("/dev/shm", "note", "is missing: NCCL, Gloo and DataLoader workers may fail, recorded or not")
+        return Check("/dev/shm", "note", "is missing: NCCL, Gloo and DataLoader workers may fail, recorded or not")
     size = status.f_blocks * status.f_frsize
     if size <= SMALL_SHM_BYTES:
         text = (
             f"{size // 2**20} MiB are too few for NCCL and DataLoader workers, recorded or not; docker: --shm-size 8g"
         )
-        return Finding("/dev/shm", "note", text)
-    return Finding("/dev/shm", "ok", f"{size // 2**20} MiB")
+        return Check("/dev/shm", "note", text)
+    return Check("/dev/shm", "ok", f"{size // 2**20} MiB")
 
 
 def nearest(folder: Path) -> Path:

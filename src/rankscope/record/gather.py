@@ -38,7 +38,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Head:
+class RankFileHead:
     """What gathering needs to know of a rank file."""
 
     order: str  # of bytes, as struct calls it
@@ -70,7 +70,7 @@ class Head:
         return self.state == RUNNING and may_run(self.pid, self.start_jiffies, self.pid_namespace, self.boot_id)
 
 
-def read_head(path: Path) -> Head:
+def read_head(path: Path) -> RankFileHead:
     """The head of a rank file, in the byte order of its host."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -79,7 +79,7 @@ def read_head(path: Path) -> Head:
         os.close(file)
 
 
-def head_of(file: int) -> Head:
+def head_of(file: int) -> RankFileHead:
     """That of an open file, as it is now."""
     octets, size_bytes = os.pread(file, HEAD_BYTES, 0), os.fstat(file).st_size
     octets = octets if len(octets) < FIRST_HEAD_BYTES else octets.ljust(HEAD_BYTES, b"\0")
@@ -91,7 +91,7 @@ def head_of(file: int) -> Head:
             break
     else:
         raise Unreadable("has a damaged header")
-    head = Head(order, **values)
+    head = RankFileHead(order, **values)
     if not FIRST_HEAD_BYTES <= head.used_bytes <= size_bytes:
         raise Unreadable(f"says it uses {head.used_bytes} bytes and has {size_bytes}")
     return head
@@ -129,7 +129,7 @@ def copy(path: Path, target: Path) -> None:
         os.close(source)
 
 
-def _write(source: int, temporary: Path, head: Head) -> Head:
+def _write(source: int, temporary: Path, head: RankFileHead) -> RankFileHead:
     """Write the file; gives the head that it was written by."""
     sink = _created(temporary)
     try:
@@ -148,7 +148,7 @@ def _write(source: int, temporary: Path, head: Head) -> Head:
     return head
 
 
-def _settle(source: int, sink: int, head: Head) -> None:
+def _settle(source: int, sink: int, head: RankFileHead) -> None:
     """Names last, because rows that were just copied may need them, and no more in use than was copied."""
     chunks = list(_chunks(source, head))
     for wanted in (GROUPS, STRINGS):
@@ -159,7 +159,7 @@ def _settle(source: int, sink: int, head: Head) -> None:
     os.pwrite(sink, struct.pack(head.order + code, head.used_bytes), at)
 
 
-def _chunks(source: int, head: Head) -> Iterator[tuple[int, int, int]]:
+def _chunks(source: int, head: RankFileHead) -> Iterator[tuple[int, int, int]]:
     """Place, kind and size of each chunk, as far as they make sense."""
     page = max(head.page_bytes, 1)
     place = -(-head.header_bytes // page) * page
@@ -200,7 +200,7 @@ def is_copy(path: Path, target: Path, used_bytes: int) -> bool:
 
 # ---------------------------------------------------------------- gather
 @dataclass
-class Outcome:
+class GatheredFile:
     """What became of one rank file."""
 
     source: Path
@@ -216,7 +216,7 @@ def local_folder_of(run: Path) -> Path | None:
     return Path(options["local_dir"]) if options.get("local_dir") else None
 
 
-def gather(run: Path, source: Path, remove: bool) -> list[Outcome]:
+def gather(run: Path, source: Path, remove: bool) -> list[GatheredFile]:
     """Bring every rank file under source/ranks into the run."""
     outcomes = []
     for host, files in files_by_host(source):
@@ -293,31 +293,31 @@ def left_one(run: Path, path: Path, names: Set[str]) -> Left | None:
     return None
 
 
-def gather_one(run: Path, path: Path, names: Set[str], remove: bool) -> Outcome:
+def gather_one(run: Path, path: Path, names: Set[str], remove: bool) -> GatheredFile:
     """Bring one rank file into the run; what is wrong with it stays its own affair."""
     try:
         head = read_head(path)
         target, known = target_of(run, path, head, names)
         if known and (known.age > head.age or is_copy(path, target, head.used_bytes)):
-            outcome = Outcome(path, "kept")
+            outcome = GatheredFile(path, "kept")
         else:
             copy(path, target)
-            outcome = Outcome(path, "copied")
+            outcome = GatheredFile(path, "copied")
         outcome.alive = head.is_alive_here()
         if remove and not outcome.alive:
             outcome.removed = remove_if_equal(path, target)
     except Unreadable as error:
-        return Outcome(path, "failed", str(error))
+        return GatheredFile(path, "failed", str(error))
     except FileNotFoundError as error:
         if not path.exists():  # its process has ended meanwhile, and brought it into the run itself
-            return Outcome(path, "kept", removed=remove)
-        return Outcome(path, "failed", error.strerror or str(error))
+            return GatheredFile(path, "kept", removed=remove)
+        return GatheredFile(path, "failed", error.strerror or str(error))
     except OSError as error:
-        return Outcome(path, "failed", error.strerror or str(error))
+        return GatheredFile(path, "failed", error.strerror or str(error))
     return outcome
 
 
-def target_of(run: Path, path: Path, head: Head, names: Set[str]) -> tuple[Path, Head | None]:
+def target_of(run: Path, path: Path, head: RankFileHead, names: Set[str]) -> tuple[Path, RankFileHead | None]:
     """Where the copy goes, and what is there already; two programs may have had the same process id on one host."""
     target = run / "ranks" / path.parent.name / path.name
     for candidate in (target, target.with_stem(f"{path.stem}-{head.loaded_realtime_ns}")):

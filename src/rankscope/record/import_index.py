@@ -3,7 +3,7 @@
 import os
 
 from rankscope.agent.build import cache_folder
-from rankscope.record.options import Options
+from rankscope.record.options import RunOptions
 from rankscope.record.preload import LIBRARY
 from rankscope.record.program import NoProgram, become, find_program, first_environment, restore_signals
 
@@ -76,7 +76,7 @@ def start_with_index(told: str, command: list[str]) -> int:
     from rankscope.record.start import AGENT, give_up, launched, python_path
 
     environment = first_environment()
-    options = Options()
+    options = RunOptions()
     options.command = command
     try:
         program = find_program(command[0], environment)

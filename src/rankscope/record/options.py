@@ -14,7 +14,7 @@ class UsageError(Exception):
     """The command line cannot be followed; the text says what to change."""
 
 
-class Options:
+class RunOptions:
     """The parsed command line."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Options:
         self.command: list[str] = []
 
 
-def parse(arguments: list[str]) -> Options:
+def parse(arguments: list[str]) -> RunOptions:
     """Split the arguments into our options and the command."""
-    options = Options()
+    options = RunOptions()
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
@@ -53,7 +53,7 @@ def parse(arguments: list[str]) -> Options:
     return options
 
 
-def take_flag(options: Options, word: str) -> bool:
+def take_flag(options: RunOptions, word: str) -> bool:
     """Set the option that has no value, if this is one."""
     if word in ("-h", "--help"):
         options.help = True
@@ -68,7 +68,7 @@ def take_flag(options: Options, word: str) -> bool:
     return True
 
 
-def take_trace(options: Options, word: str, rest: list[str]) -> bool:
+def take_trace(options: RunOptions, word: str, rest: list[str]) -> bool:
     """`--trace`, `--trace 64M` or `--trace=64M`: no command has the name of a size."""
     name, equals, value = word.partition("=")
     if name != "--trace":
@@ -79,7 +79,7 @@ def take_trace(options: Options, word: str, rest: list[str]) -> bool:
     return True
 
 
-def take_index(options: Options, word: str, rest: list[str]) -> bool:
+def take_index(options: RunOptions, word: str, rest: list[str]) -> bool:
     """`--index`, `--index FILE.rsindex` or `--index=FILE`: no command has a name that ends so."""
     name, equals, value = word.partition("=")
     if name != "--index":
@@ -90,7 +90,7 @@ def take_index(options: Options, word: str, rest: list[str]) -> bool:
     return True
 
 
-def take_value(options: Options, word: str, rest: list[str]) -> None:
+def take_value(options: RunOptions, word: str, rest: list[str]) -> None:
     """Set the option that has a value, given as `--name value` or `--name=value`."""
     name, equals, value = word.partition("=")
     if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--trace-keep", "--imports", "--name"):

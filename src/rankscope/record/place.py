@@ -99,7 +99,7 @@ class Place:
         return not self.local_rank
 
 
-class Process:
+class ProcessIdentity:
     """One process on one machine, told from a later one with the same id."""
 
     def __init__(self, pid: int, start_ticks: int) -> None:
@@ -174,7 +174,7 @@ def job_key(launcher: str, names: tuple[str, ...], environment: dict[str, str]) 
     return "-".join(values)
 
 
-def launcher_process(marker: str) -> tuple[Process | None, bool]:
+def launcher_process(marker: str) -> tuple[ProcessIdentity | None, bool]:
     """The nearest ancestor that is not part of the rank, and whether something (a shell) stands in between."""
     pid, between = os.getppid(), False
     for _ in range(MOST_ANCESTORS):
@@ -184,7 +184,7 @@ def launcher_process(marker: str) -> tuple[Process | None, bool]:
     return None, between
 
 
-def rank_process(rank: int | None) -> Process | None:
+def rank_process(rank: int | None) -> ProcessIdentity | None:
     """The outermost process of this rank, itself or a script around it: as long as that runs, so does the rank."""
     pid, entry = os.getpid(), b"\0RANK=%d\0" % (rank or 0)
     for _ in range(MOST_ANCESTORS):
@@ -211,10 +211,10 @@ def stat_of(pid: int) -> list[str]:
     return os.fsdecode(content(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> ProcessIdentity | None:
     """The process with this id, if there is one."""
     try:
-        return Process(pid, int(stat_of(pid)[19]))
+        return ProcessIdentity(pid, int(stat_of(pid)[19]))
     except (OSError, IndexError, ValueError):
         return None
 

@@ -7,7 +7,7 @@ read in one call. It says when, on which host and under which launcher process i
 import os
 import time
 
-from rankscope.record.place import Place, Process, cleaned, hydra_port, launcher_process, process, rank_process
+from rankscope.record.place import Place, ProcessIdentity, cleaned, hydra_port, launcher_process, process, rank_process
 
 # Daemons of one job start one after another and clocks differ: a claim from another host may be this much older than
 # our own launcher. An unknown launcher (hidden by a process namespace) is taken to have started this long ago.
@@ -24,7 +24,7 @@ ENDED_AT_ONCE_NS = 10 * 10**9
 class Claimant:
     """Who asks: the job as seen from this process."""
 
-    def __init__(self, key: str, host: str, launcher: Process | None, wrapped: bool, job: str = "") -> None:
+    def __init__(self, key: str, host: str, launcher: ProcessIdentity | None, wrapped: bool, job: str = "") -> None:
         self.key = key
         self.job = job  # what the launcher calls it on every host, "" where it has no name for it
         self.host = host

@@ -3,7 +3,7 @@
 import os
 import time
 
-from rankscope.record.options import Options
+from rankscope.record.options import RunOptions
 from rankscope.record.place import Place, cleaned
 
 ROOT = "rankscope-runs"
@@ -11,7 +11,7 @@ MOST_EQUAL_NAMES = 1000
 Json = str | int | bool | None | list[str] | dict[str, "Json"]
 
 
-class Folder:
+class RunFolder:
     """Where this run is kept."""
 
     def __init__(self, path: str, created: bool, claim: str = "") -> None:
@@ -32,7 +32,7 @@ class Folder:
         return f"{self.name}-{digest:016x}"
 
 
-def find_folder(options: Options, place: Place) -> Folder:
+def find_folder(options: RunOptions, place: Place) -> RunFolder:
     """The run's folder, made if we are the first to ask."""
     root = os.path.abspath(ROOT)
     dated = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{run_name(options)}"
@@ -41,11 +41,11 @@ def find_folder(options: Options, place: Place) -> Folder:
     from rankscope.record.rendezvous import agreed_folder, given_folder  # a process alone has nobody to agree with
 
     if options.out:
-        return Folder(*given_folder(os.path.abspath(options.out), place))
-    return Folder(*agreed_folder(root, dated, place))
+        return RunFolder(*given_folder(os.path.abspath(options.out), place))
+    return RunFolder(*agreed_folder(root, dated, place))
 
 
-def new_folder(root: str, dated: str) -> Folder:
+def new_folder(root: str, dated: str) -> RunFolder:
     """A folder that nobody else has."""
     for n in range(1, MOST_EQUAL_NAMES):
         path = f"{root}/{dated}" if n == 1 else f"{root}/{dated}-{n}"
@@ -55,11 +55,11 @@ def new_folder(root: str, dated: str) -> Folder:
             continue
         except FileNotFoundError:
             os.makedirs(path)
-        return Folder(path, True, f"{time.time_ns()}|{os.uname().nodename}|{os.getpid()}|{path}")
+        return RunFolder(path, True, f"{time.time_ns()}|{os.uname().nodename}|{os.getpid()}|{path}")
     raise OSError(f"{root}: too many runs named {dated}")
 
 
-def run_name(options: Options) -> str:
+def run_name(options: RunOptions) -> str:
     """What the run is called after: --name, the Python script, or the program."""
     if options.name:
         return cleaned(options.name)
@@ -69,7 +69,7 @@ def run_name(options: Options) -> str:
     return cleaned(os.path.basename(options.command[0]))
 
 
-def describe(folder: Folder, description: dict[str, Json]) -> None:
+def describe(folder: RunFolder, description: dict[str, Json]) -> None:
     """Write run.json, whole or not at all."""
     temporary = f"{folder.path}/.run.json.{os.getpid()}"
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -80,7 +80,7 @@ def describe(folder: Folder, description: dict[str, Json]) -> None:
     os.rename(temporary, f"{folder.path}/run.json")
 
 
-def point_latest(folder: Folder) -> None:
+def point_latest(folder: RunFolder) -> None:
     """Let `latest` beside the folder lead to it."""
     root = os.path.dirname(folder.path)
     temporary = f"{root}/.latest.{os.getpid()}"

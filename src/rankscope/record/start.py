@@ -4,7 +4,7 @@ import os
 import time
 
 from rankscope import __version__
-from rankscope.record.options import Options
+from rankscope.record.options import RunOptions
 from rankscope.record.place import Place, find_place
 from rankscope.record.preload import FIRST_RUNTIMES, LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import (
@@ -15,7 +15,7 @@ from rankscope.record.program import (
     first_environment,
     restore_signals,
 )
-from rankscope.record.run_folder import ROOT, Folder, Json, describe, find_folder, point_latest
+from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, find_folder, point_latest
 
 # ---------------------------------------------------------------------------------------------------------------------
 # MPI calls of libraries that look MPI's functions up by name: an auditor of the dynamic loader gives them ours.
@@ -49,16 +49,16 @@ NOBODY = "00000000:............"  # written over in place by each process that h
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
 
 
-class Plan:
+class LaunchPlan:
     """The command and the variables with which it is recorded."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], folder: Folder) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], folder: RunFolder) -> None:
         self.command = command
         self.environment = environment
         self.folder = folder
 
 
-def start(options: Options) -> int:
+def start(options: RunOptions) -> int:
     """Replace this process by the command; return only the exit code of a command that cannot be started."""
     environment = first_environment()
     try:
@@ -86,7 +86,7 @@ def say(text: str) -> None:
         pass  # stderr may be closed; the job does not need it
 
 
-def try_to_plan(options: Options, program: str, environment: dict[str, str], place: Place) -> Plan | None:
+def try_to_plan(options: RunOptions, program: str, environment: dict[str, str], place: Place) -> LaunchPlan | None:
     """The plan, or None and one warning: nothing of ours may keep the command from running."""
     try:
         plan = make_plan(options, program, environment, place)
@@ -104,14 +104,14 @@ def try_to_plan(options: Options, program: str, environment: dict[str, str], pla
     return None
 
 
-def announce(options: Options, folder: Folder) -> None:
+def announce(options: RunOptions, folder: RunFolder) -> None:
     if options.out and folder.path != os.path.abspath(options.out):
         say(f"{options.out} already holds another run: recording to {shown(folder.path)}")
     elif speaks(options):
         say(f"recording to {shown(folder.path)}")
 
 
-def speaks(options: Options) -> bool:
+def speaks(options: RunOptions) -> bool:
     """Whether anything but a warning is said: what a script collects stays the job's own."""
     return not options.quiet and os.isatty(2)
 
@@ -127,7 +127,7 @@ def shown(path: str) -> str:
     return path.removeprefix(here)
 
 
-def make_plan(options: Options, program: str, environment: dict[str, str], place: Place) -> Plan:
+def make_plan(options: RunOptions, program: str, environment: dict[str, str], place: Place) -> LaunchPlan:
     """Check everything, make the folder, and say how the command is to be started."""
     if not is_recorded(environment):
         check_program(program, check_library())
@@ -157,7 +157,7 @@ def make_plan(options: Options, program: str, environment: dict[str, str], place
                 say("hooks in Python observe torch in this run; the observer for the next one is being compiled")
     if options.local:
         os.makedirs(added["RANKSCOPE_DIR"], exist_ok=True)
-    return Plan(command, {**environment, **added}, folder)
+    return LaunchPlan(command, {**environment, **added}, folder)
 
 
 def is_recorded(environment: dict[str, str]) -> bool:
@@ -165,15 +165,15 @@ def is_recorded(environment: dict[str, str]) -> bool:
     return bool(environment.get("RANKSCOPE_DIR")) and LIBRARY in environment.get("LD_PRELOAD", "").split(":")
 
 
-def joined_plan(options: Options, program: str, environment: dict[str, str]) -> Plan:
+def joined_plan(options: RunOptions, program: str, environment: dict[str, str]) -> LaunchPlan:
     """Inside a recorded script: the same run, only told to a launcher."""
     ours = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
     added = {name: environment[name] for name in environment if name in ours or name.startswith("RANKSCOPE_")}
     command = launched(options, program, environment, added)[0]
-    return Plan(command, environment, Folder(environment["RANKSCOPE_DIR"], False))
+    return LaunchPlan(command, environment, RunFolder(environment["RANKSCOPE_DIR"], False))
 
 
-def variables(options: Options, folder: Folder, environment: dict[str, str]) -> dict[str, str]:
+def variables(options: RunOptions, folder: RunFolder, environment: dict[str, str]) -> dict[str, str]:
     """What the recorder is told: docs/environment.md."""
     ours = [LIBRARY, WRAPPERS] if counts_calls(options, environment) else [LIBRARY]
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
@@ -217,7 +217,7 @@ def variables(options: Options, folder: Folder, environment: dict[str, str]) -> 
     return added
 
 
-def counts_calls(options: Options, environment: dict[str, str]) -> bool:
+def counts_calls(options: RunOptions, environment: dict[str, str]) -> bool:
     """Whether system calls are to be counted: only then are functions of libc wrapped."""
     asked = (options.imports or environment.get("RANKSCOPE_IMPORTS")) in ("calls", "paths")
     return asked and os.path.exists(WRAPPERS)  # the loader complains of what is not there
@@ -229,12 +229,12 @@ def python_path(environment: dict[str, str]) -> str:
     return AGENT if theirs in ("", AGENT) else AGENT + ":" + theirs.removeprefix(AGENT + ":")
 
 
-def local_folder(options: Options, folder: Folder) -> str:
+def local_folder(options: RunOptions, folder: RunFolder) -> str:
     return os.path.join(os.path.abspath(options.local), folder.node_name)
 
 
 def launched(
-    options: Options, program: str, environment: dict[str, str], added: dict[str, str]
+    options: RunOptions, program: str, environment: dict[str, str], added: dict[str, str]
 ) -> tuple[list[str], str, int | None]:
     """The command, told to pass our variables on if it is a launcher; which one; how many ranks it starts."""
     if not may_launch(program, options.command):
@@ -255,7 +255,7 @@ def may_launch(program: str, command: list[str]) -> bool:
     return name in ("srun", "torchrun") or "run" in name or "mpiexec" in name or "-m" in command
 
 
-def description(options: Options, folder: Folder, launcher: str, ranks: int | None) -> dict[str, Json]:
+def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: int | None) -> dict[str, Json]:
     """The content of run.json."""
     chosen: dict[str, Json] = {
         "out": options.out or ROOT,

@@ -154,7 +154,7 @@ def shim_environment(folder: Path, slowness: Slowness, base: Mapping[str, str] |
 
 # ---------------------------------------------------------------- mount
 @dataclass(frozen=True)
-class Mount:
+class SlowMount:
     """A mounted slow folder."""
 
     path: Path
@@ -173,7 +173,7 @@ def checked(source: Path, mount_point: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def mounted(source: Path, mount_point: Path, slowness: Slowness) -> Iterator[Mount]:
+def mounted(source: Path, mount_point: Path, slowness: Slowness) -> Iterator[SlowMount]:
     """Mounts for the block; the native program also ends and unmounts when this process dies."""
     source, mount_point = checked(source, mount_point)
     words = [program(), "mount", "--foreground", *slowness.flags(), str(source), str(mount_point)]
@@ -183,7 +183,7 @@ def mounted(source: Path, mount_point: Path, slowness: Slowness) -> Iterator[Mou
         if process.stdout.readline() != "ready\n":
             process.wait()
             raise Unavailable(last_line(process.stderr.read()))
-        yield Mount(mount_point, process)
+        yield SlowMount(mount_point, process)
     finally:
         process.terminate()
         process.wait()

@@ -25,7 +25,7 @@ START_UP_PER_CLIENT_S = 0.005
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """Who replays, where."""
 
     folder: Path
@@ -67,7 +67,7 @@ def in_rounds(operations: Sequence[PathOperation]) -> list[PathOperation]:
     return rounds
 
 
-def replay(operations: Sequence[PathOperation], plan: Plan) -> Replayed:
+def replay(operations: Sequence[PathOperation], plan: ReplayPlan) -> Replayed:
     """Do them all, by every client, beginning at one moment."""
     every = in_rounds(operations)
     with tempfile.TemporaryDirectory(prefix="rankscope-replay-") as name:
@@ -91,7 +91,7 @@ def _counters(slowness: Slowness | None) -> dict[str, int]:
     return of_server(slowness.server) if slowness and slowness.server and slowness.server.exists() else {}
 
 
-def _run_nodes(plan: Plan, slowness: Slowness | None, folder: Path) -> Array:
+def _run_nodes(plan: ReplayPlan, slowness: Slowness | None, folder: Path) -> Array:
     start_s = START_UP_S + START_UP_PER_CLIENT_S * plan.nodes * plan.clients
     start_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(start_s * 1e9)
     commands = [_command(plan, slowness, folder, node, start_ns) for node in range(plan.nodes)]
@@ -122,7 +122,7 @@ def _started(commands: Sequence[list[str]]) -> Iterator[list[subprocess.Popen[st
                     stream.close()
 
 
-def _command(plan: Plan, slowness: Slowness | None, folder: Path, node: int, start_ns: int) -> list[str]:
+def _command(plan: ReplayPlan, slowness: Slowness | None, folder: Path, node: int, start_ns: int) -> list[str]:
     replayer = NATIVE / "rankscope-replay"
     if not replayer.is_file():
         raise Unavailable("rankscope-replay was not built: run hatch_build.py")

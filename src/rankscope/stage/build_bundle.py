@@ -17,9 +17,20 @@ from rankscope.record.program import NoProgram, find_program, first_environment
 from rankscope.record.start import WRAPPERS
 from rankscope.stage.bundle import BLOCK_BYTES, CHUNK_BYTES, FORMAT, HEADER_BYTES, BadBundle, written_header
 from rankscope.stage.command import in_place, ourselves
-from rankscope.stage.contents import OPENED, Choice, Packed, Touched, Tree, add, choose, from_strace, lay_out, read_list
+from rankscope.stage.contents import (
+    OPENED,
+    BundleContents,
+    Packed,
+    Touched,
+    Tree,
+    add,
+    choose,
+    from_strace,
+    lay_out,
+    read_list,
+)
 from rankscope.stage.image import IMAGE, into_image
-from rankscope.stage.options import Options
+from rankscope.stage.options import StageOptions
 from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment, find_roots
 from rankscope.stage.run import say
 
@@ -129,19 +140,19 @@ class Payload:
             self.waiting.clear()
 
 
-def pack(choice: Choice, path: str, compressed: bool, facts: dict[str, Any]) -> str:
+def pack(choice: BundleContents, path: str, compressed: bool, facts: dict[str, Any]) -> str:
     """Write the bundle, whole or not at all, and return its identity."""
     return pack_tree(choice, lay_out(choice), path, compressed, facts)
 
 
-def pack_image(choice: Choice, path: str, facts: dict[str, Any]) -> str:
+def pack_image(choice: BundleContents, path: str, facts: dict[str, Any]) -> str:
     """The same with everything in one image; it is compressed in itself."""
     with tempfile.TemporaryDirectory(prefix=".rankscope-image-", dir=os.path.dirname(os.path.abspath(path))) as folder:
         tree = into_image(lay_out(choice), folder)
         return pack_tree(choice, tree, path, False, {**facts, "image": IMAGE})
 
 
-def pack_tree(choice: Choice, tree: Tree, path: str, compressed: bool, facts: dict[str, Any]) -> str:
+def pack_tree(choice: BundleContents, tree: Tree, path: str, compressed: bool, facts: dict[str, Any]) -> str:
     temporary = f"{path}.part-{os.getpid()}"
     try:
         with open(temporary, "wb") as file:
@@ -156,7 +167,7 @@ def pack_tree(choice: Choice, tree: Tree, path: str, compressed: bool, facts: di
     return identity
 
 
-def write_bundle(file: BinaryIO, choice: Choice, tree: Tree, compressed: bool, facts: dict[str, Any]) -> str:
+def write_bundle(file: BinaryIO, choice: BundleContents, tree: Tree, compressed: bool, facts: dict[str, Any]) -> str:
     """Chunks first, then the manifest that seals them, then the header that seals the manifest."""
     file.write(bytes(HEADER_BYTES))
     payload = Payload(file, compressed)
@@ -172,7 +183,7 @@ def write_bundle(file: BinaryIO, choice: Choice, tree: Tree, compressed: bool, f
 
 
 def manifest(
-    choice: Choice, tree: Tree, payload: Payload, rows: list[list[Any]], facts: dict[str, Any]
+    choice: BundleContents, tree: Tree, payload: Payload, rows: list[list[Any]], facts: dict[str, Any]
 ) -> dict[str, Any]:
     """What the bundle says of itself; no date and no host, so that equal content has equal bytes."""
     return {
@@ -225,7 +236,7 @@ def padded(content: bytes) -> bytes:
 NOT_PACKED = 1
 
 
-def make_bundle(options: Options, read_run: ReadRun) -> int:
+def make_bundle(options: StageOptions, read_run: ReadRun) -> int:
     """Exit code 0 if the bundle is there."""
     try:
         made = make(options, read_run)
@@ -239,7 +250,7 @@ def make_bundle(options: Options, read_run: ReadRun) -> int:
     return 0
 
 
-def make(options: Options, read_run: ReadRun) -> str:
+def make(options: StageOptions, read_run: ReadRun) -> str:
     """Pack, and describe in one line what was packed."""
     environment = first_environment()
     folder = find_environment(options.environment, environment)
@@ -257,7 +268,9 @@ def make(options: Options, read_run: ReadRun) -> str:
     return described(choice, path, identity, time.monotonic() - began_s)
 
 
-def touched_files(options: Options, environment: dict[str, str], read_run: ReadRun) -> tuple[Touched, dict[str, Any]]:
+def touched_files(
+    options: StageOptions, environment: dict[str, str], read_run: ReadRun
+) -> tuple[Touched, dict[str, Any]]:
     """What was touched, by a rehearsal or by lists, and where we know it from."""
     touched: Touched = {}
     lists = [read_list(name) for name in options.lists["files"]] + [read_run(name) for name in options.lists["run"]]
@@ -273,7 +286,7 @@ def touched_files(options: Options, environment: dict[str, str], read_run: ReadR
     return touched, facts
 
 
-def described(choice: Choice, path: str, identity: str, took_s: float) -> str:
+def described(choice: BundleContents, path: str, identity: str, took_s: float) -> str:
     root = choice.roots[0].real
     own = sum(1 for file in choice.files if file.startswith(root + "/"))
     share = f" ({own / choice.seen_files:.1%} of the environment's {choice.seen_files})" if choice.seen_files else ""

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any
 
-from rankscope.stage.roots import Root
+from rankscope.stage.roots import StagedRoot
 
 FORMAT = 1
 BLOCK_BYTES = 512
@@ -67,7 +67,7 @@ class Manifest:
         self.data = data
         self.compressed = data["compression"] == "zlib"
         self.chunks: list[tuple[int, str]] = [(int(size), str(digest)) for size, digest in data["chunks"]]
-        self.roots = [Root(row["name"], row["original"], row["real"], row["venv"]) for row in data["roots"]]
+        self.roots = [StagedRoot(row["name"], row["original"], row["real"], row["venv"]) for row in data["roots"]]
         self.folders: list[tuple[str, int]] = [(str(path), int(mode)) for path, mode in data["folders"]]
         self.files = [File(*row) for row in data["files"]]
         self.links: list[tuple[str, str, str]] = [(str(p), str(target), str(kind)) for p, target, kind in data["links"]]

@@ -6,7 +6,7 @@ import sys
 from rankscope.record.launchers import ARITY, contexts, find_launcher, scan
 from rankscope.record.program import NoProgram, content, find_program
 from rankscope.stage.node import ROOTS
-from rankscope.stage.roots import Root, moved, root_holding, root_of
+from rankscope.stage.roots import StagedRoot, moved, root_holding, root_of
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -44,13 +44,13 @@ LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME")
 
 
-def read_roots(copy: str) -> list[Root]:
+def read_roots(copy: str) -> list[StagedRoot]:
     """The folders that the copy stands for."""
     rows = [line.split("\0") for line in os.fsdecode(content(f"{copy}/{ROOTS}")).split("\n") if line]
-    return [Root(name, original, real, venv == "1") for name, original, real, venv in rows]
+    return [StagedRoot(name, original, real, venv == "1") for name, original, real, venv in rows]
 
 
-def activated(environment: dict[str, str], root: Root) -> dict[str, str]:
+def activated(environment: dict[str, str], root: StagedRoot) -> dict[str, str]:
     """The variables with the environment's programs first, as its `activate` would set them."""
     result = dict(environment)
     path = environment.get("PATH", os.defpath).split(":")
@@ -67,7 +67,7 @@ def in_place(environment: dict[str, str], folder: str) -> dict[str, str]:
     return activated(environment, root_of("env", folder))
 
 
-def in_copy(environment: dict[str, str], roots: list[Root], copy: str) -> dict[str, str]:
+def in_copy(environment: dict[str, str], roots: list[StagedRoot], copy: str) -> dict[str, str]:
     """The variables with every path in a staged folder leading into the copy."""
     result = activated(environment, roots[0])
     for name in LISTS:
@@ -80,12 +80,12 @@ def in_copy(environment: dict[str, str], roots: list[Root], copy: str) -> dict[s
     return result
 
 
-def command_in_copy(command: list[str], roots: list[Root], copy: str) -> list[str]:
+def command_in_copy(command: list[str], roots: list[StagedRoot], copy: str) -> list[str]:
     """The command with programs of the staged folders taken from the copy; other words stay as they are."""
     return [program_in_copy(word, roots, copy) for word in command]
 
 
-def program_in_copy(word: str, roots: list[Root], copy: str) -> str:
+def program_in_copy(word: str, roots: list[StagedRoot], copy: str) -> str:
     """The word, unless it names a program in a bin folder; the name of a file to write must not lead into the copy."""
     if "/" not in word or not os.access(word, os.X_OK):
         return word

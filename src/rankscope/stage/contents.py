@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from rankscope.stage.bundle import LINK_IN, LINK_OUT
-from rankscope.stage.roots import Root, root_holding
+from rankscope.stage.roots import StagedRoot, root_holding
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What a command touched: lists of paths, from a plain list or from strace's log.
@@ -82,10 +82,10 @@ LARGEST_SCRIPT_BYTES = 64 * 1024
 METADATA = ("METADATA", "entry_points.txt", "top_level.txt", "WHEEL")
 
 
-class Choice:
+class BundleContents:
     """The real paths of files to pack."""
 
-    def __init__(self, roots: list[Root]) -> None:
+    def __init__(self, roots: list[StagedRoot]) -> None:
         self.roots = roots
         self.files: set[str] = set()
         self.looked_into: set[str] = set()  # folders that were asked for themselves: links to them would be followed
@@ -129,9 +129,9 @@ class Choice:
         return ""
 
 
-def choose(roots: list[Root], touched: Touched, include: list[str], everything: bool) -> Choice:
+def choose(roots: list[StagedRoot], touched: Touched, include: list[str], everything: bool) -> BundleContents:
     """Everything that goes into the bundle."""
-    choice = Choice(roots)
+    choice = BundleContents(roots)
     for path, how in touched.items():
         choice.add(path, None if how == OPENED else LARGEST_LOOKED_AT_BYTES)
     for path in list(choice.files):
@@ -144,7 +144,7 @@ def choose(roots: list[Root], touched: Touched, include: list[str], everything: 
     return choice
 
 
-def twins(path: str, choice: Choice) -> Iterator[str]:
+def twins(path: str, choice: BundleContents) -> Iterator[str]:
     """A module's source belongs to its bytecode, and the other way round: Python looks at both."""
     folder, _, name = path.rpartition("/")
     if name.endswith(".pyc") and folder.endswith("/__pycache__"):
@@ -155,7 +155,7 @@ def twins(path: str, choice: Choice) -> Iterator[str]:
                 yield f"{folder}/__pycache__/{found}"
 
 
-def essentials(root: Root, choice: Choice) -> Iterator[str]:
+def essentials(root: StagedRoot, choice: BundleContents) -> Iterator[str]:
     """What an environment needs although a rehearsal may not have opened it."""
     yield f"{root.real}/pyvenv.cfg"
     for name in choice.listed(f"{root.real}/bin"):
@@ -167,7 +167,7 @@ def essentials(root: Root, choice: Choice) -> Iterator[str]:
             yield from essentials_of_packages(f"{root.real}/lib/{version}/site-packages", choice)
 
 
-def essentials_of_packages(folder: str, choice: Choice) -> Iterator[str]:
+def essentials_of_packages(folder: str, choice: BundleContents) -> Iterator[str]:
     for name in choice.listed(folder):
         if name.endswith(".pth"):
             yield f"{folder}/{name}"
@@ -184,7 +184,7 @@ def is_script(path: str) -> bool:
         return False
 
 
-def walk(choice: Choice, include: list[str], everything: bool) -> None:
+def walk(choice: BundleContents, include: list[str], everything: bool) -> None:
     """Count the environment's files, and choose those that were asked for by name."""
     for number, root in enumerate(choice.roots):
         if number and not everything and not include and not root.name.startswith("also"):
@@ -230,7 +230,7 @@ class Tree:
         self.watched: list[tuple[str, int]] = []
 
 
-def lay_out(choice: Choice) -> Tree:
+def lay_out(choice: BundleContents) -> Tree:
     """The tree of all roots."""
     tree = Tree()
     needed = needed_folders(choice)
@@ -239,7 +239,7 @@ def lay_out(choice: Choice) -> Tree:
     return tree
 
 
-def needed_folders(choice: Choice) -> set[str]:
+def needed_folders(choice: BundleContents) -> set[str]:
     """The real folders with something packed in or below them, and those that were looked into."""
     needed = {root.real for root in choice.roots}
     for folder in [*(os.path.dirname(path) for path in choice.files), *choice.looked_into]:
@@ -249,7 +249,7 @@ def needed_folders(choice: Choice) -> set[str]:
     return needed
 
 
-def lay_out_folder(tree: Tree, choice: Choice, needed: set[str], root: Root, within: str) -> None:
+def lay_out_folder(tree: Tree, choice: BundleContents, needed: set[str], root: StagedRoot, within: str) -> None:
     source = f"{root.real}/{within}" if within else root.real
     path = f"{root.name}/{within}" if within else root.name
     status = os.stat(source)
@@ -270,7 +270,7 @@ def lay_out_folder(tree: Tree, choice: Choice, needed: set[str], root: Root, wit
             tree.links.append((f"{root.name}/{below}", f"{root.real}/{below}", LINK_OUT))
 
 
-def link(roots: list[Root], root: Root, within: str) -> tuple[str, str]:
+def link(roots: list[StagedRoot], root: StagedRoot, within: str) -> tuple[str, str]:
     """Where a symbolic link of the original leads in the copy."""
     target = os.readlink(f"{root.real}/{within}")
     aim = os.path.normpath(os.path.join(os.path.dirname(f"{root.real}/{within}"), target))
@@ -283,12 +283,12 @@ def link(roots: list[Root], root: Root, within: str) -> tuple[str, str]:
     return os.path.relpath(f"{held[0].name}/{held[1]}", here), LINK_IN
 
 
-def packed(roots: list[Root], entry: os.DirEntry[str], path: str) -> Packed:
+def packed(roots: list[StagedRoot], entry: os.DirEntry[str], path: str) -> Packed:
     status = entry.stat(follow_symlinks=False)
     return Packed(entry.path, path, status, names_a_root(roots, entry.path, status.st_size))
 
 
-def names_a_root(roots: list[Root], path: str, size: int) -> bool:
+def names_a_root(roots: list[StagedRoot], path: str, size: int) -> bool:
     """Whether this is a small text that says where the environment is: pyvenv.cfg, a script's first line, a .pth."""
     name = os.path.basename(path)
     if name == "pyvenv.cfg":

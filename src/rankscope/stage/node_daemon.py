@@ -17,8 +17,8 @@ from rankscope.stage.node import PART, NotUsable, Waited, followed, leave, noted
 from rankscope.stage.peers import Broken, Contact, Meeting, call, hear, listen, meet, meeting_folder, say
 from rankscope.stage.receive import Bringing, SharedFile, bring, check_original, keep_alive, receive_all, sealed
 from rankscope.stage.serve import Service, children
-from rankscope.stage.task import Outcome, Task, node_name
-from rankscope.stage.unpack import Gone, Intake
+from rankscope.stage.task import StageOutcome, StageTask, node_name
+from rankscope.stage.unpack import ChunksGone, Intake
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A node among the nodes of its job: how it finds them, whom it asks, and how long they need it.
@@ -30,7 +30,7 @@ CHILD_S = 60.0  # a node that was told to ask us has so long to do so
 class Company:
     """The other nodes, as this one knows them."""
 
-    def __init__(self, task: Task, work: Bringing) -> None:
+    def __init__(self, task: StageTask, work: Bringing) -> None:
         self.task = task
         self.work = work
         listening, contact = listen()
@@ -133,13 +133,13 @@ MOST_NAMES = 1000
 class Keeper:
     """One node's part of a job."""
 
-    def __init__(self, task: Task, name: str, outlet: int) -> None:
+    def __init__(self, task: StageTask, name: str, outlet: int) -> None:
         self.task = task
         self.name = name  # of the job's files in the folder
         self.outlet = outlet  # the rank that waits reads the outcome here
         self.work = Bringing(task)
         self.company: Company | None = None
-        self.outcome = Outcome("", "nothing was done")
+        self.outcome = StageOutcome("", "nothing was done")
 
     def run(self) -> None:
         sweep(self.task.folder)
@@ -148,7 +148,7 @@ class Keeper:
         self.attend()
         self.leave()
 
-    def try_to_bring(self) -> Outcome:
+    def try_to_bring(self) -> StageOutcome:
         """The outcome, whatever happens: the job goes on in place where there is no copy."""
         refusal = ""
         try:
@@ -156,7 +156,7 @@ class Keeper:
         except BadBundle as error:
             refusal = str(error)
             reason = f"{self.task.bundle} is refused: {error}"
-        except (NotUsable, Gone, Broken) as error:
+        except (NotUsable, ChunksGone, Broken) as error:
             reason = str(error)
         except Waited as error:
             reason = f"{error.filename}: {error.strerror}"
@@ -169,9 +169,9 @@ class Keeper:
         if self.company:
             self.company.decide(refusal)
         self.work.arrived.set()
-        return Outcome("", reason, {**self.work.report, "ready_ns": self.work.since_ns()})
+        return StageOutcome("", reason, {**self.work.report, "ready_ns": self.work.since_ns()})
 
-    def bring_alone(self) -> Outcome:
+    def bring_alone(self) -> StageOutcome:
         return bring(self.work, self.checked_header(), lambda: "", "")
 
     def checked_header(self) -> Header:
@@ -183,7 +183,7 @@ class Keeper:
             shared.close()
         return shared.header
 
-    def bring_with_others(self) -> Outcome:
+    def bring_with_others(self) -> StageOutcome:
         """As the first node or as one that is told whom to ask."""
         try:
             self.company = Company(self.task, self.work)
@@ -194,13 +194,13 @@ class Keeper:
             return self.bring_as_first(self.company)
         return self.bring_as_member(self.company)
 
-    def bring_as_first(self, company: Company) -> Outcome:
+    def bring_as_first(self, company: Company) -> StageOutcome:
         header = self.checked_header()
         company.decide()
         self.work.make_intake = lambda: company.read_for_others(header)
         return bring(self.work, header, lambda: "", "")
 
-    def bring_as_member(self, company: Company) -> Outcome:
+    def bring_as_member(self, company: Company) -> StageOutcome:
         parents: list[str] = []
 
         def ask() -> str:

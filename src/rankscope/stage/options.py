@@ -28,7 +28,7 @@ class UsageError(Exception):
     """The command line cannot be followed; the text says what to change."""
 
 
-class Options:
+class StageOptions:
     """The parsed command line; an option --two-words is two_words here."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class Options:
         return self.values.get(name, default)
 
 
-def parse(arguments: list[str]) -> Options:
+def parse(arguments: list[str]) -> StageOptions:
     """Split the arguments into the environment, our options and the command after --."""
-    options = Options()
+    options = StageOptions()
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -71,7 +71,7 @@ def parse(arguments: list[str]) -> Options:
     return options
 
 
-def take(options: Options, word: str, rest: list[str]) -> None:
+def take(options: StageOptions, word: str, rest: list[str]) -> None:
     """One option, given as `--name value` or `--name=value`."""
     name, equals, value = word.partition("=")
     if name in FLAGS and not equals:

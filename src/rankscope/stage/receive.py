@@ -35,8 +35,8 @@ from rankscope.stage.node import (
     remove_copy,
 )
 from rankscope.stage.peers import Broken, Contact, call, contact_from, hear, receive, say
-from rankscope.stage.task import Outcome, Report, Task
-from rankscope.stage.unpack import Gone, Intake, unpack
+from rankscope.stage.task import Report, StageOutcome, StageTask
+from rankscope.stage.unpack import ChunksGone, Intake, unpack
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Where a node takes the bundle from: the shared file, or a node that has it.
@@ -66,7 +66,7 @@ class SharedFile:
         os.close(self.file)
 
 
-class Peer:
+class NodePeer:
     """A node that has the bundle or is just getting it."""
 
     def __init__(self, contact: Contact, token: str, expected: str) -> None:
@@ -75,7 +75,7 @@ class Peer:
             say(self.connection, {"ask": "bytes"})
             self.start(expected)
         except (OSError, Broken) as error:
-            raise Gone(f"a peer does not answer ({error})") from None
+            raise ChunksGone(f"a peer does not answer ({error})") from None
 
     def start(self, expected: str) -> None:
         self.expect_more()
@@ -105,7 +105,7 @@ class Peer:
             self.expect_more()
             return receive(self.connection, size)
         except Broken as error:
-            raise Gone(f"a peer went away ({error})") from None
+            raise ChunksGone(f"a peer went away ({error})") from None
 
     def close(self) -> None:
         self.connection.close()
@@ -199,7 +199,7 @@ MARGIN_BYTES = 16 * 1024**2
 class Bringing:
     """The state of one node's work, shared with the threads that serve other nodes."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: StageTask) -> None:
         self.task = task
         self.key = ""
         self.checked = False  # whether the original is still what was packed
@@ -221,10 +221,10 @@ class Bringing:
             return self.intake
         if self.make_intake and self.report["reused"]:
             return self.make_intake()
-        raise Gone("there is nothing to give on")
+        raise ChunksGone("there is nothing to give on")
 
 
-def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str) -> Outcome:
+def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str) -> StageOutcome:
     """The copy of this bundle, found or made; `parent` is asked for only if it must be made."""
     work.key = header.key
     copy = f"{work.task.folder}/{header.key}"
@@ -232,13 +232,13 @@ def bring(work: Bringing, header: Header, parent: Callable[[], str], token: str)
         if find_copy(work, copy, header.identity):
             work.report.update(reused=True, ready_ns=work.since_ns())
             work.arrived.set()
-            return Outcome(copy, "", work.report, f"staged: a copy was there, {copy}")
+            return StageOutcome(copy, "", work.report, f"staged: a copy was there, {copy}")
         source, name = first_source(work, header, parent(), token)
         try:
             summary = make_copy(work, copy, source, name)
         finally:
             source.close()
-    return Outcome(copy, "", work.report, f"staged to {copy}: {summary}")
+    return StageOutcome(copy, "", work.report, f"staged to {copy}: {summary}")
 
 
 def find_copy(work: Bringing, copy: str, bundle: str) -> bool:
@@ -277,17 +277,17 @@ def is_unchanged(copy: str) -> bool:
     return True
 
 
-def first_source(work: Bringing, header: Header, parent: str, token: str) -> tuple[SharedFile | Peer, str]:
+def first_source(work: Bringing, header: Header, parent: str, token: str) -> tuple[SharedFile | NodePeer, str]:
     """The peer that we were told to ask, or the shared file."""
     if parent:
         try:
-            return Peer(contact_from(parent), token, header.identity), parent
-        except Gone as reason:
+            return NodePeer(contact_from(parent), token, header.identity), parent
+        except ChunksGone as reason:
             work.gave_up.append(str(reason))
     return SharedFile(work.task.bundle, header.identity), "shared"
 
 
-def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -> str:
+def make_copy(work: Bringing, copy: str, source: SharedFile | NodePeer, name: str) -> str:
     """Receive and unpack at the same time, then put the tree in its place in one step; how long that took."""
     task = work.task
     head, region = source.head(), source.region()
@@ -318,11 +318,11 @@ def make_copy(work: Bringing, copy: str, source: SharedFile | Peer, name: str) -
     )
 
 
-def receive_all(intake: Intake, source: SharedFile | Peer, name: str, instead: Any) -> None:
+def receive_all(intake: Intake, source: SharedFile | NodePeer, name: str, instead: Any) -> None:
     """In a thread: what goes wrong is found in the intake by those who wait for it."""
     try:
         intake.take_all(source, name, instead)
-    except (Gone, BadBundle, OSError):
+    except (ChunksGone, BadBundle, OSError):
         pass
 
 

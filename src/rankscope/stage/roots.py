@@ -5,7 +5,7 @@ import os
 OF_THE_SYSTEM = ("/", "/usr")  # a system's own Python is on every node already
 
 
-class Root:
+class StagedRoot:
     """One folder that is staged."""
 
     def __init__(self, name: str, original: str, real: str, is_venv: bool) -> None:
@@ -33,7 +33,7 @@ def default_bundle(folder: str) -> str:
     return f"{os.path.basename(folder)}.bundle"
 
 
-def find_roots(folder: str, more: list[str], with_base: bool | None) -> list[Root]:
+def find_roots(folder: str, more: list[str], with_base: bool | None) -> list[StagedRoot]:
     """The environment, the interpreter it was made from (where that is no system's), and what the user adds."""
     roots = [root_of("env", folder)]
     base = base_prefix(folder)
@@ -46,8 +46,8 @@ def find_roots(folder: str, more: list[str], with_base: bool | None) -> list[Roo
     return roots
 
 
-def root_of(name: str, folder: str) -> Root:
-    return Root(name, folder, os.path.realpath(folder), os.path.isfile(f"{folder}/pyvenv.cfg"))
+def root_of(name: str, folder: str) -> StagedRoot:
+    return StagedRoot(name, folder, os.path.realpath(folder), os.path.isfile(f"{folder}/pyvenv.cfg"))
 
 
 def base_prefix(folder: str) -> str:
@@ -70,9 +70,9 @@ def is_worth_staging(base: str, folder: str) -> bool:
     return base not in OF_THE_SYSTEM and os.stat(base).st_dev == os.stat(folder).st_dev
 
 
-def root_holding(path: str, roots: list[Root]) -> tuple[Root, str] | None:
+def root_holding(path: str, roots: list[StagedRoot]) -> tuple[StagedRoot, str] | None:
     """The innermost root that holds this path, and the path within it."""
-    found: tuple[Root, str] | None = None
+    found: tuple[StagedRoot, str] | None = None
     longest = -1
     for root in roots:
         for prefix in (root.real, root.original):
@@ -81,7 +81,7 @@ def root_holding(path: str, roots: list[Root]) -> tuple[Root, str] | None:
     return found
 
 
-def moved(path: str, roots: list[Root], copy: str) -> str:
+def moved(path: str, roots: list[StagedRoot], copy: str) -> str:
     """The path as it is in the copy; one outside of all roots stays."""
     held = root_holding(path, roots)
     if not held:

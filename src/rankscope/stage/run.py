@@ -13,15 +13,15 @@ from rankscope.record.program import NoProgram, become, content, find_program, f
 from rankscope.record.rendezvous import claimant
 from rankscope.stage.command import command_in_copy, in_copy, in_place, read_roots
 from rankscope.stage.node import JOB, Lock, NotUsable, Waited, identity, open_folder, register
-from rankscope.stage.options import Options
+from rankscope.stage.options import StageOptions
 from rankscope.stage.roots import NoEnvironment, default_bundle, find_environment
-from rankscope.stage.task import Outcome, Task, local_ranks, node_name, outcome_from
+from rankscope.stage.task import StageOutcome, StageTask, local_ranks, node_name, outcome_from
 
 # ---------------------------------------------------------------- starting the keeper, and waiting for its word
 LONGEST_LINE_BYTES = 65536
 
 
-def start_keeper(task: Task, name: str) -> int:
+def start_keeper(task: StageTask, name: str) -> int:
     """Fork twice, so that nobody has to wait for the keeper; the end of a pipe at which it says the outcome."""
     outlet_read, outlet = os.pipe()
     child = os.fork()
@@ -37,7 +37,7 @@ def start_keeper(task: Task, name: str) -> int:
         os._exit(0)  # whatever happens: no second copy of the rank may go on
 
 
-def keep(task: Task, name: str, outlet: int) -> None:
+def keep(task: StageTask, name: str, outlet: int) -> None:
     outlet = detach(outlet)
     from rankscope.stage.node_daemon import Keeper
 
@@ -58,16 +58,16 @@ def detach(outlet: int) -> int:
     return 3
 
 
-def word_of(outlet: int, patience_s: float) -> Outcome:
+def word_of(outlet: int, patience_s: float) -> StageOutcome:
     """The keeper's word; no word where it was killed or does not come to an end."""
     text = b""
     try:
         while not text.endswith(b"\n"):
             if not select.select([outlet], [], [], patience_s)[0]:
-                return Outcome("", f"nothing arrived within {patience_s:.0f} s")
+                return StageOutcome("", f"nothing arrived within {patience_s:.0f} s")
             block = os.read(outlet, LONGEST_LINE_BYTES)
             if not block:
-                return Outcome("", "")  # killed: the next attempt starts another
+                return StageOutcome("", "")  # killed: the next attempt starts another
             text += block
     finally:
         os.close(outlet)
@@ -83,17 +83,17 @@ LAUNCHER = "by the ranks"  # instead of a copy: we are outside, each rank gets i
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-class Start:
+class StagedStart:
     """The command as it is to be started."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], outcome: Outcome, place: Place) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], outcome: StageOutcome, place: Place) -> None:
         self.command = command
         self.environment = environment
         self.outcome = outcome
         self.place = place
 
 
-def run_staged(options: Options) -> int:
+def run_staged(options: StageOptions) -> int:
     """Replace this process by the command; return only where it cannot be started."""
     try:
         start = prepare(options)
@@ -115,7 +115,7 @@ def run_staged(options: Options) -> int:
         return error.exit_code
 
 
-def prepare(options: Options) -> Start:
+def prepare(options: StageOptions) -> StagedStart:
     """Where and how the command runs: in the copy, or in place and one warning."""
     environment = first_environment()
     place = find_place(environment)
@@ -124,20 +124,20 @@ def prepare(options: Options) -> Start:
     if not place.launcher and may_launch(options.command):
         command = launched(options, folder, bundle, environment)
         if command:
-            return Start(command, in_place(environment, folder), Outcome(LAUNCHER, ""), place)
-    outcome = Outcome("", "") if options.has("in-place") else try_to_obtain(options, bundle, environment, place)
+            return StagedStart(command, in_place(environment, folder), StageOutcome(LAUNCHER, ""), place)
+    outcome = StageOutcome("", "") if options.has("in-place") else try_to_obtain(options, bundle, environment, place)
     try:
         roots = read_roots(outcome.copy) if outcome.copy else []
     except (OSError, ValueError) as error:
-        outcome, roots = Outcome("", f"{outcome.copy} was taken away ({error})"), []
+        outcome, roots = StageOutcome("", f"{outcome.copy} was taken away ({error})"), []
     if not roots:
         if outcome.reason:
             warn(options, place, outcome.reason)
-        return Start(options.command, in_place(environment, folder), outcome, place)
+        return StagedStart(options.command, in_place(environment, folder), outcome, place)
     if outcome.summary and not place.rank and os.isatty(2):  # what a script collects stays the job's own
         say(outcome.summary)
     command = command_in_copy(options.command, roots, outcome.copy)
-    return Start(command, in_copy(environment, roots, outcome.copy), outcome, place)
+    return StagedStart(command, in_copy(environment, roots, outcome.copy), outcome, place)
 
 
 def may_launch(command: list[str]) -> bool:
@@ -146,7 +146,7 @@ def may_launch(command: list[str]) -> bool:
     return "run" in name or "mpiexec" in name
 
 
-def launched(options: Options, folder: str, bundle: str, environment: dict[str, str]) -> list[str] | None:
+def launched(options: StageOptions, folder: str, bundle: str, environment: dict[str, str]) -> list[str] | None:
     """The launcher's command with ourselves in every rank; None if it is no launcher of ranks."""
     from rankscope.stage.command import inserted, ourselves
 
@@ -155,23 +155,23 @@ def launched(options: Options, folder: str, bundle: str, environment: dict[str, 
     return inserted(options.command, words, in_place(environment, folder))
 
 
-def try_to_obtain(options: Options, bundle: str, environment: dict[str, str], place: Place) -> Outcome:
+def try_to_obtain(options: StageOptions, bundle: str, environment: dict[str, str], place: Place) -> StageOutcome:
     """A place in the copy, or the reason why there is none: nothing of ours may keep the command from running."""
     try:
         return obtain(task_from(options, bundle, environment, place))
     except NotUsable as error:
-        return Outcome("", str(error))
+        return StageOutcome("", str(error))
     except Waited as error:
-        return Outcome("", f"{error.filename}: {error.strerror}")
+        return StageOutcome("", f"{error.filename}: {error.strerror}")
     except OSError as error:
-        return Outcome("", f"{error.filename or bundle}: {error.strerror or error}")
+        return StageOutcome("", f"{error.filename or bundle}: {error.strerror or error}")
     except Exception as error:  # a mistake of ours is no reason to stop a job
-        return Outcome("", f"{type(error).__name__}: {error}; please report this")
+        return StageOutcome("", f"{type(error).__name__}: {error}; please report this")
 
 
-def task_from(options: Options, bundle: str, environment: dict[str, str], place: Place) -> Task:
+def task_from(options: StageOptions, bundle: str, environment: dict[str, str], place: Place) -> StageTask:
     folder = open_folder(options.value("to") or default_place(environment))
-    task = Task(bundle, folder, claimant(place), place)
+    task = StageTask(bundle, folder, claimant(place), place)
     task.local_ranks = local_ranks(environment)
     task.expected = options.value("expect")
     task.meeting_folder = options.value("meet") or environment.get("RANKSCOPE_STAGE_MEET", "")
@@ -190,7 +190,7 @@ def default_place(environment: dict[str, str]) -> str:
     return "/tmp"
 
 
-def obtain(task: Task) -> Outcome:
+def obtain(task: StageTask) -> StageOutcome:
     """A place in the copy; the first rank of the node to come starts the keeper who brings it."""
     bundle = zlib.crc32(os.fsencode(task.bundle))
     key = task.asking.key or f"alone-{os.getpid()}"
@@ -208,31 +208,31 @@ def obtain(task: Task) -> Outcome:
             write_outcome(f"{name}.done", outcome)
     if outcome and outcome.copy and register(task.folder, outcome.copy, user):
         return outcome
-    return (
-        outcome if outcome and outcome.reason else Outcome("", "its keeper was killed, or the copy was removed at once")
-    )
+    if outcome and outcome.reason:
+        return outcome
+    return StageOutcome("", "its keeper was killed, or the copy was removed at once")
 
 
-def brought(task: Task, name: str) -> Outcome:
+def brought(task: StageTask, name: str) -> StageOutcome:
     """What the keeper says; it has its own life, this process waits for its word only."""
 
     return word_of(start_keeper(task, name), task.patience_s)
 
 
-def read_outcome(path: str) -> Outcome | None:
+def read_outcome(path: str) -> StageOutcome | None:
     try:
         return outcome_from(os.fsdecode(content(path)))
     except OSError:
         return None
 
 
-def write_outcome(path: str, outcome: Outcome) -> None:
+def write_outcome(path: str, outcome: StageOutcome) -> None:
     handle = os.open(path, NEW_FILE, 0o600)
     os.write(handle, os.fsencode(outcome.line))
     os.close(handle)
 
 
-def warn(options: Options, place: Place, reason: str) -> None:
+def warn(options: StageOptions, place: Place, reason: str) -> None:
     if place.speaks:
         then = "nothing was started (--strict)" if options.has("strict") else "the command runs in place"
         say(f"not staged: {reason}; {then}")
@@ -251,7 +251,7 @@ def say(text: str) -> None:
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def run_timed(program: str, start: "Start", options: "Options") -> int:
+def run_timed(program: str, start: "StagedStart", options: "StageOptions") -> int:
     """The command's exit code; a signal that ends the command ends us too."""
     folder = os.path.abspath(options.value("times"))
     os.makedirs(folder, exist_ok=True)
@@ -274,7 +274,7 @@ def age_ns() -> int:
     return time.time_ns() - found.started_ns if found else 0
 
 
-def write(folder: str, start: "Start", waited_ns: int, import_ns: int, exit_code: int) -> None:
+def write(folder: str, start: "StagedStart", waited_ns: int, import_ns: int, exit_code: int) -> None:
     """One rank's line, in a file of its own; written beside and renamed."""
     import json
 

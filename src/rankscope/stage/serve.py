@@ -15,7 +15,7 @@ from typing import Any
 from rankscope.stage.bundle import BadBundle
 from rankscope.stage.peers import SILENCE_S, Broken, Contact, answer_greeting, hear, say, send
 from rankscope.stage.receive import CHUNK_FOLLOWS, REFUSED, keep_alive
-from rankscope.stage.unpack import Gone, Intake
+from rankscope.stage.unpack import ChunksGone, Intake
 
 FANOUT = 2
 STACK_BYTES = 256 * 1024
@@ -61,7 +61,7 @@ class Service:
                 self.join(connection, message)
                 return
             self.stream(connection)
-        except (Broken, Gone, OSError, ValueError):
+        except (Broken, ChunksGone, OSError, ValueError):
             pass
         connection.close()
 
@@ -111,7 +111,7 @@ class Service:
     def found_intake(self) -> Intake:
         try:
             return self.intake()
-        except Gone:
+        except ChunksGone:
             if self.refusal:
                 raise BadBundle(self.refusal) from None
             raise

@@ -4,14 +4,14 @@ import os
 
 from rankscope.stage.bundle import BadBundle
 from rankscope.stage.node import JOB, KEEP, PART, TRASH, NotUsable, followed, gate, open_folder, remove, sweep, users
-from rankscope.stage.options import Options
+from rankscope.stage.options import StageOptions
 from rankscope.stage.receive import sealed
 from rankscope.stage.run import default_place, say
 
 SHOWN_NAMES = 10
 
 
-def show(options: Options) -> int:
+def show(options: StageOptions) -> int:
     """Print one line per copy; with --clean remove those that nobody uses."""
     try:
         folder = open_folder(options.value("to") or default_place(dict(os.environ)))

@@ -21,7 +21,7 @@ LOCAL_RANKS = (
 Report = dict[str, int | str | bool | list[str] | None]
 
 
-class Task:
+class StageTask:
     """One bundle to bring to one node."""
 
     def __init__(self, bundle: str, folder: str, asking: Claimant, place: Place) -> None:
@@ -44,7 +44,7 @@ class Task:
         return not self.place.shared or (self.place.ranks is not None and self.place.ranks == self.local_ranks)
 
 
-class Outcome:
+class StageOutcome:
     """Where the copy is, or why there is none."""
 
     def __init__(self, copy: str, reason: str, report: Report | None = None, summary: str = "") -> None:
@@ -58,9 +58,9 @@ class Outcome:
         return "\t".join([self.copy, *(" ".join(text.split()) for text in (self.reason, self.summary))]) + "\n"
 
 
-def outcome_from(line: str) -> Outcome:
+def outcome_from(line: str) -> StageOutcome:
     copy, reason, summary = [*line.rstrip("\n").split("\t"), "", ""][:3]
-    return Outcome(copy, reason, None, summary)
+    return StageOutcome(copy, reason, None, summary)
 
 
 def local_ranks(environment: dict[str, str]) -> int | None:

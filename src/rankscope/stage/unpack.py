@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from rankscope.stage.bundle import CHUNK_BYTES, HEADER_BYTES, LINK_OUT, BadBundle, File, Header, Manifest
-from rankscope.stage.roots import Root
+from rankscope.stage.roots import StagedRoot
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Texts that say where the environment is (pyvenv.cfg, scripts' first lines, .pth files) are made to name the copy.
 LONGEST_FIRST_LINE = 127  # what older kernels read of a #! line
 
 
-def relocated(content: bytes, roots: list[Root], copy: str) -> bytes:
+def relocated(content: bytes, roots: list[StagedRoot], copy: str) -> bytes:
     """The text with every path in a root leading into the copy."""
     names = {os.fsencode(prefix): root.name for root in roots for prefix in (root.real, root.original)}
     longest_first = sorted(names, key=len, reverse=True)
@@ -123,7 +123,7 @@ def opened(stored: bytes, compressed: bool) -> bytes:
 PART_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Source(Protocol):
+class ChunkSource(Protocol):
     """Where chunks come from."""
 
     def chunk(self, number: int, at: int, size: int) -> bytes: ...
@@ -131,7 +131,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Gone(Exception):
+class ChunksGone(Exception):
     """This source gives nothing more; another one may."""
 
 
@@ -155,13 +155,13 @@ class Intake:
         self.began_ns = time.monotonic_ns()
         self.transfer_ns = 0
 
-    def take_all(self, source: Source, name: str, instead: tuple[str, "SourceMaker"] | None) -> None:
+    def take_all(self, source: ChunkSource, name: str, instead: tuple[str, "SourceMaker"] | None) -> None:
         """Every chunk that is still missing, from the source or, where that ends too early, from the other."""
         try:
             while self.verified < len(self.manifest.chunks):
                 self.take(source, name)
             self.transfer_ns = time.monotonic_ns() - self.began_ns
-        except Gone as reason:
+        except ChunksGone as reason:
             if not instead:
                 self.fail(str(reason))
                 raise
@@ -183,13 +183,13 @@ class Intake:
         finally:
             source.close()
 
-    def take(self, source: Source, name: str) -> None:
+    def take(self, source: ChunkSource, name: str) -> None:
         number = self.verified
         size, digest = self.manifest.chunks[number]
         stored = source.chunk(number, self.starts[number], size)
         if len(stored) != size or hashlib.sha256(stored).hexdigest() != digest:
             if name != "shared":
-                raise Gone(f"{name} sent a chunk that is not what was packed")
+                raise ChunksGone(f"{name} sent a chunk that is not what was packed")
             raise BadBundle(f"its content was changed at byte {self.starts[number]}")
         write_all_at(self.file, memoryview(stored), self.starts[number])
         self.received_bytes[name] = self.received_bytes.get(name, 0) + size
@@ -209,7 +209,7 @@ class Intake:
             while self.verified <= number and not self.failure:
                 self.news.wait()
             if self.verified <= number:
-                raise BadBundle(self.failure) if self.bad else Gone(self.failure)
+                raise BadBundle(self.failure) if self.bad else ChunksGone(self.failure)
 
     def raw_chunks(self) -> Iterator[bytes]:
         """The payload as the unpacker reads it, waiting for what is not there yet."""
@@ -231,7 +231,7 @@ class Intake:
 
 
 class SourceMaker(Protocol):
-    def __call__(self) -> Source: ...
+    def __call__(self) -> ChunkSource: ...
 
 
 def starts(manifest: Manifest) -> list[int]:

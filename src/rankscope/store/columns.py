@@ -13,8 +13,11 @@ import pyarrow as pa
 
 from rankscope.model import (
     CallsMethod,
+    DeviceGaps,
+    DeviceTotals,
     Event,
     Figure,
+    GpuClock,
     Group,
     Mark,
     Module,
@@ -22,6 +25,7 @@ from rankscope.model import (
     Note,
     PathUse,
     Peer,
+    RangeTally,
     RankFacts,
     Reading,
     Step,
@@ -34,11 +38,15 @@ WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {
     "ranks": RankFacts,
     "tallies": Tally,
+    "range_tallies": RangeTally,
     "events": Event,
     "steps": Step,
     "marks": Mark,
     "groups": Group,
     "peers": Peer,
+    "devices": DeviceTotals,
+    "device_gaps": DeviceGaps,
+    "gpu_clocks": GpuClock,
     "figures": Figure,
     "notes": Note,
     "modules": Module,
@@ -47,9 +55,10 @@ RECORDS: dict[str, type] = {
     "calls_method": CallsMethod,
     "mounts": Mount,
 }
+LISTS = ("marks", "groups", "peers", "devices", "device_gaps", "gpu_clocks", "figures", "notes")  # of few rows
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
-ROUTINE_TABLES, LARGE_COUNT = ("tallies", "events"), "_c"
-REPEATED = ("tallies", "events", *IMPORT_TABLES)  # their words are few and come often
+ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
+REPEATED = ("tallies", "range_tallies", "events", *IMPORT_TABLES)  # their words are few and come often
 
 
 @cache
@@ -143,11 +152,14 @@ def _array(values: Any, kind: Any) -> Any:
 
 def reading_tables(process: int, reading: Reading, events: bool, empty: bool = True) -> dict[str, pa.Table]:
     """The tables of one process but `ranks`, which needs all processes; those without rows only where asked for."""
-    given: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {"tallies": (reading.tallies, reading.tally_columns)}
+    given: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
+        "tallies": (reading.tallies, reading.tally_columns),
+        "range_tallies": (reading.range_tallies, reading.range_tally_columns),
+    }
     if events:
         given["events"] = (reading.events, reading.event_columns)
     given["steps"] = (reading.steps, reading.step_columns)
-    given |= {name: (getattr(reading, name), {}) for name in ("marks", "groups", "peers", "figures", "notes")}
+    given |= {name: (getattr(reading, name), {}) for name in LISTS}
     given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
     return {
         name: _either(name, process, records, columns)

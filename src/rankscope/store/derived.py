@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankscope.model import TRACE_TABLES, BadFile, Summarise
+from rankscope.model import COLLECTIVE_LAYERS, TRACE_TABLES, BadFile, Summarise
 from rankscope.store.columns import arrow_type, columns_of, columns_table, schema_of
 from rankscope.store.rank_files import NO_NODES, Nodes, Progress, unseen
 
@@ -218,7 +218,7 @@ def memory_tasks(summarise: Summarise, events: pa.Table | None) -> list[Task]:
     if events is None or not events.num_rows:
         return []
     known = events.select([name for name in COLUMNS if name in events.column_names])
-    logged = pc.is_in(known["layer"].cast(pa.string()), pa.array(["mpi", "nccl", "gloo"]))
+    logged = pc.is_in(known["layer"].cast(pa.string()), pa.array(COLLECTIVE_LAYERS))
     known = known.filter(pc.invert(logged))
     return [partial(_of_memory, summarise, known, process) for process in pc.unique(known["process"]).to_pylist()]
 

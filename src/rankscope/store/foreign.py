@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankscope.model import BadFile, RankFacts, Reading
+from rankscope.model import BadFile, RankFacts, Reading, Role
 from rankscope.store.columns import joined, reading_tables, records_table, schema_of
 
 # ---------------------------------------------------------------- two tellings of one process become one
@@ -45,11 +45,11 @@ def _parts(text: str) -> list[str]:
 # the layers, hosts or world sizes clash, the second is a rank of another job: kept, but in no table of ranks. What
 # one rank's file says of the others (second hand) stands for them only where they have no file of their own.
 # what is said of the telling, not of the rank
-ONLY_TOLD: dict[str, Any] = {"role": "rank", "second_hand": False, "source": "", "tool": "", "versions": ""}
+ONLY_TOLD: dict[str, Any] = {"role": Role.RANK, "second_hand": False, "source": "", "tool": "", "versions": ""}
 
 
 @dataclass(slots=True)
-class Member:
+class RunMember:
     """One process of the run, from whichever files speak of it."""
 
     process: int
@@ -61,27 +61,27 @@ class Member:
 class Members:
     """The processes of a run, found by rank or by process id."""
 
-    all: list[Member] = field(default_factory=list)
-    _of_rank: dict[int, list[Member]] = field(default_factory=dict)
-    _of_pid: dict[int, list[Member]] = field(default_factory=dict)
-    _second_hand: list[Member] = field(default_factory=list)
+    all: list[RunMember] = field(default_factory=list)
+    _of_rank: dict[int, list[RunMember]] = field(default_factory=dict)
+    _of_pid: dict[int, list[RunMember]] = field(default_factory=dict)
+    _second_hand: list[RunMember] = field(default_factory=list)
 
     def begin(self, processes: Iterable[int], facts: Iterable[RankFacts], layers: frozenset[str]) -> None:
         """The recorded processes, whose roles are known."""
         for process, one in zip(processes, facts, strict=True):
-            self._add(Member(process, one, layers))
+            self._add(RunMember(process, one, layers))
 
     def place(self, facts: RankFacts, layers: frozenset[str]) -> int:
         """The process that a loaded one is, a new one if there was none."""
         if facts.second_hand and facts.rank is not None and not facts.job:
             return self._set_aside(facts, layers)
-        if facts.job and facts.role == "rank":
-            facts.role = "other"
+        if facts.job and facts.role == Role.RANK:
+            facts.role = Role.OTHER
         known = self._same(facts, layers)
         if known is None:
-            if facts.role == "rank" and facts.rank is not None and self._of_rank.get(facts.rank):
-                facts.role = "other"
-            self._add(Member(self._next(), facts, layers))
+            if facts.role == Role.RANK and facts.rank is not None and self._of_rank.get(facts.rank):
+                facts.role = Role.OTHER
+            self._add(RunMember(self._next(), facts, layers))
             return self.all[-1].process
         # the facts of a file about the rank itself are more exact than a line in another rank's summary
         first, second = (known.facts, facts) if known.layers or not layers else (facts, known.facts)
@@ -93,7 +93,7 @@ class Members:
         for told in self._second_hand:
             own = self._of_rank.get(told.facts.rank or 0, [])
             if own:
-                told.facts.role = "summary" if _sizes_agree(own[0].facts, told.facts) else "other"
+                told.facts.role = Role.SUMMARY if _sizes_agree(own[0].facts, told.facts) else Role.OTHER
             if told.facts.role == "summary":
                 own[0].facts = completed(own[0].facts, replace(told.facts, **ONLY_TOLD))
             elif not own:
@@ -102,15 +102,15 @@ class Members:
 
     def _number_unknown(self) -> None:
         """Processes of which no file says the rank: numbered as read where no rank is known, else left aside."""
-        unknown = [one.facts for one in self.all if one.facts.role == "rank" and one.facts.rank is None]
+        unknown = [one.facts for one in self.all if one.facts.role == Role.RANK and one.facts.rank is None]
         for number, facts in enumerate(unknown):
             if self._of_rank:
-                facts.role = "helper"
+                facts.role = Role.HELPER
             else:
                 facts.rank, facts.rank_source = number, "order of loading"
 
     def _set_aside(self, facts: RankFacts, layers: frozenset[str]) -> int:
-        member = Member(self._next(), facts, layers)
+        member = RunMember(self._next(), facts, layers)
         self.all.append(member)
         self._second_hand.append(member)
         return member.process
@@ -118,26 +118,26 @@ class Members:
     def _next(self) -> int:
         return self.all[-1].process + 1 if self.all else 0
 
-    def _add(self, member: Member) -> None:
+    def _add(self, member: RunMember) -> None:
         self.all.append(member)
         facts = member.facts
-        if facts.rank is not None and facts.role in ("rank", "other") and not facts.job:
+        if facts.rank is not None and facts.role in (Role.RANK, Role.OTHER) and not facts.job:
             self._of_rank.setdefault(facts.rank, []).append(member)
         if facts.pid is not None:
             self._of_pid.setdefault(facts.pid, []).append(member)
 
-    def _same(self, facts: RankFacts, layers: frozenset[str]) -> Member | None:
-        if facts.role != "rank":
+    def _same(self, facts: RankFacts, layers: frozenset[str]) -> RunMember | None:
+        if facts.role != Role.RANK:
             return None
         if facts.rank is not None:
-            candidates: Sequence[Member] = self._of_rank.get(facts.rank, [])
+            candidates: Sequence[RunMember] = self._of_rank.get(facts.rank, [])
         else:
             candidates = self._of_pid.get(facts.pid, []) if facts.pid is not None else []
             candidates = candidates if len(candidates) == 1 else []
         return next((one for one in candidates if _agree(one, facts, layers)), None)
 
 
-def _agree(known: Member, facts: RankFacts, layers: frozenset[str]) -> bool:
+def _agree(known: RunMember, facts: RankFacts, layers: frozenset[str]) -> bool:
     hosts = {host.partition(".")[0] for host in (known.facts.host, facts.host) if host}
     return _sizes_agree(known.facts, facts) and len(hosts) < 2 and not known.layers & layers
 
@@ -147,12 +147,12 @@ def _sizes_agree(one: RankFacts, other: RankFacts) -> bool:
 
 
 # ---------------------------------------------------------------- foreign
-FORMAT = 1
+FORMAT = 2  # before: no range_tallies, see add_loaded
 ABOUT = "about.json"
 FLUSH_ROWS = 100_000
 MOST_PROCESSES = 1 << 18
-LAYERED = ("tallies", "events")
-PROCESS_TABLES = (*LAYERED, "groups", "peers")
+LAYERED = ("tallies", "range_tallies", "events")
+PROCESS_TABLES = (*LAYERED, "groups", "peers", "devices")
 UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 
@@ -220,7 +220,7 @@ class LoadedFile:
         """The processes, once all readings are in: who has but figures or notes is a document, not a process."""
         for at, facts in enumerate(self.processes):
             if at not in self._told and facts.rank is None and facts.pid is None:
-                facts.role = "document"
+                facts.role = Role.DOCUMENT
         return self.processes
 
     def finish(self, key: str, about: Mapping[str, Any]) -> None:

@@ -22,10 +22,10 @@ from rankscope.store.folder import NoRun
 from rankscope.store.rank_files import (
     NO_NODES,
     Batch,
-    Loaded,
     Nodes,
     Progress,
     Read,
+    Recorded,
     Stamp,
     Summary,
     batches_of,
@@ -78,7 +78,7 @@ def load_many(
     executor: Executor,
     keep: bool = True,
     nodes: Nodes = NO_NODES,
-) -> tuple[Loaded, Many]:
+) -> tuple[Recorded, Many]:
     """The tables of all files, most of them in memory; a bad file is told and the others are still read."""
     kept = Kept(run, keep)
     work = partial(summarise, read=read, events=events)
@@ -102,7 +102,7 @@ def _load(
     executor: Executor,
     kept: Kept,
     nodes: Nodes,
-) -> tuple[Loaded, Many]:
+) -> tuple[Recorded, Many]:
     made, left = _as_they_were(run, files, kept, events)
     bad: dict[int, str] = {}
     done = len(files) - len(left)
@@ -116,7 +116,7 @@ def _load(
     made.sort(key=lambda one: min(one[1].values(), default=0))
     kept.finish(entry for entry, _ in made)
     many = Many(kept, made, _too_long(made) | ({"events"} if events else set()))
-    loaded = Loaded(bad=[bad[process] for process in sorted(bad)])
+    loaded = Recorded(bad=[bad[process] for process in sorted(bad)])
     for entry, here in made:
         _add(loaded, entry, here, many.on_disk | {"events"})
     _in_order(loaded)
@@ -192,7 +192,7 @@ def _too_long(batches: Sequence[tuple[Entry, Here]]) -> set[str]:
     return {table for table, count in rows.items() if count > MOST_ROWS} - {"ranks", "events", "notes"}
 
 
-def _add(loaded: Loaded, entry: Entry, here: Here, on_disk: set[str]) -> None:
+def _add(loaded: Recorded, entry: Entry, here: Here, on_disk: set[str]) -> None:
     for name in entry.rows:
         if name in on_disk:
             continue
@@ -228,7 +228,7 @@ def _facts(table: pa.Table) -> list[RankFacts]:
     return [RankFacts(*row) for row in zip(*columns, strict=True)]
 
 
-def _in_order(loaded: Loaded) -> None:
+def _in_order(loaded: Recorded) -> None:
     """By process, as if all had been read one after the other."""
     order = np.argsort(np.array(loaded.processes, np.int64), kind="stable").tolist()
     if order == list(range(len(order))):

@@ -31,8 +31,8 @@ def unseen(done: int, total: int) -> None:
 
 
 @dataclass(slots=True)
-class Loaded:
-    """What came out of some files."""
+class Recorded:
+    """What came out of some rank files."""
 
     processes: list[int] = field(default_factory=list)
     facts: list[RankFacts] = field(default_factory=list)
@@ -40,10 +40,10 @@ class Loaded:
     bad: list[str] = field(default_factory=list)
 
 
-def load(files: Sequence[Path], read: Read, events: bool, progress: Progress) -> Loaded:
+def load(files: Sequence[Path], read: Read, events: bool, progress: Progress) -> Recorded:
     """Everything the files hold; a bad file is told and the others are still read."""
     batches = [list(enumerate(files))[at : at + BATCH] for at in range(0, len(files), BATCH)]
-    all_loaded = Loaded()
+    all_loaded = Recorded()
     for batch in batches:
         loaded = load_batch(batch, read, events)
         all_loaded.processes += loaded.processes
@@ -58,9 +58,9 @@ def load(files: Sequence[Path], read: Read, events: bool, progress: Progress) ->
 Batch = Sequence[tuple[int, Path]]
 
 
-def load_batch(batch: Batch, read: Read, events: bool) -> Loaded:
+def load_batch(batch: Batch, read: Read, events: bool) -> Recorded:
     """One batch, its tables joined."""
-    loaded = Loaded()
+    loaded = Recorded()
     for process, path in batch:
         try:
             reading = read(path)
@@ -108,7 +108,7 @@ def with_elsewhere(run: Path, files: Sequence[Path], nodes: Sequence[Elsewhere])
     return [known[path] for path in sorted(known, key=lambda path: path.split(os.sep))]
 
 
-def tell_nodes(loaded: Loaded, files: list[Path], nodes: Nodes) -> None:
+def tell_nodes(loaded: Recorded, files: list[Path], nodes: Nodes) -> None:
     """Note which files were read on their nodes; some had come into the run before it was their turn."""
     told: dict[int, Note] = {}
     for process, facts in zip(loaded.processes, loaded.facts, strict=True):

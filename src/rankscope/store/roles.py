@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rankscope.model import RankFacts
+from rankscope.model import RankFacts, Role
 
 
 class _Family:
@@ -47,14 +47,14 @@ def assign_roles(processes: Sequence[RankFacts]) -> None:
     launchers = {id(above) for facts in chosen.values() for above in family.ancestors(facts) if above.rank is None}
     for facts in processes:
         if facts.rank is not None and chosen.get(facts.rank) is facts:
-            facts.role = "rank"
+            facts.role = Role.RANK
         elif facts.job != first_job:
             facts.role = f"job {facts.job}"
         elif facts.second_hand and facts.rank is not None:
-            facts.role = "summary"
+            facts.role = Role.SUMMARY
             _complete(chosen[facts.rank], facts)
         else:
-            facts.role = "launcher" if id(facts) in launchers else "helper"
+            facts.role = Role.LAUNCHER if id(facts) in launchers else Role.HELPER
 
 
 def _rank_processes(processes: Sequence[RankFacts], family: _Family) -> dict[int, RankFacts]:

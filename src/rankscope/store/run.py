@@ -6,6 +6,7 @@ import glob
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankscope.model import Note, RankFacts, Severity, Summarise, names_of
+from rankscope.model import Layer, Note, RankFacts, Severity, Summarise, names_of
 from rankscope.store import large_runs
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.derived import (
@@ -37,9 +38,10 @@ from rankscope.store.foreign import Members, loaded_folders
 from rankscope.store.large_runs import LogPart, Many, add_many, read_part, step_part
 from rankscope.store.rank_files import (
     Elsewhere,
-    Loaded,
+    Nodes,
     Progress,
     Read,
+    Recorded,
     Stamp,
     load,
     place_of,
@@ -53,7 +55,8 @@ from rankscope.store.roles import assign_roles
 # Joins what was recorded in a run with what was loaded into it.
 KEPT_ON_DISK = ("events",)  # may be many: read from the files by each question, as far as it needs them
 UNTRACED = "untraced_events"  # those of logs and loaded files: without the traces of rank files
-RECORDED_LAYERS = frozenset(("mpi",))
+RECORDED_LAYERS = frozenset((Layer.MPI,))
+IN_RANGE = "coalesce(within, '') <> '' OR kind = 'whole'"  # which rows of a mixed file are range_tallies
 
 Place = tuple[str, int, int]  # file's folder, process there, process in the run
 
@@ -89,13 +92,14 @@ def add_loaded(database: Any, recorded: dict[str, pa.Table], folders: Sequence[P
     kinds = (pa.string(), pa.int32(), pa.int32())
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
     database.register("loaded_places", pa.Table.from_arrays(arrays, ["folder", "there", "here"]))
+    mixed = [folder / "tallies.parquet" for folder in folders if _is_mixed(folder / "tallies.parquet")]
     for name in RECORDS.keys() - {"ranks"}:
         files = [folder / f"{name}.parquet" for folder in folders if (folder / f"{name}.parquet").exists()]
         if name in recorded:  # what is not there stays on disk and is a view already: add_many
             database.register(f"recorded_{name}", recorded[name])
         made = "VIEW" if name in KEPT_ON_DISK else "TABLE"
         called = UNTRACED if name == "events" else name
-        database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files)}")
+        database.execute(f"CREATE TEMP {made} {called} AS {_union_sql(name, files, mixed)}")
 
 
 def add_traces(database: Any, folder: Path) -> None:
@@ -104,19 +108,33 @@ def add_traces(database: Any, folder: Path) -> None:
         UNION ALL BY NAME SELECT * FROM read_parquet('{_quoted(folder)}/*.parquet')""")
 
 
-def _union_sql(name: str, files: Sequence[Path]) -> str:
+def _is_mixed(tallies: Path) -> bool:
+    """Whether a file loaded by an older rankscope holds both, tallies and range_tallies."""
+    return tallies.exists() and "within" in pq.read_schema(tallies).names
+
+
+def _union_sql(name: str, files: Sequence[Path], mixed: Sequence[Path]) -> str:
     wanted = ", ".join(f'"{column}"' for column in names_of(RECORDS[name]))
-    recorded = f'SELECT process, {wanted} FROM "recorded_{name}"'
-    if not files:
-        return recorded
+    # the recorded table comes first and has every column of today's model: an old file may lack some
+    parts = [f'SELECT process, {wanted} FROM "recorded_{name}"']
+    whole = [path for path in files if path not in mixed]
+    if whole:
+        parts.append(_loaded_sql(name, whole))
+    if mixed and name == "tallies":
+        parts.append(_loaded_sql(name, mixed, f"WHERE NOT ({IN_RANGE})", "within,"))
+    elif mixed and name == "range_tallies":
+        parts.append(_loaded_sql("tallies", mixed, f"WHERE {IN_RANGE}"))
+    return " UNION ALL BY NAME ".join(parts)
+
+
+def _loaded_sql(name: str, files: Sequence[Path], where: str = "", left_out: str = "") -> str:
     paths = ", ".join(f"'{_quoted(path)}'" for path in files)
     # tables keep the order of their files, which is that of what was read
     order = "" if name in KEPT_ON_DISK else "ORDER BY filename, file_row_number"
-    # the recorded table comes first and has every column of today's model: an old file may lack some
-    return f"""{recorded} UNION ALL BY NAME
-        (SELECT here AS process, * EXCLUDE (process, filename, file_row_number, folder, there, here)
+    return f"""
+        (SELECT here AS process, * EXCLUDE ({left_out} process, filename, file_row_number, folder, there, here)
         FROM read_parquet([{paths}], filename = true, file_row_number = true, union_by_name = true) JOIN loaded_places
-        ON there = process AND filename = folder || '/{name}.parquet' {order})"""
+        ON there = process AND filename = folder || '/{name}.parquet' {where} {order})"""
 
 
 def _quoted(path: Path) -> str:
@@ -133,29 +151,49 @@ class BadQuery(ValueError):
     """SQL that cannot be answered, and why."""
 
 
-class Run:
+@dataclass(frozen=True, slots=True)
+class RunContents:
+    """All that the folder of a run holds, read or still on disk."""
+
+    folder: Path
+    job: Job = field(default_factory=Job)
+    recorded: Recorded = field(default_factory=Recorded)  # by us, in rank files
+    loaded: Sequence[Path] = ()  # folders of what was loaded into it: other tools' files
+    problems: Sequence[str] = ()  # of its description
+    traces: Traces | None = None
+    many: Many | None = None  # where the rank files are many
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """What of a run is read, by whom, and who looks on."""
+
+    events: bool = True  # those of rank files; those of loaded files stay on disk until a question needs them
+    read_trace: ReadTrace | None = None
+    executor: Executor | None = None  # reads the files of a large run, and those that are elsewhere
+    keep: bool = True  # the tables of a large run, in its folder
+    groups: Path | None = None  # hosts that belong together; default: groups.csv of the run
+    elsewhere: Sequence[Elsewhere] = ()  # files that only their nodes see: nothing that comes of them is kept
+    progress: Progress = unseen  # of files read
+    summing: Progress = unseen  # of traces summed
+
+
+DEFAULTS = OpenOptions()
+
+
+class RunTables:
     """The tables run and those of columns.RECORDS, of one run."""
 
-    def __init__(
-        self,
-        folder: Path,
-        job: Job,
-        recorded: Loaded,
-        problems: Sequence[str],
-        loaded: Sequence[Path] = (),
-        traces: Traces | None = None,
-        many: Many | None = None,
-        groups: Path | None = None,
-        executor: Executor | None = None,
-        summing: Progress = unseen,
-    ) -> None:
-        self.folder = folder
+    def __init__(self, contents: RunContents, options: OpenOptions = DEFAULTS) -> None:
+        recorded, loaded, many = contents.recorded, contents.loaded, contents.many
+        self.folder = contents.folder
         self.bad_files = recorded.bad
-        self._tables = _arrow_tables(job, recorded, problems, unrecorded(folder), len(loaded))
+        self._tables = _arrow_tables(contents, unrecorded(contents.folder))
         self._database = duckdb.connect(":memory:")
-        self._database.register("host_groups", host_groups_table(groups, folder))
-        self._traces, self._places, self._derived = traces, list[Place](), False
-        self._many, self._is_joined, self._executor, self._summing = many, bool(loaded), executor, summing
+        self._database.register("host_groups", host_groups_table(options.groups, contents.folder))
+        self._traces, self._places, self._derived = contents.traces, list[Place](), False
+        self._many, self._is_joined = many, bool(loaded)
+        self._executor, self._summing = options.executor, options.summing
         self._bad_at_first = len(recorded.bad)
         views = add_many(self._database, self._tables, many) if many is not None else []
         if loaded:
@@ -166,7 +204,7 @@ class Run:
             self._database.execute(f"CREATE TEMP VIEW {_called(name)} AS SELECT * FROM recorded_{name}")
         self._database.execute(f"CREATE TEMP VIEW events AS SELECT * FROM {UNTRACED}")
 
-    def _join(self, recorded: Loaded, loaded: Sequence[Path]) -> None:
+    def _join(self, recorded: Recorded, loaded: Sequence[Path]) -> None:
         members = Members()
         members.begin(recorded.processes, recorded.facts, RECORDED_LAYERS)
         self._places = place_processes(loaded, members)
@@ -279,43 +317,36 @@ class Run:
         return columns_of(self._database.sql(sql, params=list(parameters)).to_arrow_table())
 
 
-def open_run(
-    path: Path | None,
-    read: Read,
-    events: bool = True,
-    progress: Progress | None = None,
-    read_trace: ReadTrace | None = None,
-    executor: Executor | None = None,
-    keep: bool = True,
-    groups: Path | None = None,
-    elsewhere: Sequence[Elsewhere] = (),
-    summing: Progress | None = None,
-) -> Run:
-    """Open a run's folder (default: the latest), reading each of its rank files with `read`.
-
-    Events of rank files are read when asked for; those of loaded files stay on disk until a question needs them.
-    The files of a large run are read by the executor, and its tables are kept in its folder unless that is not wanted.
-    Files that are elsewhere are read there, by the executor, and nothing that comes of them is kept.
-    """
+def open_run(path: Path | None, read: Read, options: OpenOptions = DEFAULTS) -> RunTables:
+    """Open a run's folder (default: the latest), reading each of its rank files with `read`."""
+    executor = options.executor
     folder = find_run(path) if executor is None else find_run(path).absolute()  # others work in folders of their own
     job, problems = read_job(folder)
-    folders, bad = sound_folders(folder)
-    files, told = rank_files(folder, folders or bad or elsewhere), progress or unseen
-    files, nodes = with_elsewhere(folder, files, elsewhere), {one.path: one for one in elsewhere}
-    is_large = len(files) >= large_runs.MANY_FROM
-    if is_large or nodes:
-        keeps = keep and is_large
-        recorded, kept = large_runs.load_many(folder, files, read, events, told, executor or Pool(), keeps, nodes)
-        tell_nodes(recorded, files, nodes)
-    else:
-        recorded, kept = load(files, read, events, told), None
-    traces = traces_of(read_trace if events else None, files, _figures(recorded, kept), nodes)
+    loaded, bad = sound_folders(folder)
+    files = with_elsewhere(folder, rank_files(folder, loaded or bad or options.elsewhere), options.elsewhere)
+    nodes = {one.path: one for one in options.elsewhere}
+    recorded, many = _read(folder, files, read, options, nodes)
+    traces = traces_of(options.read_trace if options.events else None, files, _figures(recorded, many), nodes)
     assign_roles(recorded.facts)
     recorded.bad += bad
-    return Run(folder, job, recorded, problems, folders, traces, kept, groups, executor, summing or unseen)
+    return RunTables(RunContents(folder, job, recorded, loaded, problems, traces, many), options)
 
 
-def _figures(recorded: Loaded, many: Many | None) -> Iterable[pa.Table]:
+def _read(
+    folder: Path, files: list[Path], read: Read, options: OpenOptions, nodes: Nodes
+) -> tuple[Recorded, Many | None]:
+    """The rank files: of a small run here and at once, else by the executor, and kept on disk if that is wanted."""
+    events, told = options.events, options.progress
+    is_large = len(files) >= large_runs.MANY_FROM
+    if not is_large and not nodes:
+        return load(files, read, events, told), None
+    keeps, executor = options.keep and is_large, options.executor or Pool()
+    recorded, many = large_runs.load_many(folder, files, read, events, told, executor, keeps, nodes)
+    tell_nodes(recorded, files, nodes)
+    return recorded, many
+
+
+def _figures(recorded: Recorded, many: Many | None) -> Iterable[pa.Table]:
     if many is None or "figures" not in many.on_disk:
         return recorded.tables.get("figures", [])
     return (read_part(path, here, "figures", ["process", "series"]) for path, here, _ in many.parts("figures"))
@@ -325,22 +356,21 @@ def _called(table: str) -> str:
     return UNTRACED if table == "events" else table
 
 
-def _arrow_tables(
-    job: Job, loaded: Loaded, problems: Sequence[str], told: Sequence[str], more_files: int = 0
-) -> dict[str, pa.Table]:
-    tables = {name: pa.concat_tables(parts) for name, parts in loaded.tables.items()}
+def _arrow_tables(contents: RunContents, told: Sequence[str] = ()) -> dict[str, pa.Table]:
+    recorded = contents.recorded
+    tables = {name: pa.concat_tables(parts) for name, parts in recorded.tables.items()}
     for name in RECORDS.keys() - tables.keys():
         tables[name] = schema_of(name).empty_table()
-    warnings = [Note(text, Severity.WARNING) for text in (*problems, *loaded.bad)]
+    warnings = [Note(text, Severity.WARNING) for text in (*contents.problems, *recorded.bad)]
     about = warnings + [Note(text, Severity.NOTE) for text in told]
     about_run = records_table("notes", [None] * len(about), about)
     tables["notes"] = pa.concat_tables([about_run, tables["notes"]])
-    tables["ranks"] = records_table("ranks", loaded.processes, loaded.facts)
-    tables["run"] = _run_table(job, loaded, more_files)
+    tables["ranks"] = records_table("ranks", recorded.processes, recorded.facts)
+    tables["run"] = _run_table(contents.job, recorded, len(contents.loaded))
     return tables
 
 
-def _run_table(job: Job, loaded: Loaded, more_files: int) -> pa.Table:
+def _run_table(job: Job, recorded: Recorded, loaded_files: int) -> pa.Table:
     columns = {
         "command": pa.array([shlex.join(job.command)], pa.string()),
         "launcher": pa.array([job.launcher], pa.string()),
@@ -350,8 +380,8 @@ def _run_table(job: Job, loaded: Loaded, more_files: int) -> pa.Table:
         "cwd": pa.array([job.cwd], pa.string()),
         "rankscope_version": pa.array([job.rankscope_version], pa.string()),
         "library_path": pa.array([job.library_path], pa.string()),
-        "files": pa.array([len(loaded.facts) + len(loaded.bad) + more_files], pa.int64()),
-        "loaded_files": pa.array([more_files], pa.int64()),
-        "bad_files": pa.array([len(loaded.bad)], pa.int64()),
+        "files": pa.array([len(recorded.facts) + len(recorded.bad) + loaded_files], pa.int64()),
+        "loaded_files": pa.array([loaded_files], pa.int64()),
+        "bad_files": pa.array([len(recorded.bad)], pa.int64()),
     }
     return pa.table(columns)

@@ -34,14 +34,15 @@ EVENTS = """
     AND start_ns >= first_ns AND start_ns < last_ns
     GROUP BY name ORDER BY 3 DESC"""
 IN_OPTIMIZER = """
-    SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns) FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('gpu', 'in_range_gpu') AND kind = 'call' AND role = 'rank' AND {condition}
-    AND len([one FOR one IN string_split(coalesce(within, ''), chr(31)) IF ends_with(one, '/optimizer')]) > 0
+    SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns)
+    FROM range_tallies JOIN ranks USING (process)
+    WHERE layer = 'gpu' AND kind = 'call' AND role = 'rank' AND {condition}
+    AND len([one FOR one IN string_split(within, chr(31)) IF ends_with(one, '/optimizer')]) > 0
     GROUP BY name"""
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class ProfiledActivity:
     """One row."""
 
     kind: str
@@ -52,7 +53,7 @@ class Activity:
     max_ns: float | None
 
 
-def activities(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:
+def activities(run: Run, first_step: int, rank: int | None = None) -> list[ProfiledActivity]:
     """Of one rank or all together. GPUs: the whole run. Else: steps after the first ones, and collectives in them."""
     on_gpu = run.table("gpu", ranks=None if rank is None else [rank])
     if len(on_gpu):
@@ -60,19 +61,19 @@ def activities(run: Run, first_step: int, rank: int | None = None) -> list[Activ
     return [*step_parts(run, first_step, rank), *collectives(run, first_step, rank)]
 
 
-def gpu_activities(run: Run, rank: int | None = None) -> list[Activity]:
+def gpu_activities(run: Run, rank: int | None = None) -> list[ProfiledActivity]:
     frame = run.table("gpu", ranks=None if rank is None else [rank], names="short")
     at = {column.name: place for place, column in enumerate(frame.table.columns)}
     wanted = [at[name] for name in ("name", "calls", "total_ns", "min_ns", "max_ns")]
-    by_name: dict[str, list[Activity]] = {}
+    by_name: dict[str, list[ProfiledActivity]] = {}
     for row in frame.rows:
-        one = Activity(GPU, *(row[place] for place in wanted))  # type: ignore[arg-type]
+        one = ProfiledActivity(GPU, *(row[place] for place in wanted))  # type: ignore[arg-type]
         by_name.setdefault(one.name, []).append(one)
     rows = [together(GPU, name, same) for name, same in by_name.items()]  # kernels whose short names are the same
     by_kind = {kind: [one for one in rows if kind_of(one.name) == kind] for kind in KIND_NAMES}
     kinds = [together(KINDS, KIND_NAMES[kind], own) for kind, own in by_kind.items() if own]
     inside = [
-        Activity(GPU, str(row[0]), *map(_number, row[1:]))  # type: ignore[arg-type]
+        ProfiledActivity(GPU, str(row[0]), *map(_number, row[1:]))  # type: ignore[arg-type]
         for row in run.query(IN_OPTIMIZER.format(condition=of_rank(rank))).rows
         if kind_of(str(row[0])) == COMPUTE
     ]
@@ -81,15 +82,15 @@ def gpu_activities(run: Run, rank: int | None = None) -> list[Activity]:
     return [*kinds, *rows]
 
 
-def together(kind: str, name: str, found: Sequence[Activity]) -> Activity:
+def together(kind: str, name: str, found: Sequence[ProfiledActivity]) -> ProfiledActivity:
     """Their sum."""
     calls, total_ns = sum(one.calls for one in found), sum(one.total_ns for one in found)
     shortest = min((one.min_ns for one in found if one.min_ns is not None), default=None)
     longest = max((one.max_ns for one in found if one.max_ns is not None), default=None)
-    return Activity(kind, name, calls, total_ns, shortest, longest)
+    return ProfiledActivity(kind, name, calls, total_ns, shortest, longest)
 
 
-def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:
+def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[ProfiledActivity]:
     """Each without what it was blocked in collectives, which is a row of its own; they add up to the steps."""
     own = {part.replace("_", " "): f"{part}_ns - blocked_{part}_ns" for part in STEP_PARTS}
     columns = {**own, BLOCKED: "exposed_ns"}
@@ -100,13 +101,13 @@ def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[Activ
     for place, name in enumerate(columns):
         calls, *times = (float(str(value)) if value is not None else 0.0 for value in row[4 * place : 4 * place + 4])
         if times[0]:
-            found.append(Activity(PARTS, name, int(calls), *times))
+            found.append(ProfiledActivity(PARTS, name, int(calls), *times))
     return sorted(found, key=lambda one: -one.total_ns)
 
 
-def collectives(run: Run, first_step: int, rank: int | None = None) -> list[Activity]:
+def collectives(run: Run, first_step: int, rank: int | None = None) -> list[ProfiledActivity]:
     rows = run.query(EVENTS.format(condition=of_rank(rank)), [first_step]).rows
-    return [Activity(COLLECTIVES, str(row[0]), *map(_number, row[1:])) for row in rows]  # type: ignore[arg-type]
+    return [ProfiledActivity(COLLECTIVES, str(row[0]), *map(_number, row[1:])) for row in rows]  # type: ignore[arg-type]
 
 
 def _number(value: object) -> float:
@@ -117,7 +118,7 @@ def of_rank(rank: int | None) -> str:
     return "true" if rank is None else f"rank = {rank}"
 
 
-def shares(found: Sequence[Activity]) -> list[float | None]:
+def shares(found: Sequence[ProfiledActivity]) -> list[float | None]:
     """Of the time of all rows of the same kind, as nvprof has it."""
     sums: dict[str, float] = {}
     for one in found:
@@ -126,7 +127,7 @@ def shares(found: Sequence[Activity]) -> list[float | None]:
     return [one.total_ns / sums[one.kind] if sums.get(one.kind) else None for one in found]
 
 
-def rows(found: Sequence[Activity], least: float = 0.0) -> tuple[list[tuple[Value, ...]], int]:
+def rows(found: Sequence[ProfiledActivity], least: float = 0.0) -> tuple[list[tuple[Value, ...]], int]:
     """In nvprof's columns, the kind told once; and how many rows below the least share were left out."""
     made: list[tuple[Value, ...]] = []
     before, left_out = "", 0
@@ -141,7 +142,7 @@ def rows(found: Sequence[Activity], least: float = 0.0) -> tuple[list[tuple[Valu
     return made, left_out
 
 
-def profile(name: str, title: str, found: Sequence[Activity], least: float = 0.02) -> Table:
+def profile(name: str, title: str, found: Sequence[ProfiledActivity], least: float = 0.02) -> Table:
     """A cell's profile; small rows are counted and not shown, as the old documents have it."""
     made, left_out = rows(found, least)
     table = Table(name, title, COLUMNS, made)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rankscope.model import COLLECTIVE_LAYERS, Column, Layer, Table, Unit, sql_list
 from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency, points, waits
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Parameter, Settings, Study, by_place
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Sizes of messages as people write them: 4,1k,4M, or 4..256M for every fourth power in between.
@@ -48,7 +48,12 @@ def size(text: str) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Host time and calls, device time and calls, memory bytes and calls: the backends side by side, by scale.
-PARTS = {"mpi": "BACKEND_MPI", "gloo": "BACKEND_GLOO", "cuda_api": "BACKEND_CUDA", "gpu": "Device profiling"}
+PARTS: dict[str, str] = {
+    Layer.MPI: "BACKEND_MPI",
+    Layer.GLOO: "BACKEND_GLOO",
+    Layer.CUDA_API: "BACKEND_CUDA",
+    Layer.GPU: "Device profiling",
+}
 COUNTS = (
     Column("backend", Unit.NAME, "Backend"),
     Column("ranks", Unit.COUNT, "Ranks"),
@@ -66,22 +71,24 @@ SENT = "Part 3: Memory profiling, total memory and total number of calls: messag
 ABSENT = "Absent: no device was used, or none that the recorder knows."
 # Gloo's collectives are done by threads of its own: their time is that from beginning to completion, for which the
 # program waits. What other libraries have in progress overlaps with calls that are counted.
-SEEN = """
+SEEN = f"""
     SELECT layer, sum(total_ns), sum(calls)::BIGINT, count(DISTINCT host), count(DISTINCT process),
         count(DISTINCT (process, thread)), count(DISTINCT (host, regexp_extract("group", '^GPU \\d+')))
     FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND calls > 0 AND coalesce(within, '') = ''
-    AND (layer = 'gloo' OR (kind = 'call' AND layer IN ('mpi', 'cuda_api', 'gpu'))) GROUP BY layer"""
+    WHERE role = 'rank' AND calls > 0
+    AND (layer = 'gloo' OR (kind = 'call' AND layer IN {sql_list([Layer.MPI, Layer.CUDA_API, Layer.GPU])}))
+    GROUP BY layer"""
 CARRIED = """
     SELECT sum(bytes)::BIGINT, sum(calls)::BIGINT FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND bytes > 0 AND coalesce(within, '') = '' AND layer IN {layers}"""
+    WHERE role = 'rank' AND bytes > 0 AND layer IN {layers}"""
+CARRIERS = (sql_list(COLLECTIVE_LAYERS), sql_list([Layer.GPU]))
 LARGEST = "SELECT max(max_rss_bytes) FROM ranks WHERE role = 'rank'"
 Pair = tuple[Value, Value]  # time or bytes, and calls
 NOTHING: Pair = (None, None)
 
 
 @dataclass(frozen=True)
-class Seen:
+class LayerSums:
     """What one cell's run shows of one layer."""
 
     total_ns: float
@@ -93,10 +100,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Profile:
+class BackendProfile:
     """One cell, as far as these tables need it."""
 
-    layers: Mapping[str, Seen]
+    layers: Mapping[str, LayerSums]
     sent: Pair
     copied: Pair
     largest_bytes: int
@@ -110,15 +117,15 @@ class Profile:
         return (found.total_ns, found.calls) if found else NOTHING
 
 
-Places = Mapping[tuple[str | int, ...], Profile]
+Places = Mapping[tuple[str | int, ...], BackendProfile]
 
 
 def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     """The header's counts, then the parts; a part that no cell has is said to be absent."""
     found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
-    host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, Profile.host)
+    host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
     host.notes.append("Intercepted calls of MPI (also its initialisation), Gloo and CUDA, summed over the ranks.")
-    device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, Profile.device)
+    device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
     copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)
     sent = part(found, "sent", SENT, headings, Unit.BYTES, lambda one: one.sent)
@@ -132,11 +139,12 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     return [counts(found), host, device, copied, sent]
 
 
-def profile(outcome: Outcome) -> Profile:
+def profile(outcome: Outcome) -> BackendProfile:
     store = outcome.run.store()
-    layers = {layer: Seen(float(total_ns), *rest) for layer, total_ns, *rest in store.query(SEEN)}
-    sent, copied = (store.query(CARRIED.format(layers=which))[0] for which in ("('mpi', 'gloo', 'nccl')", "('gpu')"))
-    return Profile(layers, sent if sent[1] else NOTHING, copied if copied[1] else NOTHING, store.query(LARGEST)[0][0])
+    layers = {layer: LayerSums(float(total_ns), *rest) for layer, total_ns, *rest in store.query(SEEN)}
+    sent, copied = (store.query(CARRIED.format(layers=which))[0] for which in CARRIERS)
+    largest_bytes = store.query(LARGEST)[0][0]
+    return BackendProfile(layers, sent if sent[1] else NOTHING, copied if copied[1] else NOTHING, largest_bytes)
 
 
 def named(found: Places) -> list[str]:
@@ -144,7 +152,7 @@ def named(found: Places) -> list[str]:
 
 
 def part(
-    found: Places, name: str, title: str, headings: tuple[str, str], unit: Unit, total: Callable[[Profile], Pair]
+    found: Places, name: str, title: str, headings: tuple[str, str], unit: Unit, total: Callable[[BackendProfile], Pair]
 ) -> Table:
     """Rows by scale; of each backend its name, the total and the calls."""
     backends, size = named(found), "bytes" if unit is Unit.BYTES else "ns"
@@ -168,9 +176,9 @@ def counts(found: Places) -> Table:
         if not one.layers:
             made.rows.append((backend, ranks, "nothing", None, None, None, None, one.largest_bytes))
         for layer, seen in sorted(one.layers.items(), key=lambda item: list(PARTS).index(item[0])):
-            by_cuda = layer in ("cuda_api", "gpu")  # CUPTI's records do not tell whose thread it was
+            by_cuda = layer in (Layer.CUDA_API, Layer.GPU)  # CUPTI's records do not tell whose thread it was
             told = (seen.hosts, seen.processes, None if by_cuda else seen.threads)
-            devices = seen.devices if layer == "gpu" else None
+            devices = seen.devices if layer == Layer.GPU else None
             made.rows.append((backend, ranks, PARTS[layer], *told, devices, one.largest_bytes))
     return made
 
@@ -203,7 +211,7 @@ def checked(settings: Settings) -> None:
     sizes(settings["sizes"])
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     asked = [4] if settings["op"] == "barrier" else sizes(settings["sizes"])
     options = ["--op", settings["op"], "--sizes", ",".join(map(str, asked)), "--iterations", settings["iterations"]]
     return job_of(cell["backend"], "allreduce", options, pythons, folder)

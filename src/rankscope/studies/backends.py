@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Python, Pythons
-from rankscope.studies.plan import Job, Missing, Settings
+from rankscope.studies.plan import CellJob, Missing, Settings
 from rankscope.studies.programs import path_of
 
 HERE = "here"  # as a list of backends: all that can be run with the Pythons at hand
@@ -20,7 +20,7 @@ ONECCL = ("oneccl", "oneccl-devel", "numpy")
 
 
 @dataclass(frozen=True)
-class Needs:
+class BackendNeeds:
     """Of one backend."""
 
     modules: tuple[str, ...]
@@ -31,24 +31,24 @@ class Needs:
     record: tuple[str, ...] = ()  # options of `rankscope run` without which its calls are not seen
 
 
-NEEDS: dict[str, Needs] = {
-    "mpi4py": Needs(("mpi4py", "numpy"), "mpirun"),
-    "gloo": Needs(("torch",), asks="distributed.is_gloo_available()"),
-    "nccl": Needs(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
-    "horovod": Needs(
+NEEDS: dict[str, BackendNeeds] = {
+    "mpi4py": BackendNeeds(("mpi4py", "numpy"), "mpirun"),
+    "gloo": BackendNeeds(("torch",), asks="distributed.is_gloo_available()"),
+    "nccl": BackendNeeds(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
+    "horovod": BackendNeeds(
         ("horovod", "torch"), "mpirun", install="make env-horovod (docs/backends.md)", environment=UNBOUND
     ),
-    "oneccl": Needs(ONECCL, install="make env-oneccl (docs/backends.md)"),
-    "oneccl_mpi": Needs(
+    "oneccl": BackendNeeds(ONECCL, install="make env-oneccl (docs/backends.md)"),
+    "oneccl_mpi": BackendNeeds(
         ONECCL,
         "mpirun",
         install="make env-oneccl (docs/backends.md)",
         environment={"CCL_ATL_TRANSPORT": "mpi"},
         record=("--lookups",),
     ),
-    "torch_mpi": Needs(("torch",), "mpirun", asks="distributed.is_mpi_available()"),
-    "ucc": Needs(("torch",), asks="distributed.is_ucc_available()"),
-    "xccl": Needs(("torch",), asks="distributed.is_xccl_available() and torch.xpu.device_count()"),
+    "torch_mpi": BackendNeeds(("torch",), "mpirun", asks="distributed.is_mpi_available()"),
+    "ucc": BackendNeeds(("torch",), asks="distributed.is_ucc_available()"),
+    "xccl": BackendNeeds(("torch",), asks="distributed.is_xccl_available() and torch.xpu.device_count()"),
 }
 ASSUMED = ("gloo",)  # every torch has it that people install: not worth importing torch for
 
@@ -96,7 +96,7 @@ def job_of(
     folder: str,
     record: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
-) -> Job | Missing:
+) -> CellJob | Missing:
     """The workload by this backend, in the first Python that has it."""
     python = python_for(backend, pythons)
     if isinstance(python, Missing):
@@ -109,4 +109,4 @@ def job_of(
         variables["PATH"] = os.pathsep.join(
             [binaries, os.environ.get("PATH", os.defpath)]
         )  # its mpirun looks there only
-    return Job(command, needs.launcher, python.path, variables, (*needs.record, *record))
+    return CellJob(command, needs.launcher, python.path, variables, (*needs.record, *record))

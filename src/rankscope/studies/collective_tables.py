@@ -16,7 +16,7 @@ from rankscope.studies.plan import Outcome, by_place
 # ---------------------------------------------------------------------------------------------------------------------
 # Times of a collective at one size, as its ranks left them, and what nccl-tests would say of them.
 @dataclass(frozen=True)
-class Point:
+class MeasuredPoint:
     """One operation by one backend on so many ranks at one size; over all repeats."""
 
     operation: str
@@ -50,7 +50,7 @@ def bus_factor(operation: str, ranks: int) -> float:
     return OPERATIONS[operation_of("", operation)].bus_factor(ranks)
 
 
-def points(outcomes: Sequence[Outcome], operation: str) -> list[Point]:
+def points(outcomes: Sequence[Outcome], operation: str) -> list[MeasuredPoint]:
     """Of all cells that are done, in their order, by size."""
     found = []
     for (backend, ranks), repeats in by_place(outcomes, "backend").items():
@@ -59,14 +59,14 @@ def points(outcomes: Sequence[Outcome], operation: str) -> list[Point]:
     return found
 
 
-def point(operation: str, backend: str, ranks: int, repeats: Sequence[Outcome], place: int) -> Point:
+def point(operation: str, backend: str, ranks: int, repeats: Sequence[Outcome], place: int) -> MeasuredPoint:
     """The size at that place, over all repeats."""
     ours = [[rank["sizes"][place] for rank in outcome.results] for outcome in repeats]
     slowest = [float(max(times)) for one in ours for times in by_call(one)]
     means = [statistics.fmean(rank["times_ns"]) for one in ours for rank in one]
     first = [max(rank["first_ns"] for rank in one) for one in ours]
     some = ours[0][0]
-    return Point(
+    return MeasuredPoint(
         operation, backend, ranks, some["asked_bytes"], some["size_bytes"], len(slowest), statistics.median(first),
         min(slowest), statistics.median(slowest), max(slowest), statistics.fmean(means),
     )  # fmt: skip
@@ -184,7 +184,7 @@ NCCL_TESTS = (
 
 
 def side_by_side(
-    points: Sequence[Point], name: str, title: str, unit: Unit, of: Callable[[Point], float | None]
+    points: Sequence[MeasuredPoint], name: str, title: str, unit: Unit, of: Callable[[MeasuredPoint], float | None]
 ) -> Table:
     """A row for each number of ranks and size, a column for each backend."""
     backends = list(dict.fromkeys(point.backend for point in points))
@@ -197,13 +197,13 @@ def side_by_side(
     return Table(name, title, columns, rows)
 
 
-def latency(points: Sequence[Point]) -> Table:
+def latency(points: Sequence[MeasuredPoint]) -> Table:
     made = side_by_side(points, "latency_ns", "Latency: median call", Unit.NS, lambda one: one.median_ns)
     made.notes.append("A call lasts as long as on its slowest rank. All results were checked value by value.")
     return made
 
 
-def bandwidth(points: Sequence[Point]) -> list[Table]:
+def bandwidth(points: Sequence[MeasuredPoint]) -> list[Table]:
     """Empty where the operation moves nothing."""
     if not any(point.size_bytes for point in points):
         return []
@@ -216,14 +216,14 @@ def bandwidth(points: Sequence[Point]) -> list[Table]:
     return made
 
 
-def full(points: Sequence[Point]) -> Table:
+def full(points: Sequence[MeasuredPoint]) -> Table:
     rows: list[tuple[Value, ...]] = [tuple(getattr(one, column.name) for column in FULL) for one in points]
     made = Table("sizes", "Every size", FULL, rows)
     made.notes.append("Min, median and max of the timed calls, each by its slowest rank; warm-up and first call apart.")
     return made
 
 
-def first_calls(points: Sequence[Point]) -> Table:
+def first_calls(points: Sequence[MeasuredPoint]) -> Table:
     """What the first collective of a job costs more than later ones, and the first of the other sizes."""
     rows: list[tuple[Value, ...]] = []
     for backend, ranks in dict.fromkeys((one.backend, one.ranks) for one in points):

@@ -14,7 +14,7 @@ from rankscope.studies.activities import activities, rows
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons, is_elsewhere
 from rankscope.studies.interpreters import is_true_after_import as is_true
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Parameter, Settings, Study, by_place
 from rankscope.studies.programs import path_of
 
 AXES = ("hook", "servers", "backend")
@@ -71,7 +71,7 @@ def sensible(cell: Cell, settings: Settings) -> bool:
     return cell.ranks > servers and (servers == 0) == (cell["hook"] == "allreduce")
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     python = pythons.having("torch")
     if python is None:
         return Missing(pythons.without("torch"))
@@ -81,7 +81,7 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
     told = {"into": folder, "hook": cell["hook"], "servers": cell["servers"], "device": DEVICES[cell["backend"]]}
     told |= {name: settings[name] for name in ("batch", "batches", "width", "slow_rank", "slow_ms")}
     options = [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", value)]
-    return Job((python.path, path_of("ddp"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
+    return CellJob((python.path, path_of("ddp"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
 
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.api.forms import PAGES, page
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
+from rankscope.output.forms import PAGES
+from rankscope.output.plain_html import to_plain_html
 from rankscope.pictures import Graph
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
@@ -31,7 +32,7 @@ NO_KEY = ("repeat",)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DocumentColumns:
     """Which columns of a table are what."""
 
     scale: int
@@ -51,7 +52,7 @@ def series_of_tables(tables: Sequence[Table]) -> list[Series]:
     return found
 
 
-def layout_of(table: Table) -> Layout | None:
+def layout_of(table: Table) -> DocumentColumns | None:
     """None where it is no table of values by scale."""
     names = [column.name for column in table.columns]
     scale = next((names.index(name) for name in SCALES if name in names), None)
@@ -63,11 +64,11 @@ def layout_of(table: Table) -> Layout | None:
     counts = [at for at in left if at in named or table.columns[at].unit is Unit.COUNT]  # a count may belong to a name
     for keys in (named, counts):
         if len({(row[scale], *(row[at] for at in keys)) for row in table.rows}) == len(table.rows):
-            return Layout(scale, keys, values)
+            return DocumentColumns(scale, keys, values)
     return None
 
 
-def of_column(table: Table, layout: Layout, at: int, titles: Sequence[str]) -> Iterator[Series]:
+def of_column(table: Table, layout: DocumentColumns, at: int, titles: Sequence[str]) -> Iterator[Series]:
     """By ranks; times of messages by their size too."""
     title = title_of(table.columns[at])
     keys = own_keys(table, layout.keys, at)
@@ -282,7 +283,7 @@ def write(
     made = []
     for form, suffix in FORMS.items():
         path = folder / f"{study.name}.{suffix}"
-        text = page(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
+        text = to_plain_html(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
         write_text(path, f"# {study.title}\n\n{text}" if form == "markdown" else text)
         made.append(path)
     return made

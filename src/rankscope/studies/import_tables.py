@@ -17,11 +17,11 @@ from rankscope.questions.imports.frameworks import (
     staged_times,
     time_per_place,
 )
-from rankscope.questions.imports.projection import ImportCounts, Server, projected, recorded_counts
+from rankscope.questions.imports.projection import FileServer, ImportCounts, projected, recorded_counts
 from rankscope.questions.imports.trees import sums
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Series, growth
-from rankscope.questions.scaling.models import Estimate
+from rankscope.questions.scaling.models import LawEstimate
 from rankscope.slowfs.mount import Unavailable, duration_ns, of_server
 from rankscope.studies.plan import Outcome, Settings
 
@@ -172,7 +172,7 @@ def bound_table(
     outcomes: Sequence[Outcome], times: Times, counts: dict[str, ImportCounts], settings: Settings
 ) -> Table:
     """On the slow file system what is asked and how long that takes are known beforehand: does it hold?"""
-    server = Server(float(settings["rate"]), duration_ns(settings["latency"]))
+    server = FileServer(float(settings["rate"]), duration_ns(settings["latency"]))
     made = Table("import_bound", "The slow file system: expected and measured", BOUND, [])
     local = {(one.framework, one.nodes): one.wall_ns for one in times.imports if one.place == "local"}
     for one in times.imports:
@@ -209,7 +209,7 @@ def asked_operations(outcomes: Sequence[Outcome], one: ImportTime) -> int | None
 
 def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts], settings: Settings) -> Table:
     """Ranks × calls against a server's operations a second: no more than an upper bound."""
-    server = Server(float(settings["server"]))
+    server = FileServer(float(settings["server"]))
     grown = {one.what: growth(one) for one in import_series(outcomes, settings) if one.name == "slow"}
     made = Table("import_projection", "Projected to larger jobs, as an upper bound", PROJECTION, [])
     refused: dict[str, None] = {}
@@ -222,7 +222,7 @@ def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts
             law = grown[f"import {framework}"].at(ranks) if f"import {framework}" in grown else None
             if isinstance(law, str):
                 refused[f"{framework}: {law}"] = None
-            made.rows.append((*row, law.value if isinstance(law, Estimate) else None))
+            made.rows.append((*row, law.value if isinstance(law, LawEstimate) else None))
     rate = f"{int(settings['server']):,} operations a second"
     made.notes.append(
         f"If all of it reached a server that does {rate}: every system call; every path below the environment, as one "

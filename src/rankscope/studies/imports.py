@@ -12,7 +12,7 @@ from rankscope.slowfs.mount import Slowness, bytes_per_second, duration_ns, prog
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.import_tables import import_series, import_tables
 from rankscope.studies.interpreters import Python, Pythons, importable, probe
-from rankscope.studies.plan import Cell, Job, Missing, Parameter, Settings, Study
+from rankscope.studies.plan import Cell, CellJob, Missing, Parameter, Settings, Study
 from rankscope.studies.programs import path_of
 from rankscope.studies.run_study import rankscope
 
@@ -92,7 +92,7 @@ def has(cell: Cell, scales: Sequence[int], settings: Settings) -> bool:
     return cell["framework"] in modules(settings["frameworks"])
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     place, module = cell["place"], frameworks(settings)[cell["framework"]]
     own = places(settings).get(place, "")
     python = found_python(module, own, pythons)
@@ -103,7 +103,7 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
         return Missing(f"no mpirun beside {python.path} nor on the PATH: install an MPI")
     python = without_links(python)
     command = (python.path, path_of("imports"), module, folder)
-    made = Job((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
+    made = CellJob((*command, python.prefix), "mpirun" if by_mpi else "local", python.path, ONE_THREAD)
     if place == COUNTED:
         return replace(made, record=("--imports", "paths"))
     if own or place == "local":
@@ -135,7 +135,7 @@ def against_slowness(python: Python) -> str:
     return ""
 
 
-def staged(made: Job, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> Job:
+def staged(made: CellJob, slow: tuple[str, ...], python: Python, module: str, to: str, folder: str) -> CellJob:
     """What the import touches is packed once for the whole study; each job brings it to its nodes, from slow."""
     bundle = os.path.normpath(os.path.join(folder, *[os.pardir] * 3, "bundles", f"{module}.bundle"))
     stage = (*rankscope(), "stage", python.prefix, "--bundle", bundle)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.plan import Job
+from rankscope.studies.plan import CellJob
 from rankscope.studies.programs import beside, version_of
 
 MPI_KINDS = ("openmpi", "mpich", "impi")
@@ -24,7 +24,7 @@ wait "$!"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LaunchOptions:
     """What the user said about launching."""
 
     launcher: str = "auto"
@@ -40,13 +40,13 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Start:
+class JobStart:
     """One job to be started."""
 
     command: tuple[str, ...]  # of one rank
     ranks: int
-    wanted: Wanted
-    job: Job
+    wanted: LaunchOptions
+    job: CellJob
     folder: str  # for what the launcher itself needs to leave
     timeout_s: float = 600.0
 
@@ -55,18 +55,18 @@ class Start:
         return -(-self.ranks // (self.wanted.per_node or self.ranks))
 
 
-def launched(start: Start) -> tuple[list[str], dict[str, str]]:
+def launched(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """The command, and the variables it needs."""
     kind = chosen(start)
     return LAUNCHERS[kind](start)
 
 
-def allowed_s(start: Start) -> float:
+def allowed_s(start: JobStart) -> float:
     """After which time the launcher itself is stopped."""
     return LONGEST_QUEUE_S if chosen(start) == "sbatch" else start.timeout_s
 
 
-def chosen(start: Start) -> str:
+def chosen(start: JobStart) -> str:
     """The user's launcher; else that of the allocation we are in; else what the job needs on one machine."""
     kind = start.wanted.launcher
     if kind == "auto":
@@ -89,13 +89,13 @@ def allocation() -> str:
     return ""
 
 
-def local(start: Start) -> tuple[list[str], dict[str, str]]:
+def local(start: JobStart) -> tuple[list[str], dict[str, str]]:
     if start.wanted.more or start.nodes > 1:
         raise BadStudy("--launcher local starts processes of this machine: it has no --ppn and no further words")
     return [start.wanted.python, beside("local"), str(start.ranks), "--", *start.command], {}
 
 
-def openmpi(start: Start) -> tuple[list[str], dict[str, str]]:
+def openmpi(start: JobStart) -> tuple[list[str], dict[str, str]]:
     words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
     if start.wanted.per_node:
         words += ["--map-by", f"ppr:{start.wanted.per_node}:node"]
@@ -107,7 +107,7 @@ def openmpi(start: Start) -> tuple[list[str], dict[str, str]]:
     return [*words, *start.command], as_root
 
 
-def hydra(start: Start) -> tuple[list[str], dict[str, str]]:
+def hydra(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """MPICH, and the words of Intel MPI."""
     words = [mpirun_of(start), "-n", str(start.ranks), *start.wanted.more]
     if start.wanted.per_node:
@@ -115,7 +115,7 @@ def hydra(start: Start) -> tuple[list[str], dict[str, str]]:
     return [*words, *start.command], {}
 
 
-def impi(start: Start) -> tuple[list[str], dict[str, str]]:
+def impi(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """Its mpirun finds its own parts by the PATH only."""
     command, variables = hydra(start)
     folder = os.path.dirname(command[0])
@@ -124,24 +124,24 @@ def impi(start: Start) -> tuple[list[str], dict[str, str]]:
     return command, variables
 
 
-def torchrun(start: Start) -> tuple[list[str], dict[str, str]]:
+def torchrun(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """On one machine; over several it is started by the batch system, as in a template."""
     words = [start.job.python or start.wanted.python, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node"]
     more = start.wanted.more or ("--standalone",)
     return [*words, str(start.ranks), *more, *start.command], {}
 
 
-def srun(start: Start) -> tuple[list[str], dict[str, str]]:
+def srun(start: JobStart) -> tuple[list[str], dict[str, str]]:
     return [*srun_words(start), *start.command], {}
 
 
-def srun_words(start: Start) -> list[str]:
+def srun_words(start: JobStart) -> list[str]:
     per_node = [f"--ntasks-per-node={start.wanted.per_node}"] if start.wanted.per_node else []
     mine = [f"--nodes={start.nodes}", f"--ntasks={start.ranks}", *per_node]
     return ["srun", "--kill-on-bad-exit=1", "--export=ALL", *mine, *start.wanted.more]
 
 
-def sbatch(start: Start) -> tuple[list[str], dict[str, str]]:
+def sbatch(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """A job of its own for the cell: waits for its end, and takes it out of the queue where we are stopped.
 
     Its time is counted from its start: how long it stands in the queue is not its own doing.
@@ -154,12 +154,12 @@ def sbatch(start: Start) -> tuple[list[str], dict[str, str]]:
     return ["sh", "-c", BATCH, "rankscope", *words], {}
 
 
-def pals(start: Start) -> tuple[list[str], dict[str, str]]:
+def pals(start: JobStart) -> tuple[list[str], dict[str, str]]:
     per_node = ["--ppn", str(start.wanted.per_node)] if start.wanted.per_node else []
     return ["mpiexec", "-n", str(start.ranks), *per_node, *start.wanted.more, *start.command], {}
 
 
-def template(start: Start) -> tuple[list[str], dict[str, str]]:
+def template(start: JobStart) -> tuple[list[str], dict[str, str]]:
     """The user's own words, with {ranks}, {nodes}, {ppn} and {command} filled in."""
     if "{command}" not in start.wanted.template:
         raise BadStudy("--template needs {command}, as in 'aprun -n {ranks} -N {ppn} {command}'")
@@ -175,7 +175,7 @@ def template(start: Start) -> tuple[list[str], dict[str, str]]:
     return found, {}
 
 
-LAUNCHERS: dict[str, Callable[[Start], tuple[list[str], dict[str, str]]]] = {
+LAUNCHERS: dict[str, Callable[[JobStart], tuple[list[str], dict[str, str]]]] = {
     "local": local,
     "openmpi": openmpi,
     "mpich": hydra,
@@ -188,7 +188,7 @@ LAUNCHERS: dict[str, Callable[[Start], tuple[list[str], dict[str, str]]]] = {
 }
 
 
-def mpirun_of(start: Start) -> str:
+def mpirun_of(start: JobStart) -> str:
     """The one in the environment of the job's Python, or on the PATH."""
     folder = os.path.dirname(start.job.python)
     own = os.path.join(folder, "mpirun") if folder else ""

@@ -15,7 +15,7 @@ from rankscope.questions.mpi.calls import BYTES_SQL, IS_COMMUNICATION
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Python, Pythons, is_elsewhere, is_true_after_import, said
 from rankscope.studies.launchers import MPI_KINDS, mpi_kind
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Parameter, Settings, Study, by_place
 from rankscope.studies.programs import path_of
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def words(settings: Settings, option: str, known: Sequence[str]) -> list[str]:
     return found
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     library, device = cell["library"], settings["device"]
     modules = MODULES[library] if device == "cpu" else tuple({*MODULES[library], "torch"})
     having = [one for one in pythons.all if all(name in one.modules for name in modules)]
@@ -240,7 +240,7 @@ def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | 
     told |= {name: settings[name] for name in PARAMETERS if name not in ("libraries", "mpi", "device")}
     options = [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", value)]
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return Job((python.path, path_of("mpi_training"), *options), "mpirun", python.path, one_thread)
+    return CellJob((python.path, path_of("mpi_training"), *options), "mpirun", python.path, one_thread)
 
 
 def fits(python: Python, kind: str) -> bool:

@@ -57,7 +57,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CellJob:
     """How one cell is run: `command` is started once for every rank."""
 
     command: tuple[str, ...]
@@ -86,7 +86,7 @@ class Study:
     title: str
     about: str
     axes: Callable[[Settings], Mapping[str, Sequence[str]]]
-    job: Callable[[Cell, Settings, Pythons, str], Job | Missing]  # the last: folder for what the cell leaves
+    job: Callable[[Cell, Settings, Pythons, str], CellJob | Missing]  # the last: folder for what the cell leaves
     tables: Callable[[Sequence[Outcome], Settings], list[Table]]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     scales: tuple[int, ...] = (1, 2, 4)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.launchers import Wanted
+from rankscope.studies.launchers import LaunchOptions
 from rankscope.studies.plan import Cell, Settings, Study, cells
 
 
 @dataclass
-class Asked:
+class StudyRequest:
     study: Study
     settings: Settings
     pythons: Pythons
     scales: Sequence[int]
     repeats: int
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: LaunchOptions = field(default_factory=LaunchOptions)
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeout_s: float = 600.0
     retry: bool = False

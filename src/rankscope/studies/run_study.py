@@ -12,20 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.api.run import NoRun, Run
+from rankscope.model import Wrong
 from rankscope.studies.environment import environment, joined
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
-from rankscope.studies.launchers import Start, Wanted, allowed_s, launched
+from rankscope.studies.launchers import JobStart, LaunchOptions, allowed_s, launched
 from rankscope.studies.ledger import Ledger, results_in
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, State
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, State
 from rankscope.studies.programs import beside
-from rankscope.studies.request import Asked, differing
+from rankscope.studies.request import StudyRequest, differing
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How long is it until the study is done, by the cells that have ended?
-class Pace:
+class CellPace:
     """How long cells take, by what they have in common with those that have ended."""
 
     def __init__(self, outcomes: Sequence[Outcome] = ()) -> None:
@@ -142,10 +143,10 @@ def last_lines(path: Path) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Runs one cell: starts its job under the recorder, waits, and says how it ended.
 PATIENCE_S = 40.0  # the guard itself gives up after less
-JobOf = Callable[[str], Job | Missing]  # by the folder of the attempt
+JobOf = Callable[[str], CellJob | Missing]  # by the folder of the attempt
 
 
-def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: Wanted, timeout_s: float) -> Outcome:
+def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: LaunchOptions, timeout_s: float) -> Outcome:
     """The cell's outcome, kept in the ledger before it is told."""
     attempt = ledger.new_attempt(cell)
     job = job_of(str(attempt))
@@ -158,10 +159,10 @@ def run_cell(ledger: Ledger, cell: Cell, job_of: JobOf, wanted: Wanted, timeout_
     return outcome
 
 
-def run_job(attempt: Path, cell: Cell, job: Job, wanted: Wanted, timeout_s: float) -> Outcome:
+def run_job(attempt: Path, cell: Cell, job: CellJob, wanted: LaunchOptions, timeout_s: float) -> Outcome:
     if problem := prepared(job, attempt, timeout_s):
         return Outcome(cell, "failed", problem, None, str(attempt))
-    start = Start(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt), timeout_s)
+    start = JobStart(recorded(rankscope(), job, str(attempt)), cell.ranks, wanted, job, str(attempt), timeout_s)
     command, variables = launched(start)
     guard = guarded(str(attempt), allowed_s(start), job.results)
     return outcome_of(attempt, cell, ended(guard, command, attempt, {**job.environment, **variables}))
@@ -177,7 +178,7 @@ def ended(guard: Sequence[str], command: Sequence[str], place: Path, variables: 
     return told
 
 
-def recorded(rankscope: Sequence[str], job: Job, attempt: str) -> tuple[str, ...]:
+def recorded(rankscope: Sequence[str], job: CellJob, attempt: str) -> tuple[str, ...]:
     """The command of one rank."""
     return (*job.around, *rankscope, "run", "--quiet", "--out", f"{attempt}/run", *job.record, "--", *job.command)
 
@@ -187,7 +188,7 @@ def guarded(place: str, timeout_s: float, results: bool) -> list[str]:
     return [beside("guard"), "--into", place, "--timeout", f"{timeout_s:g}", *([] if results else ["--no-results"])]
 
 
-def prepared(job: Job, attempt: Path, timeout_s: float) -> str:
+def prepared(job: CellJob, attempt: Path, timeout_s: float) -> str:
     """Does what the job needs done before; why it could not be done, or nothing."""
     if not job.before or os.path.exists(job.makes):
         return ""
@@ -251,7 +252,7 @@ class Silent:
     def ended(self, outcome: Outcome, place: int, count: int, left_s: float | None) -> None: ...
 
 
-def run_study(asked: Asked, ledger: Ledger, teller: Teller) -> list[Outcome]:
+def run_study(asked: StudyRequest, ledger: Ledger, teller: Teller) -> list[Outcome]:
     """Every cell's outcome, those of earlier starts included."""
     planned, now = asked.cells(), environment(asked.pythons)
     with ledger.held():
@@ -262,9 +263,9 @@ def run_study(asked: Asked, ledger: Ledger, teller: Teller) -> list[Outcome]:
     return outcomes
 
 
-def run_waiting(asked: Asked, ledger: Ledger, teller: Teller, outcomes: list[Outcome]) -> None:
+def run_waiting(asked: StudyRequest, ledger: Ledger, teller: Teller, outcomes: list[Outcome]) -> None:
     """Runs those that have not ended; each is kept before the next begins."""
-    pace = Pace(outcomes)
+    pace = CellPace(outcomes)
     to_run = [place for place, one in enumerate(outcomes) if waits(one, asked.retry)]
     for done, place in enumerate(to_run):
         cell = outcomes[place].cell
@@ -280,7 +281,7 @@ def waits(outcome: Outcome, retry: bool) -> bool:
     return not outcome.done and (retry or outcome.state == "waiting")
 
 
-def same_study(asked: Asked, ledger: Ledger) -> dict[str, Any]:
+def same_study(asked: StudyRequest, ledger: Ledger) -> dict[str, Any]:
     """What the folder holds already, which must be of the same kind."""
     before = ledger.description()
     if before and before.get("identity") != asked.identity():
@@ -292,7 +293,7 @@ def same_study(asked: Asked, ledger: Ledger) -> dict[str, Any]:
     return before
 
 
-def collect_study(asked: Asked, ledger: Ledger) -> list[Outcome]:
+def collect_study(asked: StudyRequest, ledger: Ledger) -> list[Outcome]:
     """The outcome of every cell by what is in the folder, which a script may have left; nothing is run."""
     with ledger.held():
         before = same_study(asked, ledger)

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.studies.launchers import Start, allowed_s, launched
+from rankscope.studies.launchers import JobStart, allowed_s, launched
 from rankscope.studies.plan import Cell, Missing
 from rankscope.studies.programs import HERE
-from rankscope.studies.request import Asked
+from rankscope.studies.request import StudyRequest
 from rankscope.studies.run_study import guarded, recorded
 
 SOURCE = os.path.dirname(os.path.dirname(HERE))
@@ -78,7 +78,7 @@ exit $failed
 """
 
 
-def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str:
+def script_of(asked: StudyRequest, out: str, path: str, python: str = "python3") -> str:
     """The whole script."""
     there = replace(asked.wanted, elsewhere=PYTHON)
     missing: dict[str, str] = {}
@@ -91,7 +91,7 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
             parts.append(f"# {one_line(cell.label)}: not there: {one_line(job.reason)}\n")
         else:
             rank = recorded((PYTHON, "-m", "rankscope"), job, ATTEMPT)
-            start = Start(rank, cell.ranks, there, job, ATTEMPT, asked.timeout_s)
+            start = JobStart(rank, cell.ranks, there, job, ATTEMPT, asked.timeout_s)
             parts.append(cell_lines(place, cell, start))
     plan = json.dumps({**asked.described(), "missing": missing}, indent=1)
     head = HEAD.format(
@@ -107,7 +107,7 @@ def script_of(asked: Asked, out: str, path: str, python: str = "python3") -> str
     return "\n".join([head, *parts, TAIL])
 
 
-def cell_lines(place: int, cell: Cell, start: Start) -> str:
+def cell_lines(place: int, cell: Cell, start: JobStart) -> str:
     command, variables = launched(start)
     job = start.job
     guard = guarded(ATTEMPT, allowed_s(start), job.results)
@@ -115,7 +115,7 @@ def cell_lines(place: int, cell: Cell, start: Start) -> str:
     return f"if begin {place} {shlex.quote(cell.name)}; then\n{before(start)}    {line}\n    ended\nfi\n"
 
 
-def before(start: Start) -> str:
+def before(start: JobStart) -> str:
     """What is to be done once before the job, unless it is done already."""
     job = start.job
     if not job.before:

@@ -10,7 +10,7 @@ from rankscope.model import Column, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Parameter, Settings, Study, by_place
 
 PARTS = {
     "import": "Import",
@@ -43,7 +43,7 @@ def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
     return {"backend": backends(settings["backends"])}
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     return job_of(cell["backend"], "startup", ["--elements", settings["elements"]], pythons, folder)
 
 

@@ -18,7 +18,7 @@ from rankscope.questions.scaling.scaling import of_run
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.launchers import kinds
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Settings, Study, by_place
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Is a file of one's own a study that can be run? Said before anything runs, in one line.
@@ -160,12 +160,12 @@ def read_study(path: Path) -> tuple[Study, Mapping[str, Any]]:
     named = {axis: [str(value) for value in values] for axis, values in axes.items()}
     show = tuple(told.get("show", ()))
 
-    def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+    def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
         words = {**dict(cell.values), "ranks": str(cell.ranks), "repeat": str(cell.repeat), "cell": folder}
         command = tuple(filled(path, str(word), words) for word in workload["command"])
         variables = {key: filled(path, str(value), words) for key, value in workload.get("environment", {}).items()}
         launcher = told.get("launch", {}).get("launcher", "auto")
-        return Job(
+        return CellJob(
             command,
             "local" if launcher == "auto" else launcher,
             command[0],

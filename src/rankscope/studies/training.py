@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
-from rankscope.studies.activities import KINDS, PARTS, Activity, activities, profile, shares
+from rankscope.studies.activities import KINDS, PARTS, ProfiledActivity, activities, profile, shares
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
-from rankscope.studies.plan import Cell, Job, Missing, Outcome, Parameter, Settings, Study, by_place
+from rankscope.studies.plan import Cell, CellJob, Missing, Outcome, Parameter, Settings, Study, by_place
 from rankscope.studies.programs import path_of
 
 AXES = {"model": "models", "style": "styles", "batch": "batches"}
@@ -52,14 +52,14 @@ def sensible(cell: Cell, settings: Settings) -> bool:
     return sum(cell[axis] != listed(axis, settings)[0] for axis in AXES) < 2
 
 
-def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> Job | Missing:
+def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     python = pythons.having("torch")
     if python is None:
         return Missing(pythons.without("torch"))
     words = {"into": folder, **{axis: cell[axis] for axis in AXES}, "warmup": str(WARMUP)}
     words |= {name: settings[name] for name in ("steps", "device", "shrink", "image")}
     options = [word for name, value in words.items() for word in (f"--{name}", value)]
-    return Job((python.path, path_of("training"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
+    return CellJob((python.path, path_of("training"), *options), "local", python.path, {"OMP_NUM_THREADS": "1"})
 
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
@@ -74,7 +74,9 @@ def images_per_s(outcome: Outcome) -> float:
     return float(steps * outcome.results[0]["samples"] / max(sum(one["seconds"]) for one in outcome.results))
 
 
-def speeds(places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[Activity]], settings: Settings) -> Table:
+def speeds(
+    places: Mapping[Place, list[Outcome]], seen: Mapping[Place, list[ProfiledActivity]], settings: Settings
+) -> Table:
     whole = (one for found in seen.values() for one in found if one.kind in (PARTS, KINDS))
     keys = list(dict.fromkeys((one.kind, one.name) for one in whole))
     columns = [Column(axis, Unit.NAME, axis.capitalize()) for axis in AXES]
@@ -117,7 +119,7 @@ def against_least(place: Place, places: Mapping[Place, list[Outcome]], speed: fl
     return speed_up, speed_up * least / int(place[-1])
 
 
-def moves(seen: Mapping[Place, list[Activity]]) -> list[Table]:
+def moves(seen: Mapping[Place, list[ProfiledActivity]]) -> list[Table]:
     """Activity × cell, one table for each model and style: how shares move with devices and batch."""
     made = []
     for model, style in dict.fromkeys((str(place[0]), str(place[1])) for place in seen):
@@ -140,7 +142,7 @@ def moves(seen: Mapping[Place, list[Activity]]) -> list[Table]:
     return made
 
 
-def profiles(seen: Mapping[Place, list[Activity]], steps: int) -> list[Table]:
+def profiles(seen: Mapping[Place, list[ProfiledActivity]], steps: int) -> list[Table]:
     made = []
     for (model, style, batch, ranks), found in seen.items():
         title = f"Ranks = {ranks}, Batch size = {batch} ({model}, {style})"

@@ -10,7 +10,7 @@ from rankscope.cli import load as command
 from rankscope.formats.recognition import parts
 from rankscope.formats.source import Source
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 
 PAGE = """\
 # A report
@@ -58,7 +58,7 @@ def test_a_file_without_blocks_has_no_parts(page: str) -> None:
 def test_every_part_is_read_by_who_knows_it() -> None:
     Path("page.md").write_text(PAGE)
     assert command.run(["page.md", "--out", "run"]) == 0
-    run = open_run(Path("run"), read_rank_file, events=False)
+    run = open_run(Path("run"), read_rank_file, OpenOptions(events=False))
     sql = "SELECT rank, calls FROM tallies JOIN ranks USING (process) ORDER BY rank"
     assert run.query(sql) == [(0, 3), (1, 4)]
     assert run.query('SELECT "where" FROM notes') == [("page.md:8",), ("page.md:20",)]
@@ -68,7 +68,7 @@ def test_every_part_is_read_by_who_knows_it() -> None:
 def test_a_bad_part_is_told_and_the_others_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     Path("page.md").write_text(PAGE.replace("gemm 4", "gemm four"))
     assert command.run(["page.md", "--out", "run"]) == 0
-    run = open_run(Path("run"), read_rank_file, events=False)
+    run = open_run(Path("run"), read_rank_file, OpenOptions(events=False))
     assert run.query("SELECT sum(calls) FROM tallies") == [(3,)]
     told = [row[0] for row in run.query("SELECT text FROM notes")]
     assert "this part was left out: page.md:19: not a tally: 'gpu gemm four 800'" in told

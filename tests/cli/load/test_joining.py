@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rankscope.cli import load as command
 from rankscope.cli import report
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 
 pytestmark = pytest.mark.usefixtures("toy", "here")
 
@@ -19,17 +21,17 @@ def write(name: str, *lines: str) -> str:
     return name
 
 
-def loaded(*names: str, **options: object) -> Run:
+def loaded(*names: str, **options: object) -> RunTables:
     words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
     assert command.run([*names, *words, "--out", "run"]) == 0
-    return open_run(Path("run"), read_rank_file, events=False)
+    return open_run(Path("run"), read_rank_file, OpenOptions(events=False))
 
 
-def ranks(run: Run) -> list[tuple[object, ...]]:
+def ranks(run: RunTables) -> list[tuple[object, ...]]:
     return run.query("SELECT rank, role, rank_source FROM ranks ORDER BY process")
 
 
-def notes(run: Run) -> list[str]:
+def notes(run: RunTables) -> list[str]:
     return [row[0] for row in run.query("SELECT text FROM notes")]
 
 
@@ -141,3 +143,28 @@ def test_figures_alone_are_a_document_and_can_be_reported(capsys: pytest.Capture
     assert "ring time 8 ranks 1.50 µs" in out and "ring time 16 ranks 4.00 ms" in out
     assert "What is wrong with the input" in out and "warning a:4 odd 2" in out
     assert "MPI" not in out
+
+
+def test_what_is_inside_ranges_has_a_table_of_its_own() -> None:
+    run = loaded(write("a", "tally gpu gemm 3 600", "inside app/step gpu gemm 2 400", "tally import os 1 10"))
+    assert run.query("SELECT name, calls, total_ns FROM tallies") == [("gemm", 3, 600), ("os", 1, 10)]
+    assert run.query("SELECT within, name, calls, total_ns FROM range_tallies") == [("app/step", "gemm", 2, 400)]
+
+
+def test_a_file_loaded_before_there_were_two_tables_is_read_as_two() -> None:
+    loaded(write("a", "process rank=0", "tally gpu gemm 3 600"))
+    (tallies,) = Path("run").glob("loaded/*/tallies.parquet")
+    once = pq.read_table(tallies)
+    again = [("", "call"), ("app/step", "call"), ("os", "whole"), ("", "whole"), (None, "call")]
+    rows = [once.append_column("within", pa.array([within], pa.string())) for within, _ in again]
+    at = once.column_names.index("kind")
+    kinds = [pa.array([kind], pa.string()).dictionary_encode() for _, kind in again]
+    pq.write_table(
+        pa.concat_tables([row.set_column(at, "kind", kind) for row, kind in zip(rows, kinds, strict=True)]), tallies
+    )
+    run = loaded(write("b", "process rank=1", "tally gpu gemm 5 700", "inside app/step gpu gemm 5 700"))
+    sql = "SELECT rank, kind, calls FROM tallies JOIN ranks USING (process) ORDER BY rank"
+    assert run.query(sql) == [(0, "call", 3), (0, "call", 3), (1, "call", 5)]
+    sql = "SELECT rank, within, kind FROM range_tallies JOIN ranks USING (process) ORDER BY ALL"
+    assert run.query(sql) == [(0, "", "whole"), (0, "app/step", "call"), (0, "os", "whole"), (1, "app/step", "call")]
+    assert "within" not in [row[0] for row in run.query("DESCRIBE tallies")]

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from rankscope.cli import load, report
+from rankscope.api import load
 from rankscope.cli import load as command
+from rankscope.cli import report
 from rankscope.formats.registry import FORMATS
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from runs.small_run import SECOND, mpi_rank, write_run
 
 ROOT = Path(__file__).parents[3]
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.usefixtures("toy", "here")
 GPU = "toy profile\nprocess rank={rank} host=a\ntally gpu gemm 3 600\ntally gpu copy 1 50\n"
 
 
-def opened(path: str = "rankscope-runs/latest") -> Run:
-    return open_run(Path(path), read_rank_file, events=False)
+def opened(path: str = "rankscope-runs/latest") -> RunTables:
+    return open_run(Path(path), read_rank_file, OpenOptions(events=False))
 
 
 def table(name: str, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 toy profile
 process rank=0 host=a pid=7
 tally gpu gemm 3 600        layer, name, calls, total_ns
+inside app/step gpu gemm 3 600   the same within a range
 event gpu copy 100 250      layer, name, start_ns, end_ns
 figure ring time 8 1500     series, name, scale in ranks, value in ns
 note something looks odd
@@ -19,7 +20,7 @@ import pytest
 
 from rankscope.formats import registry
 from rankscope.formats.source import Source
-from rankscope.model import Event, Figure, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Event, Figure, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 
 def sniff(head: bytes) -> bool:
@@ -54,6 +55,10 @@ def _add(reading: Reading, kind: str, rest: str, number: int, source: Source) ->
     try:
         if kind == "tally":
             reading.tallies.append(Tally(words[0], words[1], int(words[2]), float(words[3])))
+        elif kind == "inside":
+            reading.range_tallies.append(
+                RangeTally(words[1], words[2], int(words[3]), float(words[4]), within=words[0])
+            )
         elif kind == "event":
             reading.events.append(Event(words[0], words[1], int(words[2]), int(words[3])))
         elif kind == "figure":

@@ -19,7 +19,7 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_flag": rank_file.Flag,
     "rs_tick_source": rank_file.TickSource,
     "rs_rank_source": rank_file.RankSource,
-    "rs_layer": rank_file.Layer,
+    "rs_layer": rank_file.LayerNumber,
     "rs_kind": rank_file.Kind,
     "rs_chunk_kind": rank_file.ChunkKind,
     "rs_collective_flag": rank_file.CollectiveFlag,

@@ -101,7 +101,7 @@ def rows(reading: Reading, layer: str) -> dict[tuple[str, str], tuple[int, ...]]
     columns: Any = reading.tally_columns
     found: dict[tuple[str, str], tuple[int, ...]] = {}
     for i in range(len(columns["calls"])):
-        if recorded.word(columns["layer"], i) != layer or recorded.word(columns["within"], i):
+        if recorded.word(columns["layer"], i) != layer:
             continue
         key = recorded.word(columns["group"], i), recorded.word(columns["name"], i)
         calls, total, least, most, size = (
@@ -157,14 +157,14 @@ def test_errors_of_calls_and_threads_of_ranges(plain: Path, tmp_path: Path) -> N
     assert threads == {("step", 501), ("step", 502), ("here", 502)}
 
 
-def test_figures_and_notes_say_it_to_the_reports(plain: Path, tmp_path: Path) -> None:
+def test_records_and_notes_say_it_to_the_reports(plain: Path, tmp_path: Path) -> None:
     run(plain, tmp_path)
     reading = recorded.read(only(tmp_path))
-    figures = {(figure.series, figure.name): figure.value for figure in reading.figures}
-    assert figures["GPU 0", "busy"] == 89_000
-    assert figures["GPU 0", "first to last"] == 2_009_000
-    assert figures["GPU 0", "idle gaps < 10 ms"] == 1
-    assert figures["host", "pinned memory in use, peak"] == 64
+    first, second = reading.devices
+    assert (first.device, second.device, first.busy_ns, first.span_ns) == (0, 1, 89_000, 2_009_000)
+    gaps = {(one.device, one.least_ns, one.below_ns): one.gaps for one in reading.device_gaps}
+    assert gaps[0, 1_000_000, 10_000_000] == 1 and sum(one.idle_ns for one in reading.device_gaps) == 2_009_000 - 89_000
+    assert reading.facts.pinned_peak_bytes == 64 and reading.figures == []
     assert reading.facts.devices == "GPU 0, GPU 1"
     assert [note.text.split()[0] for note in reading.notes] == ["11", "1", "1", "1"]
 

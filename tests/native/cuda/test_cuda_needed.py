@@ -23,8 +23,8 @@ def test_pools(plain: Path, tmp_path: Path) -> None:
     device = open_rank_file(only(tmp_path)).parts(ChunkKind.DEVICES)[0].rows[0]
     assert {name: int(device[name]) for name in POOLS} == POOLS
     assert (int(device["current_bytes"]), int(device["peak_bytes"])) == (15_000, 35_000)
-    figures = {figure.name: figure.value for figure in recorded.read(only(tmp_path)).figures}
-    assert figures["memory pools, peak"] == 65_536 and figures["out of pools, peak"] == 30_000
+    (told,) = recorded.read(only(tmp_path)).devices
+    assert {name: getattr(told, name) for name in POOLS} == POOLS and told.span_ns is None
 
 
 POOLS = {
@@ -45,6 +45,10 @@ def test_unified_memory(refused: str, said: str, state: int, plain: Path, tmp_pa
     device, row = open_rank_file(only(tmp_path)).parts(ChunkKind.DEVICES)[0].rows[0], cuda_row(tmp_path)
     assert int(row["unified"]) == state and int(row["cpu_faults"]) == 1
     assert {name: int(device[name]) for name in UNIFIED} == UNIFIED
+    (told,), facts = recorded.read(only(tmp_path)).devices, recorded.read(only(tmp_path)).facts
+    known = {name: getattr(told, name) for name in UNIFIED}
+    assert known == (UNIFIED if state == 1 else dict.fromkeys(UNIFIED)), "what CUPTI refused to tell is not known"
+    assert facts.unified_faults == (1 if state == 1 else None)
 
 
 UNIFIED = {"migrated_in_bytes": 4096, "migrated_out_bytes": 100, "migrations": 2, "migration_ns": 25, "gpu_faults": 3}

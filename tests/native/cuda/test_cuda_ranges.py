@@ -81,14 +81,13 @@ def cuda_row(folder: Path) -> Any:
 
 def attributed(path: Path) -> Sums:
     """What is counted by range, over threads, sizes and phases."""
-    columns: Any = recorded.read(path).tally_columns
+    columns: Any = recorded.read(path).range_tally_columns
     found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for i in range(len(columns["calls"])):
+    for i in range(len(columns.get("calls", ()))):
         within = recorded.word(columns["within"], i).replace(INSIDE, "|")
-        if within:
-            row = found[recorded.word(columns["layer"], i), within, recorded.word(columns["name"], i)]
-            for at, name in enumerate(("calls", "total_ns", "bytes")):
-                row[at] += round(columns[name][i])
+        row = found[recorded.word(columns["layer"], i), within, recorded.word(columns["name"], i)]
+        for at, name in enumerate(("calls", "total_ns", "bytes")):
+            row[at] += round(columns[name][i])
     return {key: (row[0], row[1], row[2]) for key, row in found.items()}
 
 

@@ -16,12 +16,12 @@ from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
 from rankscope.questions.run.coverage import overhead
 from rankscope.questions.run.overview import tallies
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 
 plain = test_cuda_ranges.plain
 
 
-def opened(folder: Path) -> Run:
+def opened(folder: Path) -> RunTables:
     (folder / "run.json").write_text('{"format": 1, "name": "x", "command": ["x"], "expected_ranks": 1}')
     return open_run(folder, read_rank_file)
 

@@ -14,7 +14,7 @@ from mpis import ROOT, find_mpi
 from programs.jobs import WARNINGS
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 
 PROGRAM = ROOT / "tests/programs/traced.c"
 ROUNDS = 300
@@ -23,7 +23,9 @@ RUN = """SELECT name, bytes, sequence, start_ns, end_ns, kind, call_ns FROM even
 
 
 @pytest.fixture(scope="module", params=["openmpi", "mpich"])
-def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[list[str]], Run]:
+def traced(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[list[str]], RunTables]:
     """What each rank said it did, and the run."""
     mpi, folder = find_mpi(request.param), tmp_path_factory.mktemp("traced")
     if mpi.mpicc is None:
@@ -35,11 +37,11 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     said = [[f"{name} {size}" for who, name, size in lines if int(who) == rank] for rank in range(2)]
-    return said, open_run(folder / "run", read_rank_file, read_trace=trace_events)
+    return said, open_run(folder / "run", read_rank_file, OpenOptions(read_trace=trace_events))
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_every_call_is_there_in_order(traced: tuple[list[list[str]], Run], rank: int) -> None:
+def test_every_call_is_there_in_order(traced: tuple[list[list[str]], RunTables], rank: int) -> None:
     said, run = traced
     rows = run.query(RUN.format(rank=rank))
     assert [f"{name} {size}" for name, size, *_ in rows] == said[rank]
@@ -50,7 +52,7 @@ def test_every_call_is_there_in_order(traced: tuple[list[list[str]], Run], rank:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_collectives_have_their_sequence_and_completions_their_bytes(
-    traced: tuple[list[list[str]], Run], rank: int
+    traced: tuple[list[list[str]], RunTables], rank: int
 ) -> None:
     _, run = traced
     rows = run.query(RUN.format(rank=rank))
@@ -62,7 +64,7 @@ def test_collectives_have_their_sequence_and_completions_their_bytes(
     assert run.query(sql) == [("MPI_Irecv", moved, ROUNDS), ("MPI_Isend", moved, ROUNDS)]
 
 
-def test_the_ranks_fit_together(traced: tuple[list[list[str]], Run]) -> None:
+def test_the_ranks_fit_together(traced: tuple[list[list[str]], RunTables]) -> None:
     """On one node the clocks are one: a message cannot have been received before it was sent."""
     _, run = traced
     sql = """SELECT rank, start_ns, end_ns FROM events JOIN ranks USING (process)

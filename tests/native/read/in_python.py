@@ -10,7 +10,7 @@ from rankscope import rank_file
 from rankscope.questions.events.sums import BACK_TO_BACK_NS, CAUSES, FIRST, LAST
 from rankscope.rank_file import EVENT_PHASE, LAP, Rows
 from rankscope.rank_files.chunks import Unsettled
-from rankscope.rank_files.trace import FURTHEST, LAYERS, MOST, Clocks, Seen
+from rankscope.rank_files.trace import FURTHEST, LAYERS, MOST, Seen, TraceClocks
 
 TRIES = 100
 
@@ -35,7 +35,7 @@ def copy_rows(rows: Rows, mark: str, zero_is_busy: bool) -> tuple[Rows, Unsettle
 
 
 # ---------------------------------------------------------------- trace_times.c
-def times(clocks: Clocks, rows: Rows, seen: Seen | None = None) -> tuple[Any, Any]:
+def times(clocks: TraceClocks, rows: Rows, seen: Seen | None = None) -> tuple[Any, Any]:
     durations = rows["duration_low"] + ((rows["mark"] & np.uint32(LAP - 1)).astype(np.uint64) << np.uint64(32))
     of_gpu = np.isin(rows["layer"], rank_file.IN_NS)
     start_ns = np.where(of_gpu, clocks.cupti.unix_ns(rows["start_ticks"]), clocks.ticks.unix_ns(rows["start_ticks"]))

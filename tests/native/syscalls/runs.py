@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mpis import ROOT
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 
 LIMIT_S = 100
 
@@ -56,7 +56,7 @@ def recorded(command: Sequence[str | Path], folder: Path, mode: str, **settings:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def opened(folder: Path) -> Run:
+def opened(folder: Path) -> RunTables:
     return open_run(folder, read_rank_file)
 
 

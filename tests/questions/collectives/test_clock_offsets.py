@@ -10,20 +10,20 @@ import pytest
 
 from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
 from rankscope.questions.collectives.clocks import clocks
-from rankscope.questions.collectives.matching import Log, Matched
+from rankscope.questions.collectives.matching import CollectiveLog, Matched
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, split
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.simulated import MICRO, Skew, Truth, train, write
 from runs.small_run import MILLI, SECOND, START
 
 OPERATIONS = {"MPI_Allreduce": 1, "MPI_Barrier": 0, "MPI_Bcast": 8, "MPI_Reduce": 9}
 
 
-def log_of(truth: Truth, skew: Skew, members: list[int] | None = None) -> Log:
+def log_of(truth: Truth, skew: Skew, members: list[int] | None = None) -> CollectiveLog:
     """The matched log that those ranks would leave, without going through files."""
     ranks = truth.enter_ns.shape[1]
-    log = Log(list(range(ranks)), [f"node{host}" for host in skew.host_of], list(range(ranks)), START)
+    log = CollectiveLog(list(range(ranks)), [f"node{host}" for host in skew.host_of], list(range(ranks)), START)
     log.groups.append(matched(truth, skew, members or list(range(ranks))))
     return log
 
@@ -217,5 +217,5 @@ def test_through_files_with_a_ring_that_went_round(seed: int, tmp_path: Path) ->
         assert abs(float(str(row[2])) - true_offset) <= max(50 * MICRO, float(str(row[3]))) + 100e-6 * 10 * MILLI
 
 
-def run_of(folder: Path, truth: Truth, skew: Skew, **more: Any) -> Run:
+def run_of(folder: Path, truth: Truth, skew: Skew, **more: Any) -> RunTables:
     return open_run(write(folder / "run", truth, skew, **more), read_rank_file)

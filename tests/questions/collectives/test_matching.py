@@ -10,7 +10,7 @@ import pytest
 
 from rankscope.cli.report import run as report
 from rankscope.questions.collectives import matching
-from rankscope.questions.collectives.matching import Log, match
+from rankscope.questions.collectives.matching import CollectiveLog, match
 from rankscope.questions.collectives.operations import OPERATIONS, operation_of
 from rankscope.questions.registry import ALL_QUESTIONS, Needs
 from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupFlag, GroupKind
@@ -33,7 +33,7 @@ def records(writer: RankFileWriter, group: int, rows: list[Record], **fields: An
     return made
 
 
-def world_run(folder: Path, *of_ranks: list[Record], **group: Any) -> Log:
+def world_run(folder: Path, *of_ranks: list[Record], **group: Any) -> CollectiveLog:
     """Ranks with records on MPI_COMM_WORLD only."""
     made = []
     for rank, rows in enumerate(of_ranks):
@@ -44,7 +44,7 @@ def world_run(folder: Path, *of_ranks: list[Record], **group: Any) -> Log:
     return matched(folder, made)
 
 
-def matched(folder: Path, writers: list[RankFileWriter]) -> Log:
+def matched(folder: Path, writers: list[RankFileWriter]) -> CollectiveLog:
     return match(open_run(write_run(folder, *writers), read_rank_file))
 
 

@@ -13,7 +13,7 @@ from rankscope.questions.condense import condensed, lanes
 from rankscope.questions.selection import Selection
 from rankscope.questions.stragglers.lateness import peers_medians
 from rankscope.rank_file import Part
-from rankscope.store.run import Run
+from rankscope.store.run import RunTables
 from runs.small_run import MILLI
 from runs.step_runs import log, opened, rank, steps
 
@@ -21,7 +21,7 @@ WORK = {0: (10.0, 40.0), 1: (30.0, 20.0), 2: (20.0, 30.0)}  # ms before the coll
 STEP_MS, LEFT_MS = 60.0, 50.0
 
 
-def three_ranks(folder: Path, with_steps: bool = True) -> Run:
+def three_ranks(folder: Path, with_steps: bool = True) -> RunTables:
     """Steps of 60 ms: each rank works, enters an all-reduce, and all leave it 50 ms after the beginning."""
     made = []
     for number, work in WORK.items():

@@ -21,14 +21,16 @@ from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import Steps
 from rankscope.questions.steps.waits import times_of
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.simulated import MICRO, Skew, Truth, train, write
 from runs.small_run import MILLI, START
 
 ONE_HOST = Skew([0, 0, 0], [0], [0])
 
 
-def made(folder: Path, name: str, enter_ms: list[float], end_ms: list[float], root: int = -1, size: int = 1000) -> Run:
+def made(
+    folder: Path, name: str, enter_ms: list[float], end_ms: list[float], root: int = -1, size: int = 1000
+) -> RunTables:
     """One collective of three ranks of one host."""
     truth = Truth(np.array([enter_ms]) * MILLI, np.array([end_ms]) * MILLI, [name], np.array([size]), np.array([root]))
     return open_run(write(folder / "run", truth, ONE_HOST), read_rank_file)
@@ -111,7 +113,7 @@ def test_a_barrier_has_no_bandwidth(tmp_path: Path) -> None:
     assert column(collectives(made(tmp_path, "MPI_Barrier", [0, 40, 10], [50, 52, 51], size=0)), "naive_rate") == [None]
 
 
-def simulated(folder: Path, skew: Skew, late: dict[int, float], **more: float) -> Run:
+def simulated(folder: Path, skew: Skew, late: dict[int, float], **more: float) -> RunTables:
     truth = train(np.random.default_rng(1), 4, 300, late=late, **more)  # type: ignore[arg-type]
     return open_run(write(folder / "run", truth, skew), read_rank_file)
 

@@ -8,7 +8,7 @@ from questions.compare.simulated import Law, side_by
 from rankscope.questions.compare.measures import Metric
 from rankscope.questions.compare.resampling import block_length, chances, exchanges, fewest_chance
 from rankscope.questions.compare.tables import headline, is_quiet
-from rankscope.questions.compare.verdicts import CANNOT_TELL, SLOWER, Comparison, Options, compare
+from rankscope.questions.compare.verdicts import CANNOT_TELL, SLOWER, CompareOptions, Comparison, compare
 
 PAIRS = 12  # benchmarks/compare.py judges many more
 LAW = Law()
@@ -17,7 +17,7 @@ LAW = Law()
 def pair(seed: int, repeats: int, slower: dict[str, float], law: Law = LAW) -> Comparison:
     random = np.random.default_rng(seed)
     before = side_by(random, "A", repeats, law, {})
-    return compare(before, side_by(random, "B", repeats, law, slower), Options())
+    return compare(before, side_by(random, "B", repeats, law, slower), CompareOptions())
 
 
 def test_repeats_of_the_same_are_not_told_apart() -> None:
@@ -80,4 +80,4 @@ def test_what_one_side_has_only_is_said() -> None:
     before, after = (side_by(random, name, 4, LAW, {}) for name in "AB")
     for one in after.runs:
         one.values[Metric("kernel", "new")] = 1e7
-    assert compare(before, after, Options()).only == {"A": [], "B": [Metric("kernel", "new")]}
+    assert compare(before, after, CompareOptions()).only == {"A": [], "B": [Metric("kernel", "new")]}

@@ -45,7 +45,7 @@ def run(request: pytest.FixtureRequest, made: tuple[str, Path, Answers], monkeyp
         monkeypatch.setattr(gpu_activities, "add_lengths", in_python.add_lengths)
         monkeypatch.setattr(walk, "walk_device", in_python.walk_device)
         monkeypatch.setattr(tables, "sweep_ranges", in_python.sweep_ranges)
-        monkeypatch.setattr(trace.Clocks, "times", in_python.times)
+        monkeypatch.setattr(trace.TraceClocks, "times", in_python.times)
     return rankscope.open(made[1])
 
 

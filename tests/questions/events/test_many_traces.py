@@ -19,7 +19,7 @@ from rankscope.api.run import Run
 from rankscope.cli import main
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.kernels import kernels
-from rankscope.rank_file import COLLECTIVE, EVENT, Layer
+from rankscope.rank_file import COLLECTIVE, EVENT, LayerNumber
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
@@ -27,7 +27,7 @@ from rankscope.store import large_runs
 from rankscope.store.derived import Traces
 from rankscope.store.executors import Cluster, Killed, cluster
 from rankscope.store.folder import NoRun
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 from runs.many_ranks import age, assert_same, make_large, rank_files, tables
 
 RANKS, STEPS, COLLECTIVES = 8, 3, 20
@@ -127,7 +127,7 @@ def test_a_damaged_trace_is_told_every_time(
     folder = traced_run(tmp_path / "run")
     made = rank_file(Law(5, 1), RANKS)
     rows = np.zeros(4, EVENT)
-    rows["layer"], rows["name"], rows["start_ticks"] = Layer.GPU, 9_999, np.arange(4)
+    rows["layer"], rows["name"], rows["start_ticks"] = LayerNumber.GPU, 9_999, np.arange(4)
     made.trace(rows, [1] * 4)
     age(made.write(rank_files(folder)[5]))
     for _ in range(2):
@@ -162,10 +162,10 @@ def test_who_does_the_work_sums_traces_too(tmp_path: Path, monkeypatch: pytest.M
     """Also those of a small run: its events may be many."""
     folder = traced_run(tmp_path / "run")
     there = Elsewhere()
-    run = open_run(folder, read_rank_file, read_trace=trace_events, executor=there)
+    run = open_run(folder, read_rank_file, OpenOptions(read_trace=trace_events, executor=there))
     run.derive(trace_tables)
     assert there.done == RANKS
-    lost = open_run(folder, read_rank_file, read_trace=trace_events, executor=Lost())
+    lost = open_run(folder, read_rank_file, OpenOptions(read_trace=trace_events, executor=Lost()))
     for _ in range(2):
         with pytest.raises(NoRun, match="workers were killed"):
             lost.derive(trace_tables)
@@ -204,7 +204,7 @@ def test_dask_sums_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             by_threads = tables(Run(folder, keep=False), ASKED)
             by_dask = tables(Run("run", keep=False, dask=client.scheduler.address), ASKED)
             assert_same(by_dask, by_threads, exact=True)
-        store = open_run(folder, read_rank_file, read_trace=killing, executor=Cluster(client))
+        store = open_run(folder, read_rank_file, OpenOptions(read_trace=killing, executor=Cluster(client)))
         assert_same({"kernels": kernels(store)}, {"kernels": kernels(Run(folder).store(events=True))}, exact=True)
         assert (folder / "killed").exists()
         cluster(client.scheduler.address).client.close()

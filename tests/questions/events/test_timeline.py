@@ -16,7 +16,7 @@ import rankscope as rs
 from mpis import ROOT
 from rankscope.api.export import export
 from rankscope.questions.events.timeline import in_order, lanes, timeline
-from rankscope.rank_file import COLLECTIVE, EVENT, EventFlag, GroupKind, Layer, Part
+from rankscope.rank_file import COLLECTIVE, EVENT, EventFlag, GroupKind, LayerNumber, Part
 from rankscope.rank_file_writer import RankFileWriter
 from runs.simulated import MICRO, Skew, train, write
 from runs.small_run import MILLI, SECOND, START, mpi_rank, write_run
@@ -26,14 +26,14 @@ ENVIRONMENT = Path(os.environ.get("PERFETTO_ENVIRONMENT", ROOT / ".envs" / "perf
 EVIL = 'evil "quoted" <b>\x1b[2J\u202e'
 # start, duration in ns since the start of the process; layer, name, group
 EVENTS = [
-    (2 * SECOND, 1000, Layer.TORCH, "outer", 0),
-    (2 * SECOND, 400, Layer.TORCH, "inner", 0),  # begins with outer
-    (2 * SECOND + 400, 600, Layer.TORCH, "second", 0),  # begins where inner ends, ends with outer
-    (2 * SECOND + 400, 0, Layer.TORCH, "nothing", 0),
-    (2 * SECOND + 1000, 100, Layer.TORCH, EVIL, 0),
-    (2 * SECOND, 500, Layer.GPU, "gemm", 2),
-    (2 * SECOND + 300, 500, Layer.GPU, "relu", 2),  # overlaps gemm on the same stream
-    (3 * SECOND, 5000, Layer.MPI, "MPI_Iallreduce", 1),
+    (2 * SECOND, 1000, LayerNumber.TORCH, "outer", 0),
+    (2 * SECOND, 400, LayerNumber.TORCH, "inner", 0),  # begins with outer
+    (2 * SECOND + 400, 600, LayerNumber.TORCH, "second", 0),  # begins where inner ends, ends with outer
+    (2 * SECOND + 400, 0, LayerNumber.TORCH, "nothing", 0),
+    (2 * SECOND + 1000, 100, LayerNumber.TORCH, EVIL, 0),
+    (2 * SECOND, 500, LayerNumber.GPU, "gemm", 2),
+    (2 * SECOND + 300, 500, LayerNumber.GPU, "relu", 2),  # overlaps gemm on the same stream
+    (3 * SECOND, 5000, LayerNumber.MPI, "MPI_Iallreduce", 1),
 ]
 
 

@@ -13,9 +13,9 @@ from rankscope.model import Words
 from rankscope.questions.events import sums as compiled
 from rankscope.questions.events.sums import FIRST, LENGTH_SUM, RANGE_SUM, empty_covers, empty_sums
 from rankscope.questions.events.tables import RangeWork
-from rankscope.rank_file import EVENT, LAP, Layer
+from rankscope.rank_file import EVENT, LAP, LayerNumber
 from rankscope.rank_files.clock import Clock, CuptiClock
-from rankscope.rank_files.trace import Clocks, Seen
+from rankscope.rank_files.trace import Seen, TraceClocks
 
 TIMES = st.tuples(st.integers(0, 60), st.integers(0, 20))
 SIZES = st.sampled_from([1, 977, 2**40])
@@ -125,7 +125,7 @@ def test_times(rows: list[tuple[int, int, int]], ticks: int) -> None:
     }
     clock = Clock(header)
     cuda = np.array([(10**9, 10**9, 16 * 10**9, 36 * 10**9 + 17)], CUPTI)
-    clocks = Clocks(clock, CuptiClock(clock, cuda))
+    clocks = TraceClocks(clock, CuptiClock(clock, cuda))
     made = np.zeros(len(rows), EVENT)
     for row, (start, duration, layer) in zip(made, rows, strict=True):
         row["start_ticks"], row["duration_low"], row["mark"] = start, duration % 2**32, LAP + (duration >> 32)
@@ -134,4 +134,4 @@ def test_times(rows: list[tuple[int, int, int]], ticks: int) -> None:
     found, twin = clocks.times(made, seen[0]), in_python.times(clocks, made, seen[1])
     assert all((one == other).all() for one, other in zip(found, twin, strict=True))
     assert (seen[0].kept == seen[1].kept).all() and (seen[0].most == seen[1].most).all()
-    assert Layer.GPU == 3
+    assert LayerNumber.GPU == 3

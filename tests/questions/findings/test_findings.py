@@ -12,7 +12,7 @@ from questions.stragglers.simulated import Case, write_case
 from rankscope.formats.nvprof import read as read_nvprof
 from rankscope.formats.nvprof_damaged import read as read_damaged
 from rankscope.formats.source import Source
-from rankscope.model import Tables
+from rankscope.model import RangeTally, RankFacts, Reading, Tables, Tally
 from rankscope.questions.findings.communication import (
     data_parallel,
     exposed_communication,
@@ -172,6 +172,16 @@ def test_complete_coverage(tmp_path: Path) -> None:
     assert incomplete_coverage(opened(tmp_path, made, expected_ranks=1)) == []
 
 
+def test_calls_inside_ranges_do_not_hide_lost_ones() -> None:
+    """50 of 4,050 calls are more than one in a hundred, however often the kept ones are told again by range."""
+    again = [RangeTally("cuda_api", "launch", 4000, SECOND, within="app/step")]
+    given = Reading(RankFacts(rank=0, lost_calls=50), tallies=[Tally("cuda_api", "launch", 4000, SECOND)])
+    given.range_tallies = again
+    assert only(incomplete_coverage(run_of([given]))).evidence == [
+        "coverage: 50 of 4050 calls had no room in the files"
+    ]
+
+
 def hosts(folder: Path, forward_ms: Sequence[float]) -> Tables:
     """Two ranks on each host; a step is 20 ms on all, what is not forward is blocked in backward."""
     made = []
@@ -219,6 +229,15 @@ def test_not_oversubscribed(tmp_path: Path, runnable_ms: float, cpus: int) -> No
 def test_data_parallel_in_a_document_of_2019() -> None:
     one = only(data_parallel(run_of(read_damaged(Source(shared_file("seeds/002*"))))))
     assert "as DataParallel does" in one.title
+
+
+def test_a_range_around_data_parallel_is_no_device() -> None:
+    """2 s of broadcasts and reductions on two devices: at most 1 s of the job is theirs."""
+    names = ("ncclDevKernel_Broadcast_RING_LL", "ncclDevKernel_Reduce_Sum_f32_RING_LL")
+    given = [Tally("gpu", name, 30, SECOND / 2, f"GPU {gpu} stream 7") for name in names for gpu in (0, 1)]
+    again = [RangeTally("gpu", name, 60, SECOND, "app", within="app/step") for name in names]
+    found = run_of([Reading(RankFacts(rank=0), tallies=given, range_tallies=again)])
+    assert only(data_parallel(found)).saved_ns == SECOND
 
 
 def test_no_data_parallel_in_a_ddp_job() -> None:

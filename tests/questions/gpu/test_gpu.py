@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpis import ROOT
 from rankscope.formats.nvprof import read
 from rankscope.formats.source import Source
-from rankscope.model import Figure, RankFacts, Reading, Table, Tally
+from rankscope.model import Figure, RangeTally, RankFacts, Reading, Table, Tally
 from rankscope.questions.gpu.checks import common_factor, gpu_checks
 from rankscope.questions.gpu.kernels import cuda_api, gpu, gpu_ranks
 from rankscope.questions.selection import Selection
@@ -23,13 +23,13 @@ def rank(number: int, *tallies: Tally, **facts: int) -> Reading:
     return Reading(RankFacts(rank=number, **facts), tallies=list(tallies))  # type: ignore[arg-type]
 
 
-def kernel(name: str, calls: int, total_ms: float, min_ms: float | None = None, within: str = "") -> Tally:
-    return Tally("gpu", name, calls, total_ms * MS, min_ns=min_ms and min_ms * MS, within=within)
+def kernel(name: str, calls: int, total_ms: float, min_ms: float | None = None) -> Tally:
+    return Tally("gpu", name, calls, total_ms * MS, min_ns=min_ms and min_ms * MS)
 
 
 def test_activities_over_all_ranks_and_their_spread() -> None:
     ranks = [rank(n, kernel("a", 10, total), kernel("b", 1, 10)) for n, total in enumerate((30.0, 10.0, 20.0))]
-    ranks[0].tallies.append(kernel("a", 10, 30, within="x/y"))  # attributed: not counted once more
+    ranks[0].range_tallies.append(RangeTally("gpu", "a", 10, 30 * MS, within="x/y"))  # not counted once more
     table = gpu(run_of(ranks))
     first = named(table)
     assert (first["calls"], first["total_ns"], first["mean_ns"]) == (30, 60 * MS, 2 * MS)

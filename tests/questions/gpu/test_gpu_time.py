@@ -20,7 +20,7 @@ from rankscope.questions.gpu.device_time import gpu_idle, gpu_time
 from rankscope.questions.gpu.kernels import by_kind, gpu_kinds, kernels
 from rankscope.questions.gpu.walk import time_of
 from rankscope.questions.selection import Selection
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.loaded import run_of
 from runs.small_run import mpi_rank, write_run
 
@@ -151,7 +151,7 @@ def test_gaps_by_hand() -> None:
     assert [row[2:5] for row in rows] == [("host", 1, 500), ("next kernel", 1, 20_000), ("other", 1, 50_000)]
 
 
-def gpu_run(folder: Path) -> Run:
+def gpu_run(folder: Path) -> RunTables:
     """Rank 0 as drawn above, rank 1 with one kernel; calls launch the second gemm late."""
 
     def read(path: Path) -> Reading:

@@ -10,7 +10,7 @@ from rankscope.model import RankFacts, Reading, Tally
 from rankscope.questions.collectives.collectives import nccl
 from rankscope.questions.run.overview import tallies
 from rankscope.questions.selection import Selection
-from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupKind, Kind, Layer, State
+from rankscope.rank_file import COLLECTIVE, CollectiveFlag, GroupKind, Kind, LayerNumber, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
 from runs.loaded import run_of
@@ -57,7 +57,7 @@ def test_reading_the_records_of_nccl(tmp_path: Path) -> None:
     writer.set(facts={"anchor": {"ticks": 10_000, "monotonic_ns": 10_000, "realtime_ns": 10_000}})
     mpi = writer.group("MPI_COMM_WORLD", size=2)
     pg = writer.group("pg", size=2, kind=GroupKind.NCCL, identity=0xABC)
-    writer.tally("ncclAllReduce", 2, 10, layer=Layer.NCCL, kind=Kind.PROGRESS, group=pg)
+    writer.tally("ncclAllReduce", 2, 10, layer=LayerNumber.NCCL, kind=Kind.PROGRESS, group=pg)
     name = writer.string("ncclAllReduce")
     nonblocking, device, enqueued = CollectiveFlag.NONBLOCKING, CollectiveFlag.DEVICE, CollectiveFlag.ENQUEUED
     rows = np.zeros(3, COLLECTIVE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from questions.imports.test_import_offenders import bytecode_run, loader_run, search_run
-from rankscope.cli.import_saving import switch_of, together
+from rankscope.api.import_saving import switch_of, together
 from rankscope.questions.imports.imports import import_cost
 from rankscope.questions.imports.saving import (
     Blame,

@@ -59,12 +59,12 @@ def test_the_document_s_tables() -> None:
     assert [column.title for column in table.columns][:3] == ["Nodes", "soft-CCL", "soft-HVD"]
     assert len(table.rows) == 10 and table.rows[-1][:2] == (512, pytest.approx(605.25613 * S))
     assert table.notes == [
-        "soft-CCL: staging is faster from about 160 nodes on",
-        "soft-HVD: staging is faster from about 184 nodes on",
-        "soft-mpi4py: never in range: in place is faster at every size up to 512 nodes",
-        "lus-CCL: never in range: in place is faster at every size up to 512 nodes",
-        "lus-HVD: never in range: in place is faster at every size up to 512 nodes",
-        "lus-mpi4py: never in range: in place is faster at every size up to 512 nodes",
+        "soft-CCL: in place is faster up to about 160 nodes, staging from there on",
+        "soft-HVD: in place is faster up to about 184 nodes, staging from there on",
+        "soft-mpi4py: never in range: in place is faster at every size from 1 to 512 nodes",
+        "lus-CCL: never in range: in place is faster at every size from 1 to 512 nodes",
+        "lus-HVD: never in range: in place is faster at every size from 1 to 512 nodes",
+        "lus-mpi4py: never in range: in place is faster at every size from 1 to 512 nodes",
     ]
     tmp = staged_times(staged)
     assert [column.title for column in tmp.columns][:4] == ["Nodes", "tmp transfer", "tmp-CCL", "Total tmp-CCL"]

@@ -156,7 +156,7 @@ def test_calls_beside_those_of_a_loaded_strace(run: HandFilled) -> None:
 
 def test_modules_beside_those_of_a_loaded_importtime(run: HandFilled) -> None:
     run.add("tallies", process=9, layer="import", name="slow", kind="call", calls=1, total_ns=490.0 * MS)
-    run.add("tallies", process=9, layer="import", name="slow", kind="whole", calls=1, total_ns=780.0 * MS)
+    run.add("range_tallies", process=9, layer="import", name="slow", kind="whole", calls=1, total_ns=780.0 * MS)
     row = lines(import_modules(run))["slow"]
     assert (row["importtime_self_ns"], row["importtime_ns"]) == (490.0 * MS, 780.0 * MS)
     assert lines(import_modules(run))["deep"]["importtime_ns"] is None

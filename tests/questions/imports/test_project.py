@@ -13,10 +13,10 @@ from mpis import ROOT
 from rankscope.cli import load
 from rankscope.cli.imports_project import main
 from rankscope.model import PathOperation
-from rankscope.questions.imports.break_even import NoSeries, break_even, fitted, series_of
-from rankscope.questions.imports.projection import CACHES, ImportCounts, Server, counts_of, lookups, projected
+from rankscope.questions.imports.break_even import NoSeries, fitted, series_of, staging_break_even, staging_verdict
+from rankscope.questions.imports.projection import CACHES, FileServer, ImportCounts, counts_of, lookups, projected
 from rankscope.slowfs.mount import Slowness
-from rankscope.slowfs.replay import Plan, replay
+from rankscope.slowfs.replay import ReplayPlan, replay
 from slow_file_system import skip_unless_runnable
 
 START_TIMES = ROOT / "tests/formats/fixtures/start_times.md"
@@ -57,13 +57,13 @@ def test_counts_by_hand() -> None:
 
 def test_time_is_the_larger_of_latency_and_server() -> None:
     counts = ImportCounts(path_operations=1000)
-    few = projected(counts, "none", 1, 2, Server(100_000, 1e6))
-    many = projected(counts, "none", 100, 2, Server(100_000, 1e6))
+    few = projected(counts, "none", 1, 2, FileServer(100_000, 1e6))
+    many = projected(counts, "none", 100, 2, FileServer(100_000, 1e6))
     assert few is not None and many is not None
     assert (few.server_operations, few.latency_bound_ns, few.server_bound_ns, few.time_ns) == (2000, 1e9, 2e7, 1e9)
     assert few.at_most_ns == 1.02e9
     assert (many.server_operations, many.time_ns) == (200_000, 2e9)
-    assert projected(counts, "node", 1, 2, Server(100_000)) is None
+    assert projected(counts, "node", 1, 2, FileServer(100_000)) is None
 
 
 @pytest.mark.parametrize("cache", ["none", "positive", "negative"])
@@ -76,7 +76,7 @@ def test_lookups_are_those_of_a_real_mount(tmp_path: Path, cache: str) -> None:
         PathOperation(one.operation, one.path.replace("/env", str(tmp_path)), one.result, one.times)
         for one in OPERATIONS[:-1]
     ]
-    done = replay(moved, Plan(tmp_path, reads=False, slowness=Slowness(cache=cache)))
+    done = replay(moved, ReplayPlan(tmp_path, reads=False, slowness=Slowness(cache=cache)))
     assert done.counters is not None
     assert done.clients[0][3] == 0  # all as recorded
     assert lookups(moved, str(tmp_path), cache) == done.counters["lookup"]
@@ -110,11 +110,13 @@ def test_fit_refuses_what_the_points_do_not_support(points: dict[int, float], wh
 
 def test_break_even_by_hand() -> None:
     staged = {1: 100.0, 64: 110.0}
-    assert break_even({1: 10.0, 64: 60.0, 128: 160.0}, staged).nodes == pytest.approx(96)
-    assert break_even({1: 10.0, 64: 60.0}, staged).nodes is None
-    assert break_even({1: 10.0, 64: 109.0, 128: 400.0}, staged).nodes == 64  # the same within 2 %
-    assert "not at 256" in break_even({1: 10.0, 64: 60.0, 128: 160.0, 256: 20.0}, staged).verdict
-    assert "at every size" in break_even({4: 300.0, 8: 400.0}, staged).verdict
+    assert staging_break_even({1: 10.0, 64: 60.0, 128: 160.0}, staged).at == pytest.approx(96)
+    assert staging_break_even({1: 10.0, 64: 60.0}, staged).at is None
+    back = staging_break_even({1: 10.0, 64: 60.0, 128: 160.0, 256: 20.0}, staged)
+    assert back.meetings == pytest.approx((96, 128 + 128 * 50 / 140))
+    assert staging_verdict(back).endswith("after the last one in place is faster")
+    always = staging_break_even({4: 300.0, 8: 400.0}, staged)
+    assert always.at is None and staging_verdict(always).startswith("never in range: staging is faster at every size")
 
 
 # ------------------------------------------------------------------ document 001, as it was read by hand

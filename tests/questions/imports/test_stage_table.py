@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.questions.imports.staging import Compared, Timed, break_even, staging
+from rankscope.questions.imports.staging import BothWays, StagingNotes, notes, staging
 
 S = 10**9
 
@@ -18,11 +18,11 @@ def node(transfer_s: float, unpack_s: float, **more: object) -> dict[str, object
     return {**times, "staged": True, "ended": True, "reason": "", "original_files": 0, "source": "shared", **more}
 
 
-def two_nodes() -> Compared:
+def two_nodes() -> BothWays:
     """Two rounds in place (last ranks 10 and 14 s), one staged round on two nodes."""
-    return Compared(
-        in_place=[Timed([rank(8), rank(10)]), Timed([rank(14), rank(3)])],
-        staged=[Timed([rank(2, 5), rank(3, 4.5)], [node(4, 0.5, node="a"), node(3, 1, node="b", source="1,a")])],
+    return BothWays(
+        in_place=[StagingNotes([rank(8), rank(10)]), StagingNotes([rank(14), rank(3)])],
+        staged=[StagingNotes([rank(2, 5), rank(3, 4.5)], [node(4, 0.5, node="a"), node(3, 1, node="b", source="1,a")])],
     )
 
 
@@ -46,7 +46,7 @@ def test_one_scale() -> None:
 
 
 def test_starts_that_never_pay() -> None:
-    compared = Compared([Timed([rank(2)])], [Timed([rank(3, 4)], [node(1, 1)])])
+    compared = BothWays([StagingNotes([rank(2)])], [StagingNotes([rank(3, 4)], [node(1, 1)])])
     assert staging([compared])[0].rows[0][-1] is None
 
 
@@ -68,12 +68,14 @@ def test_doubts_are_told() -> None:
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        ([(1, 5, 10), (4, 20, 10)], "staging is faster from 2 nodes (measured 1 to 4)"),
-        ([(1, 20, 10), (3, 10, 20)], "staging is faster up to 2 nodes (measured 1 to 3)"),
-        ([(1, 5, 10), (4, 9, 10)], "never in range; in place is faster on every node count measured (1 to 4)"),
-        ([(8, 11, 10)], "staging is faster on every node count measured (8)"),
-        ([(1, 5, 10), (2, 15, 10), (4, 5, 10)], "not clear, the curves cross at 1.5, 3 nodes; measure more rounds"),
+        ([(1, 5, 10), (4, 20, 10)], "in place is faster up to about 2 nodes, staging from there on"),
+        ([(1, 20, 10), (3, 10, 20)], "staging is faster up to about 2 nodes, in place from there on"),
+        ([(1, 5, 10), (4, 9, 10)], "never in range: in place is faster at every size from 1 to 4 nodes"),
+        ([(8, 11, 10)], "never in range: staging is faster at 8 nodes, the only size measured"),
+        ([(1, 5, 10), (2, 15, 10), (4, 5, 10)], "they meet at 1.5, 3 nodes; after the last one in place is faster"),
+        ([(1, 5, 10), (2, 10.1, 10), (4, 15, 10)], "in place is faster up to about 2 nodes, staging from there on"),
     ],
 )
 def test_break_even(points: list[tuple[int, float, float]], said: str) -> None:
-    assert break_even(points) == f"Break-even: {said}"
+    rows = [(nodes, 0, in_place, 0, 0, 0, staged) for nodes, in_place, staged in points]
+    assert notes(rows) == [f"Break-even: {said}"]

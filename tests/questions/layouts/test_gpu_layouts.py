@@ -12,7 +12,7 @@ import pytest
 from mpis import ROOT
 from rankscope.cli.report import run as report
 from rankscope.formats import iprof, nvprof
-from rankscope.model import Figure, Group, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model import Figure, Group, Note, RangeTally, RankFacts, Reading, Severity, Tally
 from rankscope.output.layouts.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.iprof import iprof_parts
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
@@ -81,16 +81,20 @@ def test_nvprof_layout_without_nccl_names_each_thread(runs: Path, capsys: pytest
 
 
 def test_what_is_attributed_stands_with_its_range() -> None:
-    def tally(layer: str, name: str, thread: int = 0, group: str = "", within: str = "") -> Tally:
-        return Tally(layer, name, 2, 4 * MS, group, thread=thread, within=within)
+    def tally(layer: str, name: str, thread: int = 0, group: str = "") -> Tally:
+        return Tally(layer, name, 2, 4 * MS, group, thread=thread)
+
+    def ranged(layer: str, name: str, thread: int, within: str) -> RangeTally:
+        return RangeTally(layer, name, 2, 4 * MS, thread=thread, within=within)
 
     given = [tally("nvtx", "step", thread, "app") for thread in (3, 4)] + [
         tally("gpu", "k"),
         tally("cuda_api", "launch"),
     ]
-    given += [tally("gpu", "k", 0, within="app/step"), tally("cuda_api", "launch", 4, within="app/step")]
-    given += [tally("gpu", "k", 3, within="app/still open")]
-    run = run_of([Reading(RankFacts(rank=0, pid=7), tallies=given, notes=[Note("lost 3 records", Severity.WARNING)])])
+    inside = [ranged("gpu", "k", 0, "app/step"), ranged("cuda_api", "launch", 4, "app/step")]
+    inside += [ranged("gpu", "k", 3, "app/still open")]
+    notes = [Note("lost 3 records", Severity.WARNING)]
+    run = run_of([Reading(RankFacts(rank=0, pid=7), tallies=given, range_tallies=inside, notes=notes)])
     text = to_nvprof(nvprof_processes(run), nvprof_rows(run), nvprof_warnings(run))
     assert text.startswith("==7== Warning: lost 3 records.\n==7== Profiling result:\n")
     result, _, by_range = text.partition("NVTX result:")
@@ -106,13 +110,13 @@ def test_nested_ranges_hold_what_is_inside_them() -> None:
     around, path = "app/step", "app/step\x1fNCCL/ncclAllReduce"
     given = [Tally("gpu", "k", 5, 5 * MS), Tally("nvtx", "step", 1, 9 * MS, "app", thread=1)]
     given += [Tally("nvtx", "ncclAllReduce", 1, 4 * MS, "NCCL", thread=1)]
-    given += [Tally("nvtx", "ncclAllReduce", 1, 4 * MS, "NCCL", thread=1, within=path)]
-    given += [
-        Tally("gpu", "k", 2, 2 * MS, within=path, thread=1),
-        Tally("gpu", "k", 3, 3 * MS, within=around, thread=1),
+    inside = [
+        RangeTally("nvtx", "ncclAllReduce", 1, 4 * MS, "NCCL", thread=1, within=path),
+        RangeTally("gpu", "k", 2, 2 * MS, within=path, thread=1),
+        RangeTally("gpu", "k", 3, 3 * MS, within=around, thread=1),
     ]
     threads = [Group("loader", "1", "thread", my_rank=4711)]
-    run = run_of([Reading(RankFacts(rank=0, pid=7), tallies=given, groups=threads)])
+    run = run_of([Reading(RankFacts(rank=0, pid=7), tallies=given, range_tallies=inside, groups=threads)])
     text = to_nvprof(nvprof_processes(run), nvprof_rows(run))
     assert '==7==   Thread "loader" (id = 4711)\n' in text
     inner, outer = text.partition("NVTX result:")[2].split('Domain "app"')
@@ -173,10 +177,10 @@ def test_figures_of_loaded_files_stay() -> None:
 def test_iprof_layout_of_mpi_and_gpu_together() -> None:
     given = [Tally("mpi", "MPI_Allreduce", 4, 8 * MS, thread=thread, bytes=4000) for thread in (0, 1)]
     given += [Tally("gpu", "[CUDA memcpy DtoH]", 2, MS, f"GPU {gpu} stream 7", bytes=10**6) for gpu in (0, 1)]
-    given += [Tally("gpu", "[CUDA memcpy DtoH]", 2, MS, "GPU 0 stream 7", bytes=10**6, within="app/step")]
     given += [Tally("nvtx", "step", 2, MS, "app")]
-    hosts = [Reading(RankFacts(rank=rank, host=f"n{rank}"), tallies=given) for rank in (0, 1)]
-    parts = iprof_parts(run_of(hosts))
+    inside = [RangeTally("gpu", "[CUDA memcpy DtoH]", 2, MS, "app", bytes=10**6, within="app/step")]
+    facts = [RankFacts(rank=rank, host=f"n{rank}") for rank in (0, 1)]
+    parts = iprof_parts(run_of([Reading(one, tallies=given, range_tallies=inside) for one in facts]))
     assert [part.title for part in parts] == [
         "BACKEND_MPI | 2 Hostnames | 2 Processes | 4 Threads | ",
         "Device profiling | 2 Hostnames | 2 Processes | 4 Devices | ",

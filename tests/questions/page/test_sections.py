@@ -11,22 +11,22 @@ from browser.large_run import write_large_run
 from browser.pages import gpu_run
 from rankscope.model import Table
 from rankscope.pictures import Page
-from rankscope.questions.page import Wanted, page_of
+from rankscope.questions.page import PageOptions, page_of
 from rankscope.questions.page.imports import import_boxes
 from rankscope.questions.ranks.ranks import hosts
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.small_run import MILLI, SECOND
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunTables:
     folder = write_large_run(tmp_path_factory.mktemp("sections") / "run", ranks=16, steps=50)
     return open_run(folder, read_rank_file)
 
 
 @pytest.fixture(scope="module")
-def page(run: Run) -> Page:
+def page(run: RunTables) -> Page:
     return page_of(run, "run")
 
 
@@ -71,7 +71,7 @@ def test_parts_of_a_gpu_add_up(tmp_path: Path) -> None:
         assert drawn == pytest.approx(float(str(row["span_ns"])), rel=1e-9)
 
 
-def test_hosts(run: Run) -> None:
+def test_hosts(run: RunTables) -> None:
     rows = cells(hosts(run))
     assert [(row["host"], row["ranks"]) for row in rows] == [("node0000", 8), ("node0001", 8)]
     assert rows[0]["cpu_ns"] == 50 * 60 * MILLI + 5 * SECOND
@@ -95,8 +95,8 @@ TREE = {
 }
 
 
-def test_imports_as_boxes(run: Run) -> None:
-    page = page_of(run, "run", Wanted(imports=TREE))
+def test_imports_as_boxes(run: RunTables) -> None:
+    page = page_of(run, "run", PageOptions(imports=TREE))
     section = next(one for one in page.sections if one.name == "imports")
     told = "torch takes 700 ns of the 1 µs of all processes and imports, which make 50 system calls"
     assert section.charts[0].title == told

@@ -12,13 +12,13 @@ from rankscope.questions.registry import default_tables
 from rankscope.questions.selection import Selection
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.folder import NoRun
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import OpenOptions, RunTables, open_run
 from runs.small_run import MILLI, mpi_rank, write_run
 
 MIB = 1 << 20
 
 
-def sixteen(folder: Path) -> Run:
+def sixteen(folder: Path) -> RunTables:
     """Ranks 12 to 15 hold twice the memory; rank 3 receives for four times as long, and rank 5 is half as busy."""
     ranks = []
     for number in range(16):
@@ -82,9 +82,9 @@ def test_a_wrong_mapping_is_told_with_its_line(tmp_path: Path) -> None:
     mapping = tmp_path / "mapping"
     mapping.write_text("node0,a\nnode1\n")
     with pytest.raises(NoRun, match="mapping:2: write a host and its group"):
-        open_run(tmp_path, read_rank_file, groups=mapping)
+        open_run(tmp_path, read_rank_file, OpenOptions(groups=mapping))
     with pytest.raises(NoRun, match="absent: cannot be read"):
-        open_run(tmp_path, read_rank_file, groups=tmp_path / "absent")
+        open_run(tmp_path, read_rank_file, OpenOptions(groups=tmp_path / "absent"))
 
 
 def test_they_are_shown_of_many_ranks_only(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rankscope.questions.wording import ending_text, ranges
 from rankscope.rank_file import Flag, State, size_class
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.loaded import run_of
 from runs.small_run import MILLI, SECOND, mpi_rank, process, write_run
 
@@ -51,11 +51,11 @@ def spread(min_ms: int, max_ms: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunTables:
     return opened(tmp_path, *two_ranks(), expected_ranks=2)
 
 
-def opened(folder: Path, *processes: RankFileWriter, **job: Any) -> Run:
+def opened(folder: Path, *processes: RankFileWriter, **job: Any) -> RunTables:
     return open_run(write_run(folder, *processes, **job), read_rank_file)
 
 
@@ -65,7 +65,7 @@ def cells(table: Table, key: Any) -> dict[str, Any]:
     return dict(zip((column.name for column in table.columns), row, strict=True))
 
 
-def test_routines_over_all_ranks(run: Run) -> None:
+def test_routines_over_all_ranks(run: RunTables) -> None:
     table = routines(run)
     found = cells(table, "MPI_Allreduce")
     assert (found["calls"], found["bytes"], found["mean_bytes"]) == (8, 64, 8)
@@ -77,27 +77,27 @@ def test_routines_over_all_ranks(run: Run) -> None:
     assert [row[0] for row in table.rows][:2] == ["MPI_Allreduce", "MPI_Init"]
 
 
-def test_init_is_listed_but_is_no_part_of_the_span(run: Run) -> None:
+def test_init_is_listed_but_is_no_part_of_the_span(run: RunTables) -> None:
     assert cells(routines(run), "MPI_Init")["share"] is None
 
 
-def test_bytes_of_a_nonblocking_receive_are_those_known_at_completion(run: Run) -> None:
+def test_bytes_of_a_nonblocking_receive_are_those_known_at_completion(run: RunTables) -> None:
     found = cells(routines(run), "MPI_Irecv")
     assert (found["calls"], found["bytes"], found["mean_bytes"]) == (2, 1024, 512)
     assert (found["total_ns"], found["progress_ns"]) == (2 * MILLI, 750 * MILLI)
 
 
-def test_bytes_of_a_nonblocking_send_are_not_counted_twice(run: Run) -> None:
+def test_bytes_of_a_nonblocking_send_are_not_counted_twice(run: RunTables) -> None:
     found = cells(routines(run), "MPI_Isend")
     assert (found["calls"], found["bytes"], found["errors"], found["progress_ns"]) == (2, 1024, 1, 10 * MILLI)
 
 
-def test_routines_of_one_rank(run: Run) -> None:
+def test_routines_of_one_rank(run: RunTables) -> None:
     found = cells(routines(run, Selection(ranks=frozenset((1,)))), "MPI_Allreduce")
     assert (found["calls"], found["total_ns"], found["share"]) == (4, SECOND, 1 / 8)
 
 
-def test_sorting_and_cutting(run: Run) -> None:
+def test_sorting_and_cutting(run: RunTables) -> None:
     table = routines(run, Selection(sort="bytes", top=2))
     assert [row[0] for row in table.rows] == ["MPI_Irecv", "MPI_Isend"]
     assert "more rows" in table.notes[-1]
@@ -106,7 +106,7 @@ def test_sorting_and_cutting(run: Run) -> None:
     ]  # fmt: skip
 
 
-def test_sizes(run: Run) -> None:
+def test_sizes(run: RunTables) -> None:
     rows = {(row[0], row[2]): row for row in sizes(run).rows}
     assert rows["MPI_Allreduce", 8] == ("MPI_Allreduce", 4, 8, 8, 64, 8.0, 4.0 * SECOND, SECOND / 2, "call")
     assert rows["MPI_Irecv", 1024] == ("MPI_Irecv", 512, 1024, 1, 1000, 1000.0, SECOND / 2, SECOND / 2, "progress")
@@ -114,7 +114,7 @@ def test_sizes(run: Run) -> None:
     assert {name for name, _ in rows} == {"MPI_Allreduce", "MPI_Irecv", "MPI_Isend"}
 
 
-def test_the_bins_of_a_routine_sum_up_to_it(run: Run) -> None:
+def test_the_bins_of_a_routine_sum_up_to_it(run: RunTables) -> None:
     whole = {row[0]: (row[1], row[8]) for row in routines(run).rows}
     for name in ("MPI_Allreduce", "MPI_Irecv", "MPI_Isend"):
         bins = [row for row in sizes(run).rows if row[0] == name]
@@ -126,7 +126,7 @@ def test_edges_of_the_classes(size: int, expected: Any) -> None:
     assert edges(size_class(size)) == expected
 
 
-def test_communicators(run: Run) -> None:
+def test_communicators(run: RunTables) -> None:
     table = communicators(run)
     assert cells(table, "MPI_COMM_WORLD") == {
         "group": "MPI_COMM_WORLD", "kind": "communicator", "size": 2, "ranks": 2, "calls": 12,
@@ -135,14 +135,14 @@ def test_communicators(run: Run) -> None:
     assert cells(table, "communicator #0000beef")["calls"] == 2
 
 
-def test_communication_names_the_ranks(run: Run) -> None:
+def test_communication_names_the_ranks(run: RunTables) -> None:
     rows = communication(run).rows
     assert rows[0] == ("minimum", 1, "node1", SECOND + 2 * MILLI, 8 * SECOND, pytest.approx(1.002 / 8))
     assert [row[:2] for row in rows] == [("minimum", 1), ("median", 1), ("maximum", 0)]
     assert rows[2][3] == 4 * SECOND + 2 * MILLI
 
 
-def test_balance_names_the_rank_that_is_waited_for(run: Run, tmp_path: Path) -> None:
+def test_balance_names_the_rank_that_is_waited_for(run: RunTables, tmp_path: Path) -> None:
     three = [mpi_rank(rank, 3) for rank in range(3)]
     for made, spent in zip(three, (4, 4, 1), strict=True):
         made.tally("MPI_Allreduce", 1, spent * SECOND)
@@ -184,7 +184,7 @@ def test_the_end_of_a_loaded_rank_is_told_only_if_it_is_known(facts: RankFacts, 
     assert [row[-2] for row in table.rows] == [ended]
 
 
-def test_matrix(run: Run) -> None:
+def test_matrix(run: RunTables) -> None:
     assert matrix(run).rows == [(1, 0, 2, 1024, 512.0)]
 
 
@@ -198,7 +198,7 @@ def test_overhead_is_calls_times_calibrated_cost(tmp_path: Path) -> None:
     assert found["share"] == pytest.approx((40_000 + 5 * MILLI) / (10 * SECOND), rel=1e-6)
 
 
-def test_overview(run: Run) -> None:
+def test_overview(run: RunTables) -> None:
     found = cells(overview(run), "mpirun -n 2 'a b'")
     assert (found["ranks"], found["hosts"], found["processes"], found["launcher"]) == (2, 2, 2, "openmpi")
     assert found["started"] == "2027-01-15 07:59:59 UTC"
@@ -212,7 +212,7 @@ def counts(table: Table) -> dict[str, tuple[Any, Any]]:
     return {str(row[0]): (row[1], row[2]) for row in table.rows}
 
 
-def test_coverage_of_a_whole_run(run: Run) -> None:
+def test_coverage_of_a_whole_run(run: RunTables) -> None:
     table = coverage(run)
     assert table.warnings == []
     assert counts(table) == {

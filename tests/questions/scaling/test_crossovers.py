@@ -16,7 +16,7 @@ def series(name: str, points: dict[float, float], unit: str = "ns") -> Series:
 def met(first: dict[float, float], second: dict[float, float], unit: str = "ns") -> tuple[tuple[float, ...], str]:
     found = crossover(growth(series("a", first, unit)), growth(series("b", second, unit)))
     assert found
-    return found.at, found.verdict
+    return found.meetings, found.verdict("a", "b", "nodes", "lower" if unit == "count" else "faster", unit == "bytes/s")
 
 
 def test_between_two_sizes_by_straight_lines() -> None:

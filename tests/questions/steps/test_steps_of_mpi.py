@@ -15,7 +15,7 @@ from rankscope.questions.steps.phases import phase_ranks
 from rankscope.questions.steps.steps import step_parts
 from rankscope.questions.stragglers.causes import causes_of
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 
 TRAIN = ROOT / "examples" / "train_mpi4py.py"
 CASES = ROOT / "tests" / "questions" / "stragglers" / "train_mpi.py"
@@ -23,7 +23,7 @@ RANKS = 4
 STEPS_AN_EPOCH = 24_576 // RANKS // 64
 
 
-def recorded(mpi: Mpi, folder: Path, *argv: str | Path, ranks: int = RANKS, **settings: str) -> Run:
+def recorded(mpi: Mpi, folder: Path, *argv: str | Path, ranks: int = RANKS, **settings: str) -> RunTables:
     job = jobs.run(mpi, ranks, folder / "run", mpi.python, *argv, **settings)
     assert job.code == 0, job.err
     return open_run(folder / "run", read_rank_file)

@@ -8,7 +8,7 @@ from pathlib import Path
 from questions.stragglers.schedule import SETTLING_STEPS, Window, windows_of
 from questions.stragglers.scores import Scores
 from rankscope.questions.steps.data import Steps, steps_of
-from rankscope.questions.stragglers.causes import Cause, cause_of
+from rankscope.questions.stragglers.causes import LateCause, cause_of
 from rankscope.questions.stragglers.lateness import late_ranks
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
@@ -29,7 +29,7 @@ def judge(folder: Path, cases: tuple[int, int, int, int, float], scores: Scores)
             print(f"  {cases[1]} ranks, {window}: told {told} ({why})")
 
 
-def first_cause(found: Steps, window: Window) -> Cause | None:
+def first_cause(found: Steps, window: Window) -> LateCause | None:
     late = late_ranks(found.between(window.first + SETTLING_STEPS, window.last))
     return cause_of(late[0]) if late else None
 
@@ -45,7 +45,7 @@ def other_load(folder: Path, found: Steps, window: Window) -> float:
     return (float(json.loads(truth.read_text(encoding="utf-8"))["busy_ns"]) - own_ns) / elapsed_ns
 
 
-def ratios_of(folder: Path, window: Window, cause: Cause | None) -> tuple[float, ...]:
+def ratios_of(folder: Path, window: Window, cause: LateCause | None) -> tuple[float, ...]:
     """Estimated ÷ true wait a step, in the cause and in all; a hog's is not known."""
     truth = Path(f"{folder}.truth.{window.first}")
     if cause is None or window.cause in ("", "hog") or not truth.exists():

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.model import Figure
+from rankscope.model import DeviceTotals
 from rankscope.questions.findings.stragglers import straggler
 from rankscope.questions.stragglers.causes import causes
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
-from rankscope.rank_file import COLLECTIVE, GroupKind, Layer, Part
+from rankscope.rank_file import COLLECTIVE, GroupKind, LayerNumber, Part
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.loaded import run_of
 from runs.small_run import MILLI, SECOND
 from runs.step_runs import rank, steps
@@ -53,7 +53,7 @@ def simulated(
     device_ms: float = 0.0,
     kernels: int = 0,
     hidden: bool = False,
-) -> Run:
+) -> RunTables:
     """Steps of 40 ms and what rank 1 is late by; the others wait in the kernel and, unless hidden, in CUDA."""
     late_ms = host_ms + device_ms
     readings = []
@@ -65,7 +65,7 @@ def simulated(
             parts[part], parts[Part.OTHER] = parts[part] + host_ms, parts[Part.OTHER] - host_ms
         made.steps(steps([parts] * STEPS))
         blocked_ms = 10.0 + (device_ms if is_late or hidden else late_ms)
-        made.tally("cudaDeviceSynchronize", STEPS, round(blocked_ms * STEPS * MILLI), layer=Layer.CUDA_API)
+        made.tally("cudaDeviceSynchronize", STEPS, round(blocked_ms * STEPS * MILLI), layer=LayerNumber.CUDA_API)
         group = made.group("NCCL", identity=1, size=RANKS, my_rank=number, kind=GroupKind.NCCL, collectives=STEPS)
         log = np.zeros(STEPS, COLLECTIVE)
         begins = SECOND + np.arange(STEPS) * (40 + late_ms) * MILLI + 20 * MILLI
@@ -76,15 +76,12 @@ def simulated(
         made.collectives(log)
         reading = read_rank_file(made.write(folder / f"{number}.rank"), events=True)
         compute_ms, count = 5.0 + (device_ms if is_late else 0), 100 + (kernels if is_late else 0)
-        reading.figures += [
-            Figure("GPU 0", "compute", compute_ms * STEPS * 1e6, "ns"),
-            Figure("GPU 0", "activities", count * STEPS, "count"),
-        ]
+        reading.devices = [DeviceTotals(0, count * STEPS, compute_ns=round(compute_ms * STEPS * 1e6))]
         readings.append(reading)
     return run_of(readings)
 
 
-def told(run: Run) -> DeviceCause:
+def told(run: RunTables) -> DeviceCause:
     (one,) = device_causes(run)
     assert one.rank == LATE and one.steps == STEPS
     return one

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from rankscope.questions.stragglers.causes import causes_of
-from rankscope.rank_file import Layer, Part
-from rankscope.store.run import Run
+from rankscope.rank_file import LayerNumber, Part
+from rankscope.store.run import RunTables
 from runs.small_run import MILLI
 from runs.step_runs import opened, rank, steps
 
 STEPS, RANKS, LATE = 40, 4, 2
 
 
-def made(folder: Path, part: Part, ranges_ms: dict[str, tuple[float, float]]) -> Run:
+def made(folder: Path, part: Part, ranges_ms: dict[str, tuple[float, float]]) -> RunTables:
     """Rank 2 takes 8 ms longer in one part and its peers wait; of each range: ms of its peers, and of the late rank."""
     ranks = []
     for number in range(RANKS):
@@ -32,7 +32,7 @@ def made(folder: Path, part: Part, ranges_ms: dict[str, tuple[float, float]]) ->
         one = rank(number, RANKS)
         one.steps(steps(parts, blocked))
         for name, values in ranges_ms.items():
-            one.tally(name, STEPS, round(values[is_late] * STEPS * MILLI), layer=Layer.TORCH)
+            one.tally(name, STEPS, round(values[is_late] * STEPS * MILLI), layer=LayerNumber.TORCH)
         ranks.append(one)
     return opened(folder, *ranks)
 
@@ -64,5 +64,5 @@ def test_nobody_is_late_for_a_range_that_delays_nobody(tmp_path: Path) -> None:
     ranks = [rank(number, RANKS) for number in range(RANKS)]
     for number, one in enumerate(ranks):
         one.steps(steps([{Part.FORWARD: 5.0, Part.OTHER: 4.0}] * STEPS))
-        one.tally("assemble", STEPS, (11 if number == LATE else 3) * STEPS * MILLI, layer=Layer.TORCH)
+        one.tally("assemble", STEPS, (11 if number == LATE else 3) * STEPS * MILLI, layer=LayerNumber.TORCH)
     assert causes_of(opened(tmp_path / "even", *ranks)) == []

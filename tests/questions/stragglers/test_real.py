@@ -16,14 +16,14 @@ from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.phases import phase_ranks
 from rankscope.questions.steps.steps import step_parts
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 
 PYTHON = ROOT / ".envs" / "torch" / "bin" / "python"
 SEED, RANKS, CASES, STEPS = 5, 4, 6, 40
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunTables, str]:
     """One recorded job through all its cases, and what it printed."""
     if not PYTHON.exists():
         pytest.skip(".envs/torch is missing: run make envs")
@@ -40,7 +40,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_parts_of_the_step_add_up_to_what_the_program_measures(job: tuple[Run, str]) -> None:
+def test_the_parts_of_the_step_add_up_to_what_the_program_measures(job: tuple[RunTables, str]) -> None:
     run, printed = job
     measured_s = float(re.search(r"steps in ([\d.]+) s", printed).group(1))  # type: ignore[union-attr]
     for one in steps_of(run).ranks:
@@ -53,7 +53,7 @@ def test_the_parts_of_the_step_add_up_to_what_the_program_measures(job: tuple[Ru
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_phases_add_up(job: tuple[Run, str]) -> None:
+def test_the_phases_add_up(job: tuple[RunTables, str]) -> None:
     table = phase_ranks(job[0])
     assert len(table.rows) == RANKS
     for row in table.rows:
@@ -62,7 +62,7 @@ def test_the_phases_add_up(job: tuple[Run, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_rank_and_cause_are_found(job: tuple[Run, str]) -> None:
+def test_rank_and_cause_are_found(job: tuple[RunTables, str]) -> None:
     found = steps_of(job[0])
     caused = [window for window in windows_of(SEED, RANKS, CASES, STEPS) if window.cause]
     told = [first_cause(found, window) for window in caused]

@@ -10,11 +10,11 @@ import pytest
 from questions.stragglers.simulated import CAUSES, Case, write_case
 from rankscope.questions.stragglers.causes import causes, causes_of
 from rankscope.rank_files.read import read_rank_file
-from rankscope.store.run import Run, open_run
+from rankscope.store.run import RunTables, open_run
 from runs.small_run import MILLI
 
 
-def run_of(folder: Path, case: Case, seed: int = 1) -> Run:
+def run_of(folder: Path, case: Case, seed: int = 1) -> RunTables:
     return open_run(write_case(folder / "run", case, np.random.default_rng(seed)), read_rank_file)
 
 

@@ -18,7 +18,7 @@ from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import executors, large_runs
 from rankscope.store.executors import Dask, cluster
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 from runs.many_ranks import ASKED, LAW, aged_run, assert_same, tables
 from store.nodes.cluster import DaskNodes, environment
 from store.nodes.reading import noted, noting
@@ -80,7 +80,7 @@ def test_the_tables_are_those_of_the_gathered_run(nodes: DaskNodes, tmp_path: Pa
 
 def noted_by(nodes: DaskNodes, folder: Path, log: Path) -> list[tuple[str, str]]:
     left = files_elsewhere(folder, nodes.address)
-    open_run(folder, partial(noting, log=log), executor=Dask(nodes.address), keep=False, elsewhere=left)
+    open_run(folder, partial(noting, log=log), OpenOptions(executor=Dask(nodes.address), keep=False, elsewhere=left))
     return noted(log)
 
 
@@ -113,7 +113,7 @@ def test_files_that_come_home_meanwhile_are_read_there(nodes: DaskNodes, tmp_pat
     left = files_elsewhere(folder, nodes.address)
     gathered(nodes, folder, "node00000", "--remove")
     (nodes.folder("node00001") / "home/ranks/node00001/1001.rank").write_bytes(b"damaged")
-    run = open_run(folder, read_rank_file, executor=Dask(nodes.address), elsewhere=left)
+    run = open_run(folder, read_rank_file, OpenOptions(executor=Dask(nodes.address), elsewhere=left))
     assert [row[0] for row in run.query("SELECT rank FROM ranks ORDER BY rank")] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert len(run.bad_files) == 1 and "1001.rank: 7 bytes are too few" in run.bad_files[0]
     noted = run.query("SELECT DISTINCT host FROM notes JOIN ranks USING (process) WHERE starts_with(text, 'read on')")
@@ -137,7 +137,7 @@ def test_a_node_that_is_lost_costs_its_own_ranks(
     folder, log = local_run(nodes, tmp_path / "lost", "node00001"), tmp_path / "read.log"
     left = files_elsewhere(folder, nodes.address)
     reads = partial(noting, log=log, killed_at="node00001/1001.rank")
-    run = open_run(folder, reads, executor=Dask(nodes.address), keep=False, elsewhere=left)
+    run = open_run(folder, reads, OpenOptions(executor=Dask(nodes.address), keep=False, elsewhere=left))
     assert len(run.bad_files) == 3 and all("no worker of Dask is on node00001" in text for text in run.bad_files)
     assert [row[0] for row in run.query("SELECT rank FROM ranks ORDER BY rank")] == [0, 1, 2, 6, 7, 8, 9]
     assert {host for host, file in noted(log) if file.startswith("node00001/")} == {"node00001"}
@@ -147,7 +147,7 @@ def test_a_node_that_is_lost_costs_its_own_ranks(
 def test_a_worker_that_comes_back_reads_on(nodes: DaskNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under another address: nobody else can read the files of its node."""
     monkeypatch.setattr(executors, "POLL_S", 0.1)
-    expected = answers(open_run(aged_run(tmp_path / "whole"), read_rank_file, keep=False))
+    expected = answers(open_run(aged_run(tmp_path / "whole"), read_rank_file, OpenOptions(keep=False)))
     folder, log = local_run(nodes, tmp_path / "back", "node00002"), tmp_path / "read.log"
     worker = nodes.worker("node00002", nanny=True)
     try:
@@ -155,7 +155,7 @@ def test_a_worker_that_comes_back_reads_on(nodes: DaskNodes, tmp_path: Path, mon
         left = files_elsewhere(folder, nodes.address)
         assert len(left) == 3 and {one.host for one in left} == {"node00002"}
         reads = partial(noting, log=log, killed_at="node00002/1001.rank")
-        run = open_run(folder, reads, executor=Dask(nodes.address), keep=False, elsewhere=left)
+        run = open_run(folder, reads, OpenOptions(executor=Dask(nodes.address), keep=False, elsewhere=left))
         assert (tmp_path / "killed").exists() and not run.bad_files
         assert answers(run)[:2] == expected[:2]
     finally:

@@ -15,7 +15,7 @@ from rankscope.rank_files.read import read_rank_file
 from rankscope.store import rank_files as batches
 from rankscope.store.executors import ANYWHERE, At, Dask, Killed, cluster
 from rankscope.store.rank_files import batches_of
-from rankscope.store.run import open_run
+from rankscope.store.run import OpenOptions, open_run
 from runs.many_ranks import LAW, Watched, aged_run, assert_same, rank_files, tables
 from store.nodes.cluster import HOSTS, DaskNodes
 from store.nodes.reading import noted, noting
@@ -33,13 +33,13 @@ def answers(run: Any) -> list[Any]:
 
 def by_dask(nodes: DaskNodes, folder: Path, log: Path, **options: Any) -> list[Any]:
     reads = partial(noting, log=log, **options)
-    return answers(open_run(folder, reads, executor=Dask(nodes.address), keep=False))
+    return answers(open_run(folder, reads, OpenOptions(executor=Dask(nodes.address), keep=False)))
 
 
 def test_each_node_reads_its_own_files(nodes: DaskNodes, tmp_path: Path) -> None:
     """Ten ranks on four hosts; two of the hosts have a worker."""
     folder, log = aged_run(tmp_path / "run"), tmp_path / "read.log"
-    expected = answers(open_run(folder, read_rank_file, executor=Watched(), keep=False))
+    expected = answers(open_run(folder, read_rank_file, OpenOptions(executor=Watched(), keep=False)))
     assert by_dask(nodes, folder, log) == expected
     read = noted(log)
     assert sorted(file for _, file in read) == [f"{path.parent.name}/{path.name}" for path in rank_files(folder)]
@@ -53,7 +53,7 @@ def test_who_has_nothing_to_do_takes_over(nodes: DaskNodes, tmp_path: Path, monk
     folder, log = aged_run(tmp_path / "run"), tmp_path / "read.log"
     for path in rank_files(folder)[3:]:  # all on one node
         path.rename(folder / "ranks/node00000" / f"{path.parent.name[-1]}{path.name}")
-    expected = answers(open_run(folder, read_rank_file, executor=Watched(), keep=False))
+    expected = answers(open_run(folder, read_rank_file, OpenOptions(executor=Watched(), keep=False)))
     assert by_dask(nodes, folder, log, slowly_s=0.3) == expected
     read = noted(log)
     assert len(read) == len({file for _, file in read}) == LAW.ranks
@@ -62,7 +62,7 @@ def test_who_has_nothing_to_do_takes_over(nodes: DaskNodes, tmp_path: Path, monk
 
 def test_a_worker_killed_in_the_middle_is_replaced_by_others(nodes: DaskNodes, tmp_path: Path) -> None:
     folder, log = aged_run(tmp_path / "run"), tmp_path / "read.log"
-    expected = answers(open_run(folder, read_rank_file, executor=Watched(), keep=False))
+    expected = answers(open_run(folder, read_rank_file, OpenOptions(executor=Watched(), keep=False)))
     assert by_dask(nodes, folder, log, killed_at="node00001/1001.rank") == expected
     assert (tmp_path / "killed").exists()
     read = noted(log)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rankscope.formats.handmade.checks import table_problems
 from rankscope.formats.handmade.claims import claim_problems
 from rankscope.formats.handmade.columns import Measured, columns_of, read_mapping
-from rankscope.formats.handmade.grid import UNITS, Page, page_of, stated_unit
+from rankscope.formats.handmade.grid import UNITS, Document, page_of, stated_unit
 from rankscope.formats.source import Source
 from rankscope.model import Figure, Note, RankFacts, Reading, Severity
 
@@ -56,7 +56,7 @@ def _figures(column: Measured) -> Iterator[Figure]:
             yield Figure(column.series, column.name or OTHER, value, unit, point.scale, column.scale_name)
 
 
-def _profile_counts(page: Page) -> Iterator[Figure]:
+def _profile_counts(page: Document) -> Iterator[Figure]:
     """Hosts, processes, threads and devices of profiles whose header lines stand beside the tables."""
     for _, text in page.text:
         if "Hostnames" in text and len(text) < 1000:
@@ -65,10 +65,10 @@ def _profile_counts(page: Page) -> Iterator[Figure]:
                 yield Figure(series, found[2].lower(), float(found[1]), "count")
 
 
-def _heading(page: Page, line: int) -> str:
+def _heading(page: Document, line: int) -> str:
     return next((grid.heading for grid in page.grids if any(row.line == line for row in grid.rows)), "") or OTHER
 
 
-def _label_unit(page: Page, line: int, kind: str) -> str:
+def _label_unit(page: Document, line: int, kind: str) -> str:
     unit = stated_unit(_heading(page, line))
     return kind or (UNITS[unit][0] if unit else "number")

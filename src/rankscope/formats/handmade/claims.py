@@ -8,8 +8,8 @@ from functools import lru_cache
 from itertools import islice
 from math import prod
 
-from rankscope.formats.handmade.columns import Columns, Labelled, Measured, Point
-from rankscope.formats.handmade.grid import NUMBER, Page, number_of
+from rankscope.formats.handmade.columns import Labelled, Measured, Point, TableColumns
+from rankscope.formats.handmade.grid import NUMBER, Document, number_of
 
 Problem = tuple[int, str]
 WORD = r"(?:\s{0,3}\(\s{0,3}[\w ]{1,30}\))?"
@@ -33,11 +33,11 @@ MUCH_LESS = 0.5  # of a projection
 MULTIPLES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 
 
-def claim_problems(page: Page, columns: Columns) -> Iterator[Problem]:
+def claim_problems(page: Document, columns: TableColumns) -> Iterator[Problem]:
     """Line and text of every claim that the numbers contradict."""
     lines = [(number, text) for number, text in page.text if len(text) <= LONGEST_LINE][:MOST_LINES]
     measured = columns.measured[:MOST_COLUMNS]
-    known = Columns(measured, columns.labelled[:MOST_COLUMNS])
+    known = TableColumns(measured, columns.labelled[:MOST_COLUMNS])
     yield from _hosts(lines, measured)
     rates = _rates(lines)
     claims = [(number, text) for number, text in lines if CLAIM.search(text)]
@@ -69,7 +69,7 @@ def _rates(lines: Sequence[tuple[int, str]]) -> tuple[float, int] | None:
     return (per_second, int(per_node[1])) if per_second > 0 else None
 
 
-def _products(number: int, text: str, rates: tuple[float, int] | None, columns: Columns) -> Iterator[Problem]:
+def _products(number: int, text: str, rates: tuple[float, int] | None, columns: TableColumns) -> Iterator[Problem]:
     for found in islice(PRODUCT.finditer(text), MOST_IN_A_LINE):
         factors = [number_of(re.match(NUMBER, part.strip())[0]) for part in re.split(r"[*×]", found[1])]  # type: ignore[index]
         claimed = number_of(found[2])

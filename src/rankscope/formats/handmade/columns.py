@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rankscope.formats.handmade.grid import UNITS, Grid, Page, Quantity, Row, quantity_of, scaled, stated_unit
+from rankscope.formats.handmade.grid import UNITS, Document, Grid, Quantity, Row, quantity_of, scaled, stated_unit
 from rankscope.model import BadFile
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -159,14 +159,14 @@ class Labelled:
 
 
 @dataclass(slots=True)
-class Columns:
+class TableColumns:
     measured: list[Measured] = field(default_factory=list)
     labelled: list[Labelled] = field(default_factory=list)
 
 
-def columns_of(page: Page, mapping: Mapping) -> Columns:
+def columns_of(page: Document, mapping: Mapping) -> TableColumns:
     """All columns of all tables of a page."""
-    found = Columns()
+    found = TableColumns()
     for at, grid in enumerate(page.grids):
         rule = mapping.table(grid.heading)
         for block, (headers, rows) in enumerate(_blocks(grid)):

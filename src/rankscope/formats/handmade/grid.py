@@ -116,24 +116,24 @@ class Grid:
 
 
 @dataclass(slots=True)
-class Page:
+class Document:
     """All tables of a file, and all of its text outside tables and code."""
 
     grids: list[Grid] = field(default_factory=list)
     text: list[tuple[int, str]] = field(default_factory=list)
 
 
-def page_of(source: Source) -> Page:
+def page_of(source: Source) -> Document:
     """The tables of a Markdown page if there are any, else the file as comma-separated values."""
     page = markdown_page(source)
     if page.grids:
         return page
     rows = [row for row in _csv_rows(source) if row.filled]
-    return Page([Grid(rows)] if rows else [], [])
+    return Document([Grid(rows)] if rows else [], [])
 
 
-def markdown_page(source: Source) -> Page:
-    page, grid, since = Page(), Grid(), list[tuple[int, str]]()
+def markdown_page(source: Source) -> Document:
+    page, grid, since = Document(), Grid(), list[tuple[int, str]]()
     headings: list[tuple[int, str]] = []
     cells = kept = 0
     for number, text, in_table in _parts(source.lines()):

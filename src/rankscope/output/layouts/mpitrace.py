@@ -25,7 +25,7 @@ MEANINGS = {"min": "minimum", "median": "median", "max": "maximum"}
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SummaryTask:
     """One line of the summary."""
 
     rank: int
@@ -50,10 +50,10 @@ class Peak:
 
 
 @dataclass(slots=True)
-class Job:
+class SummaryJob:
     """What a profile tells of all tasks: computed from them, or as it was told in the profiles that were loaded."""
 
-    summary: list[Task]
+    summary: list[SummaryTask]
     extremes: dict[str, Peak]
     memory: Peak
     elapsed: Peak
@@ -70,8 +70,8 @@ def to_mpitrace(
     new: bool = False,
 ) -> str:
     """The profile of each given rank that has one; the first carries the summary of all."""
-    everyone = {row[0]: Task(*row) for row in tasks.rows}  # type: ignore[arg-type]
-    job = _job([Task(*row) for row in (summary or tasks).rows], told)  # type: ignore[arg-type]
+    everyone = {row[0]: SummaryTask(*row) for row in tasks.rows}  # type: ignore[arg-type]
+    job = _job([SummaryTask(*row) for row in (summary or tasks).rows], told)  # type: ignore[arg-type]
     called, sized = _by_rank(routines), _by_rank(sizes)
     parts: list[str] = []
     for rank in ranks:
@@ -91,12 +91,12 @@ def _by_rank(table: Table) -> dict[int, list[Any]]:
     return found
 
 
-def _job(everyone: list[Task], told: Table | None) -> Job:
+def _job(everyone: list[SummaryTask], told: Table | None) -> SummaryJob:
     ordered = sorted(everyone, key=lambda task: (task.comm_ns, task.rank))
     places = {"minimum": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "maximum": ordered[-1]}
     largest = max(everyone, key=lambda task: task.max_rss_bytes)
     longest = max(everyone, key=lambda task: task.elapsed_ns)
-    job = Job(
+    job = SummaryJob(
         everyone,
         {which: Peak(task.rank, task.comm_ns) for which, task in places.items()},
         Peak(largest.rank, largest.max_rss_bytes),
@@ -108,7 +108,7 @@ def _job(everyone: list[Task], told: Table | None) -> Job:
     return job
 
 
-def _tell(job: Job, rank: Any, what: Any, statistic: Any, of_rank: Any, value: Any) -> None:
+def _tell(job: SummaryJob, rank: Any, what: Any, statistic: Any, of_rank: Any, value: Any) -> None:
     """One thing that a loaded profile says of all tasks, or of its own place among them."""
     job.own_words = job.own_words or {}
     if what == "largest memory":
@@ -122,7 +122,7 @@ def _tell(job: Job, rank: Any, what: Any, statistic: Any, of_rank: Any, value: A
             job.own_words[rank].append(which)
 
 
-def _profile(task: Task, job: Job, routines: list[Any], new: bool) -> Iterator[str]:
+def _profile(task: SummaryTask, job: SummaryJob, routines: list[Any], new: bool) -> Iterator[str]:
     yield f"Data for MPI rank {task.rank} of {task.world_size}:"
     yield f"Times {'' if new else 'and statistics '}from MPI_Init() to MPI_Finalize()."
     yield from (LONG, "MPI Routine                        #calls     avg. bytes      time(sec)", LONG)
@@ -137,14 +137,14 @@ def _profile(task: Task, job: Job, routines: list[Any], new: bool) -> Iterator[s
         yield from _largest(job, "MBytes", "")
 
 
-def _places(task: Task, job: Job) -> list[str]:
+def _places(task: SummaryTask, job: SummaryJob) -> list[str]:
     """What this task is told to be among all, in a fixed order."""
     if job.own_words is not None:
         return [which for which in MEANINGS.values() if which in job.own_words.get(task.rank, ())]
     return [which for which, peak in job.extremes.items() if peak.rank == task.rank]
 
 
-def _totals(task: Task, mebibytes: str) -> Iterator[str]:
+def _totals(task: SummaryTask, mebibytes: str) -> Iterator[str]:
     yield f"total communication time = {task.comm_ns / 1e9:.3f} seconds."
     yield f"total elapsed time       = {task.elapsed_ns / 1e9:.3f} seconds."
     yield f"user cpu time            = {task.user_ns / 1e9:.3f} seconds."
@@ -153,7 +153,7 @@ def _totals(task: Task, mebibytes: str) -> Iterator[str]:
     yield ""
 
 
-def _largest(job: Job, mebibytes: str, indent: str) -> Iterator[str]:
+def _largest(job: SummaryJob, mebibytes: str, indent: str) -> Iterator[str]:
     memory, elapsed = job.memory, job.elapsed
     yield f"{indent}Rank {memory.rank} reported the largest memory utilization : {memory.value / MIB:.2f} {mebibytes}"
     yield f"{indent}Rank {elapsed.rank} reported the largest elapsed time : {elapsed.value / 1e9:.2f} sec"
@@ -173,7 +173,7 @@ def _mean(size: int, calls: int) -> float:
     return size / calls if calls else 0.0
 
 
-def _summary(job: Job, new: bool) -> Iterator[str]:
+def _summary(job: SummaryJob, new: bool) -> Iterator[str]:
     yield from (SHORT, "", "Summary for all tasks:" if new else "Communication summary for all tasks:", "")
     if new:
         yield from _largest(job, "MiB", "  ")
@@ -186,7 +186,7 @@ def _summary(job: Job, new: bool) -> Iterator[str]:
     yield from (_task_line(task, new) for task in job.summary)
 
 
-def _task_line(task: Task, new: bool) -> str:
+def _task_line(task: SummaryTask, new: bool) -> str:
     times = (
         f"{task.comm_ns / 1e9:11.2f}{task.elapsed_ns / 1e9:12.2f}{task.user_ns / 1e9:12.2f}{task.system_ns / 1e9:12.2f}"
     )

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
-from rankscope.model import Table
+from rankscope.model import Layer, Table
 from rankscope.output.cells import printable
 
 HEAD = f"{'Type':>16}  Time(%)  {'Time':>8}  {'Calls':>8}  {'Avg':>8}  {'Min':>8}  {'Max':>8}  Name"
 CSV_HEAD = '"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"'
-KINDS = {"nvtx": "Range", "gpu": "GPU activities", "cuda_api": "API calls"}
-NONE = {"gpu": "No kernels were profiled", "cuda_api": "No API activities were profiled"}
+KINDS: dict[str, str] = {Layer.NVTX: "Range", Layer.GPU: "GPU activities", Layer.CUDA_API: "API calls"}
+NONE: dict[str, str] = {Layer.GPU: "No kernels were profiled", Layer.CUDA_API: "No API activities were profiled"}
 UNITS = (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9))
 WIDTH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NvprofLine:
     """One row of a profile."""
 
     process: int
@@ -40,7 +40,7 @@ class Line:
 
 
 # its rows, and where they are from ("": the whole process; None: a range of which only its own time is known)
-Body = Callable[[list[Line], str | None], Iterator[str]]
+Body = Callable[[list[NvprofLine], str | None], Iterator[str]]
 
 
 def to_nvprof(processes: Table, rows: Table, warnings: Table | None = None) -> str:
@@ -54,7 +54,7 @@ def to_nvprof_csv(processes: Table, rows: Table, warnings: Table | None = None) 
 
 
 def _profiles(processes: Table, rows: Table, warnings: Table | None, body: Body) -> str:
-    lines = [Line(*row) for row in rows.rows]  # type: ignore[arg-type]
+    lines = [NvprofLine(*row) for row in rows.rows]  # type: ignore[arg-type]
     told: list[str] = [] if processes.rows else ["======== Warning: No CUDA application was profiled."]
     for process, pid, command, attributed in processes.rows:
         tag = "========" if pid is None else f"=={pid}=="
@@ -66,7 +66,7 @@ def _profiles(processes: Table, rows: Table, warnings: Table | None, body: Body)
     return "".join(line + "\n" for line in told)
 
 
-def _profile(tag: str, attributed: bool, lines: list[Line], body: Body) -> Iterator[str]:
+def _profile(tag: str, attributed: bool, lines: list[NvprofLine], body: Body) -> Iterator[str]:
     yield f"{tag} Profiling result:"
     yield from body([line for line in lines if not line.range], "")
     ranged = [line for line in lines if line.range]
@@ -75,7 +75,7 @@ def _profile(tag: str, attributed: bool, lines: list[Line], body: Body) -> Itera
         yield from _ranges(tag, ranged, body, " in this range" if attributed else None)
 
 
-def _ranges(tag: str, lines: list[Line], body: Body, where: str | None) -> Iterator[str]:
+def _ranges(tag: str, lines: list[NvprofLine], body: Body, where: str | None) -> Iterator[str]:
     for (thread, name), of_thread in groupby(lines, key=lambda line: (line.thread, line.thread_name)):
         yield f'{tag}   Thread "{printable(name)}" (id = {thread})'
         for domain, of_domain in groupby(of_thread, key=lambda line: line.domain):
@@ -86,19 +86,19 @@ def _ranges(tag: str, lines: list[Line], body: Body, where: str | None) -> Itera
                 yield ""
 
 
-def _text_table(lines: list[Line], where: str | None) -> Iterator[str]:
+def _text_table(lines: list[NvprofLine], where: str | None) -> Iterator[str]:
     by_layer = {layer: [line for line in lines if line.layer == layer] for layer in KINDS}
-    if not by_layer["gpu"] and where == "":
-        yield f"{NONE['gpu']}."
+    if not by_layer[Layer.GPU] and where == "":
+        yield f"{NONE[Layer.GPU]}."
     yield HEAD
     for layer, title in KINDS.items():
         for at, line in enumerate(by_layer[layer]):
             yield _text_row(line, f"{title}:" if at == 0 else "")
-        if not by_layer[layer] and layer in NONE and where is not None and (where or layer != "gpu"):
+        if not by_layer[layer] and layer in NONE and where is not None and (where or layer != Layer.GPU):
             yield f"{NONE[layer]}{where}."
 
 
-def _text_row(line: Line, kind: str) -> str:
+def _text_row(line: NvprofLine, kind: str) -> str:
     share = "-" if line.share is None else f"{100 * line.share:.2f}%"
     times = [time_text(time) for time in (line.total_ns, line.mean_ns, line.min_ns, line.max_ns)]
     calls = "-" if line.calls is None else str(line.calls)
@@ -122,10 +122,10 @@ def _filled(number: Decimal, unit: str) -> str:
     return f"{number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)}{unit}"  # halves go up, as nvprof's do
 
 
-def _csv_table(lines: list[Line], where: str | None) -> Iterator[str]:
+def _csv_table(lines: list[NvprofLine], where: str | None) -> Iterator[str]:
     for layer, none in NONE.items():
         missing = where is not None and not any(line.layer == layer for line in lines)
-        if missing and (where or layer == "gpu"):
+        if missing and (where or layer == Layer.GPU):
             yield f"{none}{where}."
     columns = [[getattr(line, name) for line in lines] for name in ("total_ns", "mean_ns", "min_ns", "max_ns")]
     units = [_column_unit(column) for column in columns]
@@ -142,7 +142,7 @@ def _column_unit(column: list[float | None]) -> tuple[str, int]:
     return next((unit for unit in reversed(UNITS[:3]) if largest >= unit[1]), UNITS[0])
 
 
-def _csv_row(line: Line, scales: list[int]) -> str:
+def _csv_row(line: NvprofLine, scales: list[int]) -> str:
     times = (line.total_ns, line.mean_ns, line.min_ns, line.max_ns)
     total, *rest = ["" if time is None else f"{time / scale:.6f}" for time, scale in zip(times, scales, strict=True)]
     share = "" if line.share is None else f"{100 * line.share:.6f}"

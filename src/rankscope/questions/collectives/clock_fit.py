@@ -17,7 +17,7 @@ Points = tuple[Array, Array]  # x and y
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class ClockLines:
     """The lines height + slope * x that fit: for each slope of a corner the lowest and the highest height."""
 
     slopes: Array
@@ -67,7 +67,7 @@ def lower_hull(x: Array, y: Array) -> tuple[Array, Array]:
     return x, y
 
 
-def lines_between(below: Points, above: Points, steepest: float) -> tuple[Lines | None, float]:
+def lines_between(below: Points, above: Points, steepest: float) -> tuple[ClockLines | None, float]:
     """The lines at or below all points of `below` and at or above all of `above`, and the slope that fits best.
 
     Where no line fits, that slope is the one of the line that misses least.
@@ -92,7 +92,7 @@ def _least_heights(x: Array, y: Array, slopes: Array) -> Array:
     return height
 
 
-def _trimmed(slopes: Array, lowest: Array, highest: Array) -> Lines:
+def _trimmed(slopes: Array, lowest: Array, highest: Array) -> ClockLines:
     """Only the slopes for which there is room; the two ends lie where the room becomes nothing."""
     room = highest - lowest
     fits = np.flatnonzero(room >= 0)
@@ -105,7 +105,7 @@ def _trimmed(slopes: Array, lowest: Array, highest: Array) -> Lines:
         else:
             ends.append(slopes[inside])
     corners = np.concatenate(([ends[0]], slopes[first : last + 1], [ends[1]]))
-    return Lines(corners, np.interp(corners, slopes, lowest), np.interp(corners, slopes, highest))
+    return ClockLines(corners, np.interp(corners, slopes, lowest), np.interp(corners, slopes, highest))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ClockSpan:
     """A span of the own clock in which it runs evenly: add height + slope * time to get the other's time."""
 
     from_ns: float
@@ -210,10 +210,10 @@ class Part:
         return np.interp(time_ns, span, self.error_at)
 
 
-def fit(pair: Pair) -> list[Part]:
+def fit(pair: Pair) -> list[ClockSpan]:
     """The parts of the own clock, more than one where it jumps; none where nothing fits."""
     pair = pair.only(np.argsort(pair.times(), kind="stable"))
-    parts: list[Part] = []
+    parts: list[ClockSpan] = []
     while len(pair):
         length = len(pair)
         fitting = _fitting(pair, _allowed(length))
@@ -242,7 +242,7 @@ def _longest(pair: Pair) -> int:
     return fits
 
 
-def _fitting(pair: Pair, allowed: int) -> tuple[Lines | None, Pair]:
+def _fitting(pair: Pair, allowed: int) -> tuple[ClockLines | None, Pair]:
     """The lines that fit, after dropping at most so many collectives that no line fits with the others."""
     for dropped in range(allowed + 1):
         below, above = _known(*pair.ceiling(), FAR_NS), _known(*pair.floor(), -FAR_NS)
@@ -271,7 +271,7 @@ def _culprits(pair: Pair, slope: float) -> Array:
     return found
 
 
-def _part(pair: Pair, lines: Lines | None, kept: Pair) -> Part | None:
+def _part(pair: Pair, lines: ClockLines | None, kept: Pair) -> ClockSpan | None:
     if lines is None:
         return None
     times = kept.times()
@@ -294,13 +294,13 @@ def _part(pair: Pair, lines: Lines | None, kept: Pair) -> Part | None:
     steepest = max(float(lines.slopes[-1]) - slope, slope - float(lines.slopes[0]))
     if together and span[2] > span[0]:
         steepest = min(steepest, 2 * float(errors.max()) / float(span[2] - span[0]))
-    return Part(
+    return ClockSpan(
         float(span[0]), float(span[2]), slope, height, errors, steepest, float(bound.max()), together, len(kept),
         len(pair) - len(kept),
     )  # fmt: skip
 
 
-def _errors(lines: Lines, slope: float, height: float, span: Array) -> Array:
+def _errors(lines: ClockLines, slope: float, height: float, span: Array) -> Array:
     low, high = lines.reach(span)
     here = height + slope * span
     return np.maximum(high - here, here - low)
@@ -362,7 +362,7 @@ def _resistant_slope(time: Array, offset: Array) -> float:
     return slope
 
 
-def _pulled_in(lines: Lines, slope: float, height: float) -> tuple[float, float]:
+def _pulled_in(lines: ClockLines, slope: float, height: float) -> tuple[float, float]:
     """The nearest that the proof allows, on the way to its centre."""
     to_slope, to_height = lines.centre()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.questions.collectives.clock_fit import Pair, Part, fit
-from rankscope.questions.collectives.matching import Array, Log, Matched
+from rankscope.model import Layer
+from rankscope.questions.collectives.clock_fit import ClockSpan, Pair, fit
+from rankscope.questions.collectives.matching import Array, CollectiveLog, Matched
 from rankscope.questions.collectives.operations import OPERATIONS, Operation, Proof, Waits
 from rankscope.questions.disk_matrix import in_threads
 
@@ -18,7 +19,7 @@ from rankscope.questions.disk_matrix import in_threads
 # Nobody leaves a synchronising collective before all have entered it. So the earliest leaving on one host comes after
 # the latest entering on the other, on whatever clocks the two were read: an upper bound of the offset at one moment,
 # and with the hosts exchanged a lower one.
-SLACK_NS = {"nccl": 20_000.0}  # NCCL's proxy thread sees kernels begin and end a little late
+SLACK_NS: dict[str, float] = {Layer.NCCL: 20_000.0}  # NCCL's proxy thread sees kernels begin and end a little late
 SLACK_OTHERS_NS = 1_000.0  # ticks of two processes of a host become Unix time to about this
 
 
@@ -33,7 +34,7 @@ class Evidence:
     slack_ns: float
 
 
-def evidence(log: Log, group: Matched, host_of: Sequence[int]) -> Evidence:
+def evidence(log: CollectiveLog, group: Matched, host_of: Sequence[int]) -> Evidence:
     """What a group's collectives prove about the hosts of its members."""
     enters, leaves, together = _proving(log, group)
     entered = np.where(enters, group.enter_ns, -np.inf)
@@ -51,12 +52,12 @@ def evidence(log: Log, group: Matched, host_of: Sequence[int]) -> Evidence:
     )
 
 
-def evidence_of_all(log: Log, host_of: Sequence[int]) -> list[Evidence]:
+def evidence_of_all(log: CollectiveLog, host_of: Sequence[int]) -> list[Evidence]:
     """What all collectives prove, group by group, of a large run block by block."""
     return list(in_threads(lambda at: evidence(log, log.groups[at], host_of), range(len(log.groups))))
 
 
-def _proving(log: Log, group: Matched) -> tuple[Array, Array, Array]:
+def _proving(log: CollectiveLog, group: Matched) -> tuple[Array, Array, Array]:
     """Whose entering must be waited for, whose leaving waits, and which collectives all leave at about one time."""
     shape = group.enter_ns.shape
     enters, leaves = np.zeros(shape, bool), np.zeros(shape, bool)
@@ -66,7 +67,7 @@ def _proving(log: Log, group: Matched) -> tuple[Array, Array, Array]:
         rows = np.flatnonzero(group.operation == code)
         enters[rows], leaves[rows] = _roles(operation, group, rows)
         # an operation of MPI in progress ends when somebody looks; Gloo tells the moment
-        ended = ~group.progress[rows] | (group.layer == "gloo")
+        ended = ~group.progress[rows] | (group.layer == Layer.GLOO)
         together[rows] = ended & (operation.waits is Waits.ALL_FOR_ALL)
     return enters, leaves, together
 
@@ -111,7 +112,7 @@ class HostClock:
 
     name: str
     ranks: list[int]
-    parts: list[Part] = field(default_factory=list)  # to the clock it was compared with; none for the reference
+    parts: list[ClockSpan] = field(default_factory=list)  # to the clock it was compared with; none for the reference
     compared_with: HostClock | None = None
     known: bool = False
 
@@ -166,7 +167,7 @@ class Clocks:
         return enter, enter + (group.end_ns - group.enter_ns), error
 
 
-def straightened(time_ns: Array, parts: Sequence[Part]) -> tuple[Array, Array]:
+def straightened(time_ns: Array, parts: Sequence[ClockSpan]) -> tuple[Array, Array]:
     """As `Part.offset` and `Part.error` say it, of many clocks at once: a column of times for each."""
     slope, height, begin, end = (
         np.array([getattr(part, name) for part in parts]) for name in ("slope", "height", "from_ns", "to_ns")
@@ -179,7 +180,7 @@ def straightened(time_ns: Array, parts: Sequence[Part]) -> tuple[Array, Array]:
     return time_ns + (height + slope * time_ns), np.where(time_ns >= end, last, error)
 
 
-def clock_offsets(log: Log) -> Clocks:
+def clock_offsets(log: CollectiveLog) -> Clocks:
     """The clock of every host; ranks of one host share one unless their own collectives say otherwise."""
     clocks, found = _clocks_of(log)
     if len(clocks.clocks) < 2:
@@ -199,7 +200,7 @@ def clock_offsets(log: Log) -> Clocks:
         known |= gained
 
 
-def _clocks_of(log: Log) -> tuple[Clocks, list[Evidence]]:
+def _clocks_of(log: CollectiveLog) -> tuple[Clocks, list[Evidence]]:
     """The clocks, not compared yet, and what the collectives prove of them."""
     places = {host: at for at, host in enumerate(dict.fromkeys(log.hosts))}
     of_rank = [places[host] for host in log.hosts]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, GpuClock, Table, Tables, Unit
 from rankscope.questions.collectives.clock_offsets import Clocks, HostClock
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.selection import ALL, Selection, arranged
@@ -49,30 +47,28 @@ SHORTEST_NS = 500_000_000.0  # over less than this no drift is told
 STEEPEST_PPM = 1_000.0
 MEASURED, ASSUMED = "readings", "readings of unknown length"
 SQL = """
-    SELECT rank, host, devices, name, value FROM figures JOIN ranks USING (process)
-    WHERE series = 'CUPTI clock' AND {condition} ORDER BY rank"""
+    SELECT rank, host, devices, first_offset_ns, first_error_ns, last_offset_ns, last_error_ns, span_ns
+    FROM gpu_clocks JOIN ranks USING (process) WHERE {condition} ORDER BY rank"""
 
 
 def gpu_clocks(tables: Tables, selection: Selection = ALL) -> Table:
     """Offset and drift of the clock that GPU records are in, against the host's, rank by rank."""
-    found: dict[tuple[Cell, ...], dict[str, float]] = {}
-    for rank, host, devices, name, value in tables.query(SQL.format(condition=selection.condition)):
-        found.setdefault((rank, host, devices), {})[name] = value
     table = Table("gpu_clocks", "Clocks of the GPU records", GPU_CLOCKS_COLUMNS, [])
-    for who, told in found.items():
-        cells = _cells(told)
-        table.rows.append((*who, *cells))
+    for rank, host, devices, *told in tables.query(SQL.format(condition=selection.condition)):
+        cells = _cells(GpuClock(*told))
+        table.rows.append((rank, host, devices, *cells))
         if isinstance(cells[2], float) and abs(cells[2]) > STEEPEST_PPM:
-            table.warnings.append(f"Rank {who[0]}: the clock of its GPU records does not run evenly; no rate is used.")
+            table.warnings.append(f"Rank {rank}: the clock of its GPU records does not run evenly; no rate is used.")
     if any(row[-1] == ASSUMED for row in table.rows):
         table.notes.append(f"{ASSUMED}: recorded without it; 10 µs are assumed.")
     return arranged(table, selection)
 
 
-def _cells(told: Mapping[str, float]) -> tuple[Cell, ...]:
-    errors = [told.get(f"{which} error", ASSUMED_NS) + TICKS_NS for which in ("first", "last")]
-    by = MEASURED if "first error" in told else ASSUMED
-    first, last, span_ns = told["first offset"], told.get("last offset"), told.get("span", 0.0)
+def _cells(clock: GpuClock) -> tuple[Cell, ...]:
+    known = (clock.first_error_ns, clock.last_error_ns)
+    errors = [(ASSUMED_NS if error is None else error) + TICKS_NS for error in known]
+    by = MEASURED if clock.first_error_ns is not None else ASSUMED
+    first, last, span_ns = clock.first_offset_ns, clock.last_offset_ns, float(clock.span_ns or 0)
     if last is None:
         return first, errors[0], None, None, None, by
     offset = (first + last) / 2

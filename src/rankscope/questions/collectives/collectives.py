@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.operations import BY_PARTS_IN_NCCL, OPERATIONS, Operation, Volume, Waits
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.mpi.messages import edges
@@ -95,7 +95,7 @@ class Moved:
     bus_factor: Array  # K
 
 
-def moved(log: Log, split: Split) -> Moved:
+def moved(log: CollectiveLog, split: Split) -> Moved:
     """Volume, time and bus factor of every collective of a group."""
     count, members = split.wait_ns.shape
     volume, factor = np.zeros(count), np.ones(count)
@@ -240,11 +240,11 @@ def collectives(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 @usually_asked
-def _classes(log: Log, split: Split) -> dict[Key, _Class]:
+def _classes(log: CollectiveLog, split: Split) -> dict[Key, _Class]:
     return _classes_of(log, split, None)
 
 
-def _classes_of(log: Log, split: Split, ranks: Collection[int] | None) -> dict[Key, _Class]:
+def _classes_of(log: CollectiveLog, split: Split, ranks: Collection[int] | None) -> dict[Key, _Class]:
     members = split.group.members
     wanted: Any = slice(None)
     if ranks is not None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model import COLLECTIVE_LAYERS, Tables, sql_list
 from rankscope.questions.collectives.operations import OPERATIONS, Waits, operation_of
 
-LAYERS = ("mpi", "nccl", "gloo")
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
 UNENDED = "without an end, or without times, on some member"
 DISAGREE = "members called different operations or named different roots"
@@ -23,12 +22,12 @@ MEMBERS = """
     SELECT g.process, g.name, g.kind, g.identity, g.size, g.my_rank, g.guessed, r.rank
     FROM groups AS g JOIN ranks AS r USING (process) WHERE role = 'rank' AND g.identity <> ''
     ORDER BY g.kind, g.identity, g.my_rank NULLS LAST, r.rank"""
-RECORDS = """
+RECORDS = f"""
     SELECT process, layer, name, "group", sequence, start_ns, coalesce(end_ns, -1) AS end_ns,
         coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
         call_ns IS NOT NULL OR tool <> '' AS progress
     FROM untraced_events JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer IN ('mpi', 'nccl', 'gloo') AND sequence > 0"""
+    WHERE role = 'rank' AND layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"""
 WHO = "SELECT process, rank, host FROM ranks WHERE role = 'rank' ORDER BY rank"
 
 ROOTED = np.array([one.waits in (Waits.ALL_FOR_ROOT, Waits.ROOT_FOR_ALL) for one in OPERATIONS.values()])
@@ -56,7 +55,7 @@ class Matched:
 
 
 @dataclass(slots=True)
-class Log:
+class CollectiveLog:
     """All matched collectives of a run, and what could not be matched."""
 
     ranks: list[int]
@@ -77,7 +76,7 @@ class Log:
 
 
 @dataclass(slots=True)
-class Group:
+class MatchedGroup:
     """A communicator: who is in it."""
 
     label: str
@@ -86,10 +85,10 @@ class Group:
     fault: str = ""  # why its collectives cannot be matched
 
 
-def match(tables: Tables) -> Log:
+def match(tables: Tables) -> CollectiveLog:
     """The log of a run, matched over its ranks by group and sequence."""
     who = tables.query(WHO)
-    log = Log([row[1] for row in who], [row[2] for row in who], [row[0] for row in who])
+    log = CollectiveLog([row[1] for row in who], [row[2] for row in who], [row[0] for row in who])
     if len(who) < 2:
         return log
     place = {process: at for at, process in enumerate(log.processes)}
@@ -100,18 +99,18 @@ def match(tables: Tables) -> Log:
     return log
 
 
-def groups_of(rows: Sequence[Any], place: Mapping[int, int]) -> tuple[list[Group], dict[tuple[int, str], Any]]:
+def groups_of(rows: Sequence[Any], place: Mapping[int, int]) -> tuple[list[MatchedGroup], dict[tuple[int, str], Any]]:
     """The groups of more than one member, and for each process and label the group and the place in it."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         found.setdefault((row[2], row[3]), []).append(row)
-    groups: list[Group] = []
+    groups: list[MatchedGroup] = []
     of_label: dict[tuple[int, str], Any] = {}
     for told in found.values():
         size = max((row[4] or 0 for row in told), default=0) or len(told)
         if size < 2:
             continue
-        groups.append(Group(told[0][1], [place[row[0]] for row in told], size, _fault(told, size)))
+        groups.append(MatchedGroup(told[0][1], [place[row[0]] for row in told], size, _fault(told, size)))
         for at, row in enumerate(told):
             twice = (row[0], row[1]) in of_label
             of_label[row[0], row[1]] = (len(groups) - 1, -1 if twice else at)
@@ -126,7 +125,9 @@ def _fault(told: Sequence[Any], size: int) -> str:
     return ABSENT if len(told) < size else ""
 
 
-def _match_records(log: Log, groups: list[Group], of_label: Mapping[Any, Any], records: Mapping[str, Any]) -> None:
+def _match_records(
+    log: CollectiveLog, groups: list[MatchedGroup], of_label: Mapping[Any, Any], records: Mapping[str, Any]
+) -> None:
     labels = {label: code for code, label in enumerate(records["group"].values)}
     highest = max(max(log.processes), int(records["process"].max())) + 1
     group_of = np.full((highest, len(labels)), -1, np.int32)
@@ -147,7 +148,7 @@ def _match_records(log: Log, groups: list[Group], of_label: Mapping[Any, Any], r
             _match_group(log, one, rows, slot[rows], operation[rows], records)
 
 
-def operations_of(log: Log, records: Mapping[str, Any]) -> Array:
+def operations_of(log: CollectiveLog, records: Mapping[str, Any]) -> Array:
     """The operation of each record as a place in log.operations, -1 where it has no rule."""
     names, layers = records["name"], records["layer"]
     codes = {name: at for at, name in enumerate(log.operations)}
@@ -156,7 +157,7 @@ def operations_of(log: Log, records: Mapping[str, Any]) -> Array:
 
 
 def _match_group(
-    log: Log, group: Group, rows: Array, slot: Array, operation: Array, records: Mapping[str, Any]
+    log: CollectiveLog, group: MatchedGroup, rows: Array, slot: Array, operation: Array, records: Mapping[str, Any]
 ) -> None:
     sequence = records["sequence"][rows]
     first = np.flatnonzero(np.diff(sequence, prepend=sequence[0] - 1))
@@ -187,7 +188,9 @@ def _match_group(
         log.groups = [*log.groups, replace(found, number=len(log.groups))]
 
 
-def _matched(log: Log, group: Group, taken: Array, operation: Array, records: Mapping[str, Any]) -> Matched:
+def _matched(
+    log: CollectiveLog, group: MatchedGroup, taken: Array, operation: Array, records: Mapping[str, Any]
+) -> Matched:
     return Matched(
         label=group.label,
         layer=records["layer"].values[records["layer"].codes[taken[0, 0]]],

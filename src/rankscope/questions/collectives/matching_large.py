@@ -20,9 +20,9 @@ from rankscope.questions.collectives.matching import (
     UNENDED,
     WHO,
     Array,
-    Group,
-    Log,
+    CollectiveLog,
     Matched,
+    MatchedGroup,
     groups_of,
     operations_of,
 )
@@ -91,10 +91,10 @@ class Agreed:
 
 
 @dataclass(slots=True)
-class Plan:
+class MatchingPlan:
     """One group: the numbers of its collectives, and where their times are."""
 
-    group: Group
+    group: MatchedGroup
     number: int
     spans: set[tuple[int, int]] = field(default_factory=set)  # first and last of members without a gap
     others: list[Array] = field(default_factory=list)
@@ -188,7 +188,7 @@ Part = Callable[[bool], Mapping[str, Any]]  # the records of some ranks as array
 class Blocks(Sequence[Matched]):
     """The matched collectives of a large run, some at a time: read from the disk whenever they are asked for."""
 
-    def __init__(self, log: Log, plans: Sequence[Plan]) -> None:
+    def __init__(self, log: CollectiveLog, plans: Sequence[MatchingPlan]) -> None:
         self._base_ns = log.base_ns
         self._words = {"name": list(log.names), "phase": list(log.phases)}
         self._blocks = [
@@ -205,7 +205,7 @@ class Blocks(Sequence[Matched]):
     def __getitem__(self, at: Any) -> Any:
         return self._matched(*self._blocks[at])
 
-    def _matched(self, plan: Plan, number: int) -> Matched:
+    def _matched(self, plan: MatchingPlan, number: int) -> Matched:
         columns = plan.tiles["start_ns"].columns(number)
         rows = np.flatnonzero(plan.good[columns])
         agreed = plan.agreed
@@ -237,7 +237,7 @@ class Blocks(Sequence[Matched]):
         return np.array([places[word] for word in words.values], np.int64)[words.codes]
 
 
-def _sizes(plan: Plan, number: int, rows: Array) -> Array:
+def _sizes(plan: MatchingPlan, number: int, rows: Array) -> Array:
     if "bytes" in plan.tiles:
         return _across(plan.tiles["bytes"], number, rows).astype(np.float64)
     assert plan.agreed is not None
@@ -253,10 +253,10 @@ def _across(tiles: Tiles, number: int, rows: Array) -> Array:
 
 @dataclass(slots=True)
 class _Matcher:
-    log: Log
-    groups: list[Group]
+    log: CollectiveLog
+    groups: list[MatchedGroup]
     of_label: Mapping[tuple[int, str], tuple[int, int]]
-    plans: dict[int, Plan] = field(default_factory=dict)
+    plans: dict[int, MatchingPlan] = field(default_factory=dict)
 
     def look(self, part: Part) -> list[tuple[int, Array]]:
         """First pass: the numbers that each member has in each group."""
@@ -316,10 +316,10 @@ def _runs(process: Array, label: Words, good: Array) -> Iterator[tuple[int, Any]
         yield int(rows[0]), rows
 
 
-def match_many(tables: Tables, parts: Sequence[Part]) -> Log:
+def match_many(tables: Tables, parts: Sequence[Part]) -> CollectiveLog:
     """The log of a run, matched over its ranks by group and sequence."""
     who = tables.query(WHO)
-    log = Log([row[1] for row in who], [row[2] for row in who], [row[0] for row in who])
+    log = CollectiveLog([row[1] for row in who], [row[2] for row in who], [row[0] for row in who])
     if len(who) < 2:
         return log
     begun = [row[0] for row in tables.query(BEGUN)]
@@ -340,7 +340,7 @@ def match_many(tables: Tables, parts: Sequence[Part]) -> Log:
     return log
 
 
-def _add(plan: Plan, agreed: Agreed) -> None:
+def _add(plan: MatchingPlan, agreed: Agreed) -> None:
     if plan.agreed is None:
         plan.agreed = agreed
     else:
@@ -351,7 +351,7 @@ def _plan(matcher: _Matcher, parts: Sequence[Part]) -> None:
     """Which collectives each group has; groups that cannot be matched are counted and left out."""
     for found in in_threads(matcher.look, parts):
         for group, sequence in found:
-            plan = matcher.plans.setdefault(group, Plan(matcher.groups[group], group))
+            plan = matcher.plans.setdefault(group, MatchingPlan(matcher.groups[group], group))
             plan.note(sequence)
     scratch = Scratch()
     for number, plan in list(matcher.plans.items()):
@@ -364,7 +364,7 @@ def _plan(matcher: _Matcher, parts: Sequence[Part]) -> None:
             plan.tiles = {name: Tiles(scratch, *shape) for name in ("start_ns", "end_ns")}
 
 
-def _settle_bytes(matcher: _Matcher, plans: Sequence[Plan], parts: Sequence[Part]) -> None:
+def _settle_bytes(matcher: _Matcher, plans: Sequence[MatchingPlan], parts: Sequence[Part]) -> None:
     differ = [plan for plan in plans if plan.agreed is not None and (~plan.agreed.same("bytes") & plan.good).any()]
     for plan in differ:
         start = plan.tiles["start_ns"]
@@ -374,7 +374,7 @@ def _settle_bytes(matcher: _Matcher, plans: Sequence[Plan], parts: Sequence[Part
             pass
 
 
-def _words(plans: Sequence[Plan], name: str) -> list[str]:
+def _words(plans: Sequence[MatchingPlan], name: str) -> list[str]:
     found: dict[str, None] = {}
     for plan in plans:
         assert plan.agreed is not None

@@ -12,13 +12,13 @@ import numpy as np
 
 from rankscope.model import Tables
 from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
-from rankscope.questions.collectives.matching import Array, Log, Matched, match
+from rankscope.questions.collectives.matching import Array, CollectiveLog, Matched, match
 from rankscope.questions.collectives.matching_large import match_many
 from rankscope.questions.collectives.operations import OPERATIONS, Operation, Proof, Waits
 from rankscope.questions.disk_matrix import in_threads
 
 Told = TypeVar("Told")
-Ask = Callable[[Log, "Split"], Any]
+Ask = Callable[[CollectiveLog, "Split"], Any]
 
 
 @dataclass(slots=True)
@@ -48,12 +48,12 @@ class Split:
 class Collectives:
     """All that is known of the collectives of a run."""
 
-    log: Log
+    log: CollectiveLog
     clocks: Clocks
     splits: Sequence[Split]  # one for each group; of a large run one for each block of its collectives
     _answers: dict[Ask, list[Any]] = field(default_factory=dict)
 
-    def of_each(self, ask: Callable[[Log, Split], Told]) -> list[Told]:
+    def of_each(self, ask: Callable[[CollectiveLog, Split], Told]) -> list[Told]:
         """What each split says to that, worked out once.
 
         Of a large run making the splits is the work: there all that is usually asked is asked in one go.
@@ -76,13 +76,13 @@ USUALLY_ASKED: list[Ask] = []
 OF_STEPS: list[Ask] = []  # where Log.steps is known
 
 
-def usually_asked(ask: Callable[[Log, Split], Told]) -> Callable[[Log, Split], Told]:
+def usually_asked(ask: Callable[[CollectiveLog, Split], Told]) -> Callable[[CollectiveLog, Split], Told]:
     """A question about each split that nearly every report has."""
     USUALLY_ASKED.append(ask)
     return ask
 
 
-def usually_asked_of_steps(ask: Callable[[Log, Split], Told]) -> Callable[[Log, Split], Told]:
+def usually_asked_of_steps(ask: Callable[[CollectiveLog, Split], Told]) -> Callable[[CollectiveLog, Split], Told]:
     """The same, of runs with steps."""
     OF_STEPS.append(ask)
     return ask
@@ -105,7 +105,7 @@ def collectives_of(tables: Tables) -> Collectives:
 class Splits(Sequence["Split"]):
     """The collectives of a run, split whenever they are asked for."""
 
-    def __init__(self, log: Log, clocks: Clocks) -> None:
+    def __init__(self, log: CollectiveLog, clocks: Clocks) -> None:
         self._log, self._clocks = log, clocks
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class Splits(Sequence["Split"]):
         return split(self._log, self._clocks, self._log.groups[at])
 
 
-def split(log: Log, clocks: Clocks, group: Matched) -> Split:
+def split(log: CollectiveLog, clocks: Clocks, group: Matched) -> Split:
     """The collectives of one group."""
     enter, end, clock_error = clocks.corrected(group)
     own_clock = np.array(clocks.of_rank)[group.members]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import (
     Collectives,
     Split,
@@ -94,7 +94,7 @@ def _labels(known: Collectives) -> dict[int, str]:
 
 
 @usually_asked
-def _label(log: Log, split: Split) -> tuple[int, str]:
+def _label(log: CollectiveLog, split: Split) -> tuple[int, str]:
     return split.group.number, split.group.label
 
 
@@ -121,17 +121,17 @@ def _part_cells(known: Collectives, found: _Sums, part: int) -> tuple[Cell, ...]
 
 
 @usually_asked
-def _by_group(log: Log, split: Split) -> _Sums:
+def _by_group(log: CollectiveLog, split: Split) -> _Sums:
     return _sums_by(log, split, split.group.number + 1, np.full((len(split.last), 1), split.group.number))
 
 
 @usually_asked
-def _by_phase(log: Log, split: Split) -> _Sums:
+def _by_phase(log: CollectiveLog, split: Split) -> _Sums:
     return _sums_by(log, split, len(log.phases), split.group.phase[:, None])
 
 
 @usually_asked_of_steps
-def _by_step(log: Log, split: Split) -> _Sums:
+def _by_step(log: CollectiveLog, split: Split) -> _Sums:
     """Only of the steps that are there: a few of very many."""
     codes = log.steps.codes(split) if log.steps.recorded else np.zeros((0, 1), np.int64)
     if codes.max(initial=-1) < 0:
@@ -142,7 +142,7 @@ def _by_step(log: Log, split: Split) -> _Sums:
     return found
 
 
-def _sums_by(log: Log, split: Split, parts: int, of_each: Array) -> _Sums:
+def _sums_by(log: CollectiveLog, split: Split, parts: int, of_each: Array) -> _Sums:
     """Sums over the shares of all ranks, by part; the codes are K x M or K x 1, -1 for none."""
     found = _Sums.none(parts, len(log.ranks))
     of_one = of_each[:, 0]
@@ -284,7 +284,7 @@ def _sums(known: Collectives, columns: _Columns, rows: Lanes, places: Grid) -> t
 Waits = tuple[Grid, Grid, Grid]  # the members, when each entered its first, and the waiting by lane and column
 
 
-def _waits_by_step(log: Log, split: Split, columns: _Columns, lane: Grid, shape: tuple[int, int]) -> Waits:
+def _waits_by_step(log: CollectiveLog, split: Split, columns: _Columns, lane: Grid, shape: tuple[int, int]) -> Waits:
     members = split.group.members
     codes = log.steps.codes(split)
     inside = (codes >= 0) & (lane[members] >= 0)
@@ -293,7 +293,7 @@ def _waits_by_step(log: Log, split: Split, columns: _Columns, lane: Grid, shape:
     return members, split.group.enter_ns.min(axis=0), waits.reshape(shape)
 
 
-def _waits_by_slice(log: Log, split: Split, columns: _Columns, lane: Grid, shape: tuple[int, int]) -> Waits:
+def _waits_by_slice(log: CollectiveLog, split: Split, columns: _Columns, lane: Grid, shape: tuple[int, int]) -> Waits:
     members = split.group.members
     waited = np.diff(waited_until(columns.edges_ns, split.enter_ns, split.wait_ns), axis=0)
     waits = np.zeros(shape)
@@ -302,7 +302,7 @@ def _waits_by_slice(log: Log, split: Split, columns: _Columns, lane: Grid, shape
     return members, split.enter_ns.min(axis=0), waits
 
 
-def _reached(log: Log, columns: _Columns, place: int, oldest_ns: float) -> Grid:
+def _reached(log: CollectiveLog, columns: _Columns, place: int, oldest_ns: float) -> Grid:
     """Of each column how many steps of a rank, or how much time, its log reaches."""
     count = len(columns.names)
     if columns.sliced:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import Column, Table, Tables, Unit
-from rankscope.questions.collectives.matching import Array, Log
+from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.condense import lanes
 from rankscope.questions.selection import ALL, Selection, arranged
@@ -172,7 +172,7 @@ def sums(known: Collectives) -> Waiting:
 
 
 @usually_asked
-def _sums_of(log: Log, split: Split) -> Waiting:
+def _sums_of(log: CollectiveLog, split: Split) -> Waiting:
     found = Waiting.none(len(log.ranks))
     places, progress = split.group.members, split.group.progress
     blocking = np.flatnonzero(~progress) if progress.any() else slice(None)

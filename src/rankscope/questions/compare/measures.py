@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model import COLLECTIVE_LAYERS, Layer, Tables, sql_list
 from rankscope.questions.compare.resampling import middle_mean
 from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.mpi.calls import OUTSIDE
@@ -17,18 +17,18 @@ from rankscope.questions.steps.phases import waterfalls
 from rankscope.questions.steps.waits import waits_per_step
 
 Array = Any
-RANGES = ("torch", "nvtx")
-KINDS = {"gpu": "kernel", "torch": "range", "nvtx": "range"}  # of other layers: operation
+RANGES = (Layer.TORCH, Layer.NVTX)
+KINDS: dict[str, str] = {Layer.GPU: "kernel", **dict.fromkeys(RANGES, "range")}  # of other layers: operation
 OF_STEP = ("hidden", "gc", "runnable", "cpu")  # times within or beside the parts
 WHOLE = ("elapsed", "phase.steps")  # they grow with the number of steps
 QUANTILES = {"step_p50": 50, "step_p90": 90, "step_p99": 99}
 STEADY = "tallies.phase = 'steady'"  # where the run has such: what is counted before is warm-up
 # Time inside calls; of Gloo, whose threads do the work, from the start of an operation to its end.
-CALLS = """
+CALLS = f"""
     SELECT layer, name, sum(total_ns) FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND kind = CASE layer WHEN 'gloo' THEN 'progress' ELSE 'call' END
-        AND coalesce(within, '') = '' AND layer IN ('mpi', 'gloo', 'nccl', 'gpu', 'cuda_api', 'torch', 'nvtx')
-        AND {phase} GROUP BY layer, name HAVING sum(total_ns) > 0 {more}"""
+        AND layer IN {sql_list([*COLLECTIVE_LAYERS, *RANGES, Layer.GPU, Layer.CUDA_API])}
+        AND {{phase}} GROUP BY layer, name HAVING sum(total_ns) > 0 {{more}}"""
 ABOUT = """
     SELECT count(*), list(DISTINCT host ORDER BY host), list(DISTINCT command ORDER BY command),
         list(DISTINCT versions ORDER BY versions), max(elapsed_ns), max(max_rss_bytes), min(started_ns),

@@ -12,7 +12,7 @@ from rankscope.questions.compare.verdicts import (
     LEVEL,
     Change,
     Comparison,
-    Outcome,
+    LimitOutcome,
     Side,
     no_cpu_share,
 )
@@ -114,7 +114,7 @@ def memory_table(made: Comparison) -> Table:
     return Table("memory", "Memory of the largest rank", MEMORY, rows)
 
 
-def limits_table(told: Sequence[Outcome]) -> Table:
+def limits_table(told: Sequence[LimitOutcome]) -> Table:
     """What --fail-if asked for."""
     table = Table("limits", "Limits", LIMITS, [(one.limit.text, one.verdict, one.why) for one in told])
     table.warnings += [f"{one.limit.text}: {one.why}" for one in told if one.verdict in (EXCEEDED, UNTOLD)]

@@ -24,7 +24,7 @@ PRIMARY = (Metric("step", "step_p50"), Metric("total", "elapsed"))
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CompareOptions:
     """What counts as equal, and what two runs may differ by without any change where only one was made of each."""
 
     equal: float = 0.02
@@ -77,7 +77,7 @@ class Comparison:
 
     before: Side
     after: Side
-    options: Options
+    options: CompareOptions
     by: str  # "repeats", "steps" or ""
     changes: list[Change] = field(default_factory=list)
     only: dict[str, list[Metric]] = field(default_factory=dict)  # of which side: what the other has not
@@ -93,7 +93,7 @@ class Comparison:
         return next((found[metric] for metric in PRIMARY if metric in found), None)
 
 
-def compare(before: Side, after: Side, options: Options) -> Comparison:
+def compare(before: Side, after: Side, options: CompareOptions) -> Comparison:
     """By repeats where there are enough of them, else by steps."""
     level = LEVEL / options.sides
     if fewest_chance(len(before.runs), len(after.runs)) <= level:
@@ -241,7 +241,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LimitOutcome:
     limit: Limit
     verdict: str
     why: str
@@ -256,7 +256,7 @@ def parse_limit(text: str) -> Limit:
     return Limit(text.strip(), name.strip(), sign == ">", float(number) / 100)
 
 
-def outcomes(made: Comparison, limits: Sequence[Limit]) -> list[Outcome]:
+def outcomes(made: Comparison, limits: Sequence[Limit]) -> list[LimitOutcome]:
     """Each limit by the interval of its metric, the wider the more limits (and sides) there are."""
     found = {str(change.metric): change for change in made.changes}
     level = LEVEL / max(1, len(limits)) / made.options.sides
@@ -264,13 +264,13 @@ def outcomes(made: Comparison, limits: Sequence[Limit]) -> list[Outcome]:
     for limit in limits:
         if limit.metric not in found:
             why = f"no metric {limit.metric} in these runs: rankscope compare --list-metrics names them"
-            told.append(Outcome(limit, UNDECIDED, why))
+            told.append(LimitOutcome(limit, UNDECIDED, why))
             continue
         low, high = found[limit.metric].interval(level)
         why = f"{100 * found[limit.metric].change:+.1f} %, interval {100 * low:+.1f} … {100 * high:+.1f} %"
         if low == float("-inf"):
             why = "too few repeats or steps for an interval"
-        told.append(Outcome(limit, _limit_verdict(limit, low, high), why))
+        told.append(LimitOutcome(limit, _limit_verdict(limit, low, high), why))
     return told
 
 

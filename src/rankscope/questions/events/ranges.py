@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rankscope.model import INSIDE, Cell, Column, Table, Tables, Unit
+from rankscope.model import INSIDE, Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import say_what_is_lost
 from rankscope.questions.selection import ALL, Selection, arranged
@@ -35,9 +35,9 @@ NVTX_RANGES_COLUMNS = (
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
 )
 # Only of recorded runs: what nvprof printed does not say which range lies inside which.
-NVTX_RANGES_SQL = """
-    WITH rows AS (SELECT * FROM tallies JOIN ranks USING (process) WHERE kind = 'call' AND within <> ''
-                  AND layer IN ('nvtx', 'gpu', 'cuda_api') AND {condition})
+NVTX_RANGES_SQL = f"""
+    WITH rows AS (SELECT * FROM range_tallies JOIN ranks USING (process) WHERE kind = 'call'
+                  AND layer IN {sql_list([Layer.NVTX, Layer.GPU, Layer.CUDA_API])} AND {{condition}})
     SELECT within, layer, sum(calls)::BIGINT, sum(total_ns), list(DISTINCT process),
         min("group") FILTER (layer = 'nvtx'), min(name) FILTER (layer = 'nvtx')
     FROM rows WHERE process IN (SELECT process FROM rows WHERE layer = 'nvtx') GROUP BY within, layer ORDER BY within"""

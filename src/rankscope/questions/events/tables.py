@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Words
+from rankscope.model import API_LAYERS, Layer, Words
 from rankscope.questions.events.sums import CAUSES, RANGE_SUM, empty_sums, sweep_ranges
 from rankscope.questions.gpu.activities import GpuWork, Vocabulary, rows_of_layers
 from rankscope.questions.gpu.walk import Gaps, GpuTime, Launches, walked
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The ranges of one process (NVTX, framework, profiler), block by block: how long, and how much is their own.
-ON_THREADS = ("nvtx", "torch", "step", "python")
-ON_STREAMS = ("gpu_range",)  # lie in each other on their stream, which is their group
+ON_THREADS = (Layer.NVTX, Layer.TORCH, Layer.STEP, Layer.PYTHON)
+ON_STREAMS = (Layer.GPU_RANGE,)  # lie in each other on their stream, which is their group
 LAYERS = (*ON_THREADS, *ON_STREAMS)
 NUMBERED = re.compile(r"#\d+$")  # ProfilerStep#17: every step has a name of its own
 MOST_CELLS = 1 << 18
@@ -96,7 +96,7 @@ def threads_of(columns: Mapping[str, Any], rows: Array) -> Array:
 def _word(cell: int, layers: Sequence[str], groups: Sequence[str], names: Sequence[str]) -> str:
     rest, name = divmod(cell, len(names))
     layer, group = divmod(rest, len(groups))
-    domain = groups[group] if layers[layer] == "nvtx" else ""
+    domain = groups[group] if layers[layer] == Layer.NVTX else ""
     return APART.join((layers[layer], domain, NUMBERED.sub("", names[name])))
 
 
@@ -118,7 +118,6 @@ def _outer_first(start_ns: Array, end_ns: Array, codes: Array) -> tuple[Array, A
 
 
 # ---------------------------------------------------------------- tables
-API_LAYERS = ("cuda_api", "hip_api", "xpu_api")
 
 
 Columns = Mapping[str, Any]
@@ -139,7 +138,7 @@ def trace_tables(blocks: Iterable[Columns]) -> dict[str, Columns]:
 
 
 def _add(columns: Columns, gpu: GpuWork, launches: Launches, ranges: RangeWork) -> None:
-    rows = rows_of_layers(columns, ("gpu",))
+    rows = rows_of_layers(columns, (Layer.GPU,))
     if len(rows):
         gpu.add(columns, rows)
     if columns.get("correlation") is not None:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rankscope.model import Tables, Words
+from rankscope.model import COLLECTIVE_LAYERS, Layer, Role, Tables, Words, sql_list
 from rankscope.pictures import Actor, Slices, Track
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.steps.data import steps_of
@@ -72,9 +72,9 @@ EVENTS = """
     SELECT layer, kind, "group", thread, name, start_ns, coalesce(end_ns, -1) AS end_ns,
         coalesce(sequence, 0) AS sequence, coalesce(bytes, 0) AS bytes
     FROM events WHERE process = ?"""
-COLLECTIVES = ("mpi", "nccl", "gloo")
-ACTORS = """
-    SELECT process, rank, host, pid, role FROM ranks WHERE rank IS NOT NULL OR role IN ('helper', 'launcher')
+ACTORS = f"""
+    SELECT process, rank, host, pid, role FROM ranks
+    WHERE rank IS NOT NULL OR role IN {sql_list([Role.HELPER, Role.LAUNCHER])}
     ORDER BY role <> 'rank', rank, process"""
 GROUPS = """
     SELECT process, name, kind, identity FROM groups WHERE identity <> '' AND NOT guessed AND coalesce(size, 2) > 1"""
@@ -186,11 +186,11 @@ def timeline(tables: Streams) -> Timeline:
 
 
 def _track_name(layer: str, kind: str, group: str, thread: int) -> tuple[str, str]:
-    if layer == "gpu":
+    if layer == Layer.GPU:
         return "stream", group if group.startswith("GPU") else f"GPU {group}"
-    if kind == "progress" or layer in ("nccl", "gloo"):
+    if kind == "progress" or layer in (Layer.NCCL, Layer.GLOO):
         return "communicator", f"{layer} {group}".strip()
-    return ("ranges", f"ranges of thread {thread}") if layer == "nvtx" else ("thread", f"thread {thread}")
+    return ("ranges", f"ranges of thread {thread}") if layer == Layer.NVTX else ("thread", f"thread {thread}")
 
 
 def _same(time_ns: Array) -> Array:
@@ -232,5 +232,5 @@ def _flow_of(process: int, columns: Mapping[str, Any], flows: Mapping[tuple[int,
     group, sequence = columns["group"], columns["sequence"].astype(np.uint64)
     shared = np.array([flows.get((process, name), 0) for name in group.values] or [0], np.uint64)[group.codes]
     layer = columns["layer"]
-    collective = np.isin(layer.codes, [at for at, name in enumerate(layer.values) if name in COLLECTIVES])
+    collective = np.isin(layer.codes, [at for at, name in enumerate(layer.values) if name in COLLECTIVE_LAYERS])
     return np.where((shared > 0) & (sequence > 0) & collective, shared << np.uint64(32) | sequence, np.uint64(0))

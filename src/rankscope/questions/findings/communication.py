@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import Tables
-from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.matching import CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.steps.data import Steps, steps_of
@@ -38,7 +38,7 @@ class _Tiny:
 
 
 @usually_asked
-def _tiny(log: Log, split: Split) -> _Tiny:
+def _tiny(log: CollectiveLog, split: Split) -> _Tiny:
     size = split.group.bytes.max(axis=1)
     tiny = (size > 0) & (size <= TINY_BYTES)
     return _Tiny(
@@ -197,7 +197,7 @@ DATA_PARALLEL_SQL = """
     FROM ranks JOIN (
         SELECT process, calls, total_ns,
             regexp_extract(lower(name), '^nccl(dev)?(kernel)?_?(broadcast|reducescatter|reduce|allreduce)', 3) AS what
-        FROM tallies WHERE layer = 'gpu' AND within = '') USING (process)
+        FROM tallies WHERE layer = 'gpu') USING (process)
     GROUP BY process ORDER BY process"""
 
 

@@ -14,7 +14,7 @@ from rankscope.questions.collectives.waiting import AWAITED, sums
 from rankscope.questions.collectives.waiting import straggler as awaited_rank
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.steps.data import Steps, steps_of
-from rankscope.questions.stragglers.causes import Cause, causes_of
+from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.stragglers.device_causes import device_causes
 from rankscope.questions.stragglers.lateness import Chosen, estimates
 from rankscope.questions.wording import counted, ranges
@@ -159,7 +159,7 @@ def straggler(tables: Tables) -> list[Finding]:
     return _by_waiting(tables)
 
 
-def _finding(one: Cause) -> Finding:
+def _finding(one: LateCause) -> Finding:
     late = one.late
     told = f"Rank {late.rank} ({late.host}) is late by {seconds(late.excess.value)} a step: {one.name}"
     return Finding(

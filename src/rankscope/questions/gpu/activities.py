@@ -138,7 +138,7 @@ def kind_of(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ActivityBlock:
     """Activities of one device in one block: times from the first start on, in as few bytes as they fit in."""
 
     first_ns: int
@@ -158,7 +158,7 @@ class Run:
 class Device:
     """When one device did what."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[ActivityBlock] = field(default_factory=list)
 
     def add(
         self, start_ns: Ints, end_ns: Ints, kind: Array, stream: Array | None = None, correlation: Array | None = None
@@ -166,7 +166,7 @@ class Device:
         first_ns = int(start_ns.min())
         streams = np.zeros(len(kind), np.uint16) if stream is None else _small(stream, np.uint16)
         times = _small(start_ns - first_ns), _small(end_ns - start_ns)
-        self.runs.append(Run(first_ns, *times, kind.astype(np.uint8), streams, correlation))
+        self.runs.append(ActivityBlock(first_ns, *times, kind.astype(np.uint8), streams, correlation))
 
     def in_order(self) -> Iterator[tuple[Array, ...]]:
         """Start, end, kind, stream and correlation of all activities by their start, some at a time."""

@@ -8,7 +8,7 @@ from math import gcd, log2
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
-from rankscope.questions.gpu.kernels import ONCE, WHOLES
+from rankscope.questions.gpu.kernels import WHOLES
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import ranges
 
@@ -49,7 +49,7 @@ COLUMNS = (
 SQL = f"""
     WITH wholes AS ({WHOLES}),
     once AS (SELECT process, name, sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns
-             FROM tallies WHERE layer = 'gpu' AND {ONCE} GROUP BY process, name)
+             FROM tallies WHERE layer = 'gpu' AND kind = 'call' GROUP BY process, name)
     SELECT rank, coalesce(world_size, 0), name, calls, total_ns, min_ns, {COMMUNICATES},
         greatest(sum(total_ns) OVER (PARTITION BY process), coalesce(whole_ns, 0))
     FROM once JOIN ranks USING (process) LEFT JOIN wholes USING (process)

@@ -24,7 +24,7 @@ Path = tuple[tuple[int, int], ...]  # part and argument, from the outside in
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NamePart:
     """One of the words between colons."""
 
     word: str
@@ -36,7 +36,7 @@ class Part:
 class Name:
     """A function or class with all that it lies in."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[NamePart, ...]
     tail: str = ""  # of a type: const, *
 
     @property
@@ -108,7 +108,7 @@ def _closed(text: str, at: int) -> int:
 
 
 def _name(text: str, at: int, deep: int) -> tuple[Name, int]:
-    parts: list[Part] = []
+    parts: list[NamePart] = []
     while True:
         part, at = _part(text, at, deep)
         parts.append(part)
@@ -120,7 +120,7 @@ def _name(text: str, at: int, deep: int) -> tuple[Name, int]:
             return Name(tuple(parts)), at
 
 
-def _part(text: str, at: int, deep: int) -> tuple[Part, int]:
+def _part(text: str, at: int, deep: int) -> tuple[NamePart, int]:
     found = OPERATOR.match(text, at) or WORD.match(text, at)
     if found:
         word, at = found[0], found.end()
@@ -137,7 +137,7 @@ def _part(text: str, at: int, deep: int) -> tuple[Part, int]:
         arguments = tuple(_argument(one, deep + 1) for one in _split(text[begin + 1 : at - 1]))
     if text.startswith("(", at):
         at, called = _closed(text, at), True
-    return Part(word, arguments, called), at
+    return NamePart(word, arguments, called), at
 
 
 def _split(text: str) -> list[str]:

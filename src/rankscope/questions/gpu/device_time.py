@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.questions.events.sums import CAUSES
@@ -21,36 +21,31 @@ GPU_GAPS_COLUMNS = (
     Column("mean_ns", Unit.NS, "Mean", "`idle_ns` ÷ `gaps`"),
     *spread_columns(Unit.NS),
 )
-COUNTED, TIMED = "idle gaps ", "idle in gaps "
-GPU_GAPS_SQL = f"""
-    SELECT rank, name, value FROM figures JOIN ranks USING (process)
-    WHERE series LIKE 'GPU %' AND (name LIKE '{COUNTED}%' OR name LIKE '{TIMED}%') AND {{condition}}"""
+GPU_GAPS_SQL = """
+    SELECT least_ns, below_ns, rank, sum(gaps), sum(idle_ns)::DOUBLE
+    FROM device_gaps JOIN ranks USING (process) WHERE {condition} GROUP BY ALL ORDER BY least_ns, rank"""
+UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000}
 
 
 def gpu_gaps(tables: Tables, selection: Selection = ALL) -> Table:
     """Gaps between activities of a device by their length, and how their time is spread over the ranks."""
-    counts: dict[str, int] = {}
-    times: dict[str, dict[int, float]] = {}
-    for rank, name, value in tables.query(GPU_GAPS_SQL.format(condition=selection.condition)):
-        if name.startswith(COUNTED):
-            length = name.removeprefix(COUNTED)
-            counts[length] = counts.get(length, 0) + int(value)
-        else:
-            of_length = times.setdefault(name.removeprefix(TIMED), {})
-            of_length[rank] = of_length.get(rank, 0.0) + value
+    by_length: dict[str, list[tuple[int, int, float]]] = {}
+    for least_ns, below_ns, *of_rank in tables.query(GPU_GAPS_SQL.format(condition=selection.condition)):
+        length = f"< {_length(below_ns)}" if below_ns is not None else f">= {_length(least_ns)}"
+        by_length.setdefault(length, []).append(tuple(of_rank))
     table = Table("gpu_gaps", "GPU idle gaps", GPU_GAPS_COLUMNS, [])
-    idle_ns = sum(sum(of_length.values()) for of_length in times.values())
-    for length in sorted(times, key=_order):
-        total_ns, gaps = sum(times[length].values()), counts.get(length, 0)
-        told = spread([(value, rank) for rank, value in times[length].items()])
-        table.rows.append((length, gaps, total_ns, total_ns / idle_ns, total_ns / gaps if gaps else None, *told))
+    idle_ns = sum(of_rank_ns for rows in by_length.values() for _, _, of_rank_ns in rows)
+    for length, rows in by_length.items():
+        gaps, total_ns = sum(row[1] for row in rows), sum(row[2] for row in rows)
+        told = spread([(of_rank_ns, rank) for rank, _, of_rank_ns in rows])
+        share = total_ns / idle_ns if idle_ns else None
+        table.rows.append((length, gaps, total_ns, share, total_ns / gaps, *told))
     return arranged(table, selection)
 
 
-def _order(length: str) -> tuple[bool, int, float]:
-    """By unit and number: `< 10 us` before `< 1 ms`, what has no end last."""
-    sign, number, unit = length.split()
-    return sign != "<", ("us", "ms", "s").index(unit), float(number)
+def _length(bound_ns: int) -> str:
+    unit = next(unit for unit, ns in UNITS.items() if bound_ns >= ns)
+    return f"{bound_ns // UNITS[unit]} {unit}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -127,35 +122,25 @@ DEVICE_TIME_COLUMNS = (
 NOTICEABLE = 0.05  # of the span
 # The recorder has summed each device up by the same formulas, also where a trace keeps only some of the activities.
 RECORDED = """
-    SELECT rank, substr(series, 5), name, value FROM figures JOIN ranks USING (process)
-    WHERE series LIKE 'GPU %' AND unit = 'ns' AND {condition} ORDER BY rank, length(series), series"""
+    SELECT rank, device::VARCHAR, span_ns, busy_ns, compute_ns, communication_ns, copy_ns, hidden_ns
+    FROM devices JOIN ranks USING (process) WHERE span_ns IS NOT NULL AND {condition} ORDER BY rank, device"""
 SUMMED = """
     SELECT rank, device, span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_or_comm_ns
     FROM device_sums JOIN ranks USING (process) WHERE {condition} ORDER BY rank, length(device), device"""
 
 
-def recorded(sums: Mapping[str, float]) -> GpuTime:
-    """The breakdown that a recorder made while the program ran."""
-    names = ("first to last", "busy", "compute", "communication", "copy", "communication hidden")
-    span_ns, busy_ns, compute_ns, comm_ns, copy_ns, hidden_ns = (int(sums.get(name, 0)) for name in names)
-    return GpuTime(span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_ns + comm_ns - hidden_ns)
-
-
 def times(tables: Tables, selection: Selection) -> Iterator[tuple[int, str, GpuTime]]:
     """Rank, device and breakdown, wherever they come from."""
-    devices: dict[tuple[int, str], dict[str, float]] = {}
-    for rank, gpu, what, value in tables.query(RECORDED.format(condition=selection.condition)):
-        devices.setdefault((rank, gpu), {})[what] = value
-    summed = {rank for (rank, _), sums in devices.items() if "first to last" in sums}
+    recorded = tables.query(RECORDED.format(condition=selection.condition))
+    summed = {row[0] for row in recorded}
     chosen = {row[0] for row in tables.query(f"SELECT rank FROM ranks WHERE {selection.condition}")}
     if chosen - summed:
         tables.derive(trace_tables)
         for rank, device, *parts in tables.query(SUMMED.format(condition=selection.condition)):
             if rank not in summed:
                 yield rank, device, GpuTime(*parts)
-    for (rank, gpu), sums in devices.items():
-        if "first to last" in sums:
-            yield rank, gpu, recorded(sums)
+    for rank, device, span_ns, busy_ns, compute_ns, comm_ns, copy_ns, hidden_ns in recorded:
+        yield rank, device, GpuTime(span_ns, busy_ns, compute_ns, comm_ns, copy_ns, compute_ns + comm_ns - hidden_ns)
 
 
 def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 
 from rankscope.model import Cell, Table, Tables, Unit
 from rankscope.questions.gpu.activities import COPY, SET, kind_of
-from rankscope.questions.gpu.cxx_names import Name, Part, Path, function_of, leaves
+from rankscope.questions.gpu.cxx_names import Name, NamePart, Path, function_of, leaves
 from rankscope.questions.gpu.demangling import demangled
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _tells(name: Name) -> bool:
     return not name.tail and not PLUMBING.search(name.parts[-1].word)
 
 
-def _first_shown(parts: Sequence[Part]) -> int:
+def _first_shown(parts: Sequence[NamePart]) -> int:
     """The last word that means something by itself: a lambda is told with the function it lies in."""
     for at in range(len(parts) - 1, 0, -1):
         word = parts[at].word
@@ -141,7 +141,7 @@ def _first_shown(parts: Sequence[Part]) -> int:
     return 0
 
 
-def _word(part: Part) -> str:
+def _word(part: NamePart) -> str:
     if PLACELESS.match(part.word) or (part.word == "operator()" and part.called):
         return ""
     return part.word
@@ -162,10 +162,9 @@ def _lambdas_joined(words: Iterable[str]) -> list[str]:
 
 # ---------------------------------------------------------------- kernel names
 FORMS = ("short", "full", "mangled")
-LAYERS = ("gpu", "in_range_gpu")
-SQL = f"""
-    SELECT DISTINCT name FROM {{table}} WHERE layer IN {LAYERS}
-    AND ({{loaded}} OR process IN (SELECT process FROM ranks WHERE coalesce(tool, '') = ''))"""
+SQL = """
+    SELECT DISTINCT name FROM {table} WHERE layer = 'gpu'
+    AND ({loaded} OR process IN (SELECT process FROM ranks WHERE coalesce(tool, '') = ''))"""
 
 
 def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> dict[str, str]:
@@ -175,9 +174,8 @@ def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> di
     """
     if form == "mangled":
         return {}
-    found = [
-        tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in ("tallies", "untraced_events")
-    ]
+    named = ("tallies", "range_tallies", "untraced_events")
+    found = [tables.query(SQL.format(table=table, loaded=str(loaded).lower())) for table in named]
     recorded = sorted({str(name) for rows in found for (name,) in rows})
     meanings = demangled(recorded)
     everyone = {name: meanings.get(name, name) for name in recorded}
@@ -199,7 +197,7 @@ def renamed(table: Table, names: Mapping[str, str]) -> Table:
 
 def _renamed(row: tuple[Cell, ...], at: int, layer: int | None, names: Mapping[str, str]) -> tuple[Cell, ...]:
     name = row[at]
-    if not isinstance(name, str) or name not in names or (layer is not None and row[layer] not in LAYERS):
+    if not isinstance(name, str) or name not in names or (layer is not None and row[layer] != "gpu"):
         return row
     return (*row[:at], names[name], *row[at + 1 :])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_of, say_what_is_lost, statistics
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
@@ -30,17 +30,15 @@ ACTIVITIES_COLUMNS = (
     Column("bytes", Unit.BYTES, "Bytes", "bytes moved, where the source tells it"),
     *spread_columns(Unit.NS),
 )
-# Kernels and copies of a rank once: what is attributed to a range is counted there once more and left out here.
-ONCE = "coalesce(within, '') = '' AND kind = 'call'"
 WHOLES = """
     SELECT process, max(value) AS whole_ns FROM figures
     WHERE series = ? AND name = 'time of all rows' GROUP BY process"""
-ACTIVITIES = f"""
+ACTIVITIES = """
     WITH by_rank AS (
         SELECT name, rank, sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns,
             max(max_ns) AS max_ns, nullif(sum(bytes), 0)::BIGINT AS bytes,
             sum(calls) FILTER (total_ns IS NOT NULL) AS timed_calls
-        FROM tallies JOIN ranks USING (process) WHERE layer = ? AND {ONCE} AND {{condition}} GROUP BY name, rank)
+        FROM tallies JOIN ranks USING (process) WHERE layer = ? AND kind = 'call' AND {condition} GROUP BY name, rank)
     SELECT name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), sum(bytes)::BIGINT,
         count(DISTINCT rank), sum(timed_calls)::BIGINT,
         min(total_ns), arg_min(rank, (total_ns, rank)) FILTER (total_ns IS NOT NULL), quantile_disc(total_ns, 0.5),
@@ -48,7 +46,7 @@ ACTIVITIES = f"""
     FROM by_rank GROUP BY name ORDER BY 3 DESC NULLS LAST, name"""
 ALL_NS = f"""
     WITH wholes AS ({WHOLES}),
-    sums AS (SELECT process, sum(total_ns) AS sum_ns FROM tallies WHERE layer = ? AND {ONCE} GROUP BY process)
+    sums AS (SELECT process, sum(total_ns) AS sum_ns FROM tallies WHERE layer = ? AND kind = 'call' GROUP BY process)
     SELECT coalesce(sum(greatest(sum_ns, coalesce(whole_ns, 0))), 0)
     FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}}"""
 
@@ -175,7 +173,7 @@ BY_RANK = f"""
             coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COMMUNICATES}), 0) AS communication_ns,
             coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COPIES}), 0) AS copy_ns,
             sum(total_ns) FILTER (layer = 'cuda_api') AS api_ns
-        FROM tallies WHERE layer IN ('gpu', 'cuda_api') AND {ONCE} GROUP BY process)
+        FROM tallies WHERE layer IN {sql_list([Layer.GPU, Layer.CUDA_API])} AND kind = 'call' GROUP BY process)
     SELECT rank, host, gpu_ns, communication_ns, copy_ns, api_ns, coalesce(whole_ns, 0)
     FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}} ORDER BY rank"""
 
@@ -209,7 +207,7 @@ GPU_COPIES_COLUMNS = (
 GPU_COPIES_SQL = f"""
     SELECT name, rank, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(total_ns)
     FROM tallies JOIN ranks USING (process)
-    WHERE layer = 'gpu' AND bytes > 0 AND {COPIES} AND {ONCE} AND {{condition}} GROUP BY name, rank"""
+    WHERE layer = 'gpu' AND bytes > 0 AND {COPIES} AND kind = 'call' AND {{condition}} GROUP BY name, rank"""
 
 
 def gpu_copies(tables: Tables, selection: Selection = ALL) -> Table:

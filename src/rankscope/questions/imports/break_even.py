@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.questions.scaling.break_even import BreakEven, break_even
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which latency and which server rate do measured import times at several sizes of job support?
@@ -126,7 +127,6 @@ def _held(series: Mapping[int, float], size: int) -> float:
 
 
 # ---------------------------------------------------------------- break even
-TIE = 0.02  # of the staged time: measured times differ by more than that from one run to the next
 BREAK_EVEN_COLUMNS = (
     Column("place", Unit.NAME, "place"),
     Column(
@@ -172,50 +172,29 @@ FIT_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BreakEven:
-    """Where the two curves meet; None: not in the range that was measured."""
-
-    nodes: float | None
-    verdict: str
-
-
 def staged_at(staged: Mapping[int, float], nodes: int) -> float:
     """As measured at the largest size up to this one: staging hardly depends on it, and the first beyond it else."""
     below = [size for size in staged if size <= nodes]
     return staged[max(below) if below else min(staged)]
 
 
-def break_even(in_place: Mapping[int, float], staged: Mapping[int, float]) -> BreakEven:
-    """Between the measured sizes both are taken to be straight lines."""
+def staging_break_even(in_place: Mapping[int, float], staged: Mapping[int, float]) -> BreakEven:
+    """At the sizes at which importing in place was measured."""
     sizes = sorted(in_place)
-    ahead = {size: in_place[size] - staged_at(staged, size) for size in sizes}  # above 0: staging is faster
-    tied = {size: abs(ahead[size]) <= TIE * staged_at(staged, size) for size in sizes}
-    if ahead[sizes[0]] > 0 and not tied[sizes[0]]:
-        return BreakEven(sizes[0], f"staging is faster at every size from {sizes[0]} on" + _falls_back(ahead, 0))
-    for at, size in enumerate(sizes):
-        if tied[size]:
-            return BreakEven(size, f"at {size} nodes both take the same within {TIE:.0%}" + _falls_back(ahead, at))
-        if ahead[size] > 0:
-            before = sizes[at - 1]
-            share = -ahead[before] / (ahead[size] - ahead[before])
-            nodes = before + share * (size - before)
-            return BreakEven(nodes, f"staging is faster from about {nodes:.0f} nodes on" + _falls_back(ahead, at))
-    return BreakEven(None, f"never in range: in place is faster at every size up to {sizes[-1]} nodes")
+    return break_even(sizes, [in_place[size] for size in sizes], [staged_at(staged, size) for size in sizes])
 
 
-def _falls_back(ahead: Mapping[int, float], at: int) -> str:
-    again = [size for size in sorted(ahead)[at + 1 :] if ahead[size] < 0]
-    return f", but not at {', '.join(map(str, again))}" if again else ""
+def staging_verdict(found: BreakEven) -> str:
+    return found.verdict("in place", "staging", "nodes")
 
 
 def break_evens(places: Mapping[str, tuple[Mapping[int, float], Mapping[int, float]]]) -> Table:
     """A row for each place: its times in place and staged, by nodes, in seconds."""
     rows: list[tuple[Cell, ...]] = []
     for place, (in_place, staged) in places.items():
-        found, largest = break_even(in_place, staged), max(in_place)
+        found, largest = staging_break_even(in_place, staged), max(in_place)
         there = (in_place[largest] * 1e9, staged_at(staged, largest) * 1e9)
-        rows.append((place, found.nodes, largest, *there, found.verdict))
+        rows.append((place, found.at, largest, *there, staging_verdict(found)))
     notes = ["between two measured sizes by interpolation; staged: at the largest measured size up to the one compared"]
     return Table("import_break_even", "From how many nodes on staging is faster", BREAK_EVEN_COLUMNS, rows, notes)
 

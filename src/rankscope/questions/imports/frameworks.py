@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.imports.break_even import break_even
+from rankscope.questions.imports.break_even import staging_break_even, staging_verdict
 from rankscope.questions.imports.imports import imports
 from rankscope.questions.imports.trees import sums
 
@@ -118,4 +118,4 @@ def _break_even_words(
         if (one.place, one.framework) == (place, framework) and one.wall_ns is not None
     }
     there = {one.nodes: one.total_ns for one in staged if one.framework == framework}
-    return break_even(here, there).verdict if here and there else "not measured"
+    return staging_verdict(staging_break_even(here, there)) if here and there else "not measured"

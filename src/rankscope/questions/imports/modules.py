@@ -191,8 +191,9 @@ MODULES_COLUMNS = (
     Column("importtime_ns", Unit.NS, "importtime", "its cumulative time in a loaded output of `python -X importtime`"),
 )
 IMPORTTIME_SQL = """
-    SELECT name, sum(CASE WHEN kind <> 'whole' THEN total_ns END), sum(CASE WHEN kind = 'whole' THEN total_ns END)
-    FROM tallies WHERE layer = 'import' GROUP BY name"""
+    WITH own AS (SELECT name, sum(total_ns) AS own_ns FROM tallies WHERE layer = 'import' GROUP BY name),
+    whole AS (SELECT name, sum(total_ns) AS whole_ns FROM range_tallies WHERE layer = 'import' GROUP BY name)
+    SELECT name, own_ns, whole_ns FROM own FULL JOIN whole USING (name)"""
 Times = Mapping[str, tuple[float | None, float | None]]
 
 

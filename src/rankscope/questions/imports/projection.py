@@ -166,7 +166,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class FileServer:
     """What is known of the file server."""
 
     operations_per_s: float
@@ -190,7 +190,9 @@ class Projected:
         return self.latency_bound_ns + self.server_bound_ns
 
 
-def projected(counts: ImportCounts, cache: str, nodes: int, ranks_per_node: int, server: Server) -> Projected | None:
+def projected(
+    counts: ImportCounts, cache: str, nodes: int, ranks_per_node: int, server: FileServer
+) -> Projected | None:
     """None where a count that the cache needs is not known."""
     of_node, of_rank = counts.of_node(cache, ranks_per_node), counts.of_rank(cache)
     if of_node is None or of_rank is None:
@@ -200,7 +202,7 @@ def projected(counts: ImportCounts, cache: str, nodes: int, ranks_per_node: int,
 
 
 def projection(
-    counts: ImportCounts, caches: Sequence[str], nodes: Sequence[int], ranks_per_node: int, server: Server
+    counts: ImportCounts, caches: Sequence[str], nodes: Sequence[int], ranks_per_node: int, server: FileServer
 ) -> Table:
     """A row for each cache and number of nodes."""
     rows: list[tuple[Cell, ...]] = []

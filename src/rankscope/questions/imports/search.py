@@ -204,7 +204,7 @@ SEARCH_SQL = """
 
 
 @dataclass(slots=True)
-class Entry:
+class SearchedDirectory:
     """A directory that was searched."""
 
     path: str
@@ -223,20 +223,22 @@ class Entry:
         return "package" if self.is_package else "never found anything" if self.never_hit else ""
 
 
-def search_entries(tables: Tables, selection: Selection = ALL) -> list[Entry]:
+def search_entries(tables: Tables, selection: Selection = ALL) -> list[SearchedDirectory]:
     """The directories that were listed while searching: the entries of sys.path, and packages.
 
     What Python imports for itself, before anybody can watch, counts as found and listed too.
     """
     rows = tables.query(SEARCH_SQL.format(condition=chosen(selection)))
-    entries = {row[0]: Entry(row[0]) for row in rows if row[1] == "list" and row[3] != "code"}
+    entries = {row[0]: SearchedDirectory(row[0]) for row in rows if row[1] == "list" and row[3] != "code"}
     for path, operation, result, cause, times in rows:
         _take(entries, path, operation, result, cause, times)
     asked = [entry for entry in entries.values() if entry.operations]
     return sorted(asked, key=lambda entry: (-entry.operations, entry.path))
 
 
-def _take(entries: dict[str, Entry], path: str, operation: str, result: str, cause: str, times: int) -> None:
+def _take(
+    entries: dict[str, SearchedDirectory], path: str, operation: str, result: str, cause: str, times: int
+) -> None:
     folder, name = os.path.split(path)
     asked = entries.get(path) or entries.get(folder)
     if asked is not None and cause == "search":

@@ -4,48 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import ceil
 from statistics import median
 from typing import Any
 
 from rankscope.model import Cell, Column, Table, Unit
+from rankscope.questions.scaling.break_even import break_even
 
-
-# ---------------------------------------------------------------------------------------------------------------------
-# From how many nodes on is one way faster than the other?
-def break_even(points: Sequence[tuple[int, float, float]]) -> str:
-    """A sentence, from (nodes, in place, staged) by nodes: between two measured points a straight line is assumed."""
-    faster = [in_place > staged for _, in_place, staged in points]
-    measured = f"{points[0][0]}" if len(points) == 1 else f"{points[0][0]} to {points[-1][0]}"
-    if all(faster):
-        return f"Break-even: staging is faster on every node count measured ({measured})"
-    if not any(faster):
-        return f"Break-even: never in range; in place is faster on every node count measured ({measured})"
-    crossings = [crossing(first, second) for first, second in pairwise(points) if sign(first) != sign(second)]
-    if len(crossings) > 1:
-        between = ", ".join(f"{nodes:.3g}" for nodes in crossings)
-        return f"Break-even: not clear, the curves cross at {between} nodes; measure more rounds"
-    way = "from" if faster[-1] else "up to"
-    return f"Break-even: staging is faster {way} {crossings[0]:.3g} nodes (measured {measured})"
-
-
-def sign(point: tuple[int, float, float]) -> bool:
-    return point[1] > point[2]
-
-
-def crossing(first: tuple[int, float, float], second: tuple[int, float, float]) -> float:
-    """Where the difference of the two straight lines is zero."""
-    before, after = first[1] - first[2], second[1] - second[2]
-    return first[0] + (second[0] - first[0]) * before / (before - after)
-
-
-# ---------------------------------------------------------------- staging
 Report = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Timed:
+class StagingNotes:
     """One job's notes: a report of each rank and of each node's keeper."""
 
     ranks: list[Report] = field(default_factory=list)
@@ -53,11 +23,11 @@ class Timed:
 
 
 @dataclass(slots=True)
-class Compared:
+class BothWays:
     """The same command in place and staged, each maybe several times."""
 
-    in_place: list[Timed] = field(default_factory=list)
-    staged: list[Timed] = field(default_factory=list)
+    in_place: list[StagingNotes] = field(default_factory=list)
+    staged: list[StagingNotes] = field(default_factory=list)
 
 
 STAGING_COLUMNS = (
@@ -135,7 +105,7 @@ SPREAD_COLUMNS = (
 )
 
 
-def staging(compared: Sequence[Compared]) -> list[Table]:
+def staging(compared: Sequence[BothWays]) -> list[Table]:
     """The table of all scales, the spread, and the nodes of the largest."""
     ordered = sorted((one for one in compared if one.staged or one.in_place), key=nodes_of)
     rows = [row(one) for one in ordered]
@@ -147,11 +117,11 @@ def staging(compared: Sequence[Compared]) -> list[Table]:
     return [table, spread(ordered[-1].staged[-1]), nodes(ordered[-1].staged[-1])]
 
 
-def nodes_of(one: Compared) -> int:
+def nodes_of(one: BothWays) -> int:
     return max((len(timed.nodes) for timed in one.staged), default=0)
 
 
-def row(one: Compared) -> tuple[Cell, ...]:
+def row(one: BothWays) -> tuple[Cell, ...]:
     """One scale: the time of the last rank or node, of several rounds the median."""
     in_place = middle([most(timed.ranks, "import_ns") for timed in one.in_place])
     transfer = middle([most(timed.nodes, "transfer_ns") for timed in one.staged])
@@ -196,10 +166,13 @@ def middle(values: Sequence[float | None]) -> float | None:
 def notes(rows: Sequence[tuple[Cell, ...]]) -> list[str]:
     """The break-even in nodes, and where it is not within what was measured."""
     points = [(int(row[0]), float(row[2]), float(row[6])) for row in rows if row[0] and row[2] and row[6]]
-    return [break_even(points)] if points else ["No break-even: nothing was measured both in place and staged"]
+    if not points:
+        return ["No break-even: nothing was measured both in place and staged"]
+    found = break_even(*zip(*sorted(points), strict=True))
+    return [f"Break-even: {found.verdict('in place', 'staging', 'nodes')}"]
 
 
-def warnings(one: Compared) -> list[str]:
+def warnings(one: BothWays) -> list[str]:
     """What makes a row doubtful."""
     found = []
     for timed in one.staged:
@@ -219,7 +192,7 @@ def warnings(one: Compared) -> list[str]:
     return found
 
 
-def spread(timed: Timed) -> Table:
+def spread(timed: StagingNotes) -> Table:
     """How far ranks and nodes of one job are apart."""
     rows: list[tuple[Cell, ...]] = []
     for part, of, reports, name in (
@@ -234,7 +207,7 @@ def spread(timed: Timed) -> Table:
     return Table("staging_spread", "Spread over nodes and ranks", SPREAD_COLUMNS, rows)
 
 
-def nodes(timed: Timed) -> Table:
+def nodes(timed: StagingNotes) -> Table:
     """Where each node got its copy from."""
     rows: list[tuple[Cell, ...]] = [
         tuple(source(node) if column.name == "source" else node.get(column.name) for column in NODE_COLUMNS)

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 
-BACKENDS = {"mpi": "BACKEND_MPI", "ze": "BACKEND_ZE", "cuda_api": "BACKEND_CUDA", "hip_api": "BACKEND_HIP"}
+BACKENDS: dict[str, str] = {
+    Layer.MPI: "BACKEND_MPI",
+    Layer.ZE: "BACKEND_ZE",
+    Layer.CUDA_API: "BACKEND_CUDA",
+    Layer.HIP_API: "BACKEND_HIP",
+}
 COUNTED = ("hostnames", "processes", "threads", "devices", "subdevices")
 DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
 # A loaded tally is shown row by row in its order: names are cut, so that equal names need not be the same thing.
 LOADED = """
     SELECT "group", layer, name, calls, total_ns, min_ns, max_ns, bytes, errors FROM tallies
     WHERE process IN (SELECT process FROM ranks WHERE versions = 'iprof') ORDER BY process"""
-# Ranges hold what is counted already, and NCCL's operations by algorithm are those of the layer nccl once more.
-RECORDED = """
+# NCCL's operations by algorithm are those of the layer nccl once more.
+RECORDED = f"""
     SELECT '' AS "group", layer, name, sum(calls)::BIGINT, sum(total_ns), min(min_ns), max(max_ns), NULL,
         sum(errors)::BIGINT
     FROM tallies JOIN ranks USING (process)
-    WHERE kind = 'call' AND calls > 0 AND coalesce(within, '') = ''
-    AND layer NOT IN ('memory', 'nvtx', 'nccl_algo', 'step') AND {condition} GROUP BY layer, name"""
-SENT = """
-    SELECT CASE layer WHEN 'mpi' THEN '{mpi}' ELSE '{gpu}' END AS "group", 'memory', name, sum(calls)::BIGINT, 0, NULL,
-        NULL, sum(bytes)::BIGINT, 0
+    WHERE kind = 'call' AND calls > 0
+    AND layer NOT IN {sql_list([Layer.MEMORY, Layer.NVTX, Layer.NCCL_ALGO, Layer.STEP])} AND {{condition}}
+    GROUP BY layer, name"""
+SENT = f"""
+    SELECT CASE layer WHEN 'mpi' THEN '{{mpi}}' ELSE '{{gpu}}' END AS "group", 'memory', name, sum(calls)::BIGINT, 0,
+        NULL, NULL, sum(bytes)::BIGINT, 0
     FROM tallies JOIN ranks USING (process)
-    WHERE layer IN ('mpi', 'gpu') AND bytes > 0 AND coalesce(within, '') = '' AND {condition} GROUP BY layer, name"""
+    WHERE layer IN {sql_list([Layer.MPI, Layer.GPU])} AND bytes > 0 AND {{condition}} GROUP BY layer, name"""
 BOUNDS = "SELECT series, name, statistic, value FROM figures WHERE unit = 'bytes' AND statistic IN ('min', 'max')"
 COUNTS = f"SELECT series, name, value::BIGINT FROM figures WHERE name IN {COUNTED} AND unit = 'count'"
 SEEN = """
     SELECT count(DISTINCT host), count(DISTINCT process), count(DISTINCT (process, thread)),
         count(DISTINCT (host, regexp_extract("group", '^GPU \\d+'))), max(thread)
     FROM tallies JOIN ranks USING (process)
-    WHERE layer = ? AND calls > 0 AND coalesce(within, '') = '' AND {condition}"""
+    WHERE layer = ? AND calls > 0 AND {condition}"""
 
 
 def iprof_parts(tables: Tables, selection: Selection = ALL) -> list[Table]:
@@ -55,14 +61,14 @@ def _traffic(layer: str) -> str:
 
 
 def _title(layer: str) -> str:
-    if layer in ("gpu", "memory"):
-        return DEVICE if layer == "gpu" else _traffic("mpi")
+    if layer in (Layer.GPU, Layer.MEMORY):
+        return DEVICE if layer == Layer.GPU else _traffic(Layer.MPI)
     return BACKENDS.get(layer, f"BACKEND_{layer.upper()}")
 
 
 def _place(key: tuple[str, str]) -> int:
     """Host parts first, then the devices, then the traffic; each in the order it came (sorting is stable)."""
-    return {"gpu": 1, "memory": 2}.get(key[0], 0)
+    return 1 if key[0] == Layer.GPU else 2 if key[0] == Layer.MEMORY else 0
 
 
 def _part(tables: Tables, layer: str, title: str, rows: list[Any], bounds: dict[Any, float], who: str) -> Table:
@@ -108,7 +114,7 @@ def _header(tables: Tables, layer: str, title: str, condition: str) -> str:
         source = layer if layer != "memory" else "mpi" if title == _traffic("mpi") else "gpu"
         seen = tables.query(SEEN.format(condition=condition), [source])[0]
         told = dict(zip(COUNTED, seen[:-1] if source == "gpu" else seen[:3], strict=False))
-        if source in ("gpu", "cuda_api") and not seen[-1]:
+        if source in (Layer.GPU, Layer.CUDA_API) and not seen[-1]:
             del told["threads"]  # CUPTI's buffers are added up by a thread of ours: whose calls they were is not kept
     counts = [f"{told[name]} {name.capitalize()}" for name in COUNTED if name in told]
     return " | ".join([title, *counts]) + " | "

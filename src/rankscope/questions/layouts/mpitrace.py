@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model import Column, Role, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import BYTES_SQL, COMM_SQL, IS_COMMUNICATION
 from rankscope.questions.selection import ALL, Selection
 
@@ -105,7 +105,7 @@ def task_sizes(tables: Tables, selection: Selection = ALL, job: str = "") -> Tab
 
 def _members(job: str) -> str:
     """The SQL condition for the ranks of a job, by their own files and by others'."""
-    return f"(job = '{int(job)}' AND role <> 'rank')" if job else "role IN ('rank', 'summary')"
+    return f"(job = '{int(job)}' AND role <> 'rank')" if job else f"role IN {sql_list([Role.RANK, Role.SUMMARY])}"
 
 
 def _selected(selection: Selection, job: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 
 PROCESS_COLUMNS = (
@@ -29,9 +29,10 @@ ROW_COLUMNS = (
     Column("max_ns", Unit.NS),
     Column("name", Unit.NAME),
 )
-LAYERS = "layer IN ('gpu', 'cuda_api', 'nvtx')"
-WITHIN = "process IN (SELECT process FROM tallies WHERE within <> '' AND layer IN ('gpu', 'cuda_api'))"
-LAUNCHED = "process IN (SELECT process FROM tallies WHERE layer IN ('gpu', 'cuda_api'))"
+LAYERS = f"layer IN {sql_list([Layer.GPU, Layer.CUDA_API, Layer.NVTX])}"
+LAUNCHING = sql_list([Layer.GPU, Layer.CUDA_API])
+WITHIN = f"process IN (SELECT process FROM range_tallies WHERE layer IN {LAUNCHING})"
+LAUNCHED = f"process IN (SELECT process FROM tallies WHERE layer IN {LAUNCHING})"
 # A recording tells what ranges hold, or it was not asked to; other tools' files are taken by their word.
 ATTRIBUTED = f"(coalesce(tool, '') <> '' OR {WITHIN} OR NOT {LAUNCHED})"
 PROCESSES = f"""
@@ -47,11 +48,12 @@ WARNINGS = f"""
 # after those around it, and belongs to all of them. It is shown with its own thread's range of that name, or else with
 # the first thread that has one. Ranges by the ranges around them are the same once more.
 SUMS = f"""
-    SELECT {{process}} AS process, {{thread}} AS thread, layer, "group", coalesce(within, '') AS within, name,
-        sum(calls)::BIGINT AS calls, sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns
-    FROM (SELECT * EXCLUDE ("group", within), CASE WHEN layer = 'nvtx' THEN "group" ELSE '' END AS "group",
-              unnest(list_distinct(string_split(coalesce(within, ''), chr(31)))) AS within
-          FROM tallies WHERE layer <> 'nvtx' OR coalesce(within, '') = '')
+    SELECT {{process}} AS process, {{thread}} AS thread, layer, "group", within, name, sum(calls)::BIGINT AS calls,
+        sum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns
+    FROM (SELECT * REPLACE (CASE WHEN layer = 'nvtx' THEN "group" ELSE '' END AS "group"), '' AS within FROM tallies
+          UNION ALL BY NAME
+          SELECT * REPLACE ('' AS "group", unnest(list_distinct(string_split(within, chr(31)))) AS within)
+          FROM range_tallies WHERE layer <> 'nvtx')
     JOIN ranks USING (process) WHERE {LAYERS} AND kind = 'call' AND {{condition}}
     GROUP BY ALL"""
 ROWS = """

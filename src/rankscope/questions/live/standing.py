@@ -163,7 +163,7 @@ def _groups(ranks: dict[int, Moment], missing: frozenset[int]) -> dict[str, Grou
 # ---------------------------------------------------------------------------------------------------------------------
 # How fast is each rank between two moments, and how much of that time does it wait, communicate and work?
 @dataclass(slots=True)
-class Pace:
+class RankPace:
     """One rank since the last look."""
 
     rank: int
@@ -186,7 +186,7 @@ class Pace:
         return None if self.communicating is None else 1.0 - self.communicating
 
 
-def paces(before: Standing, now: Standing) -> dict[int, Pace]:
+def paces(before: Standing, now: Standing) -> dict[int, RankPace]:
     """Every rank between two looks."""
     made = {rank: _pace(rank, before.ranks.get(rank), moment, now.is_gone(rank)) for rank, moment in now.ranks.items()}
     waited, inside, caused = _matched(now)
@@ -199,11 +199,11 @@ def paces(before: Standing, now: Standing) -> dict[int, Pace]:
     return made
 
 
-def _pace(rank: int, earlier: Moment | None, moment: Moment, gone: bool) -> Pace:
+def _pace(rank: int, earlier: Moment | None, moment: Moment, gone: bool) -> RankPace:
     passed_ns = moment.read_ns - earlier.read_ns if earlier else 0
     if earlier is None or passed_ns <= 0 or gone:
-        return Pace(rank)
-    pace = Pace(rank, passed_ns / 1e9)
+        return RankPace(rank)
+    pace = RankPace(rank, passed_ns / 1e9)
     if moment.steps is not None:
         pace.steps_per_s = max(0, moment.steps - (earlier.steps or 0)) / pace.seconds
     entered = sum(group.collectives for group in moment.groups) - sum(group.collectives for group in earlier.groups)

@@ -12,7 +12,7 @@ from rankscope.model import Cell, Column, Moment, Table, Unit
 from rankscope.questions.condense import percentiles
 from rankscope.questions.live.hang import HANGS, KINDS, Verdict
 from rankscope.questions.live.hang_report import endings, place, sentence, short_place, standing_place
-from rankscope.questions.live.standing import GroupNow, Pace, Standing, mean
+from rankscope.questions.live.standing import GroupNow, RankPace, Standing, mean
 from rankscope.questions.ranks.behaviour import FAR, Behaviour, Measure, ranks_alike, telling
 from rankscope.questions.ranks.outliers import far_places, places_that_differ, ranks_that_differ
 from rankscope.questions.wording import counted, ranges, rank_words
@@ -53,13 +53,13 @@ PLACE_TIMES = 2.0  # a host is named instead of those of its ranks that differ w
 OF_A_PLACE = ("by", "place", "ranks", "measure", "p50", "usual", "unit", "spreads")
 
 
-def live_behaviour(now: Standing, pace: Mapping[int, Pace]) -> Behaviour:
+def live_behaviour(now: Standing, pace: Mapping[int, RankPace]) -> Behaviour:
     """What is measured of each rank between two looks."""
     ranks = sorted(pace)
     world = largest_group(now)
     logged = int(np.median([len(now.ranks[rank].entered) for rank in ranks] or [0])) or 1
 
-    def measure(name: str, unit: str, value: Callable[[Pace, Moment], float | None], adds_up: int = 0) -> Measure:
+    def measure(name: str, unit: str, value: Callable[[RankPace, Moment], float | None], adds_up: int = 0) -> Measure:
         found = (value(pace[rank], now.ranks[rank]) for rank in ranks)
         return Measure(name, unit, np.array([np.nan if one is None else one for one in found], np.float64), adds_up)
 
@@ -86,7 +86,9 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def many_tables(now: Standing, pace: Mapping[int, Pace], found: Behaviour, by_place: Table, most: int) -> list[Table]:
+def many_tables(
+    now: Standing, pace: Mapping[int, RankPace], found: Behaviour, by_place: Table, most: int
+) -> list[Table]:
     """All but the job as a whole, none with more than so many rows."""
     differing = ranks_that_differ(found)
     differing.notes = []
@@ -106,7 +108,7 @@ def _cut(table: Table, most: int, what: str) -> Table:
     return replace(table, rows=table.rows[:most], notes=[*table.notes, *more])
 
 
-def _percentiles(now: Standing, pace: Mapping[int, Pace]) -> Table:
+def _percentiles(now: Standing, pace: Mapping[int, RankPace]) -> Table:
     world = largest_group(now)
     rows: list[tuple[Cell, ...]] = []
     for rank, one in pace.items():
@@ -227,7 +229,9 @@ RANKS = (
 CLEAR_SHARE = 0.05  # by so much of the time the others must wait longer than the rank that is called the slowest
 
 
-def job_table(title: str, now: Standing, found: Verdict, pace: dict[int, Pace], slowest: str | None = None) -> Table:
+def job_table(
+    title: str, now: Standing, found: Verdict, pace: dict[int, RankPace], slowest: str | None = None
+) -> Table:
     """The job as a whole; of many ranks others say which are the slowest."""
     all_paces = list(pace.values())
     row: tuple[Cell, ...] = (
@@ -259,7 +263,7 @@ def _phases(now: Standing) -> str:
     return ", ".join(f"{phase} ({number})" for phase, number in counts.most_common())
 
 
-def _steps(now: Standing, pace: dict[int, Pace]) -> str:
+def _steps(now: Standing, pace: dict[int, RankPace]) -> str:
     done = [moment.steps for moment in now.ranks.values() if moment.steps is not None]
     rate = mean(one.steps_per_s for one in pace.values())
     if not done or rate is None:
@@ -277,7 +281,7 @@ def _parts(now: Standing) -> str:
     )
 
 
-def _slowest(pace: dict[int, Pace]) -> str:
+def _slowest(pace: dict[int, RankPace]) -> str:
     """The rank that waits least, where the others wait clearly longer."""
     known = sorted((one.waiting, one.rank) for one in pace.values() if one.waiting is not None)
     if len(known) < 2 or known[1][0] - known[0][0] < CLEAR_SHARE:
@@ -289,7 +293,7 @@ def _slowest(pace: dict[int, Pace]) -> str:
     return f"{rank} (waits {least:.0%} of the time, the others {others:.0%}{came})"
 
 
-def ranks_table(now: Standing, found: Verdict, pace: dict[int, Pace], most_rows: int | None) -> Table:
+def ranks_table(now: Standing, found: Verdict, pace: dict[int, RankPace], most_rows: int | None) -> Table:
     """One row per rank, worst first: guilty of a hang, ended, then those that wait least."""
     order = sorted(pace, key=lambda rank: _badness(now, found, pace[rank]))
     kept = order if most_rows is None else order[: max(1, most_rows)]
@@ -302,12 +306,12 @@ def ranks_table(now: Standing, found: Verdict, pace: dict[int, Pace], most_rows:
     return table
 
 
-def _badness(now: Standing, found: Verdict, one: Pace) -> tuple[bool, bool, float, int]:
+def _badness(now: Standing, found: Verdict, one: RankPace) -> tuple[bool, bool, float, int]:
     guilty = found.kind in HANGS and one.rank in found.guilty
     return not guilty, not now.is_gone(one.rank), one.waiting if one.waiting is not None else 1.0, one.rank
 
 
-def _row(now: Standing, one: Pace, with_host: bool, with_phase: bool) -> tuple[Cell, ...]:
+def _row(now: Standing, one: RankPace, with_host: bool, with_phase: bool) -> tuple[Cell, ...]:
     """What is the same for all ranks is left empty: a screen is narrow."""
     facts, (_, since_ns), where = now.ranks[one.rank].facts, place(now, one.rank), short_place(now, one.rank)
     who = (one.rank, facts.host if with_host else "", facts.phase if with_phase else "")

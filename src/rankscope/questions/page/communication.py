@@ -9,13 +9,13 @@ from rankscope.questions.collectives.wait_map import wait_map, waiting_parts
 from rankscope.questions.collectives.waiting import wait_matrix, waiting
 from rankscope.questions.condense import condensed
 from rankscope.questions.mpi.messages import matrix, sizes
-from rankscope.questions.page.section import Wanted, column, hosts_of, number, percent, seconds, size
+from rankscope.questions.page.section import PageOptions, column, hosts_of, number, percent, seconds, size
 from rankscope.questions.page.tables import marked
 from rankscope.questions.selection import Selection
 
 
 # ---------------------------------------------------------------- which rank waits in which step, and for whom?
-def wait_map_section(tables: Tables, wanted: Wanted) -> Section | None:
+def wait_map_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The map of waiting over ranks and steps."""
     table = wait_map(tables, wanted.selection)
     if not any(number(cell) for row in table.rows for cell in row[1:]):
@@ -49,7 +49,7 @@ def _longest(table: Table) -> str:
     return f"A rank waits {seconds(mean_ns)} a step on average, {seconds(longest_ns)} at most ({where})"
 
 
-def waiting_section(tables: Tables, wanted: Wanted) -> Section | None:
+def waiting_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The matrix of who waits for whom, and the sums by rank."""
     table, matrix = waiting(tables, wanted.selection), wait_matrix(tables, wanted.selection)
     if not table.rows or not any(number(cell) for row in matrix.rows for cell in row[1:]):
@@ -77,7 +77,7 @@ def _title(table: Table) -> str:
 MOST_PAIRS = 1000
 
 
-def communication_section(tables: Tables, wanted: Wanted) -> Section | None:
+def communication_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """Operations by message size: how often, how long; of collectives how much of it waits."""
     messages, matched = sizes(tables, wanted.selection), collectives(tables, wanted.selection)
     charts = []

@@ -10,11 +10,11 @@ from rankscope.questions.condense import condensed
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_time
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.gpu.kernels import gpu, gpu_copies, kernels
-from rankscope.questions.page.section import Wanted, column, hosts_of, mean, number, percent, seconds
+from rankscope.questions.page.section import PageOptions, column, hosts_of, mean, number, percent, seconds
 from rankscope.questions.page.tables import bars, cut, marked
 
 ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
-    UNION ALL SELECT 1 FROM figures WHERE series LIKE 'GPU %' LIMIT 1"""
+    UNION ALL SELECT 1 FROM devices LIMIT 1"""
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000
 ADDED = (
@@ -30,7 +30,7 @@ ADDED = (
 )
 
 
-def gpu_section(tables: Tables, wanted: Wanted) -> Section | None:
+def gpu_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The list of kernels, copies and sets, the longest first."""
     table = renamed(gpu(tables, wanted.selection), wanted.called)
     if not table.rows and tables.query(ANY):  # of loaded traces there are single events only
@@ -50,7 +50,7 @@ def _kernel_title(table: Table) -> str:
     return f"{told}: {seconds(number(total))} in {number(calls):,.0f} calls"
 
 
-def gpu_time_section(tables: Tables, wanted: Wanted) -> Section | None:
+def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """Each device's time from its first activity to its last: computing, communicating, copying, idle."""
     table = gpu_time(tables, wanted.selection) if tables.query(ANY) else None
     if table is None or not table.rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
-from rankscope.questions.page.section import Wanted, column, number, seconds
+from rankscope.questions.page.section import PageOptions, column, number, seconds
 from rankscope.questions.wording import counted
 
 COLUMNS = (
@@ -25,7 +25,7 @@ SMALLEST = 2e-4  # of all: what is less is in the boxes around it
 MOST = 3000
 
 
-def imports_section(tables: Tables, wanted: Wanted) -> Section | None:
+def imports_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """Modules as boxes in those that imported them."""
     if not wanted.imports or not wanted.imports.get("children"):
         return None

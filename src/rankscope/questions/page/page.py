@@ -11,7 +11,7 @@ from rankscope.questions.page.communication import communication_section, wait_m
 from rankscope.questions.page.gpu import gpu_section, gpu_time_section
 from rankscope.questions.page.imports import imports_section
 from rankscope.questions.page.ranks import balance_section, memory_section
-from rankscope.questions.page.section import Wanted, column, number, percent, seconds
+from rankscope.questions.page.section import PageOptions, column, number, percent, seconds
 from rankscope.questions.page.steps import start_section, step_parts_section
 from rankscope.questions.page.tables import differing_section, more_section
 from rankscope.questions.run.coverage import LOSSES, coverage, overhead
@@ -19,7 +19,7 @@ from rankscope.questions.run.overview import overview
 
 
 # ---------------------------------------------------------------- what did the recording cost, and what was lost?
-def overhead_section(tables: Tables, wanted: Wanted) -> Section | None:
+def overhead_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The cost of the least, median and most burdened rank, and every kind of loss."""
     table = overhead(tables, wanted.selection)
     if not table.rows:
@@ -40,7 +40,7 @@ def _title(table: Table, lost: Sequence[object]) -> str:
 
 
 # ---------------------------------------------------------------- page
-SECTIONS: tuple[Callable[[Tables, Wanted], Section | None], ...] = (
+SECTIONS: tuple[Callable[[Tables, PageOptions], Section | None], ...] = (
     differing_section,
     start_section,
     imports_section,
@@ -56,9 +56,9 @@ SECTIONS: tuple[Callable[[Tables, Wanted], Section | None], ...] = (
 )
 
 
-def page_of(tables: Tables, title: str, wanted: Wanted | None = None) -> Page:
+def page_of(tables: Tables, title: str, wanted: PageOptions | None = None) -> Page:
     """The top, each section that has anything to show, and the tables that belong to none."""
-    wanted = wanted or Wanted()
+    wanted = wanted or PageOptions()
     sections = [section for make in SECTIONS if (section := make(tables, wanted)) is not None]
     top = overview(tables, wanted.selection), coverage(tables), findings(tables)
     placed = {table.name for section in sections for table in section.tables} | {table.name for table in top}

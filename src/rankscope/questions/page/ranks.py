@@ -8,7 +8,7 @@ from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
 from rankscope.questions.gpu.memory import gpu_memory
-from rankscope.questions.page.section import Wanted, column, hosts_of, mean, number, seconds, size
+from rankscope.questions.page.section import PageOptions, column, hosts_of, mean, number, seconds, size
 from rankscope.questions.page.tables import bars, cut, marked
 from rankscope.questions.ranks.ranks import balance, hosts, ranks
 
@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
+def memory_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The peak of each process, and of what it allocated on GPUs."""
     devices = gpu_memory(tables, wanted.selection)
     table = _table(tables, wanted, devices)
@@ -44,7 +44,7 @@ def memory_section(tables: Tables, wanted: Wanted) -> Section | None:
     return Section("memory", "How much memory does each rank hold?", found, charts)
 
 
-def _table(tables: Tables, wanted: Wanted, devices: Table) -> Table:
+def _table(tables: Tables, wanted: PageOptions, devices: Table) -> Table:
     on_gpus: dict[object, float] = {}
     pinned: dict[object, float] = {}
     for rank, peak, host_peak in zip(
@@ -68,7 +68,7 @@ def _title(table: Table, name: str, what: str) -> str:
 MPI_PARTS, CPU_PARTS = ("outside_ns", "comm_ns"), ("user_ns", "system_ns")
 
 
-def balance_section(tables: Tables, wanted: Wanted) -> Section | None:
+def balance_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """Time outside and inside MPI by rank; CPU time where there is no MPI."""
     shared, everyone = balance(tables, wanted.selection), ranks(tables, wanted.selection)
     table, parts = (shared, MPI_PARTS) if shared.rows else (everyone, CPU_PARTS)

@@ -70,7 +70,7 @@ def hosts_of(tables: Tables) -> dict[int, str]:
 
 # ---------------------------------------------------------------- section
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageOptions:
     """Which ranks, what kernels are called, and which tables besides those that belong to a question."""
 
     selection: Selection = ALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Section
 from rankscope.questions.condense import condensed
-from rankscope.questions.page.section import Wanted, column, hosts_of, largest_parts, mean, number, seconds
+from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number, seconds
 from rankscope.questions.page.tables import bars, marked
 from rankscope.questions.selection import Selection
 from rankscope.questions.steps.phases import SEGMENTS, phase_ranks, phases
@@ -23,7 +23,7 @@ START = Column(
 HOST = Column("host", Unit.NAME, "Host")
 
 
-def start_section(tables: Tables, wanted: Wanted) -> Section | None:
+def start_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The waterfall up to the end of the first step, or of the first collective where there are no steps."""
     table = phase_ranks(tables, wanted.selection)
     if not table.rows:
@@ -67,7 +67,7 @@ BLOCKED = (
 )
 
 
-def step_parts_section(tables: Tables, wanted: Wanted) -> Section | None:
+def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The mean step of each rank as one stacked bar."""
     table = _with_blocked(step_parts(tables, wanted.selection))
     if not table.rows:

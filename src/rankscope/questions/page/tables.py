@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.model import Table, Tables
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import Condensed
-from rankscope.questions.page.section import Wanted, column, in_words, number
+from rankscope.questions.page.section import PageOptions, column, in_words, number
 from rankscope.questions.ranks.behaviour import FAR, alike
 from rankscope.questions.ranks.outliers import far_places, outliers, outlying_ranks, places
 from rankscope.questions.selection import MANY_RANKS, Selection
@@ -57,7 +57,7 @@ MOST_ROWS = 20
 RANKS = "SELECT count(*) FROM ranks WHERE role = 'rank'"
 
 
-def differing_section(tables: Tables, wanted: Wanted) -> Section | None:
+def differing_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The tables with which the report of many ranks begins; of hosts and groups only those that differ."""
     if tables.query(RANKS)[0][0] < MANY_RANKS:
         return None
@@ -69,7 +69,7 @@ def differing_section(tables: Tables, wanted: Wanted) -> Section | None:
     return Section("differing", "Which ranks, hosts and groups of hosts differ?", shown, lead=lead)
 
 
-def marked(tables: Tables, wanted: Wanted) -> list[int]:
+def marked(tables: Tables, wanted: PageOptions) -> list[int]:
     """The ranks that pictures show besides, where there are many: those that the table `outliers` names."""
     return outlying_ranks(tables, wanted.selection) if tables.query(RANKS)[0][0] >= MANY_RANKS else []
 

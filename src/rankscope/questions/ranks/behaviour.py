@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model import COLLECTIVE_LAYERS, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import Waiting, sums
 from rankscope.questions.mpi.calls import IS_COMMUNICATION
@@ -37,7 +37,7 @@ NAMED = f"""
         ORDER BY sum(total_ns) DESC, name LIMIT {ROUTINES})
     SELECT process, name, sum(total_ns) / 1e6 AS total FROM tallies
     WHERE {IS_COMMUNICATION} AND kind = 'call' AND name IN (SELECT name FROM most) GROUP BY process, name"""
-LOGGED = "SELECT 1 FROM untraced_events WHERE layer IN ('mpi', 'nccl', 'gloo') AND sequence > 0 LIMIT 1"
+LOGGED = f"SELECT 1 FROM untraced_events WHERE layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0 LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)

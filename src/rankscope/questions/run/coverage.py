@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Role, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -41,8 +41,7 @@ OVERHEAD_COLUMNS = (
     Column("setup_ns", Unit.NS, "Set-up", "time that loading the recorder took"),
 )
 SQL = """
-    WITH counted AS (SELECT process, sum(calls)::BIGINT AS calls FROM tallies
-        WHERE coalesce(within, '') = '' GROUP BY process),
+    WITH counted AS (SELECT process, sum(calls)::BIGINT AS calls FROM tallies GROUP BY process),
     logged AS (SELECT process, sum(collectives)::BIGINT AS collectives FROM groups GROUP BY process),
     costs AS (
         SELECT rank, coalesce(calls, 0) AS calls, least(coalesce(collectives, 0), coalesce(calls, 0)) AS collectives,
@@ -84,12 +83,12 @@ COVERAGE_COLUMNS = (
     Column("count", Unit.COUNT, "Number", "how many there are of `what`"),
     Column("where", Unit.NAME, "Ranks or names", "the ranks concerned, or names"),
 )
-ROLES = {
-    "helper": "helper processes",
-    "launcher": "launcher processes",
-    "document": "documents: figures or notes only",
-    "other": "ranks of another job",
-    "summary": "ranks told of in another rank's file as well",
+ROLES: dict[str, str] = {
+    Role.HELPER: "helper processes",
+    Role.LAUNCHER: "launcher processes",
+    Role.DOCUMENT: "documents: figures or notes only",
+    Role.OTHER: "ranks of another job",
+    Role.SUMMARY: "ranks told of in another rank's file as well",
 }
 LOSSES = {
     "lost_calls": "calls that found no room in the file",

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
-from rankscope.questions.gpu.memory import FIGURES as GPU_MEMORY
-from rankscope.questions.gpu.memory import PINNED
+from rankscope.model import Cell, Column, Layer, Role, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import shares
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted, ranges
@@ -61,20 +59,29 @@ FIGURES_COLUMNS = (
     Column("rank", Unit.NAME, "Rank", "the rank it belongs to, if any"),
 )
 UNITS = ("ns", "bytes", "count", "share", "bytes/s")  # in the order of the columns above
-# Sums that a recorder makes of each GPU and that have tables of their own.
-ELSEWHERE = (
-    *("activities", "first to last", "busy", "compute", "communication", "communication hidden", "copy"),
-    *GPU_MEMORY,
-    PINNED,
+# Of what was summed up for each device, what no other table tells; column, name, unit.
+OF_DEVICES = (
+    ("late_ns", "too late to be placed, at most", "ns"),
+    ("migration_ns", "unified memory moving", "ns"),
+    ("migrations", "unified memory moves", "count"),
+    ("gpu_faults", "unified memory fault groups", "count"),
+)
+LAST = 2**63 - 1  # behind all devices
+DEVICES_SQL = " UNION ALL ".join(
+    f"""SELECT process, 'GPU ' || device AS series, '{name}' AS name, {column}::DOUBLE AS value, '{unit}' AS unit,
+        (device, {place}) AS place FROM devices WHERE {column} > 0"""
+    for place, (column, name, unit) in enumerate(OF_DEVICES)
 )
 FIGURES_SQL = f"""
-    SELECT series, name, statistic, scale, scale_name, value, unit, rank
-    FROM (SELECT *, row_number() OVER () AS place FROM figures) JOIN ranks USING (process)
-    WHERE ({{condition}} OR (role = 'document' AND {{everybody}}))
-    AND NOT (coalesce(tool, '') = '' AND (series LIKE 'GPU %' OR series = 'host')
-             AND (name IN {ELSEWHERE} OR name LIKE 'idle%gaps %'))
-    AND NOT (coalesce(tool, '') = '' AND series = 'CUPTI clock')
-    ORDER BY min(place) OVER (PARTITION BY series, name, statistic), scale, place"""
+    WITH summed AS ({DEVICES_SQL} UNION ALL
+        SELECT process, 'host', 'unified memory faults', unified_faults::DOUBLE, 'count', ({LAST}, 0)
+        FROM ranks WHERE unified_faults > 0),
+    told AS (SELECT * EXCLUDE (place), '' AS statistic, NULL AS scale, '' AS scale_name, false AS given,
+                 row_number() OVER (ORDER BY place, process) AS place FROM summed
+        UNION ALL BY NAME SELECT *, true AS given, row_number() OVER () AS place FROM figures)
+    SELECT series, name, statistic, scale, scale_name, value, unit, rank FROM told JOIN ranks USING (process)
+    WHERE {{condition}} OR (role = 'document' AND {{everybody}})
+    ORDER BY given, min(place) OVER (PARTITION BY given, series, name, statistic), scale, place"""
 
 
 def figures(tables: Tables, selection: Selection = ALL) -> Table:
@@ -99,8 +106,8 @@ def _whole(number: float | None) -> Cell:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What was counted in the layers that have no table of their own?
-# layers with tables of their own, which leave out what is within a range
-TALLIES_ELSEWHERE = ("mpi", "gpu", "cuda_api", "nccl_algo")
+# layers with tables of their own, which do not tell what is within a range
+TALLIES_ELSEWHERE = (Layer.MPI, Layer.GPU, Layer.CUDA_API, Layer.NCCL_ALGO)
 TALLIES_COLUMNS = (
     Column(
         "layer",
@@ -127,16 +134,16 @@ TALLIES_COLUMNS = (
     Column("errors", Unit.COUNT, "Errors", "number of calls that failed"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks (or processes) it was counted on"),
 )
-# What is attributed to a range is counted once more there: it is no part of the layer's sum.
+# What is within a range is no part of the layer's sum.
 TALLIES_SQL = """
-    WITH summed AS (
-        SELECT layer, "group", replace(coalesce(within, ''), chr(31), ' > ') AS within, name,
-            sum(calls)::BIGINT AS calls, fsum(total_ns) AS total_ns, min(min_ns) AS min_ns,
-            max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes, sum(errors)::BIGINT AS errors,
-            count(DISTINCT process) AS ranks
-        FROM tallies JOIN ranks USING (process)
-        WHERE (layer NOT IN ({elsewhere}) OR within <> '') AND (layer <> 'nvtx' OR coalesce(within, '') = '')
-            AND kind = 'call' AND {condition} GROUP BY ALL),
+    WITH counted AS (
+        SELECT '' AS within, * FROM tallies WHERE layer NOT IN ({elsewhere})
+        UNION ALL BY NAME SELECT * FROM range_tallies WHERE layer <> 'nvtx'),
+    summed AS (
+        SELECT layer, "group", replace(within, chr(31), ' > ') AS within, name, sum(calls)::BIGINT AS calls,
+            fsum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
+            sum(errors)::BIGINT AS errors, count(DISTINCT process) AS ranks
+        FROM counted JOIN ranks USING (process) WHERE kind = 'call' AND {condition} GROUP BY ALL),
     layers AS (SELECT layer, fsum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
     SELECT layer, "group", within, name, calls, total_ns,
         CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,
@@ -182,9 +189,9 @@ OVERVIEW_COLUMNS = (
     Column("comm_ns", Unit.NS, "MPI time, all ranks", "sum of MPI time over the ranks"),
     Column("comm_share", Unit.SHARE, "MPI, % of wall time", "`comm_ns` ÷ sum of `mpi_elapsed_ns`"),
 )
-OVERVIEW_SQL = """
+OVERVIEW_SQL = f"""
     SELECT count(*) FILTER (role = 'rank'), nullif(count(DISTINCT nullif(host, '')) FILTER (role = 'rank'), 0),
-        count(*) FILTER (ending <> 'replaced' AND role NOT IN ('document', 'summary'))
+        count(*) FILTER (ending <> 'replaced' AND role NOT IN {sql_list([Role.DOCUMENT, Role.SUMMARY])})
             + coalesce(sum(short_processes), 0)::BIGINT,
         min(started_ns), max(ended_ns), list_sort(list(DISTINCT versions) FILTER (role = 'rank' AND versions <> '')),
         list_sort(list(DISTINCT rank_source) FILTER (role = 'rank' AND rank_source NOT IN ('', 'none'))),

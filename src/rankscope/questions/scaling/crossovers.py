@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
 from rankscope.model import Cell, Column, Table, Unit
+from rankscope.questions.scaling.break_even import BreakEven, break_even
 from rankscope.questions.scaling.growth import Growth
 
-TIE = 0.02  # of the smaller: measured values differ by more than that from one run to the next
 MOST_SERIES = 6  # of one quantity that are all held against each other without being asked for
 COLUMNS = (
     Column("what", Unit.NAME, "What"),
@@ -30,72 +29,30 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Crossover:
-    """Where the curves meet, in order; empty: nowhere in the range that both were measured in."""
-
-    at: tuple[float, ...]
-    smallest: float
-    largest: float
-    verdict: str
-    never: str = ""  # where they do not meet: which is better than which
+Pair = tuple[Growth, Growth, BreakEven]
 
 
-Pair = tuple[Growth, Growth, Crossover]
-
-
-def crossover(first: Growth, second: Growth) -> Crossover | None:
+def crossover(first: Growth, second: Growth) -> BreakEven | None:
     """Between measured scales both are straight lines; None where they have no scale in common."""
     low, high = max(first.scales[0], second.scales[0]), min(first.scales[-1], second.scales[-1])
     scales = sorted({scale for scale in (*first.scales, *second.scales) if low <= scale <= high})
     if not scales:
         return None
-    ours, theirs = (np.interp(scales, one.scales, one.medians) for one in (first, second))
-    ahead = [0 if abs(a - b) <= TIE * min(a, b) else 1 if a > b else -1 for a, b in zip(ours, theirs, strict=True)]
-    at = _meetings(scales, ahead, [float(a - b) for a, b in zip(ours, theirs, strict=True)])
-    return Crossover(at, low, high, _verdict(first, second, scales, ahead, at), _never(first, second, ahead, at))
+    ours, theirs = (np.interp(scales, one.scales, one.medians).tolist() for one in (first, second))
+    return break_even(scales, ours, theirs)
 
 
-def _meetings(scales: Sequence[float], ahead: Sequence[int], apart: Sequence[float]) -> tuple[float, ...]:
-    """The crossing of the straight lines between two scales, or the measured one from which on they are level."""
-    told = [at for at, sign in enumerate(ahead) if sign]
-    if not told:
-        return ()
-    found = [scales[told[0] - 1]] if told[0] else []
-    for at, after in pairwise(told):
-        if ahead[at] != ahead[after]:
-            level = after > at + 1
-            share = apart[at] / (apart[at] - apart[after])
-            found.append(scales[at + 1] if level else scales[at] + (scales[after] - scales[at]) * share)
-    return tuple(found if told[-1] == len(ahead) - 1 else [*found, scales[told[-1] + 1]])
+def _verdict(first: Growth, second: Growth, found: BreakEven) -> str:
+    one, other = first.series, second.series
+    return found.verdict(one.name, other.name, one.axis, _word(one.unit), is_rate(one.unit))
 
 
-def _verdict(first: Growth, second: Growth, scales: Sequence[float], ahead: Sequence[int], at: Sequence[float]) -> str:
-    names, unit = (first.series.name, second.series.name), first.series.unit
-    word = _word(unit)
-    told = [sign for sign in ahead if sign]
-    axis = first.series.axis
-    reach = f"{scales[0]:g} to {scales[-1]:g} {axis}"
-    if not told:
-        return f"the same within {TIE:.0%} at every size from {reach}"
-    leads, ends = names[_leader(told[0], unit)], names[_leader(told[-1], unit)]
-    if not at:
-        return f"never in range: {leads} is {word} at every size from {reach}"
-    where = ", ".join(f"{scale:.3g}" if scale < 1000 else f"{scale:,.0f}" for scale in at)
-    if len(at) > 1:
-        return f"they meet at {where} {axis}; after the last one {ends} is {word}"
-    if leads == ends:
-        alone = axis.removesuffix("s") if at[0] == 1 else axis
-        return f"{leads} is {word}, but at {where} {alone} both are the same within {TIE:.0%}"
-    return f"{leads} is {word} up to about {where} {axis}, {ends} from there on"
-
-
-def _never(first: Growth, second: Growth, ahead: Sequence[int], at: Sequence[float]) -> str:
-    told = [sign for sign in ahead if sign]
-    if at or not told:
+def _never(first: Growth, second: Growth, found: BreakEven) -> str:
+    """Where they do not meet: which is better than which."""
+    if not found.never:
         return ""
-    leads = _leader(told[0], first.series.unit)
     names = (first.series.name, second.series.name)
+    leads = _leader(found.never, first.series.unit)
     return f"{names[leads]} is {_word(first.series.unit)} than {names[1 - leads]}"
 
 
@@ -141,9 +98,9 @@ def _is_repeated(one: Growth) -> bool:
 
 def _fewer(found: list[Pair], most: int, notes: list[str]) -> list[Pair]:
     """Those that meet; of the others how many there are."""
-    told = Counter(met.never for _, _, met in found if met.never)
+    told = Counter(text for pair in found if (text := _never(*pair)))
     notes += [f"Never in range, of {count} quantities: {text} at every size" for text, count in told.items()]
-    meeting = [pair for pair in found if pair[2].at]
+    meeting = [pair for pair in found if pair[2].meetings]
     if len(meeting) > most:
         notes.append(f"The first {most} of {len(meeting)} that meet; `rankscope scale` shows all.")
     return meeting[:most]
@@ -158,7 +115,6 @@ def alike(grown: Sequence[Growth]) -> list[list[Growth]]:
     return list(found.values())
 
 
-def _row(one: Growth, other: Growth, found: Crossover) -> tuple[Cell, ...]:
-    at = found.at[-1] if found.at else None
+def _row(one: Growth, other: Growth, found: BreakEven) -> tuple[Cell, ...]:
     names = (one.series.what, one.series.name, other.series.name)
-    return (*names, found.smallest, found.largest, at, found.verdict)
+    return (*names, found.sizes[0], found.sizes[-1], found.at, _verdict(one, other, found))

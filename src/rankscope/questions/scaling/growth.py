@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rankscope.questions.scaling.models import BY_SCALE, Array, Choice, Estimate, Law, choose, estimate
+from rankscope.questions.scaling.models import BY_SCALE, Array, Law, LawChoice, LawEstimate, choose, estimate
 
 FEWEST_SCALES = 4
 FARTHEST = 8  # times the largest measured scale: beyond it nothing is foretold
@@ -45,10 +45,10 @@ class Growth:
     scales: tuple[float, ...]
     medians: tuple[float, ...]
     exponent: float | None  # of the last few scales
-    choice: Choice | None
+    choice: LawChoice | None
     doubts: list[str] = field(default_factory=list)  # why nothing is foretold
 
-    def at(self, scale: float) -> Estimate | str:
+    def at(self, scale: float) -> LawEstimate | str:
         """The estimate, or why there is none."""
         if self.doubts or self.choice is None:
             return "; ".join(self.doubts) or "no law fits"
@@ -81,7 +81,7 @@ def _off(error: float) -> str:
     return f"{error:.0%}" if error < 1 else f"by a factor of {1 + error:.2g}"
 
 
-def _name(choice: Choice) -> str:
+def _name(choice: LawChoice) -> str:
     return choice.fit.law.name
 
 
@@ -93,7 +93,7 @@ def _exponent(scales: Array, medians: Array) -> float | None:
     return float(np.polyfit(*last, 1)[0])
 
 
-def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: Choice | None) -> Sequence[str]:
+def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: LawChoice | None) -> Sequence[str]:
     if len(scales) < FEWEST_SCALES:
         return [f"only {len(scales)} scales: measure at least {FEWEST_SCALES}"]
     if choice is None:

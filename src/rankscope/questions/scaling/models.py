@@ -104,7 +104,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LawEstimate:
     """The law's value at a scale, and between which values it lies with the given confidence."""
 
     value: float
@@ -112,13 +112,13 @@ class Estimate:
     high: float
 
 
-def estimate(fit: Fit, x: float, confidence: float = CONFIDENCE) -> Estimate:
+def estimate(fit: Fit, x: float, confidence: float = CONFIDENCE) -> LawEstimate:
     """Of the law itself, not of a single further measurement."""
     value, error = float(fit.at(x)[0]), float(fit.error_at(x)[0])
     reach = student_quantile((1 + confidence) / 2, fit.freedom) * error
     if fit.law.of_logarithms:
-        return Estimate(value, value * math.exp(-reach), value * math.exp(reach))
-    return Estimate(value, max(0.0, value * (1 - reach)), value * (1 + reach))
+        return LawEstimate(value, value * math.exp(-reach), value * math.exp(reach))
+    return LawEstimate(value, max(0.0, value * (1 - reach)), value * (1 + reach))
 
 
 def coefficient_intervals(fit: Fit, confidence: float = CONFIDENCE) -> list[tuple[float, float]]:
@@ -166,14 +166,14 @@ SLIGHT = 1.05  # a factor over all scales that is as good as none
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LawChoice:
     """The law chosen, and how far off each of them is at scales left out (mean square of the logarithms)."""
 
     fit: Fit
     misses: dict[str, float]
 
 
-def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] | Array) -> Choice | None:
+def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] | Array) -> LawChoice | None:
     """The law that foretells best; a simpler one where it does so as well as can be told."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     fits = {law.name: found for law in laws if (found := fit(law, x, y))}
@@ -189,7 +189,7 @@ def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] |
             continue
         chosen = name
         break
-    return Choice(fits[chosen], {name: float(found.mean()) for name, found in misses.items()})
+    return LawChoice(fits[chosen], {name: float(found.mean()) for name, found in misses.items()})
 
 
 def _is_worse(misses: Array, best: Array) -> bool:

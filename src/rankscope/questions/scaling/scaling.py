@@ -14,7 +14,7 @@ from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Curve, Graph
 from rankscope.questions.scaling.crossovers import alike
 from rankscope.questions.scaling.growth import Growth, Series
-from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE, Estimate, coefficient_intervals, estimate
+from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE, LawEstimate, coefficient_intervals, estimate
 from rankscope.questions.steps.phases import phases
 from rankscope.questions.steps.steps import steps
 
@@ -256,7 +256,7 @@ def _law(one: Growth, to: Sequence[float]) -> list[tuple[float, float, float, fl
     """As far as it may be asked: to the largest wanted scale for which the data support it."""
     if one.choice is None or one.doubts:
         return []
-    allowed = [scale for scale in to if isinstance(one.at(scale), Estimate)]
+    allowed = [scale for scale in to if isinstance(one.at(scale), LawEstimate)]
     made = []
     for scale in np.geomspace(one.scales[0], max([one.scales[-1], *allowed]), FITTED_POINTS):
         found = estimate(one.choice.fit, float(scale))

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model import COLLECTIVE_LAYERS, Tables, sql_list
 from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
 from rankscope.questions.steps.arrays import RankSteps, Same, StepFile
-from rankscope.questions.steps.periods import Kind, RankLog, Vocabulary, commonest_runs, period_of, rank_logs
+from rankscope.questions.steps.periods import CollectiveTokens, LogKind, RankLog, commonest_runs, period_of, rank_logs
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How is a pattern that collectives repeat cut into steps?
@@ -126,7 +126,7 @@ FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
 MOST_TOLD = 4
 ASKED_RANKS = 6  # whose collectives are looked at for the period
-LOGGED = "layer IN ('mpi', 'gloo', 'nccl') AND sequence > 0"
+LOGGED = f"layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"
 HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
 SQL = f"""
     SELECT process, layer, name, "group", sequence, start_ns,
@@ -153,7 +153,7 @@ class _Places:
 class _Cut:
     """How the logs are cut into steps."""
 
-    words: Vocabulary
+    words: CollectiveTokens
     period: int
     pattern: Pattern  # () where ranks have none in common
 
@@ -167,7 +167,7 @@ class _Cut:
         found: _Places | None = log.kind.cut[pattern]
         return found
 
-    def _places(self, kind: Kind, pattern: Pattern) -> _Places | None:
+    def _places(self, kind: LogKind, pattern: Pattern) -> _Places | None:
         rows = kind.kept[whole_steps(kind.tokens[kind.kept], pattern)]
         if len(rows) < FEWEST_STEPS or len(rows) * self.period < LEAST_SHARE * len(kind.kept):
             return None
@@ -220,7 +220,7 @@ class _Asked:
 
 
 def _of_all(tables: Tables, who: Who) -> Iterable[list[_Found] | None]:
-    words = Vocabulary()
+    words = CollectiveTokens()
     logs = list(rank_logs(tables.columns(SQL.format("")), who, words))
     cut = _cut_of(logs[:: _apart(logs)], words)
     return [_of_logs(logs, cut, who)] if cut is not None else []
@@ -230,7 +230,7 @@ def _of_parts(
     tables: Tables, parts: Sequence[Part], who: Who, over: Callable[[Any, Sequence[Part]], Iterable[Any]]
 ) -> Iterable[list[_Found] | None]:
     """A few ranks tell how logs are cut; then all are, those of a part at a time."""
-    words = Vocabulary()
+    words = CollectiveTokens()
     having = {process for (process,) in tables.query(HAVING)}
     processes = [process for process in who if process in having]
     cut = _cut_of(_asked_logs(parts, processes[:: _apart(processes)], words), words)
@@ -242,13 +242,13 @@ def _apart(ranks: Sequence[Any]) -> int:
     return max(1, len(ranks) // ASKED_RANKS)
 
 
-def _asked_logs(parts: Sequence[Part], asked: Sequence[int], words: Vocabulary) -> list[RankLog]:
+def _asked_logs(parts: Sequence[Part], asked: Sequence[int], words: CollectiveTokens) -> list[RankLog]:
     """Those of some ranks of a large run, in their order."""
     columns = {one: part.timed() for part in parts for one in asked if one in part.processes}
     return [log for one in asked if one in columns for log in rank_logs(columns[one], (one,), words)]
 
 
-def _cut_of(asked: Sequence[RankLog], words: Vocabulary) -> _Cut | None:
+def _cut_of(asked: Sequence[RankLog], words: CollectiveTokens) -> _Cut | None:
     period = common_period([log.series for log in asked])
     found = [rotations(*log.series, period, words.key) for log in asked] if period else []
     if not found or not all(found):

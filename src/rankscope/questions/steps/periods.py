@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Words
+from rankscope.model import COLLECTIVE_LAYERS, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The log of one rank's collectives as numbers in which a pattern can be looked for.
 Array = Any  # of numpy
 SMALL_BYTES = 64  # counters, flags, negotiations of Horovod: no steps of their own where larger ones come too
-LAYERS = ("mpi", "gloo", "nccl")
 MOST_KINDS = 16  # of logs that are remembered: nearly always all ranks do the same
 LATER = 1 << 30
 
 
 @dataclass(slots=True)
-class Kind:
+class LogKind:
     """What collectives a log holds, in order: the same for all ranks that do the same."""
 
     name: Words
@@ -48,7 +47,7 @@ class RankLog:
     """The collectives of one rank in the order in which it entered them."""
 
     process: int
-    kind: Kind
+    kind: LogKind
     sequence: Array
     start_ns: Array
     end_ns: Array  # when the rank went on: of nonblocking ones the end of the call
@@ -61,14 +60,14 @@ class RankLog:
         return self.kind.tokens[kept], np.concatenate([[0], idle])
 
 
-class Vocabulary:
+class CollectiveTokens:
     """Gives the same number to the same collective on every rank."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str, int], int] = {}
         self._places: dict[str, int] = {}  # of names and groups in the order in which they came
         self._told: list[tuple[str, str, int]] = []
-        self._kinds: list[Kind] = []
+        self._kinds: list[LogKind] = []
         self._lock = Lock()
         self.is_settled = False  # then words come from several threads, and their order means nothing
 
@@ -86,12 +85,12 @@ class Vocabulary:
         place = self._places.get(kind + word, LATER)
         return place, word if place == LATER else ""
 
-    def kind(self, name: Words, group: Words, size_bytes: Array) -> Kind:
+    def kind(self, name: Words, group: Words, size_bytes: Array) -> LogKind:
         """What a log with these columns holds."""
         for one in list(self._kinds):
             if one.is_of(name, group, size_bytes):
                 return one
-        made = Kind(name, group, size_bytes, self._tokens(name, group, size_bytes), _kept(size_bytes))
+        made = LogKind(name, group, size_bytes, self._tokens(name, group, size_bytes), _kept(size_bytes))
         self._kinds = [made, *self._kinds[: MOST_KINDS - 1]]
         return made
 
@@ -123,10 +122,10 @@ def _kept(size_bytes: Array) -> Array:
     return np.arange(len(small)) if small.all() else np.flatnonzero(~small)
 
 
-def rank_logs(columns: Mapping[str, Any], wanted: Container[int], words: Vocabulary) -> Iterator[RankLog]:
+def rank_logs(columns: Mapping[str, Any], wanted: Container[int], words: CollectiveTokens) -> Iterator[RankLog]:
     """The logs in some records, which have each process's together."""
     process, layer = columns["process"], columns["layer"]
-    known = np.isin(layer.codes, [at for at, name in enumerate(layer.values) if name in LAYERS])
+    known = np.isin(layer.codes, [at for at, name in enumerate(layer.values) if name in COLLECTIVE_LAYERS])
     good = known & (columns["sequence"] > 0)
     edges = [0, *(np.flatnonzero(np.diff(process)) + 1).tolist(), len(process)]
     for first, last in pairwise(edges):
@@ -134,7 +133,7 @@ def rank_logs(columns: Mapping[str, Any], wanted: Container[int], words: Vocabul
             yield _rank_log(columns, first, last, good[first:last], words)
 
 
-def _rank_log(columns: Mapping[str, Any], first: int, last: int, good: Array, words: Vocabulary) -> RankLog:
+def _rank_log(columns: Mapping[str, Any], first: int, last: int, good: Array, words: CollectiveTokens) -> RankLog:
     start_ns = columns["start_ns"][first:last]
     rows: Any = slice(first, last)
     if not good.all() or bool((np.diff(start_ns) < 0).any()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from weakref import WeakKeyDictionary
 
-from rankscope.model import PHASES, Cell, Column, Table, Tables, Unit
+from rankscope.model import COLLECTIVE_LAYERS, PHASES, Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
 
@@ -102,11 +102,11 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
 
 
 def _first_collectives(tables: Tables) -> dict[int, dict[str, tuple[int, str]]]:
-    sql = """
+    sql = f"""
         SELECT process, min(start_ns),
             arg_min(end_ns, (start_ns, end_ns, name)), arg_min(name, (start_ns, end_ns, name))
         FROM untraced_events
-        WHERE layer IN ('mpi', 'gloo', 'nccl') AND sequence = 1 AND end_ns IS NOT NULL GROUP BY process"""
+        WHERE layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence = 1 AND end_ns IS NOT NULL GROUP BY process"""
     return {
         process: {"first_collective_begin": (begin, name), "first_collective_end": (end, name)}
         for process, begin, end, name in tables.query(sql)
@@ -224,8 +224,8 @@ def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
             (PARTITION BY tallies.phase, layer), sum(total_ns) / nullif(sum(calls), 0), max(max_ns), sum(bytes)::BIGINT,
             count(DISTINCT process)
         FROM tallies JOIN ranks USING (process)
-        WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo') AND within = ''
-            AND layer IN ('mpi', 'gloo', 'nccl', 'torch', 'cuda_api') AND ranks.tool = ''
+        WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo')
+            AND layer IN {sql_list([*COLLECTIVE_LAYERS, Layer.TORCH, Layer.CUDA_API])} AND ranks.tool = ''
         GROUP BY tallies.phase, layer, name"""
     order = {name: at for at, name in enumerate(PHASES)}
     found = sorted(tables.query(sql), key=lambda row: (order.get(row[0], len(order)), -row[4]))

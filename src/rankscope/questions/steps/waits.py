@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rankscope.model import Tables
-from rankscope.questions.collectives.matching import Log
+from rankscope.questions.collectives.matching import CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked_of_steps
 from rankscope.questions.disk_matrix import ITEM_BYTES, Scratch, read_at, write_at
 from rankscope.questions.steps.arrays import RankSteps, some_of
@@ -127,7 +127,7 @@ def step_times(tables: Tables) -> StepTimes | None:
     return found
 
 
-def times_of(log: Log, found: Steps) -> StepTimes | None:
+def times_of(log: CollectiveLog, found: Steps) -> StepTimes | None:
     """When these steps were, for the collectives of this log."""
     if not found.ranks:
         return None
@@ -189,7 +189,7 @@ def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
 
 
 @usually_asked_of_steps
-def _sums(log: Log, split: Split) -> _Sums:
+def _sums(log: CollectiveLog, split: Split) -> _Sums:
     times: StepTimes = log.steps
     inside = times.codes(split) >= times.first_steady
     by_member = np.stack([_inside(values, inside) for values in (split.wait_ns, split.transfer_ns, split.leaving_ns)])

@@ -97,7 +97,7 @@ SLOWER = 0.05
 
 
 @dataclass(slots=True)
-class Cause:
+class LateCause:
     """A late rank and what of it was longer."""
 
     late: Late
@@ -107,17 +107,17 @@ class Cause:
     evidence: str
 
 
-_KEPT: WeakKeyDictionary[Tables, list[Cause]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Tables, list[LateCause]] = WeakKeyDictionary()
 
 
-def causes_of(tables: Tables) -> list[Cause]:
+def causes_of(tables: Tables) -> list[LateCause]:
     """Every rank that stands out, with its cause, the latest first; worked out once for each run that is open."""
     if tables not in _KEPT:
         _KEPT[tables] = _causes_of(tables)
     return _KEPT[tables]
 
 
-def _causes_of(tables: Tables) -> list[Cause]:
+def _causes_of(tables: Tables) -> list[LateCause]:
     return [in_a_range(tables, _with_switches(tables, cause_of(late))) for late in late_ranks(steps_of(tables))]
 
 
@@ -136,7 +136,7 @@ def causes(tables: Tables, selection: Selection = ALL) -> Table:
     return arranged(table, selection)
 
 
-def _row(one: Cause) -> tuple[Cell, ...]:
+def _row(one: LateCause) -> tuple[Cell, ...]:
     late = one.late
     share = late.excess.value / late.step_ns if late.step_ns else None
     return (
@@ -153,7 +153,7 @@ def _device_row(one: DeviceCause) -> tuple[Cell, ...]:
     )
 
 
-def cause_of(late: Late) -> Cause:
+def cause_of(late: Late) -> LateCause:
     """What explains most of the excess: first what can strike in any part, then the parts themselves."""
     by = lateness_ns(late)
     for component, name in (("gc", "garbage collection"), ("runnable", "preemption")):
@@ -163,24 +163,24 @@ def cause_of(late: Late) -> Cause:
     faults_ns = _fault_ns(late)
     if faults_ns >= MOST * by:
         told = ", ".join(f"{late.counts[name].value:+.0f} {name.replace('_', ' ')}" for name in FAULTS)
-        return Cause(late, "page faults", faults_ns, None, f"{told} a step")
+        return LateCause(late, "page faults", faults_ns, None, f"{told} a step")
     if _all_slower(late):
-        return Cause(late, "slower processor", by, None, _growths(late))
+        return LateCause(late, "slower processor", by, None, _growths(late))
     parts = {name: found.value for name, found in late.components.items() if name not in WITHIN}
     longest = max(parts, key=lambda name: parts[name])
     if parts[longest] >= MOST * by:
         return _caused(late, longest, TITLES.get(longest, f"own compute {longest}"))
-    return Cause(late, "own compute", by, None, _growths(late))
+    return LateCause(late, "own compute", by, None, _growths(late))
 
 
 FAULTS = {"minor_faults": MINOR_FAULT_NS, "major_faults": MAJOR_FAULT_NS}
 COMPUTE = ("forward", "backward", "optimizer")
 
 
-def _caused(late: Late, component: str, name: str) -> Cause:
+def _caused(late: Late, component: str, name: str) -> LateCause:
     found, usual = late.components[component], late.usual_ns[component]
     told = f"{TITLES.get(component, component)} {_ms(usual + found.value)} a step, its peers {_ms(usual)}"
-    return Cause(late, name, found.value, usual, told)
+    return LateCause(late, name, found.value, usual, told)
 
 
 def _fault_ns(late: Late) -> float:
@@ -205,7 +205,7 @@ def _growths(late: Late) -> str:
     return ", ".join(told) + " a step against its peers"
 
 
-def _with_switches(tables: Tables, cause: Cause) -> Cause:
+def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
     """Steps of a pattern have no counters of their own: there the switches of the whole process must tell."""
     if cause.late.counts:
         return cause
@@ -226,11 +226,11 @@ def _with_switches(tables: Tables, cause: Cause) -> Cause:
         and own[1] < LESS_CPU * usual_busy
     ):
         told = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
-        return Cause(cause.late, "preemption", cause.late.excess.value, None, told)
+        return LateCause(cause.late, "preemption", cause.late.excess.value, None, told)
     return cause
 
 
-def in_a_range(tables: Tables, cause: Cause) -> Cause:
+def in_a_range(tables: Tables, cause: LateCause) -> LateCause:
     """Where no part says more than that it is the rank's own: a range that the program has a name for may."""
     if cause.name != "other" and not cause.name.startswith("own compute"):
         return cause
@@ -238,7 +238,7 @@ def in_a_range(tables: Tables, cause: Cause) -> Cause:
     if found is None:
         return cause
     told = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
-    return Cause(cause.late, found.name, found.excess_ns, found.usual_ns, told)
+    return LateCause(cause.late, found.name, found.excess_ns, found.usual_ns, told)
 
 
 SWITCHES_A_SECOND = 20.0

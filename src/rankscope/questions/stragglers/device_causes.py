@@ -27,15 +27,15 @@ WITHIN = {"gc": "garbage collection", "runnable": "preemption"}
 ON_DEVICE = "SELECT 1 FROM untraced_events WHERE layer = 'nccl' LIMIT 1"
 CALLS = """
     SELECT rank, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer = 'cuda_api' AND kind = 'call' AND coalesce(within, '') = ''
+    WHERE role = 'rank' AND layer = 'cuda_api' AND kind = 'call'
         AND (name LIKE '%Synchronize%' OR name LIKE '%Memcpy%' OR name LIKE '%Launch%')
     GROUP BY rank"""
 DEVICES = """
-    SELECT rank, name, sum(value) FROM figures JOIN ranks USING (process)
-    WHERE role = 'rank' AND series LIKE 'GPU %' AND name IN ('compute', 'activities') GROUP BY ALL"""
+    SELECT rank, sum(compute_ns)::DOUBLE, sum(activities)::DOUBLE FROM devices JOIN ranks USING (process)
+    WHERE role = 'rank' AND activities > 0 GROUP BY rank"""
 RANGES = """
     SELECT rank, within, sum(total_ns) FILTER (layer = 'nvtx'), sum(total_ns) FILTER (layer = 'cuda_api')
-    FROM tallies JOIN ranks USING (process) WHERE role = 'rank' AND kind = 'call' AND within <> '' GROUP BY ALL"""
+    FROM range_tallies JOIN ranks USING (process) WHERE role = 'rank' AND kind = 'call' GROUP BY ALL"""
 
 Values = Mapping[int, float]  # by rank, ns per step
 
@@ -96,15 +96,15 @@ def _explains(excess_ns: float, waited_ns: float) -> bool:
 
 
 def _on_the_device(tables: Tables, rank: int, steps: int, waited_ns: float) -> Found | None:
-    told: dict[str, dict[int, float]] = {"compute": {}, "activities": {}}
-    for of_rank, name, value in tables.query(DEVICES):
-        told[name][of_rank] = value / steps
-    if rank not in told["compute"] or len(told["compute"]) < 2 or told["activities"].keys() != told["compute"].keys():
+    found = tables.query(DEVICES)
+    compute_ns = {of_rank: value / steps for of_rank, value, _ in found}
+    activities = {of_rank: value / steps for of_rank, _, value in found}
+    if rank not in compute_ns or len(compute_ns) < 2:
         return None
-    excess_ns, usual_ns = _excess(told["compute"], rank)
+    excess_ns, usual_ns = _excess(compute_ns, rank)
     if not _explains(excess_ns, waited_ns):
         return None
-    more, usual = _excess(told["activities"], rank)
+    more, usual = _excess(activities, rank)
     same = abs(more) <= SAME_WORK * usual
     evidence = f"its GPU computes {_ms(usual_ns + excess_ns)} a step, its peers' {_ms(usual_ns)}"
     evidence += f", with {usual + more:.0f} kernels and copies against {usual:.0f}"

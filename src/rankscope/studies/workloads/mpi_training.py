@@ -21,7 +21,7 @@ RATE = 0.05
 SEED = 7
 
 
-class Layer:
+class DenseLayer:
     """Weights, the bias in the last row, and their gradients; arrays of numpy or tensors of torch alike."""
 
     def __init__(self, inputs: int, outputs: int, random: Any, place: Any) -> None:
@@ -44,7 +44,7 @@ class Training:
         self.reducer, self.options = reducer, options
         random = numpy.random.default_rng([SEED, reducer.rank])  # others' weights come from rank 0
         widths = [INPUTS, *[options.hidden] * (options.layers - 1), OUTPUTS]
-        self.layers = [Layer(*pair, random, place) for pair in itertools.pairwise(widths)]
+        self.layers = [DenseLayer(*pair, random, place) for pair in itertools.pairwise(widths)]
         teacher = numpy.random.default_rng(SEED).normal(0.0, 0.1, (INPUTS, OUTPUTS)).astype(numpy.float32)
         x = random.normal(0.0, 1.0, (options.batch, INPUTS)).astype(numpy.float32)
         self.x, self.y = place(x), place(numpy.tanh(x @ teacher))
@@ -81,7 +81,7 @@ class Training:
         if self.reducer.agree(1 << number) != 1 << number:
             sys.exit("error: the ranks are not at the same tensor")
 
-    def add_up(self, layer: Layer) -> None:
+    def add_up(self, layer: DenseLayer) -> None:
         finish(self.options.device)
         self.reducer.add_up(layer.gradients)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import rankscope
+from rankscope.api.run import Run
 from rankscope.model import Table, Tables
 from rankscope.questions.imports.imports import BARE, Took, import_cost
 from rankscope.questions.imports.saving import (
@@ -33,7 +34,7 @@ STARTER = "import sys; sys.path[0] = {folder!r}; from rankscope.cli import main;
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class CommandTook:
     """A command that was recorded, and what the kernel says it took, recording included."""
 
     folder: Path
@@ -49,7 +50,7 @@ def import_command(python: str, module: str) -> list[str]:
 
 def record(
     command: Sequence[str], folder: Path, level: str, environment: Mapping[str, str] | None = None, silent: bool = False
-) -> Recorded:
+) -> CommandTook:
     """Run the command to its end; what it prints goes to stderr, so that stdout holds our tables alone."""
     place = str(Path(rankscope.__file__).resolve().parents[1])
     options = ["--imports", level, "--quiet", "--out", str(folder)]
@@ -59,7 +60,7 @@ def record(
 
 def run_to_end(
     line: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, silent: bool = False
-) -> Recorded:
+) -> CommandTook:
     """Start a program and wait for it; the kernel says what it and its children took."""
     sys.stderr.flush()
     output = subprocess.DEVNULL if silent else 2
@@ -68,7 +69,7 @@ def run_to_end(
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     wall_ns = time.monotonic_ns() - began_ns
-    return Recorded(folder, child.returncode, wall_ns, round((used.ru_utime + used.ru_stime) * 1e9))
+    return CommandTook(folder, child.returncode, wall_ns, round((used.ru_utime + used.ru_stime) * 1e9))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -166,30 +167,25 @@ class Turns:
     walls_ns: list[int] = field(default_factory=list)
     cpus_ns: list[int] = field(default_factory=list)
 
-    def add(self, one: Recorded) -> None:
+    def add(self, one: CommandTook) -> None:
         self.walls_ns.append(one.wall_ns)
         self.cpus_ns.append(one.cpu_ns)
 
 
-Open = Callable[[Path], Tables]
 Say = Callable[[str], None]
 
 
-def saving(
-    command: Sequence[str], causes: Sequence[str], repeats: int, base: Path, folder: Path, open_tables: Open, say: Say
-) -> Table:
+def saving(command: Sequence[str], causes: Sequence[str], repeats: int, base: Path, folder: Path, say: Say) -> Table:
     """The table of blame and saving; `base` is the recording with everything on."""
     given = dict(os.environ)
-    tables = open_tables(base)
+    tables = Run(base).store()
     switches = [Switch(CONTROL, Blame()), *(switch_of(name, tables, folder, given) for name in causes)]
     working = [one for one in switches[1:] if not one.idle]
     if len(working) > 1:
         switches.append(together(working))
     first = Turns(given, counts_of(tables))
     ways = {
-        at: _counted(command, one, folder / f"without-{at}", open_tables, say)
-        for at, one in enumerate(switches, 1)
-        if not one.idle
+        at: _counted(command, one, folder / f"without-{at}", say) for at, one in enumerate(switches, 1) if not one.idle
     }
     _take_turns(command, {0: first, **ways}, repeats, folder, say)
     idle = Turns(given, first.counts)
@@ -207,7 +203,7 @@ def _take_turns(command: Sequence[str], ways: dict[int, Turns], repeats: int, fo
         order = order[1:] + order[:1]  # nobody is always first
 
 
-def _counted(command: Sequence[str], switch: Switch, folder: Path, open_tables: Open, say: Say) -> Turns:
+def _counted(command: Sequence[str], switch: Switch, folder: Path, say: Say) -> Turns:
     """Record once without the cause, to count."""
     say(f"without {switch.name}")
     made = Turns(switch.environment(os.environ))
@@ -215,7 +211,7 @@ def _counted(command: Sequence[str], switch: Switch, folder: Path, open_tables: 
         record(command, folder.with_name(folder.name + "-primed"), "off", made.environment, silent=True)
     one = record(command, folder, "paths", made.environment, silent=True)
     made.exit_code = one.exit_code
-    made.counts = counts_of(open_tables(folder))
+    made.counts = counts_of(Run(folder).store())
     return made
 
 

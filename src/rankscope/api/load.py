@@ -1,0 +1,299 @@
+"""Reads other tools' files into the folder of a run, several at once when that pays."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rankscope import __version__
+from rankscope.formats.recognition import find_files, is_run, pieces, readings, settle_ranks
+from rankscope.formats.registry import FORMATS
+from rankscope.formats.source import Hints, Source
+from rankscope.model import BadFile, RankFacts, Reading, Role, Severity, Wrong
+from rankscope.questions.wording import counted
+from rankscope.record.place import cleaned
+from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, new_folder, point_latest
+from rankscope.store.foreign import LoadedFile, loaded_folders, remove_replaced
+
+__all__ = ["FORMATS", "LoadOptions", "Loading", "load"]
+
+POOL_FROM_FILES = 16
+POOL_FROM_BYTES = 32 << 20
+POLL_SECONDS = 0.2
+
+Show = Callable[[int, int], None]  # which file, how many bytes of it
+Bar = Callable[[Sequence[tuple[Path, int]]], AbstractContextManager[Show]]  # of files and their sizes
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How files are to be read, and into which run: one that exists is extended."""
+
+    form: str | None = None  # their format, whatever they look like
+    rank: int | None = None  # of which they speak, where they do not say it
+    mapping: Path | None = None  # what the columns of hand-made tables mean
+    name: str | None = None  # of the run
+    out: Path | None = None  # its folder
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One file to load, and how."""
+
+    place: int
+    path: Path
+    size_bytes: int
+    run: Path
+    wanted: str | None
+    hints: Hints
+    loaded_ns: int
+
+
+@dataclass(slots=True)
+class FileOutcome:
+    """What came of one file."""
+
+    task: FileTask
+    key: str = ""
+    formats: list[str] = field(default_factory=list)
+    processes: int = 0
+    warnings: int = 0
+    problem: str = ""
+
+
+def content_key(path: Path) -> str:
+    """A short name for the content of a file."""
+    digest = hashlib.blake2b(digest_size=8)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> FileOutcome:
+    """Read one file into the run; whatever is wrong with it becomes the outcome's problem."""
+    outcome = FileOutcome(task)
+    source = Source(task.path, task.hints, watch=watch)
+    try:
+        chosen = pieces(source, task.wanted)
+        made = LoadedFile(task.run, os.path.abspath(task.path))
+    except BadFile as problem:
+        outcome.problem = str(problem)
+        return outcome
+    except OSError as problem:
+        outcome.problem = f"{problem.filename or task.path}: {problem.strerror or problem}"
+        return outcome
+    except Exception as problem:  # a format that cannot even say whether it knows a file is our mistake
+        told = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
+        outcome.problem = f"{task.path}: could not be recognised ({told}): please report this"
+        return outcome
+    try:
+        _fill(made, source, chosen, outcome)
+    except BadFile as problem:
+        outcome.problem = str(problem)
+    except OSError as problem:
+        outcome.problem = f"{task.path}: could not be kept in {task.run}: {problem.strerror or problem}"
+    finally:
+        made.abandon()
+    return outcome
+
+
+def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -> None:
+    for name, reading in readings(source, chosen):
+        made.add(reading)
+        outcome.warnings += sum(note.severity is Severity.WARNING for note in reading.notes)
+        if name and name not in outcome.formats:
+            outcome.formats.append(name)
+    notes = settle_ranks(source, made.settle())
+    outcome.warnings += sum(note.severity is Severity.WARNING for note in notes)
+    made.add(Reading(RankFacts(), continues=True, notes=notes))
+    outcome.processes = sum(facts.role != Role.DOCUMENT for facts in made.processes)
+    task = outcome.task
+    outcome.key = content_key(task.path)
+    made.finish(
+        outcome.key,
+        {
+            "formats": outcome.formats,
+            "options": {"as": task.wanted, "rank": task.hints.rank, "map": str(task.hints.mapping or "") or None},
+            "size_bytes": task.size_bytes,
+            "loaded_ns": task.loaded_ns,
+            "place": task.place,
+        },
+    )
+
+
+def load_all(tasks: Sequence[FileTask], show: Show) -> Iterator[FileOutcome]:
+    """Every outcome, as it comes."""
+    workers = min(len(os.sched_getaffinity(0)), len(tasks))
+    much = len(tasks) >= POOL_FROM_FILES or sum(task.size_bytes for task in tasks) >= POOL_FROM_BYTES
+    if workers < 2 or not much:
+        for task in tasks:
+            yield load_file(task, partial(show, task.place))
+        return
+    yield from _in_pool(tasks, workers, show)
+
+
+_done: Any = None  # how many bytes of each file the workers have taken
+
+
+def _watched(task: FileTask) -> FileOutcome:
+    def watch(done_bytes: int) -> None:
+        _done[task.place] = done_bytes
+
+    return load_file(task, watch)
+
+
+def _in_pool(tasks: Sequence[FileTask], workers: int, show: Show) -> Iterator[FileOutcome]:
+    global _done
+    context = multiprocessing.get_context("fork")  # workers need not import everything again
+    _done = context.RawArray("q", max(task.place for task in tasks) + 1)
+    with ProcessPoolExecutor(workers, context) as pool:
+        pending: dict[Future[FileOutcome], FileTask] = {pool.submit(_watched, task): task for task in tasks}
+        while pending:
+            ready, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
+            for task in pending.values():
+                show(task.place, _done[task.place])
+            for future in ready:
+                yield _outcome(future, pending.pop(future))
+
+
+def _outcome(future: Future[FileOutcome], task: FileTask) -> FileOutcome:
+    try:
+        return future.result()
+    except BrokenProcessPool:  # killed, most likely for its memory; which file it was cannot be known
+        return FileOutcome(task, problem=f"{task.path}: the process that read it was killed; load it by itself")
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What came of all files."""
+
+    folder: Path | None  # of the run; None where nothing was there to be read
+    files: list[FileOutcome]
+    absent: list[str]  # what was named and is not there
+
+    @property
+    def read(self) -> list[FileOutcome]:
+        return [one for one in self.files if not one.problem]
+
+    @property
+    def problems(self) -> list[str]:
+        """Why files could not be read, a line for each."""
+        return [one.problem for one in self.files if one.problem]
+
+    def summary(self) -> str:
+        """What came in: files by format, processes, warnings."""
+        formats = Counter(name for one in self.read for name in one.formats)
+        counts = ", ".join(f"{count} {name}" for name, count in formats.most_common())
+        warnings = sum(one.warnings for one in self.read)
+        told = f"; {counted(warnings, 'warning')} about them in the report" if warnings else ""
+        count = sum(one.processes for one in self.read)
+        processes = f"{count} process{'' if count == 1 else 'es'}"
+        return f"{counted(len(self.read), 'file')} read ({counts}), {processes}{told}"
+
+
+def load(patterns: Sequence[str], options: LoadOptions, told: Told, bar: Bar) -> Loading:
+    """Load files, folders and patterns into the wanted run, which is not made if none of them can be read."""
+    check(options)
+    found = find_files(patterns)
+    for problem in found.problems:
+        told(problem)
+    files = without_copies(found.files, told)
+    if not files:
+        return Loading(None, [], found.problems)
+    folder, is_new = run_folder(options, files[0])
+    sizes = [(path, path.stat().st_size) for path in files]
+    hints, now_ns = Hints(options.rank, options.mapping), time.time_ns()
+    tasks = [FileTask(at, path, size, folder, options.form, hints, now_ns) for at, (path, size) in enumerate(sizes)]
+    try:
+        with bar(sizes) as show:
+            outcomes = sorted(load_all(tasks, show), key=lambda one: one.task.place)
+    finally:
+        settle_folder(folder, is_new, options)
+    made = Loading(folder, outcomes, found.problems)
+    for one in made.read:
+        remove_replaced(folder, os.path.abspath(one.task.path), one.key)
+    return made
+
+
+def check(options: LoadOptions) -> None:
+    if options.form is not None and options.form not in FORMATS:
+        raise Wrong(f"--as {options.form}: no such format; choose one of {', '.join(FORMATS)}")
+    if options.rank is not None and not 0 <= options.rank < 2**31:
+        raise Wrong(f"--rank {options.rank}: give a number from 0 on")
+    if options.name is not None and options.out is not None:
+        raise Wrong("give --name or --out, not both")
+    if options.mapping is not None and not options.mapping.is_file():
+        raise Wrong(f"--map {options.mapping}: no such file")
+
+
+def without_copies(files: Sequence[Path], told: Told) -> list[Path]:
+    """Each content once: a copy would count everything twice."""
+    sizes = Counter(path.stat().st_size for path in files)
+    first: dict[str, Path] = {}
+    kept = []
+    for path in files:
+        key = content_key(path) if sizes[path.stat().st_size] > 1 else ""
+        if key and key in first:
+            told(f"{path}: has the same content as {first[key]}: read once")
+            continue
+        first[key] = path
+        kept.append(path)
+    return kept
+
+
+def run_folder(options: LoadOptions, first: Path) -> tuple[Path, bool]:
+    """The run's folder and whether it was made just now."""
+    try:
+        if options.out is None and options.name is None:
+            dated = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{cleaned(first.name.partition('.')[0])}"
+            return Path(new_folder(os.path.abspath(ROOT), dated).path), True
+        folder = options.out.absolute() if options.out is not None else named_folder(options.name or "")
+        if folder.is_dir() and any(folder.iterdir()):
+            if not is_run(folder):
+                raise Wrong(f"{folder}: is no run, and not empty: name another folder")
+            return folder, False
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder, True
+    except OSError as problem:
+        raise Wrong(f"{problem.filename}: cannot be made: {problem.strerror}") from None
+
+
+def named_folder(name: str) -> Path:
+    """The run of that name, also one that was recorded under it and so has a date before it."""
+    exact = Path(ROOT).absolute() / cleaned(name)
+    if exact.exists():
+        return exact.resolve()
+    dated = sorted(exact.parent.glob(f"????-??-??T??-??-??-{exact.name}"))
+    return dated[-1] if dated else exact
+
+
+def settle_folder(folder: Path, is_new: bool, options: LoadOptions) -> None:
+    """Describe a new run and point `latest` to it, or take it away if nothing came in."""
+    if is_new and not loaded_folders(folder):
+        for empty in (folder / "loaded", folder):
+            if empty.is_dir() and not any(empty.iterdir()):
+                empty.rmdir()
+    elif is_new:
+        describe(made := RunFolder(str(folder), True), description(folder))
+        if options.out is None:
+            point_latest(made)
+
+
+def description(folder: Path) -> dict[str, Json]:
+    """What run.json says: of the job itself nothing, since the files tell that."""
+    made: dict[str, Json] = {"made_ns": time.time_ns(), "made_on": platform.node(), "made_in": os.getcwd()}
+    return {"format": 1, "loaded": True, "name": folder.name, **made, "rankscope_version": __version__}
