@@ -31,7 +31,7 @@ print(ctypes.pythonapi.PyGILState_Check(), os.waitstatus_to_exitcode(os.waitpid(
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("life")
     compile_c(folder / "life", SOURCE, "-O1", "-ldl")
-    compile_c(folder / "libcupti.so.13", NATIVE_TESTS / "fake_cupti.c", "-fPIC", "-shared")
+    compile_c(folder / "libcupti.so.13", NATIVE_TESTS / "cuda" / "fake_cupti.c", "-fPIC", "-shared")
     return folder
 
 

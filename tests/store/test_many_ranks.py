@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mpis import ROOT
 from rankscope.api import run as api
 from rankscope.api.run import Run, Selection
 from rankscope.model import INSIDE, RangeTally, Reading
@@ -244,7 +245,7 @@ def with_ranges(path: Path) -> Reading:
 @pytest.mark.parametrize("most_rows", [4_000_000, 1])
 def test_ranges_and_devices_of_a_large_run(most_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An H200's run: the same rows from memory and from disk, made now and kept before, as of a small run."""
-    with tarfile.open(Path(__file__).parent / "h200_runs.tar.gz") as packed:
+    with tarfile.open(ROOT / "tests" / "runs" / "h200_runs.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
     names = ("tallies", "range_tallies", "devices", "device_gaps", "gpu_clocks")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpis import ROOT
 from rankscope.model import DeviceGaps, DeviceTotals, Figure, RangeTally, RankFacts, Reading, Table, Tally
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread, gpu_time
 from rankscope.questions.gpu.kernels import gpu_copies
@@ -128,7 +129,7 @@ def test_a_damaged_row_of_a_device_still_makes_tables() -> None:
 
 def test_on_the_h200_gaps_and_busy_time_are_the_whole_time(tmp_path: Path) -> None:
     """To the nanosecond: all are integers on their way from the recorder's sums."""
-    with tarfile.open(Path(__file__).parent / "h200_runs.tar.gz") as packed:
+    with tarfile.open(ROOT / "tests" / "runs" / "h200_runs.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
     seen = 0
     for folder in sorted({path.parents[2] for path in tmp_path.rglob("*.rank")}):
