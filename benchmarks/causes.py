@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-PROGRAM = ROOT / "tests" / "causes" / "train_ddp.py"
+PROGRAM = ROOT / "tests" / "questions" / "stragglers" / "train_ddp.py"
 
 
 def main() -> None:
@@ -39,8 +39,8 @@ def main() -> None:
 
 def judge_all(folders: dict[int, Path], options: argparse.Namespace) -> None:
     """The scores of all jobs; what it needs is not needed for recording, and may be missing there."""
-    from causes.judging import judge
-    from causes.scores import Scores
+    from questions.stragglers.judging import judge
+    from questions.stragglers.scores import Scores
 
     scores = Scores()
     for ranks, folder in folders.items():

@@ -4,7 +4,7 @@
 
 Real runs: a small MPI training (benchmarks/compare_job.py) as it is and with one part 5 % slower, in turn. Of such a
 pool many pairs of 10 against 10 runs are drawn; a pair shares no run with itself, but pairs share runs with each other.
-Simulated runs: of a known law (tests/compare/simulated.py), every pair of its own.
+Simulated runs: of a known law (tests/questions/compare/simulated.py), every pair of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from compare.simulated import Law, side_by  # noqa: E402
+from questions.compare.simulated import Law, side_by  # noqa: E402
 from rankscope.api.run import Run  # noqa: E402
 from rankscope.questions.compare.measures import Measures, measures  # noqa: E402
 from rankscope.questions.compare.tables import is_quiet  # noqa: E402

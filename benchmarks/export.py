@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from rankscope.rank_file import COLLECTIVE, EVENT, GroupKind, LayerNumber  # noqa: E402
 from rankscope.rank_file_writer import RankFileWriter  # noqa: E402
-from unit.small_run import SECOND, mpi_rank, write_run  # noqa: E402
+from runs.small_run import SECOND, mpi_rank, write_run  # noqa: E402
 
 CYCLE = 8  # events: a range, three calls within it, four kernels
 EVERY_NS = 4_000  # from event to event

@@ -30,7 +30,7 @@ from rankscope.questions.collectives.wait_map import waiting_parts
 from rankscope.questions.collectives.waiting import waiting
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
-from unit.simulated import MILLI, Skew, train, write
+from runs.simulated import MILLI, Skew, train, write
 
 
 def main() -> None:

@@ -77,46 +77,60 @@ def pytest_configure(config: pytest.Config) -> None:
 # pytest-xdist, as `make test` calls it: one worker takes a whole file, so that what a module's fixtures make is made
 # once, but each MPI and each sanitizer of a file apart, since nothing is shared between them.
 APART = re.compile(r"\[.*?\b(openmpi|mpich|impi|plain|address|thread)\b")
-TOGETHER = ("tests/browser", "tests/nodes")  # one browser, one cluster for all files
+TOGETHER = ("tests/browser", "tests/store/nodes")  # one browser, one cluster for all files
 # Seconds of the longest files, begun first, so that no worker is left with one of them when the others have ended.
 LONGEST_FILES = {
-    "record/test_torch_steps.py": 90,
-    "native/test_nccl.py": 70,
-    "native/test_trace.py": 60,
-    "native/test_driver.py": 60,
-    "hang/test_hang_gloo.py": 60,
-    "hang/test_hang_mpi.py": 60,
+    "agent/test_torch_steps.py": 90,
+    "native/nccl/test_nccl.py": 70,
+    "native/core/test_trace.py": 60,
+    "native/mpi/test_driver.py": 60,
+    "questions/live/test_hang_gloo.py": 60,
+    "questions/live/test_hang_mpi.py": 60,
     "test_packaging.py": 60,
     "robust/test_sacred_job.py": 50,
     "browser/test_differing.py": 50,  # and all others there
-    "nodes/test_gather.py": 45,  # and all others there
-    "mpi/test_every_call.py": 40,
+    "store/nodes/test_gather.py": 45,  # and all others there
+    "native/mpi/test_every_call.py": 40,
     "robust/test_kill.py": 40,
     "studies/test_ddp.py": 35,
     "studies/test_slurm.py": 30,
-    "hang/test_top.py": 30,
-    "imports/test_jobs.py": 25,
+    "questions/live/test_top.py": 30,
+    "native/syscalls/test_jobs.py": 25,
     "studies/test_outcomes.py": 20,
-    "index/test_packages.py": 20,
+    "agent/import_index/test_packages.py": 20,
     "stage/test_slow_nodes.py": 20,
     "studies/test_kill.py": 20,
     "test_tutorial.py": 20,
-    "compare/test_compare.py": 17,
-    "imports/test_imports_command.py": 16,
-    "causes/test_real.py": 15,
-    "causes/test_gloo_clocks.py": 12,
+    "questions/compare/test_compare.py": 17,
+    "cli/test_imports.py": 16,
+    "questions/stragglers/test_real.py": 15,
+    "questions/collectives/test_gloo_clocks.py": 12,
     "test_docs.py": 12,
-    "index/test_changes.py": 11,
-    "index/test_counts.py": 10,
+    "agent/import_index/test_changes.py": 11,
+    "agent/import_index/test_counts.py": 10,
 }
 LONG_FILE_S = 10
 # Left to `make test-all`: where one MPI or two of three have shown it, and the second build with a sanitizer.
-TWICE = ("hang/test_hang_mpi", "hang/test_top", "robust/test_sacred_job", "mpi/test_waiting")
-THRICE = (*TWICE, "hang/", "robust/", "stage/", "report/", "mpi/test_steps", "mpi/test_as_bare")
+TWICE = (
+    "questions/live/test_hang_mpi",
+    "questions/live/test_top",
+    "robust/test_sacred_job",
+    "questions/collectives/test_waiting_of_mpi",
+)
+THRICE = (
+    *TWICE,
+    "questions/live/",
+    "robust/",
+    "stage/",
+    "cli/test_running",
+    "questions/steps/test_steps_of_mpi",
+    "native/mpi/test_as_bare",
+)
 THOROUGH = {
     "mpich": tuple(f"tests/{name}" for name in TWICE),
     "impi": tuple(f"tests/{name}" for name in THRICE),
-    "thread": ("tests/native/",),
+    "address": ("tests/native/cuda/test_cuda.py",),
+    "thread": tuple(f"tests/native/{name}" for name in ("core/test_trace", "cuda/", "mpi/test_driver", "nccl/")),
 }
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own
 

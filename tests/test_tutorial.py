@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from mpis import ROOT
-
-sys.path.append(str(ROOT / "tools"))
-
 from tutorial_output import PAGE, blocks, filled, run_page
 
 # with its unit, sign and separators; a rule under a table's head has the width of its numbers

@@ -19,7 +19,7 @@ from synthetic_run import write_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-GPU_RUNS = ROOT / "tests" / "unit" / "h200_runs.tar.gz"
+GPU_RUNS = ROOT / "tests" / "runs" / "h200_runs.tar.gz"
 ASK = ROOT / "tests" / "browser" / "ask.mjs"
 QUESTIONS = ROOT / "docs" / "questions"
 ANSWER = re.compile(r"(<!-- answer: (\w+) (\w+) -->\n```text\n).*?(```\n<!-- /answer -->)", re.DOTALL)

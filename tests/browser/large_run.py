@@ -9,7 +9,7 @@ import numpy as np
 
 from rankscope.rank_file import COLLECTIVE, STEP, Flag, LayerNumber, MarkKind, Part
 from rankscope.rank_file_writer import RankFileWriter
-from unit.small_run import MILLI, SECOND, mpi_rank, write_run
+from runs.small_run import MILLI, SECOND, mpi_rank, write_run
 
 PER_HOST = 8
 STEP_NS = 100 * MILLI

@@ -30,7 +30,7 @@ def page_of_run(run: Path, *options: str) -> Path:
 
 def gpu_run(folder: Path) -> Path:
     """Two ranks of DistributedDataParallel on one H200."""
-    with tarfile.open(ROOT / "tests" / "unit" / "h200_runs.tar.gz") as packed:
+    with tarfile.open(ROOT / "tests" / "runs" / "h200_runs.tar.gz") as packed:
         packed.extractall(folder, filter="data")
     return folder / "ddp"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +14,6 @@ from rankscope.questions.page import page_of
 from rankscope.questions.ranks.outliers import outliers
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
-
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-
 from synthetic_law import Law
 from synthetic_run import write_run
 

@@ -11,8 +11,8 @@ import pytest
 from browser.chromium import Chromium
 from browser.pages import FILLED, page_of_run
 from rankscope.rank_file import LayerNumber
-from unit.small_run import SECOND, mpi_rank, write_run
-from unit.step_runs import log
+from runs.small_run import SECOND, mpi_rank, write_run
+from runs.step_runs import log
 
 NAMES = [
     "<img src=x onerror=window.hacked=1>",

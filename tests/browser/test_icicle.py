@@ -13,7 +13,7 @@ from rankscope.output.html import to_html
 from rankscope.questions.page import PageOptions, page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
-from unit.small_run import MILLI, mpi_rank, write_run
+from runs.small_run import MILLI, mpi_rank, write_run
 
 
 def box(name: str, own_ms: float, own_calls: int, *children: dict[str, Any]) -> dict[str, Any]:

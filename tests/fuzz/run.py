@@ -1,4 +1,4 @@
-"""Mutated inputs over all readers: python tests/fuzz/run.py --count 100000 (see --help)."""
+"""Mutated inputs over all readers: PYTHONPATH=tests python -m fuzz.run --count 100000 (see --help)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
+from fuzz.harness import Findings, fuzz, try_input
+from fuzz.seeds import collected
+from mpis import ROOT
 
-from fuzz.harness import Findings, fuzz, try_input  # noqa: E402
-from fuzz.seeds import collected  # noqa: E402
-
-KEPT = TESTS.parent / "build" / "fuzz"
+KEPT = ROOT / "build" / "fuzz"
 MEMORY_BYTES = 4 << 30  # of address space: what asks for more gets a MemoryError, which is a failure
 
 

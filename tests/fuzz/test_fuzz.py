@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,15 +18,17 @@ from fuzz import harness
 from fuzz.harness import Findings, Seed, fuzz, try_input
 from fuzz.mutations import MUTATIONS, mutated
 from fuzz.seeds import collected
+from mpis import ROOT
 from rankscope.formats import registry
 from rankscope.formats.source import Source
 from rankscope.model import RankFacts, Reading, Tally
 
-RUN = Path(__file__).with_name("run.py")
+RUN = [sys.executable, "-m", "fuzz.run"]
 
 
 def fuzzed(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, RUN, *arguments], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run([*RUN, *arguments], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -22,6 +22,12 @@ SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", *QUICKLY),
     "thread": ("-fsanitize=thread", "-Wno-tsan", *QUICKLY),
 }
+# How a program built with one says what it has found.
+STRICT = {
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "exitcode=99:halt_on_error=0",
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,12 @@ class Driver:
 
     def command(self, *arguments: str | int) -> list[str]:
         return [str(self.recorded), *map(str, arguments)]
+
+
+@cache
+def compiler_has(sanitizer: str) -> bool:
+    command = [*hatch_build.compiler(), *SANITIZERS[sanitizer], "-x", "c", "-", "-o", "/dev/null"]
+    return subprocess.run(command, input="int main(void) { return 0; }", text=True, capture_output=True).returncode == 0
 
 
 @cache
@@ -71,10 +83,10 @@ def place_recorder(folder: Path, flags: tuple[str, ...]) -> Path:
 def make_driver(folder: Path, sanitizer: str = "plain") -> Driver:
     flags = SANITIZERS[sanitizer]
     place_recorder(folder, flags)
-    compile_c(folder / "libfakempi.so", HERE / "fake_mpi.c", "-fPIC", "-shared")
+    compile_c(folder / "libfakempi.so", HERE / "mpi" / "fake_mpi.c", "-fPIC", "-shared")
     found = (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed")
-    bare = compile_c(folder / "bare", HERE / "driver.c", *flags, *found, "-lfakempi")
-    recorded = compile_c(folder / "recorded", HERE / "driver.c", *flags, *found, "-lrankscope", "-lfakempi")
+    bare = compile_c(folder / "bare", HERE / "mpi" / "driver.c", *flags, *found, "-lfakempi")
+    recorded = compile_c(folder / "recorded", HERE / "mpi" / "driver.c", *flags, *found, "-lrankscope", "-lfakempi")
     return Driver(recorded, bare, folder)
 
 

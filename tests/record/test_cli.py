@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from installed import ROOT, Mpi, Run, compile_c
 from rankscope import __version__
 from rankscope.cli import COMMANDS, main
-
-from .conftest import ROOT, Mpi, Run, compile_c
 
 NOT_ON_THE_RUN_PATH = {
     "argparse",

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from installed import ROOT, compile_c
 from rankscope.cli.gather import run as gather
 from rankscope.record.gather import BYTE_ORDER, FIELDS, HEAD_BYTES, MAGIC, RUNNING
 from rankscope.record.place import boot, namespace_of, process
-
-from .conftest import ROOT, compile_c
 
 EXITED = 2
 

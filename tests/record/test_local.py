@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from installed import Mpi, Run
 from rankscope.model import Reading
 from rankscope.rank_files.read import read_rank_file
-
-from .conftest import Mpi, Run
 
 PROGRAM = """
 import os, signal

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run, compile_c, library_of
+from installed import Run, compile_c, library_of
 
 SHOW = ("sh", "-c", "echo out; env; exit 3")
 
@@ -39,7 +39,7 @@ def test_library_that_needs_what_is_not_there(fresh: Path, run: Run) -> None:
 
 
 def test_path_that_ld_preload_cannot_name(tmp_path: Path, run: Run) -> None:
-    from .conftest import install
+    from installed import install
 
     script = install(tmp_path / "with space")
     assert_untouched(run(str(script), "run", *SHOW), "LD_PRELOAD cannot name")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run, compile_c, library_of
+from installed import Run, compile_c, library_of
 
 DOCUMENTED = {
     "LD_PRELOAD",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Mpi, Run, library_of
+from installed import Mpi, Run, library_of
 
 SHOW = ("sh", "-c", 'echo "$RANKSCOPE_DIR $LD_PRELOAD"')
 
@@ -50,7 +50,7 @@ def test_outside_with_a_launcher_that_drops_the_environment(rankscope: str, mpi:
 
 
 def test_outside_with_a_preload_of_the_user(rankscope: str, mpi: Mpi, run: Run, tmp_path: Path) -> None:
-    from .conftest import compile_c
+    from installed import compile_c
 
     compile_c("int other;", tmp_path / "other.so", "-shared", "-fPIC")
     other = str(tmp_path / "other.so")

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from installed import library_of
 from tools.slurm_here import missing, slurm
-
-from .conftest import library_of
 
 SHOW = ("sh", "-c", 'echo "$RANKSCOPE_DIR|$LD_PRELOAD|$PYTHONPATH"')
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from imports import runs
 from native.builds import HERE as NATIVE_TESTS
 from native.builds import compile_c
+from native.syscalls import runs
 
 SOURCE = Path(__file__).parent / "life.c"
 CASES = re.findall(r'^\s*\{"(\w+)", ', SOURCE.read_text(), re.MULTILINE)
@@ -31,7 +31,7 @@ print(ctypes.pythonapi.PyGILState_Check(), os.waitstatus_to_exitcode(os.waitpid(
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("life")
     compile_c(folder / "life", SOURCE, "-O1", "-ldl")
-    compile_c(folder / "libcupti.so.13", NATIVE_TESTS / "fake_cupti.c", "-fPIC", "-shared")
+    compile_c(folder / "libcupti.so.13", NATIVE_TESTS / "cuda" / "fake_cupti.c", "-fPIC", "-shared")
     return folder
 
 

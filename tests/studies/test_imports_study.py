@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mpis import ROOT
+from questions.scaling.asking import scaled
 from rankscope.slowfs.mount import reason_against_running
 from rankscope.studies.imports import STUDY, job, places
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.plan import Cell, Missing, cells
-from scale.asking import scaled
 from studies.studying import cells as ended
 from studies.studying import study
 

@@ -14,7 +14,7 @@ from rankscope.studies.collective_tables import waits
 from rankscope.studies.plan import Cell, Outcome
 from studies.real_cells import rows
 
-ARCHIVE = ROOT / "tests" / "unit" / "h200_runs.tar.gz"
+ARCHIVE = ROOT / "tests" / "runs" / "h200_runs.tar.gz"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -22,58 +21,29 @@ from rankscope.rank_file import CHUNK, HEADER, ChunkKind, Rows
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Copies rows that another process may be writing, none of them half old and half new.
-NATIVE = Path(__file__).parent.parent / "native"
-LIBRARIES = ("librankscope_read.so",)
-TRIES = 100
+LIBRARY = Path(__file__).parent.parent / "native" / "librankscope_read.so"
+ADDRESS, COUNT, NUMBER = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
+FUNCTIONS: dict[str, tuple[tuple[Any, ...], Any]] = {  # arguments, result
+    "rankscope_read_rows": ((ADDRESS, ADDRESS, COUNT, NUMBER, NUMBER, ctypes.c_int, ADDRESS), COUNT),
+    "rankscope_trace_times": ((ADDRESS, COUNT, ADDRESS, COUNT, *[ADDRESS] * 4), None),
+}
 
 Unsettled = npt.NDArray[np.bool_]
 
 
 def copy_rows(rows: Rows, mark: str, zero_is_busy: bool = False) -> tuple[Rows, Unsettled]:
     """A consistent copy of the rows, and which of them did not come to rest (see native/read/reading.c)."""
-    native = native_copy()
-    if native is None or len(rows) == 0:
-        return copy_in_python(rows, mark, zero_is_busy)
-    return copy_by(native, rows, mark, zero_is_busy)
+    return copy_by(native_function("rankscope_read_rows"), rows, mark, zero_is_busy)
 
 
 @cache
-def native_copy() -> Any | None:
-    """The compiled copying function, or None where it was not built."""
-    for path in (NATIVE / name for name in LIBRARIES):
-        function = load(path) if path.exists() else None
-        if function is not None:
-            return function
-    return None
-
-
-@cache
-def native_function(name: str) -> Any | None:
-    """The function that times trace records (native/read/trace_times.c), or None where it was not built."""
-    for path in (NATIVE / library for library in LIBRARIES):
-        with contextlib.suppress(OSError, AttributeError):
-            function = getattr(ctypes.CDLL(str(path)), name)
-            function.argtypes = (
-                ctypes.c_void_p,
-                ctypes.c_uint64,
-                ctypes.c_void_p,
-                ctypes.c_uint64,
-                *[ctypes.c_void_p] * 4,
-            )
-            function.restype = None
-            return function
-    return None
-
-
-def load(path: Path) -> Any | None:
-    """The copying function of one library, None if that has none or does not fit this machine."""
+def native_function(name: str, path: Path = LIBRARY) -> Any:
+    """A compiled function of the library that reads, or a BadFile where that was not built for this machine."""
     try:
-        function = ctypes.CDLL(str(path)).rankscope_read_rows
-    except (OSError, AttributeError):
-        return None
-    word, number = ctypes.c_void_p, ctypes.c_uint32
-    function.argtypes = (word, word, ctypes.c_uint64, number, number, ctypes.c_int, word)
-    function.restype = ctypes.c_uint64
+        function = getattr(ctypes.CDLL(str(path)), name)
+    except (OSError, AttributeError) as problem:
+        raise BadFile(f"{problem}: build it with hatch_build.py, or install rankscope again") from None
+    function.argtypes, function.restype = FUNCTIONS[name]
     return function
 
 
@@ -84,22 +54,6 @@ def copy_by(native: Any, rows: Rows, mark: str, zero_is_busy: bool) -> tuple[Row
     offset = _offset(rows, mark)
     addresses = (rows.ctypes.data, made.ctypes.data)
     native(*addresses, len(rows), rows.dtype.itemsize, offset, int(zero_is_busy), unsettled.ctypes.data)
-    return made, unsettled
-
-
-def copy_in_python(rows: Rows, mark: str, zero_is_busy: bool) -> tuple[Rows, Unsettled]:
-    """The copy made with numpy: good where stores become visible in order, as on x86."""
-    made = rows.copy()
-    unsettled = np.ones(len(rows), np.bool_)
-    for _ in range(TRIES):
-        left = np.flatnonzero(unsettled)
-        before = rows[mark][left]
-        made[left] = rows[left]
-        same = rows[mark][left] == before
-        at_rest = before != 0 if zero_is_busy else before % 2 == 0
-        unsettled[left] = ~(same & at_rest)
-        if not unsettled.any() or (zero_is_busy and not (before[~(same & at_rest)] != 0).any()):
-            break
     return made, unsettled
 
 

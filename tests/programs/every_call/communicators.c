@@ -6,6 +6,7 @@ static void use_and_free(MPI_Comm comm, const char *stem)
     const char *label = fresh(stem);
     for (int i = 0; i < 3; i++) COLL(label, NO_ROOT, Allreduce, 8, out, in, 1, MPI_DOUBLE, MPI_SUM, comm);
     COLL(label, 0, Bcast, 24, out, 3, MPI_DOUBLE, 0, comm);
+    CALL(Comm_set_info, 0, comm, MPI_INFO_ENV);
     COLL(label, NO_ROOT, Comm_free, 0, &comm);
 }
 

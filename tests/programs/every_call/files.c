@@ -89,6 +89,8 @@ void files(const char *folder)
     in_two_steps(file, label, at);
     shared_pointer(file, label);
     COLL(label, NO_ROOT, File_sync, 0, file);
+    CALL(File_set_info, 0, file, MPI_INFO_ENV);
+    CALL(File_set_atomicity, 0, file, 1);
     COLL(label, NO_ROOT, File_close, 0, &file);
     PMPI_Barrier(world);
     if (rank == 0) CALL(File_delete, 0, path, MPI_INFO_NULL);

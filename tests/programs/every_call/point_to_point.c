@@ -33,7 +33,36 @@ static void buffered(void)
         DELIVER(Bsend_c, sizes[i]);
 #endif
     }
-    PMPI_Buffer_detach(&detached, &detached_bytes);
+    CALL(Buffer_detach, 0, &detached, &detached_bytes);
+}
+
+/* New in MPI 4.1: buffers of a communicator and of a session, and waiting for what they hold. */
+static void flushed(void)
+{
+#if defined HAS_LARGE_COUNTS && (MPI_VERSION > 4 || MPI_SUBVERSION >= 1)
+    static char buffer[ROOM];
+    void *detached;
+    int bytes;
+    MPI_Count many;
+    MPI_Session session;
+    PMPI_Buffer_attach(buffer, sizeof buffer);
+    DELIVER(Bsend, 8);
+    CALL(Buffer_flush, 0);
+    CALL(Buffer_detach_c, 0, &detached, &many);
+    PMPI_Comm_attach_buffer(world, buffer, sizeof buffer);
+    DELIVER(Bsend, 8);
+    CALL(Comm_flush_buffer, 0, world);
+    CALL(Comm_detach_buffer, 0, world, &detached, &bytes);
+    PMPI_Comm_attach_buffer(world, buffer, sizeof buffer);
+    CALL(Comm_detach_buffer_c, 0, world, &detached, &many);
+    CALL(Session_init, 0, MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    PMPI_Session_attach_buffer(session, buffer, sizeof buffer);
+    CALL(Session_flush_buffer, 0, session);
+    CALL(Session_detach_buffer, 0, session, &detached, &bytes);
+    PMPI_Session_attach_buffer(session, buffer, sizeof buffer);
+    CALL(Session_detach_buffer_c, 0, session, &detached, &many);
+    CALL(Session_finalize, 0, &session);
+#endif
 }
 
 static void exchanges(int bytes)
@@ -54,6 +83,7 @@ void point_to_point(void)
         exchanges(sizes[i]);
     }
     buffered();
+    flushed();
     CALL(Recv, 0, in, 100, MPI_INT, MPI_PROC_NULL, 0, world, MPI_STATUS_IGNORE);
     CALL(Send, 0, out, 0, MPI_INT, MPI_PROC_NULL, 0, world);
 }

@@ -107,6 +107,7 @@ void windows(void)
     fenced(win, label);
     locked(win);
     scheduled(win);
+    CALL(Win_set_info, 0, win, MPI_INFO_ENV);
     COLL(label, NO_ROOT, Win_free, 0, &win);
     allocations();
 }

@@ -1,10 +1,10 @@
-/* Programs that a recorded process starts. One that cannot take the recorder must run as without it: the dynamic loader
- * of another C library or of an older glibc ends the program when it cannot bind our library, a sanitizer's runtime when
- * it does not come first, and where our path is not there (a container, a changed root) every process would complain of
- * it. So the program is looked at before it is started, and what is ours is taken out of its environment.
+/* Programs that a recorded process starts: exec and posix_spawn in all their forms. Each comes to `start`, which has the
+ * program looked at (executables.c) before it is started: one that cannot take the recorder runs with what is ours taken
+ * out of its environment, and a line in the folder of the run says so. Where our path is not there (a container, a changed
+ * root) every process would complain of it.
  *
  * Runs in children of vfork, in signal handlers and on small stacks: system calls only, nothing that lasts is written
- * but a line in the folder of the run. None of these calls is a point of cancellation, and none counts as the program's. */
+ * but that line. None of these calls is a point of cancellation, and none counts as the program's. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -17,187 +17,16 @@
 #include <unistd.h>
 
 #include "calls_layer.h"
+#include "executables.h"
 #include "process.h"
 #include "recorder.h"
 
-#define MOST_INTERPRETERS 4     /* of a script whose interpreter is a script */
-#define MOST_PATH 1024
-#define MOST_NEEDED 24          /* a sanitizer's runtime is among the first */
 #define MOST_VARIABLES 16384    /* the stack has room for no more */
 #define MOST_NOTES_BYTES 65536
 
 static char own_library[512], own_package[512];     /* empty: nothing was recorded here, nothing is looked at */
 static size_t own_package_length;
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));     /* of this library, as mapped */
-
-/* --- what a file is --- */
-
-struct finding {
-    const char *why;            /* NULL: it can be recorded */
-    int take_out;               /* and our libraries would harm it */
-};
-
-static const struct finding recordable = {NULL, 0};
-
-static long at(long fd, void *to, size_t bytes, uint64_t offset)
-{
-    return rankscope_raw(SYS_pread64, fd, (long)to, (long)bytes, (long)offset, 0, 0);
-}
-
-static int starts_with(const char *text, const char *beginning) { return !strncmp(text, beginning, strlen(beginning)); }
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* ld-linux-x86-64.so.2, ld64.so.2 and, before 2.34, ld-2.31.so. */
-static int is_glibc_loader(const char *path)
-{
-    const char *name = base_name(path);
-    return starts_with(name, "ld-linux") || starts_with(name, "ld64.so") || starts_with(name, "ld-2.")
-        || starts_with(name, "ld.so");
-}
-
-/* Before 2.34 the loader was called ld-2.31.so, and its well-known name was a link to that. */
-static int loader_version(const char *path)
-{
-    char target[128];
-    long length = rankscope_raw(SYS_readlinkat, AT_FDCWD, (long)path, (long)target, sizeof target - 1, 0, 0);
-    target[length > 0 ? length : 0] = 0;
-    const char *name = base_name(length > 0 ? target : path);
-    int minor = 0;
-    if (!starts_with(name, "ld-2."))
-        return RS_ASKED_GLIBC > 34 ? RS_ASKED_GLIBC : 34;
-    for (const char *digit = name + strlen("ld-2."); *digit >= '0' && *digit <= '9'; digit++)
-        minor = minor * 10 + (*digit - '0');
-    return minor;
-}
-
-static struct finding by_loader(const char *path)
-{
-    if (!is_glibc_loader(path))
-        return (struct finding){"another C library than glibc", 1};
-    if (loader_version(path) < RS_ASKED_GLIBC)
-        return (struct finding){"an older glibc than the recorder needs", 1};
-    return recordable;
-}
-
-static int must_be_first(const char *library)
-{
-    static const char *const runtimes[] = {"libasan.", "libhwasan.", "libtsan.", "libclang_rt.asan", "libclang_rt.hwasan",
-                                           "libclang_rt.tsan"};
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (starts_with(library, runtimes[i]))
-            return 1;
-    return 0;
-}
-
-/* Where in the file lies what is at this address in memory. */
-static uint64_t offset_of(long fd, const ElfW(Ehdr) *head, uint64_t address)
-{
-    ElfW(Phdr) part;
-    for (int i = 0; i < head->e_phnum; i++)
-        if (at(fd, &part, sizeof part, head->e_phoff + (uint64_t)i * sizeof part) == (long)sizeof part
-            && part.p_type == PT_LOAD && address >= part.p_vaddr && address - part.p_vaddr < part.p_filesz)
-            return address - part.p_vaddr + part.p_offset;
-    return 0;
-}
-
-static int needs_sanitizer(long fd, const ElfW(Ehdr) *head, const ElfW(Phdr) *dynamic)
-{
-    uint64_t names[MOST_NEEDED], strings = 0;
-    int needed = 0, ended = 0;
-    ElfW(Dyn) entries[16];
-    for (uint64_t from = 0; !ended && from + sizeof *entries <= dynamic->p_filesz; from += sizeof entries) {
-        long got = at(fd, entries, sizeof entries, dynamic->p_offset + from);
-        if (got <= 0)
-            return 0;
-        for (int i = 0; i < (int)((size_t)got / sizeof *entries) && !ended; i++) {
-            ended = entries[i].d_tag == DT_NULL;
-            if (entries[i].d_tag == DT_NEEDED && needed < MOST_NEEDED)
-                names[needed++] = entries[i].d_un.d_val;
-            else if (entries[i].d_tag == DT_STRTAB)
-                strings = entries[i].d_un.d_ptr;
-        }
-    }
-    uint64_t offset = strings ? offset_of(fd, head, strings) : 0;
-    for (int i = 0; offset && i < needed; i++) {
-        char name[32] = "";
-        if (at(fd, name, sizeof name - 1, offset + names[i]) > 0 && must_be_first(name))
-            return 1;
-    }
-    return 0;
-}
-
-static struct finding by_elf(long fd, const ElfW(Ehdr) *head, const char *path)
-{
-    if (head->e_ident[EI_CLASS] != __ehdr_start.e_ident[EI_CLASS] || head->e_machine != __ehdr_start.e_machine)
-        return (struct finding){"made for another processor", 1};
-    char loader[256] = "";
-    ElfW(Phdr) part, dynamic = {0};
-    if (head->e_phentsize != sizeof part)
-        return recordable;      /* exec says what is wrong */
-    for (int i = 0; i < head->e_phnum; i++) {
-        if (at(fd, &part, sizeof part, head->e_phoff + (uint64_t)i * sizeof part) != (long)sizeof part)
-            return recordable;
-        if (part.p_type == PT_INTERP && at(fd, loader, sizeof loader - 1, part.p_offset) > 0)
-            loader[part.p_filesz < sizeof loader ? part.p_filesz : sizeof loader - 1] = 0;
-        else if (part.p_type == PT_DYNAMIC)
-            dynamic = part;
-    }
-    if (!loader[0] && starts_with(base_name(path), "ld"))   /* a loader, called with the program as an argument */
-        return starts_with(base_name(path), "ld-musl") || is_glibc_loader(path) ? by_loader(path) : recordable;
-    if (!loader[0])
-        return (struct finding){"statically linked", 0};
-    struct finding found = by_loader(loader);
-    if (!found.why && dynamic.p_filesz && needs_sanitizer(fd, head, &dynamic))
-        return (struct finding){"a sanitizer whose runtime must come first", 1};
-    return found;
-}
-
-/* The interpreter of a script, in place of its path: 1. Without one /bin/sh reads it where the caller is execvp. */
-static int interpreter_of(const char *head, char *path)
-{
-    if (head[0] != '#' || head[1] != '!') {
-        strcpy(path, "/bin/sh");
-        return 1;
-    }
-    const char *from = head + 2 + strspn(head + 2, " \t");
-    size_t length = strcspn(from, " \t\n");
-    if (!length || length >= MOST_PATH)
-        return 0;
-    memcpy(path, from, length);
-    path[length] = 0;
-    return 1;
-}
-
-static long open_to_look(int folder, const char *path)
-{
-    return rankscope_raw(SYS_openat, folder, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0, 0, 0);
-}
-
-/* What cannot be looked at is left to exec. */
-static struct finding by_content(long fd, const char *called, char *path)
-{
-    union { char text[256]; ElfW(Ehdr) elf; } head;
-    const char *name = called;
-    struct finding found = recordable;
-    for (int level = 0; fd >= 0; level++) {
-        memset(&head, 0, sizeof head);
-        long got = at(fd, &head, sizeof head - 1, 0);
-        int is_elf = got >= (long)sizeof head.elf && !memcmp(head.text, ELFMAG, SELFMAG);
-        if (is_elf)
-            found = by_elf(fd, &head.elf, name);
-        rankscope_raw(SYS_close, fd, 0, 0, 0, 0, 0);
-        if (is_elf || got <= 0 || level == MOST_INTERPRETERS || !interpreter_of(head.text, path))
-            break;
-        name = path;
-        fd = open_to_look(AT_FDCWD, path);
-    }
-    return found;
-}
 
 /* --- what is started --- */
 
@@ -213,65 +42,17 @@ struct request {
     const posix_spawnattr_t *attributes;
 };
 
-static int may_execute(int folder, const char *path)
+static struct rs_finding find(const struct request *request)
 {
-    return rankscope_raw(SYS_faccessat, folder, (long)path, X_OK, 0, 0, 0) == 0;
-}
-
-/* The file that a search along PATH comes to, opened. */
-static long search(const char *name, char *path)
-{
-    const char *folders = getenv("PATH"), *end;
-    for (const char *from = folders ? folders : "/bin:/usr/bin"; from; from = *end ? end + 1 : NULL) {
-        end = from + strcspn(from, ":");
-        size_t length = (size_t)(end - from), name_length = strlen(name);
-        if (length + name_length + 2 > MOST_PATH)
-            continue;
-        memcpy(path, from, length);
-        path[length] = '/';
-        memcpy(path + (length ? length + 1 : 0), name, name_length + 1);
-        char byte;
-        long fd = may_execute(AT_FDCWD, path) ? open_to_look(AT_FDCWD, path) : -ENOENT;
-        if (fd == -EACCES)      /* may be executed but not read */
-            return -1;
-        if (fd >= 0 && at(fd, &byte, 1, 0) == 1)
-            return fd;
-        if (fd >= 0)
-            rankscope_raw(SYS_close, fd, 0, 0, 0, 0, 0);
-    }
-    return -1;
-}
-
-static void descriptor_path(int fd, char *path)
-{
-    char digits[12], *digit = digits + sizeof digits - 1;
-    for (*digit = 0; fd > 0 || !*digit; fd /= 10)
-        *--digit = (char)('0' + fd % 10);
-    strcpy(path, "/proc/self/fd/");
-    strcat(path, digit);
-}
-
-static struct finding find(const struct request *request)
-{
-    char path[MOST_PATH];
     const char *called = request->path;
-    long fd = -1;
     int named = request->how == BY_NAME || request->how == SPAWN_BY_NAME;
     if (rankscope_raw(SYS_faccessat, AT_FDCWD, (long)own_library, R_OK, 0, 0, 0) != 0)
-        return (struct finding){"the recorder is not in its file system", 1};
-    if (request->how == BY_DESCRIPTOR || (request->how == BY_FOLDER && called && !called[0])) {
-        if (request->folder < 0)
-            return recordable;
-        descriptor_path(request->folder, path);
-        fd = open_to_look(AT_FDCWD, path);
-    } else if (!called || !called[0]) {
-        return recordable;
-    } else if (named && !strchr(called, '/')) {
-        fd = search(called, path);
-    } else if (may_execute(request->folder, called)) {
-        fd = open_to_look(request->folder, called);
-    }
-    return fd < 0 ? recordable : by_content(fd, called ? called : "", path);
+        return (struct rs_finding){"the recorder is not in its file system", 1};
+    if (request->how == BY_DESCRIPTOR || (request->how == BY_FOLDER && called && !called[0]))
+        return rs_program_of_descriptor(request->folder, called ? called : "");
+    if (!called || !called[0])
+        return (struct rs_finding){NULL, 0};
+    return named && !strchr(called, '/') ? rs_program_named(called) : rs_program_at(request->folder, called);
 }
 
 /* --- the real calls --- */
@@ -394,7 +175,7 @@ static const char *our_value(const char *entry, const char **between)
         {"LD_PRELOAD=", ": "}, {"LD_AUDIT=", ":"}, {"PYTHONPATH=", ":"}, {"CUDA_INJECTION64_PATH=", ""},
         {"NVTX_INJECTION64_PATH=", ""}, {"NCCL_PROFILER_PLUGIN=", ""}};
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++)
-        if (starts_with(entry, written[i].name)) {
+        if (rs_starts_with(entry, written[i].name)) {
             *between = written[i].between;
             return entry + strlen(written[i].name);
         }
@@ -505,7 +286,7 @@ static int leave_note(const char *why, const char *program)
     if (fd < 0)
         return 0;
     size_t used = append(line, 0, sizeof line - 1, why), name = append(line, used, sizeof line - 1, "\t");
-    used = append(line, name, sizeof line - 1, base_name(program));
+    used = append(line, name, sizeof line - 1, rs_base_name(program));
     for (char *letter = line + name; *letter; letter++)
         if (*letter == '\t' || *letter == '\n')
             *letter = '?';
@@ -536,7 +317,7 @@ static int names_us(char *const *environment)
     size_t count = 0;
     int found = 0;
     for (; environment && environment[count]; count++)
-        if (starts_with(environment[count], "LD_PRELOAD=") || starts_with(environment[count], "LD_AUDIT=")) {
+        if (rs_starts_with(environment[count], "LD_PRELOAD=") || rs_starts_with(environment[count], "LD_AUDIT=")) {
             const char *value = our_value(environment[count], &between);
             found |= value && strstr(value, own_package) != NULL;
         }
@@ -553,7 +334,7 @@ static int start(const struct request *request, char *const *environment)
 {
     if (!own_package_length || !names_us(environment))
         return call(request, environment);
-    struct finding found = find(request);
+    struct rs_finding found = find(request);
     if (!found.why)
         return call(request, environment);
     const char *first = request->arguments && request->arguments[0] ? request->arguments[0] : "";

@@ -292,12 +292,17 @@ static struct rs_chunk *new_chunk(uint32_t kind, uint32_t thread, uint32_t row_b
     return chunk;
 }
 
-/* The chunk's header is written before used_bytes makes it visible. NULL where the file is full. */
+/* The chunk's header is written before used_bytes makes it visible. NULL where the file is full. For tallies it is asked
+ * once: every call that is lost from then on would ask again. */
 struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t chunk_bytes)
 {
+    if (kind == RS_CHUNK_TALLIES && __atomic_load_n(&rs.full, __ATOMIC_RELAXED))
+        return NULL;
     rs_own_enter();
     struct rs_chunk *chunk = new_chunk(kind, thread, row_bytes, chunk_bytes);
     rs_own_leave();
+    if (kind == RS_CHUNK_TALLIES && !chunk)
+        RS_SET(rs.full, 1);
     return chunk;
 }
 

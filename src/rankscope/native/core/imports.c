@@ -137,20 +137,15 @@ static int room_for_more(void)
 
 static struct rs_module *add_row(const struct rs_module *filled, uint32_t *id)
 {
+    const struct rs_chunk like = {.kind = RS_CHUNK_MODULES, .row_bytes = sizeof(struct rs_module),
+                                  .chunk_bytes = rows ? MODULES_CHUNK : FIRST_CHUNK, .first_id = modules_used + 1};
     struct rs_module *row = NULL;
-    if (rs_chunk_full(rows) && room_for_more()) {
-        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_MODULES, 0, sizeof(struct rs_module),
-                                              rows ? MODULES_CHUNK : FIRST_CHUNK);
-        if (chunk) {
-            chunk->first_id = modules_used + 1;
-            rows = chunk;
-        }
-    }
-    if (!rs_chunk_full(rows)) {
-        row = (struct rs_module *)(rows + 1) + rows->rows;
+    if (rs_chunk_has_room(rows, sizeof *row, sizeof *row) || room_for_more())
+        row = rs_row_place(&rows, like, sizeof *row);
+    if (row) {
         *row = *filled;
         *id = ++modules_used;
-        __atomic_store_n(&rows->rows, rows->rows + 1, __ATOMIC_RELEASE);
+        rs_row_publish(rows, 1);
     }
     return row;
 }

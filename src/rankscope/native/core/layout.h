@@ -1,5 +1,5 @@
 /* The rank file: what lies where. docs/rank-file.md draws it; src/rankscope/rank_file.py is its Python twin;
- * tests/native/test_layout.py holds the three together. All integers are in the byte order of the writing host. */
+ * tests/native/core/test_layout.py holds the three together. All integers are in the byte order of the writing host. */
 #ifndef RANKSCOPE_LAYOUT_H
 #define RANKSCOPE_LAYOUT_H
 
@@ -148,9 +148,9 @@ struct rs_chunk {
     uint32_t kind;
     uint32_t thread;            /* slot that owns it (tallies, peers) */
     uint32_t chunk_bytes;       /* this header included */
-    uint32_t row_bytes;         /* 0 for strings */
-    uint32_t rows;              /* published rows; for strings: published bytes */
-    uint32_t first_id;          /* id of its first string or group */
+    uint32_t row_bytes;         /* 0 for strings and paths */
+    uint32_t rows;              /* published rows; for strings and paths: published bytes */
+    uint32_t first_id;          /* id of its first string, group or module */
     uint32_t reserved[10];
 };
 

@@ -6,6 +6,8 @@
 #include "process.h"
 #include "recorder.h"
 
+#define MOST_GROUPS 4094u
+
 struct rs_recorder rs RS_FORKED_DATA;
 
 static rs_lock facts_lock, group_lock, log_lock;
@@ -19,18 +21,13 @@ struct rs_group *rs_group_row(uint16_t *id)
     struct rs_group *row = NULL;
     if (!rs.file || !rs_lock_take(&group_lock))
         return NULL;
-    int room = groups_used < 4094;
-    if (room && rs_chunk_full(group_chunk)) {
-        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_GROUPS, 0, sizeof(struct rs_group), RS_PAGE);
-        if (chunk) {
-            chunk->first_id = groups_used + 1;
-            group_chunk = chunk;
-        }
-    }
-    if (room && !rs_chunk_full(group_chunk)) {
-        row = (struct rs_group *)(group_chunk + 1) + group_chunk->rows;
+    const struct rs_chunk like = {.kind = RS_CHUNK_GROUPS, .row_bytes = sizeof *row, .chunk_bytes = RS_PAGE,
+                                  .first_id = groups_used + 1};
+    if (groups_used < MOST_GROUPS)
+        row = rs_row_place(&group_chunk, like, sizeof *row);
+    if (row) {
         *id = (uint16_t)++groups_used;
-        __atomic_store_n(&group_chunk->rows, group_chunk->rows + 1, __ATOMIC_RELEASE);
+        rs_row_publish(group_chunk, 1);
     }
     rs_lock_give(&group_lock);
     return row;
@@ -59,12 +56,12 @@ void rs_unwrapped_add(const char *name)
     uint16_t id = rs_intern(name);
     if (!id)
         return;
-    if (rs_chunk_full(unwrapped_rows))
-        unwrapped_rows = rs_chunk_new(RS_CHUNK_UNWRAPPED, 0, sizeof(uint32_t), RS_PAGE);
-    if (!unwrapped_rows)
+    const struct rs_chunk like = {.kind = RS_CHUNK_UNWRAPPED, .row_bytes = sizeof(uint32_t), .chunk_bytes = RS_PAGE};
+    uint32_t *row = rs_row_place(&unwrapped_rows, like, sizeof *row);
+    if (!row)
         return;
-    ((uint32_t *)(unwrapped_rows + 1))[unwrapped_rows->rows] = id;
-    __atomic_store_n(&unwrapped_rows->rows, unwrapped_rows->rows + 1, __ATOMIC_RELEASE);
+    *row = id;
+    rs_row_publish(unwrapped_rows, 1);
 }
 
 /* --- facts --- */
@@ -79,9 +76,7 @@ static void store_facts(struct rs_facts *facts)
     struct rusage usage;
     struct rs_process_stat stat = rs_process_stat();
     getrusage(RUSAGE_SELF, &usage);
-    uint32_t seq = facts->seq;
-    __atomic_store_n(&facts->seq, seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    uint32_t odd = rs_row_begin(&facts->seq);
     facts->anchor = rs_anchor_now();
     facts->threads = stat.threads;
     facts->user_ns = timeval_ns(usage.ru_utime);
@@ -91,7 +86,7 @@ static void store_facts(struct rs_facts *facts)
     facts->involuntary_switches = (uint64_t)usage.ru_nivcsw;
     facts->minor_faults = (uint64_t)usage.ru_minflt;
     facts->major_faults = (uint64_t)usage.ru_majflt;
-    __atomic_store_n(&facts->seq, seq + 2, __ATOMIC_RELEASE);
+    rs_row_done(&facts->seq, odd);
 }
 
 void rs_refresh_facts(void)

@@ -11,6 +11,7 @@
 
 #include "calls_layer.h"
 #include "clock.h"
+#include "fnv.h"
 #include "layout.h"
 
 #define RS_EXPORT __attribute__((visibility("default")))
@@ -60,7 +61,7 @@ struct rs_recorder {
     uint8_t phase;
     uint8_t concurrent;         /* a second thread records: common tables are locked from now on */
     uint8_t matrix;
-    uint8_t full;               /* no chunk left */
+    uint8_t full;               /* no chunk left for tallies */
     uint8_t tracing;            /* not 0: events go to the trace as well */
     uint8_t imported, cuda;     /* these layers have begun: a forked child has to clear what is theirs at once */
     uint8_t untold;             /* this process has told nothing yet: its file is made when it does */
@@ -75,7 +76,7 @@ struct rs_recorder {
 extern struct rs_recorder rs __attribute__((visibility("hidden")));
 extern __thread struct rs_thread *rs_self __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-/* process.c: a process that has nothing to tell leaves no file. Both make it where that is still to be done. */
+/* recording.c: a process that has nothing to tell leaves no file. Both make it where that is still to be done. */
 int rs_begin(void);                         /* 1: calls are recorded now */
 struct rs_header *rs_file_now(void);        /* NULL: not recording */
 
@@ -100,13 +101,7 @@ struct rs_tally *rs_tally_find(struct rs_thread *thread, uint64_t key);
 void rs_tally_lost(uint64_t ticks);
 void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t bytes);
 
-static inline uint32_t rs_hash(const char *text)    /* FNV-1a */
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 16777619u;
-    return hash;
-}
+static inline uint32_t rs_hash(const char *text) { return rs_fnv32(RS_FNV32, text); }
 
 /* strings.c */
 uint16_t rs_intern(const char *text);
@@ -137,9 +132,34 @@ int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, i
 struct rs_header *rs_file_map_head(const char *folder, const char *host, const char *name);
 const char *rs_file_problem(void);
 
-static inline int rs_chunk_full(const struct rs_chunk *chunk)
+/* Behind the published rows. Those of their own length (row_bytes 0) are counted in bytes. */
+static inline char *rs_chunk_end(const struct rs_chunk *chunk, uint32_t row_bytes)
 {
-    return !chunk || (uint64_t)(chunk->rows + 1) * chunk->row_bytes > chunk->chunk_bytes - sizeof *chunk;
+    return (char *)(chunk + 1) + (uint64_t)chunk->rows * (row_bytes ? row_bytes : 1);
+}
+
+static inline int rs_chunk_has_room(const struct rs_chunk *chunk, uint32_t row_bytes, uint32_t bytes)
+{
+    return chunk && rs_chunk_end(chunk, row_bytes) + bytes <= (const char *)chunk + chunk->chunk_bytes;
+}
+
+/* Where the next row of a table goes: behind those of its chunk, or into a new one like the other where that is full.
+ * NULL: so is the file. For readers it is no row before rs_row_publish. */
+RS_HOT void *rs_row_place(struct rs_chunk **chunk, struct rs_chunk like, uint32_t bytes)
+{
+    if (RS_UNLIKELY(!rs_chunk_has_room(*chunk, like.row_bytes, bytes))) {
+        struct rs_chunk *next = rs_chunk_new(like.kind, like.thread, like.row_bytes, like.chunk_bytes);
+        if (!next)
+            return NULL;
+        next->first_id = like.first_id;
+        *chunk = next;
+    }
+    return rs_chunk_end(*chunk, like.row_bytes);
+}
+
+RS_HOT void rs_row_publish(struct rs_chunk *chunk, uint32_t by)
+{
+    __atomic_store_n(&chunk->rows, chunk->rows + by, __ATOMIC_RELEASE);
 }
 
 /* private memory that survives nothing and needs no malloc */
@@ -222,12 +242,21 @@ static inline uint32_t rs_cache_slot(uint64_t key)
     return (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 56) & (RS_CACHE_ROWS - 1);
 }
 
+/* Around what is stored in a row that others may be copying: its seq is odd meanwhile. */
+RS_HOT uint32_t rs_row_begin(uint32_t *seq)
+{
+    uint32_t odd = *seq + 1;
+    __atomic_store_n(seq, odd, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    return odd;
+}
+
+RS_HOT void rs_row_done(uint32_t *seq, uint32_t odd) { __atomic_store_n(seq, odd + 1, __ATOMIC_RELEASE); }
+
 /* calls is stored last: a process killed in between leaves every call that had returned. */
 RS_HOT void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t bytes, int failed)
 {
-    uint32_t seq = row->seq;
-    __atomic_store_n(&row->seq, seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    uint32_t odd = rs_row_begin(&row->seq);
     row->total_ticks += ticks;
     row->bytes += bytes;
     row->sum_squares_ticks2 += (double)ticks * (double)ticks;
@@ -238,7 +267,7 @@ RS_HOT void rs_tally_store(struct rs_tally *row, uint64_t ticks, uint64_t bytes,
     if (RS_UNLIKELY(failed))
         row->errors++;
     __atomic_store_n(&row->calls, row->calls + 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&row->seq, seq + 2, __ATOMIC_RELEASE);
+    rs_row_done(&row->seq, odd);
 }
 
 RS_HOT void rs_tally(struct rs_thread *thread, uint64_t key, uint64_t ticks, uint64_t bytes, int failed)

@@ -23,18 +23,15 @@ static const char *append_string(const char *text)
 {
     uint32_t length = (uint32_t)strlen(text);
     uint32_t need = (uint32_t)sizeof(struct rs_string) + (length + 1 + 3) / 4 * 4;
-    if (!string_chunk || sizeof *string_chunk + string_chunk->rows + need > string_chunk->chunk_bytes) {
-        uint64_t chunk_bytes = sizeof *string_chunk + need > STRINGS_CHUNK ? sizeof *string_chunk + need : STRINGS_CHUNK;
-        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_STRINGS, 0, 0, chunk_bytes);
-        if (!chunk)
-            return NULL;
-        chunk->first_id = strings_used + 1;
-        string_chunk = chunk;
-    }
-    struct rs_string *entry = (struct rs_string *)((char *)(string_chunk + 1) + string_chunk->rows);
+    uint32_t least = (uint32_t)sizeof *string_chunk + need;
+    const struct rs_chunk like = {.kind = RS_CHUNK_STRINGS, .chunk_bytes = least > STRINGS_CHUNK ? least : STRINGS_CHUNK,
+                                  .first_id = strings_used + 1};
+    struct rs_string *entry = rs_row_place(&string_chunk, like, need);
+    if (!entry)
+        return NULL;
     entry->length = length;
     memcpy(entry->bytes, text, length + 1);
-    __atomic_store_n(&string_chunk->rows, string_chunk->rows + need, __ATOMIC_RELEASE);
+    rs_row_publish(string_chunk, need);
     return entry->bytes;
 }
 

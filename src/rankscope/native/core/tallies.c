@@ -42,21 +42,14 @@ static int index_grow(struct rs_thread *thread)
 
 static struct rs_tally *new_row(struct rs_thread *thread, uint64_t key)
 {
-    if (rs_chunk_full(thread->tallies)) {
-        struct rs_chunk *chunk = NULL;
-        if (!__atomic_load_n(&rs.full, __ATOMIC_RELAXED))
-            chunk = rs_chunk_new(RS_CHUNK_TALLIES, thread->slot, sizeof(struct rs_tally), RS_PAGE);
-        if (!chunk) {
-            RS_SET(rs.full, 1);
-            return NULL;
-        }
-        thread->tallies = chunk;
-    }
-    struct rs_chunk *chunk = thread->tallies;
-    struct rs_tally *row = (struct rs_tally *)(chunk + 1) + chunk->rows;
+    const struct rs_chunk like = {.kind = RS_CHUNK_TALLIES, .thread = thread->slot, .row_bytes = sizeof(struct rs_tally),
+                                  .chunk_bytes = RS_PAGE};
+    struct rs_tally *row = rs_row_place(&thread->tallies, like, sizeof *row);
+    if (!row)
+        return NULL;
     memcpy(row, &key, sizeof key);
     row->min_ticks = UINT64_MAX;
-    __atomic_store_n(&chunk->rows, chunk->rows + 1, __ATOMIC_RELEASE);
+    rs_row_publish(thread->tallies, 1);
     return row;
 }
 
@@ -114,15 +107,13 @@ static struct rs_peer *new_peer(struct rs_thread *thread, uint32_t world_rank)
 {
     if (2 * (thread->peers_used + 1) > thread->peers_capacity && !peers_grow(thread))
         return NULL;
-    if (rs_chunk_full(thread->peer_chunk)) {
-        struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_PEERS, thread->slot, sizeof(struct rs_peer), RS_PAGE);
-        if (!chunk)
-            return NULL;
-        thread->peer_chunk = chunk;
-    }
-    struct rs_peer *row = (struct rs_peer *)(thread->peer_chunk + 1) + thread->peer_chunk->rows;
+    const struct rs_chunk like = {.kind = RS_CHUNK_PEERS, .thread = thread->slot, .row_bytes = sizeof(struct rs_peer),
+                                  .chunk_bytes = RS_PAGE};
+    struct rs_peer *row = rs_row_place(&thread->peer_chunk, like, sizeof *row);
+    if (!row)
+        return NULL;
     row->world_rank = world_rank;
-    __atomic_store_n(&thread->peer_chunk->rows, thread->peer_chunk->rows + 1, __ATOMIC_RELEASE);
+    rs_row_publish(thread->peer_chunk, 1);
     *peer_place(thread->peers, thread->peers_capacity, world_rank) = row;
     thread->peers_used++;
     return row;
@@ -137,10 +128,8 @@ RS_COLD void rs_peer_add(struct rs_thread *thread, uint32_t world_rank, uint64_t
         rs_count(&rs.file->lost_peers, 1);
         return;
     }
-    uint32_t seq = row->seq;
-    __atomic_store_n(&row->seq, seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    uint32_t odd = rs_row_begin(&row->seq);
     row->bytes += bytes;
     row->calls++;
-    __atomic_store_n(&row->seq, seq + 2, __ATOMIC_RELEASE);
+    rs_row_done(&row->seq, odd);
 }

@@ -75,16 +75,15 @@ static void make_thread_key(void) { has_key = pthread_key_create(&thread_key, th
 
 static struct rs_thread_row *write_thread_row(uint32_t slot, uint32_t tid, const char *name)
 {
-    if (!thread_rows || (thread_rows->rows + 1) * sizeof(struct rs_thread_row) > thread_rows->chunk_bytes - sizeof *thread_rows)
-        thread_rows = rs_chunk_new(RS_CHUNK_THREADS, 0, sizeof(struct rs_thread_row), RS_PAGE);
-    if (!thread_rows)
+    const struct rs_chunk like = {.kind = RS_CHUNK_THREADS, .row_bytes = sizeof(struct rs_thread_row), .chunk_bytes = RS_PAGE};
+    struct rs_thread_row *row = rs_row_place(&thread_rows, like, sizeof *row);
+    if (!row)
         return &no_row;
-    struct rs_thread_row *row = (struct rs_thread_row *)(thread_rows + 1) + thread_rows->rows;
     row->slot = slot;
     row->tid = tid;
     row->first_ticks = rs_ticks();
     memcpy(row->name, name, sizeof row->name);
-    __atomic_store_n(&thread_rows->rows, thread_rows->rows + 1, __ATOMIC_RELEASE);
+    rs_row_publish(thread_rows, 1);
     return row;
 }
 

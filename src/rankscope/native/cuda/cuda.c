@@ -202,14 +202,15 @@ void rs_cuda_finish(void)
 
 static struct rs_cuda *new_row(enum rs_cuda_state state, const char *library, const char *note)
 {
-    struct rs_chunk *chunk = rs_chunk_new(RS_CHUNK_CUDA, 0, sizeof(struct rs_cuda), RS_PAGE);
-    if (!chunk)
+    const struct rs_chunk like = {.kind = RS_CHUNK_CUDA, .row_bytes = sizeof(struct rs_cuda), .chunk_bytes = RS_PAGE};
+    struct rs_chunk *chunk = NULL;
+    struct rs_cuda *row = rs_row_place(&chunk, like, sizeof *row);
+    if (!row)
         return NULL;
-    struct rs_cuda *row = (struct rs_cuda *)(chunk + 1);
     row->library = rs_intern(library);
     row->note = rs_intern(note);
     row->state = state;
-    __atomic_store_n(&chunk->rows, 1, __ATOMIC_RELEASE);
+    rs_row_publish(chunk, 1);
     return row;
 }
 

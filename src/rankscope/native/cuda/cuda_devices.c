@@ -44,13 +44,12 @@ void rs_devices_forget(void)
 
 static struct rs_device *new_row(uint32_t device)
 {
-    if (rs_chunk_full(rows))
-        rows = rs_chunk_new(RS_CHUNK_DEVICES, 0, sizeof(struct rs_device), RS_PAGE);
-    if (!rows)
+    const struct rs_chunk like = {.kind = RS_CHUNK_DEVICES, .row_bytes = sizeof(struct rs_device), .chunk_bytes = RS_PAGE};
+    struct rs_device *row = rs_row_place(&rows, like, sizeof *row);
+    if (!row)
         return NULL;
-    struct rs_device *row = (struct rs_device *)(rows + 1) + rows->rows;
     row->device = device;
-    __atomic_store_n(&rows->rows, rows->rows + 1, __ATOMIC_RELEASE);
+    rs_row_publish(rows, 1);
     return row;
 }
 
@@ -248,7 +247,7 @@ void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs
         return;
     struct rs_device *row = timeline->row;
     make_room(timeline);
-    rs_device_begin(row);
+    uint32_t odd = rs_row_begin(&row->seq);
     if (!row->activities || start_ns < row->first_ns)
         row->first_ns = start_ns;
     if (end_ns > row->last_ns)
@@ -262,7 +261,7 @@ void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs
     }
     if (start_ns < end_ns)
         lay_over(timeline, start_ns, end_ns, (uint64_t)1 << work);
-    rs_device_done(row);
+    rs_row_done(&row->seq, odd);
 }
 
 int rs_device_walk(uint32_t device, uint64_t from_ns, uint64_t to_ns, rs_device_visit visit, void *context)

@@ -79,17 +79,6 @@ struct rs_device *rs_device_row(uint32_t device);
 void rs_device_settle(uint64_t before_ns);
 void rs_devices_forget(void);
 
-static inline void rs_device_begin(struct rs_device *row)
-{
-    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-static inline void rs_device_done(struct rs_device *row)
-{
-    __atomic_store_n(&row->seq, row->seq + 1, __ATOMIC_RELEASE);
-}
-
 /* What the device does between two moments, in order. 0: what it did at the first one is forgotten. */
 typedef void (*rs_device_visit)(void *context, uint64_t from_ns, uint64_t to_ns, uint64_t doing);
 int rs_device_walk(uint32_t device, uint64_t from_ns, uint64_t to_ns, rs_device_visit visit, void *context);

@@ -56,9 +56,9 @@ void rs_cuda_pool(const struct rs_cupti_pool_record *record)
     struct rs_device *row = rs_device_row(record->deviceId);
     if (!row || record->memoryPoolType != RS_CUPTI_POOL_LOCAL)
         return;
-    rs_device_begin(row);
+    uint32_t odd = rs_row_begin(&row->seq);
     set_pool(row, record->address, record->memoryPoolOperationType == RS_CUPTI_POOL_DESTROYED ? 0 : record->size);
-    rs_device_done(row);
+    rs_row_done(&row->seq, odd);
 }
 
 /* --- allocations --- */
@@ -84,13 +84,13 @@ void rs_cuda_memory(const struct rs_cupti_memory_record *record)
     struct rs_device *row = rs_device_row(record->deviceId);
     if (!row)
         return;
-    rs_device_begin(row);
+    uint32_t odd = rs_row_begin(&row->seq);
     *(is_release ? &row->releases : &row->allocations) += 1;
     *(is_release ? &row->released_bytes : &row->allocated_bytes) += record->bytes;
     change(&row->current_bytes, &row->peak_bytes, record->bytes, is_release);
     if (record->poolType)
         add_pooled(row, record, is_release);
-    rs_device_done(row);
+    rs_row_done(&row->seq, odd);
 }
 
 /* --- unified memory --- */
@@ -105,7 +105,7 @@ void rs_cuda_unified(const struct rs_cupti_unified_record *record)
     struct rs_device *row = rs_device_row(is_in ? record->dstId : record->srcId);
     if (!row)
         return;
-    rs_device_begin(row);
+    uint32_t odd = rs_row_begin(&row->seq);
     if (is_in || is_out) {
         *(is_in ? &row->migrated_in_bytes : &row->migrated_out_bytes) += record->value;
         row->migrations++;
@@ -113,7 +113,7 @@ void rs_cuda_unified(const struct rs_cupti_unified_record *record)
     } else if (record->counterKind == RS_CUPTI_GPU_FAULT) {
         row->gpu_faults += record->value;
     }
-    rs_device_done(row);
+    rs_row_done(&row->seq, odd);
 }
 
 /* It is asked for when the first unified memory was allocated: no other program pays for it. */

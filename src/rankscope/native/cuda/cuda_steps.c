@@ -75,6 +75,8 @@ void rs_device_steps_forget(void)
     memset(known_calls, 0, sizeof known_calls);
 }
 
+static int has_steps(void) { return __atomic_load_n(&rs_step_open, __ATOMIC_RELAXED) != 0; }
+
 static struct step *step_at(uint64_t index) { return &steps[index % STEPS]; }
 
 /* --- what the loop's thread did --- */
@@ -372,7 +374,7 @@ void rs_device_steps_activity(uint32_t device, uint32_t correlation, uint64_t st
                               enum rs_work work, uint64_t bytes, int is_pageable)
 {
     int place;
-    if (!rs_step_open || (place = place_of(device)) < 0 || !make_room())
+    if (!has_steps() || (place = place_of(device)) < 0 || !make_room())
         return;
     waiting[waiting_used++] = (struct activity){start_ns, end_ns, bytes, correlation, (uint8_t)place, (uint8_t)work,
                                                 (uint8_t)is_pageable};
@@ -413,7 +415,7 @@ static void add_sync(const struct rs_cupti_api *call, struct step *step)
 
 void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name)
 {
-    if (!rs_step_open)
+    if (!has_steps())
         return;
     take_moments();
     if (!steps || !states_end)
@@ -430,7 +432,7 @@ void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name)
 
 void rs_device_steps_settle(uint64_t now_ns, int is_last)
 {
-    if (!rs_step_open || !now_ns)
+    if (!has_steps() || !now_ns)
         return;
     take_moments();
     if (!steps || !states_end)

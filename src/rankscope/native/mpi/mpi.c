@@ -107,13 +107,7 @@ void rs_mpi_forget(void)
 
 #define TABLE_SLOTS 2048u
 
-static uint32_t slot_of(const char *text)
-{
-    uint32_t hash = 2166136261u;
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 16777619u;
-    return hash % TABLE_SLOTS;
-}
+static uint32_t slot_of(const char *text) { return rs_hash(text) % TABLE_SLOTS; }
 
 static uint16_t wrapped[TABLE_SLOTS];
 
@@ -125,25 +119,24 @@ static int is_wrapped(const char *name)
     return 0;
 }
 
-/* What only looks at or changes local objects: nothing is lost by not seeing it. */
+/* What only looks at or changes local objects, and never waits: nothing is lost by not seeing it. */
 static const char *const local_prefixes[] = {
-    "Abi_", "Add_error_", "Aint_", "Alloc_mem", "Attr_", "Buffer_", "Cart_coords", "Cart_get", "Cart_map", "Cart_rank",
-    "Cart_shift", "Cartdim_get", "Comm_c2f", "Comm_call_errhandler", "Comm_compare", "Comm_create_errhandler",
-    "Comm_create_keyval", "Comm_delete_attr", "Comm_f2c", "Comm_free_keyval", "Comm_fromint", "Comm_get_",
-    "Comm_group", "Comm_remote_group", "Comm_remote_size", "Comm_set_", "Comm_test_inter", "Comm_toint",
-    "Comm_attach_buffer", "Comm_detach_buffer", "Comm_flush_buffer", "Comm_iflush_buffer", "Conversion_fn_null",
-    "Dims_create", "Dist_graph_neighbors", "Errhandler_", "Error_", "F_sync_reg", "File_c2f", "File_call_errhandler",
-    "File_create_errhandler", "File_f2c", "File_fromint", "File_get_", "File_set_atomicity", "File_set_errhandler",
-    "File_set_info", "File_toint", "Finalized", "Free_mem", "Get_", "Graph_get", "Graph_map", "Graph_neighbors",
+    "Abi_", "Add_error_", "Address", "Aint_", "Alloc_mem", "Attr_", "Buffer_attach", "Buffer_iflush", "Cart_coords",
+    "Cart_get", "Cart_map", "Cart_rank", "Cart_shift", "Cartdim_get", "Comm_attach_buffer", "Comm_c2f",
+    "Comm_call_errhandler", "Comm_compare", "Comm_create_errhandler", "Comm_create_keyval", "Comm_delete_attr",
+    "Comm_f2c", "Comm_free_keyval", "Comm_fromint", "Comm_get_", "Comm_group", "Comm_iflush_buffer",
+    "Comm_remote_group", "Comm_remote_size", "Comm_set_attr", "Comm_set_errhandler", "Comm_set_name", "Comm_test_inter",
+    "Comm_toint", "Conversion_fn_null", "Dims_create", "Dist_graph_neighbors", "Errhandler_", "Error_", "F_sync_reg",
+    "File_c2f", "File_call_errhandler", "File_create_errhandler", "File_f2c", "File_fromint", "File_get_",
+    "File_set_errhandler", "File_toint", "Finalized", "Free_mem", "Get_", "Graph_get", "Graph_map", "Graph_neighbors",
     "Graphdims_get", "Grequest_", "Group_", "Info_", "Initialized", "Is_thread_main", "Keyval_", "Message_c2f",
     "Message_f2c", "Message_fromint", "Message_toint", "Op_", "Pack", "Pcontrol", "Query_thread", "Reduce_local",
     "Register_datarep", "Remove_error_", "Request_c2f", "Request_f2c", "Request_fromint", "Request_toint",
-    "Session_attach_buffer", "Session_c2f", "Session_call_errhandler", "Session_create_errhandler",
-    "Session_detach_buffer", "Session_f2c", "Session_flush_buffer", "Session_fromint", "Session_get_",
-    "Session_iflush_buffer", "Session_set_", "Session_toint", "Sizeof", "Status_", "T_", "Test_cancelled", "Topo_test",
-    "Type_", "Unpack", "Win_c2f", "Win_call_errhandler", "Win_create_errhandler", "Win_create_keyval",
-    "Win_delete_attr", "Win_f2c", "Win_free_keyval", "Win_fromint", "Win_get_", "Win_set_", "Win_shared_query",
-    "Win_toint", "Address", "Wtick", "Wtime",
+    "Session_attach_buffer", "Session_c2f", "Session_call_errhandler", "Session_create_errhandler", "Session_f2c",
+    "Session_fromint", "Session_get_", "Session_iflush_buffer", "Session_set_", "Session_toint", "Sizeof", "Status_",
+    "T_", "Test_cancelled", "Topo_test", "Type_", "Unpack", "Win_c2f", "Win_call_errhandler", "Win_create_errhandler",
+    "Win_create_keyval", "Win_delete_attr", "Win_f2c", "Win_free_keyval", "Win_fromint", "Win_get_", "Win_set_attr",
+    "Win_set_errhandler", "Win_set_name", "Win_shared_query", "Win_toint", "Wtick", "Wtime",
 };
 
 static int is_local(const char *rest)

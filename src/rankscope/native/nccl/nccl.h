@@ -1,6 +1,6 @@
 /* What NCCL asks of a profiler plugin, versions 1 to 6 (NCCL 2.23 to 2.30), as far as the recorder uses it. NCCL looks
  * for the newest ncclProfiler_vN it knows and calls through it; an event is described by a structure that differs from
- * version to version. The layouts were worked out for 64-bit Linux and are checked in tests/native/test_nccl_layout.py. */
+ * version to version. The layouts were worked out for 64-bit Linux and are checked in tests/native/nccl/test_nccl_layout.py. */
 #ifndef RANKSCOPE_NCCL_H
 #define RANKSCOPE_NCCL_H
 

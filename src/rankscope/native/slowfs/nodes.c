@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../core/fnv.h"
 #include "slow.h"
 
 int slow_source = -1;
@@ -36,9 +37,7 @@ struct slow_node *slow_node_of(uint64_t id) {
 }
 
 static uint32_t hash_of(const char *path, ino_t inode) {
-    uint32_t hash = 2166136261u ^ (uint32_t)inode;
-    for (; *path; path++) hash = (hash ^ (unsigned char)*path) * 16777619u;
-    return hash;
+    return rs_fnv32(RS_FNV32 ^ (uint32_t)inode, path);
 }
 
 static void grow(void) {

@@ -65,19 +65,16 @@ static uint64_t size_of(const struct rs_call *call)
 
 static struct rs_path *append(const struct rs_path *row, const char *path)
 {
+    const struct rs_chunk like = {.kind = RS_CHUNK_PATHS, .chunk_bytes = CHUNK_BYTES};
     if (records >= MOST_RECORDS)
         return NULL;
-    if (sizeof *chunk + chunk->rows + row->record_bytes > chunk->chunk_bytes) {
-        struct rs_chunk *next = rs_chunk_new(RS_CHUNK_PATHS, 0, 0, CHUNK_BYTES);
-        if (!next)
-            return NULL;
-        chunk = next;
-    }
-    struct rs_path *made = (struct rs_path *)((char *)(chunk + 1) + chunk->rows);
+    struct rs_path *made = rs_row_place(&chunk, like, row->record_bytes);
+    if (!made)
+        return NULL;
     *made = *row;
     memcpy(made + 1, path, row->path_bytes + 1);
     records++;
-    __atomic_store_n(&chunk->rows, chunk->rows + row->record_bytes, __ATOMIC_RELEASE);
+    rs_row_publish(chunk, row->record_bytes);
     return made;
 }
 

@@ -13,15 +13,14 @@ void rs_marks_forget(void)
 
 static void write_row(uint16_t kind, const char *name, uint64_t ticks)
 {
-    if (!rows)
-        rows = rs_chunk_new(RS_CHUNK_MARKS, 0, sizeof(struct rs_mark), RS_PAGE);
-    if (!rows)
+    const struct rs_chunk like = {.kind = RS_CHUNK_MARKS, .row_bytes = sizeof(struct rs_mark), .chunk_bytes = RS_PAGE};
+    struct rs_mark *row = rs_row_place(&rows, like, sizeof *row);
+    if (!row)
         return;
-    struct rs_mark *row = (struct rs_mark *)(rows + 1) + rows->rows;
     row->ticks = ticks;
     row->kind = kind;
     row->name = rs_intern(name);
-    __atomic_store_n(&rows->rows, rows->rows + 1, __ATOMIC_RELEASE);
+    rs_row_publish(rows, 1);
 }
 
 void rs_mark_at(uint16_t kind, const char *name, uint64_t ticks)

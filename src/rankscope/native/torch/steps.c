@@ -133,7 +133,7 @@ static void end_step(int more)
     note(loop.end.ticks, RS_DOING_ENDED);
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
-        rs_step_open = 2;
+        __atomic_store_n(&rs_step_open, 2, __ATOMIC_RELAXED);
         if (rs.phase == RS_PHASE_FIRST_STEP)
             rs_set_phase(RS_PHASE_STEADY);
     }

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../core/fnv.h"
+
 enum { FIELDS = 6, SLOTS = 8192 };   /* at most half of the slots are used */
 
 struct found {
@@ -25,10 +27,7 @@ static unsigned condition_count;
 
 uint64_t rs_chain(uint64_t loader, const char *name)
 {
-    uint64_t value = loader ? loader : 0xcbf29ce484222325;
-    for (; *name; name++)
-        value = (value ^ (unsigned char)*name) * 0x100000001b3;
-    return (value ^ 0xff) * 0x100000001b3;
+    return rs_fnv64_byte(rs_fnv64(loader ? loader : RS_FNV64, name), 0xff);
 }
 
 static long long ns(struct timespec time)

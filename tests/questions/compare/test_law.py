@@ -1,0 +1,83 @@
+"""On runs of a known law: repeats of the same are not told apart, and a part made 5 % slower is named."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from questions.compare.simulated import Law, side_by
+from rankscope.questions.compare.measures import Metric
+from rankscope.questions.compare.resampling import block_length, chances, exchanges, fewest_chance
+from rankscope.questions.compare.tables import headline, is_quiet
+from rankscope.questions.compare.verdicts import CANNOT_TELL, SLOWER, CompareOptions, Comparison, compare
+
+PAIRS = 12  # benchmarks/compare.py judges many more
+LAW = Law()
+
+
+def pair(seed: int, repeats: int, slower: dict[str, float], law: Law = LAW) -> Comparison:
+    random = np.random.default_rng(seed)
+    before = side_by(random, "A", repeats, law, {})
+    return compare(before, side_by(random, "B", repeats, law, slower), CompareOptions())
+
+
+def test_repeats_of_the_same_are_not_told_apart() -> None:
+    quiet = [is_quiet(pair(seed, 10, {})) for seed in range(PAIRS)]
+    assert sum(quiet) >= PAIRS - 1
+
+
+def test_a_part_made_slower_is_named_and_no_other() -> None:
+    made = [pair(100 + seed, 10, {"forward": 1.05}) for seed in range(PAIRS)]
+    named = [{str(one.metric): one.verdict for one in each.changes if one.changed} for each in made]
+    assert sum(one.get("part.forward") == SLOWER for one in named) >= PAIRS - 2
+    assert sum(any(name.startswith("part.") and name != "part.forward" for name in one) for one in named) <= 1
+
+
+def test_the_headline_names_the_part() -> None:
+    made = pair(7, 10, {"backward": 1.2}, Law(disturbed=0.0))
+    assert headline(made).startswith("B is slower than A: step_p50 +")
+    assert "; part.backward +" in headline(made)
+
+
+def test_one_run_a_side_claims_little() -> None:
+    calm = Law(disturbed=0.0, run=0.005)
+    assert all(is_quiet(pair(seed, 1, {}, calm)) for seed in range(PAIRS))
+    made = pair(3, 1, {"forward": 1.4}, calm)
+    verdicts = {str(one.metric): one.verdict for one in made.changes}
+    assert verdicts["part.forward"] == SLOWER and made.by == "steps"
+    assert verdicts["phase.imports"] == CANNOT_TELL  # a phase is there once a run: nothing says how it varies
+
+
+def test_few_steps_say_nothing() -> None:
+    made = pair(3, 1, {"forward": 2.0}, Law(steps=10))
+    assert made.by == "" and is_quiet(made)
+
+
+def test_the_chance_is_the_share_of_exchanges() -> None:
+    first, second = np.array([[1.0, 1.1, 1.2, 1.3]]), np.array([[2.0, 2.1, 2.2, 2.3]])
+    assert len(exchanges(4, 4)) == 70
+    assert chances(first, second)[0] == 2 / 70 == fewest_chance(4, 4)
+    assert chances(first, first)[0] == 1.0
+
+
+def test_many_metrics_make_each_less_sure() -> None:
+    random = np.random.default_rng(4)
+    one, noise = random.normal(10, 1, (1, 16)), random.normal(10, 1, (60, 16))
+    one[:, 8:] += 1.6
+    alone = chances(one[:, :8], one[:, 8:])[0]
+    both = np.concatenate([one, noise])
+    assert alone < 0.05 < chances(both[:, :8], both[:, 8:])[0]
+
+
+def test_blocks_are_longer_where_neighbours_are_alike() -> None:
+    random = np.random.default_rng(4)
+    white = random.normal(size=1000)
+    drifting = np.cumsum(white)
+    assert block_length(white) <= 15 < 100 < block_length(drifting) <= 1000 // 6
+
+
+def test_what_one_side_has_only_is_said() -> None:
+    random = np.random.default_rng(1)
+    before, after = (side_by(random, name, 4, LAW, {}) for name in "AB")
+    for one in after.runs:
+        one.values[Metric("kernel", "new")] = 1e7
+    assert compare(before, after, CompareOptions()).only == {"A": [], "B": [Metric("kernel", "new")]}

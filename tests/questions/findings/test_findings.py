@@ -1,0 +1,279 @@
+"""Each rule fires where it should, with evidence and an action, and is silent where it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from questions.stragglers.simulated import Case, write_case
+from rankscope.formats.nvprof import read as read_nvprof
+from rankscope.formats.nvprof_damaged import read as read_damaged
+from rankscope.formats.source import Source
+from rankscope.model import RangeTally, RankFacts, Reading, Tables, Tally
+from rankscope.questions.findings.communication import (
+    data_parallel,
+    exposed_communication,
+    pickled_objects,
+    tiny_collectives,
+)
+from rankscope.questions.findings.finding import Finding
+from rankscope.questions.findings.startup import (
+    first_collective,
+    heaviest_import,
+    incomplete_coverage,
+    slow_start,
+    wrong_launcher,
+)
+from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
+from rankscope.questions.findings.table import MOST, RULES, findings
+from rankscope.rank_file import Flag, MarkKind, Part
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store.run import open_run
+from runs.import_runs import small_run
+from runs.loaded import run_of, shared_file
+from runs.small_run import MILLI, SECOND
+from runs.step_runs import log, opened, rank, steps
+
+MS = 1e6
+LATE = Case(4, "data wait", 2, 6.0 * MILLI, steps=60)
+
+
+def simulated(folder: Path, case: Case) -> Tables:
+    return open_run(write_case(folder / "run", case, np.random.default_rng(3)), read_rank_file)
+
+
+def only(found: list[Finding]) -> Finding:
+    (one,) = found
+    assert one.action and one.evidence
+    return one
+
+
+def test_straggler(tmp_path: Path) -> None:
+    one = only(straggler(simulated(tmp_path, LATE)))
+    assert one.title.startswith("Rank 2 (node0) is late by ") and one.title.endswith("a step: data wait")
+    assert one.saved_ns == pytest.approx(58 * 6.0 * MS, rel=0.1)
+    assert "data loader" in one.action
+
+
+def test_no_straggler(tmp_path: Path) -> None:
+    assert straggler(simulated(tmp_path, Case(4))) == []
+
+
+def pattern(folder: Path, step: Sequence[tuple[int, float, float]], count: int = 40, late_ms: float = 0.0) -> Tables:
+    """Two ranks in step: (bytes, compute ms, collective ms); rank 1 may come later to all."""
+    made = [rank(number, 2) for number in range(2)]
+    for number, one in enumerate(made):
+        now, calls = 1_000.0, [("MPI_Bcast", 100, 999.0, 1_000.0)]
+        for size, compute, communication in list(step) * count:
+            late = late_ms * number
+            leave = now + compute + late_ms + communication
+            calls.append(("MPI_Allreduce", size, now + compute + late, leave))
+            now = leave
+        log(one, calls)
+    return opened(folder, *made)
+
+
+def test_exposed_communication(tmp_path: Path) -> None:
+    one = only(exposed_communication(pattern(tmp_path, [(1 << 20, 6.0, 4.0)])))
+    assert one.title == "Moving data takes 4 ms of a step of 10 ms (40%) unhidden"
+    assert one.saved_ns == pytest.approx(40 * 4 * MS)
+
+
+def test_waiting_is_no_exposed_communication(tmp_path: Path) -> None:
+    assert exposed_communication(pattern(tmp_path, [(1 << 20, 6.0, 0.5)], late_ms=4.0)) == []
+
+
+def test_tiny_collectives(tmp_path: Path) -> None:
+    one = only(
+        tiny_collectives(pattern(tmp_path, [(1 << 20, 5.0, 1.0), *([(1000 + at, 0.01, 0.1) for at in range(20)])]))
+    )
+    assert one.title == "801 collectives of at most 4 KiB, 20 a step, mostly MPI_Allreduce"
+    assert one.saved_ns == pytest.approx(801 * 0.1 * MS * 7 / 8, rel=0.02)
+    assert "few large buffers" in one.action
+
+
+def test_negotiation_has_its_own_advice(tmp_path: Path) -> None:
+    one = only(tiny_collectives(pattern(tmp_path, [(1 << 20, 5.0, 1.0), *([(8, 0.1, 0.1)] * 20)])))
+    assert "HOROVOD_CYCLE_TIME" in one.action
+
+
+def test_large_collectives_are_not_tiny(tmp_path: Path) -> None:
+    assert tiny_collectives(pattern(tmp_path, [(1 << 20, 0.1, 0.1)] * 20)) == []
+
+
+def started(number: int, import_s: float, collective_s: float = 0.01) -> RankFileWriter:
+    made = rank(number, 2, ended_ticks=30 * SECOND)
+    moments = [
+        (MarkKind.IMPORT_BEGIN, 0.1, "torch"),
+        (MarkKind.IMPORT_END, 0.1 + import_s, "torch"),
+        (MarkKind.FIRST_COLLECTIVE_BEGIN, 0.2 + import_s, "all_reduce"),
+        (MarkKind.FIRST_COLLECTIVE_END, 0.2 + import_s + collective_s, "all_reduce"),
+        (MarkKind.FIRST_STEP_BEGIN, 0.3 + import_s + collective_s, ""),
+        (MarkKind.FIRST_STEP_END, 0.4 + import_s + collective_s, ""),
+    ]
+    made.marks(*((kind, round(at * SECOND), what) for kind, at, what in moments))
+    return made
+
+
+def test_slow_start(tmp_path: Path) -> None:
+    one = only(slow_start(opened(tmp_path, started(0, 8.0), started(1, 10.0))))
+    assert one.title == "The start is slow: imports takes 9 s, 30% of the run"
+    assert "10 s on rank 1" in one.evidence[0]
+    assert one.saved_ns == 9e9
+
+
+def test_the_module_of_a_slow_start_is_named() -> None:
+    assert heaviest_import(small_run()) == ["import_tree: app takes 900 ms with all that it imports"]
+
+
+def test_no_slow_start(tmp_path: Path) -> None:
+    run = opened(tmp_path, started(0, 1.0), started(1, 1.0))
+    assert slow_start(run) == first_collective(run) == []
+
+
+def test_first_collective_is_what_the_last_rank_pays(tmp_path: Path) -> None:
+    one = only(first_collective(opened(tmp_path, started(0, 1.0, 5.0), started(1, 4.0, 2.0))))
+    assert one.title == "The first all_reduce takes 2 s on every rank at least"
+    assert one.saved_ns == 2e9
+
+
+def test_waiting_for_a_late_rank_is_no_cost_of_the_first_collective(tmp_path: Path) -> None:
+    assert first_collective(opened(tmp_path, started(0, 1.0, 3.1), started(1, 4.0, 0.1))) == []
+
+
+def test_wrong_launcher(tmp_path: Path) -> None:
+    alone = [rank(number, 2, flags=Flag.SINGLETON | Flag.MPI_STARTED, launcher_world_size=2) for number in range(2)]
+    one = only(wrong_launcher(opened(tmp_path, *alone)))
+    assert "2 processes run as 2 jobs of one rank each" in one.title and one.saved_ns is None
+
+
+def test_a_job_of_one_rank_has_the_right_launcher(tmp_path: Path) -> None:
+    assert wrong_launcher(opened(tmp_path, rank(0, 1))) == []
+
+
+def test_incomplete_coverage(tmp_path: Path) -> None:
+    one = only(incomplete_coverage(opened(tmp_path, rank(0, 4), rank(2, 4), expected_ranks=4)))
+    assert one.evidence == ["coverage: of 4 ranks, 2 left no file: 1, 3"]
+
+
+def test_lost_calls_ask_for_more_room(tmp_path: Path) -> None:
+    made = rank(0, 1, lost_calls=50)
+    made.tally("MPI_Send", 950, SECOND)
+    assert only(incomplete_coverage(opened(tmp_path, made))).action == "record with a larger --size"
+
+
+def test_complete_coverage(tmp_path: Path) -> None:
+    made = rank(0, 1, lost_calls=5)
+    made.tally("MPI_Send", 995, SECOND)
+    assert incomplete_coverage(opened(tmp_path, made, expected_ranks=1)) == []
+
+
+def test_calls_inside_ranges_do_not_hide_lost_ones() -> None:
+    """50 of 4,050 calls are more than one in a hundred, however often the kept ones are told again by range."""
+    again = [RangeTally("cuda_api", "launch", 4000, SECOND, within="app/step")]
+    given = Reading(RankFacts(rank=0, lost_calls=50), tallies=[Tally("cuda_api", "launch", 4000, SECOND)])
+    given.range_tallies = again
+    assert only(incomplete_coverage(run_of([given]))).evidence == [
+        "coverage: 50 of 4050 calls had no room in the files"
+    ]
+
+
+def hosts(folder: Path, forward_ms: Sequence[float]) -> Tables:
+    """Two ranks on each host; a step is 20 ms on all, what is not forward is blocked in backward."""
+    made = []
+    for number, own in enumerate(forward_ms):
+        one = rank(number, len(forward_ms), host=f"node{number // 2}".encode())
+        parts = {Part.FORWARD: own, Part.BACKWARD: 20.0 - own}
+        one.steps(steps([parts] * 30, [{Part.BACKWARD: 20.0 - own}] * 30))
+        made.append(one)
+    return opened(folder, *made)
+
+
+def test_host_imbalance_names_the_host_and_not_its_ranks(tmp_path: Path) -> None:
+    run = hosts(tmp_path, [10, 10.2, 14, 14.1, 10.1, 10])
+    one = only(host_imbalance(run))
+    assert one.title.startswith("Host node1 is slow: its ranks 2-3 need ")
+    assert one.saved_ns == pytest.approx(28 * 3.8 * MS)
+    assert straggler(run) == []
+
+
+def test_one_slow_rank_is_no_slow_host(tmp_path: Path) -> None:
+    assert host_imbalance(hosts(tmp_path, [10, 10.2, 14, 10.1, 10.1, 10])) == []
+
+
+def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int) -> Tables:
+    made = []
+    for number in range(ranks):
+        facts = {"threads": 2, "involuntary_switches": 2_000}
+        one = rank(number, ranks, cpus_allowed=cpus, facts=facts)
+        one.steps(steps([{Part.FORWARD: 10.0}] * 30, runnable_ns=[runnable_ms * MS] * 30))
+        made.append(one)
+    return opened(folder, *made)
+
+
+def test_oversubscribed(tmp_path: Path) -> None:
+    one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=4)))
+    assert one.title == "4 ranks of 2 threads share 4 CPUs of node0"
+    assert one.saved_ns == pytest.approx(28 * 2 * MS)
+
+
+@pytest.mark.parametrize(("runnable_ms", "cpus"), [(0.1, 4), (2.0, 8)])
+def test_not_oversubscribed(tmp_path: Path, runnable_ms: float, cpus: int) -> None:
+    assert oversubscribed(busy(tmp_path, runnable_ms, ranks=4, cpus=cpus)) == []
+
+
+def test_data_parallel_in_a_document_of_2019() -> None:
+    one = only(data_parallel(run_of(read_damaged(Source(shared_file("seeds/002*"))))))
+    assert "as DataParallel does" in one.title
+
+
+def test_a_range_around_data_parallel_is_no_device() -> None:
+    """2 s of broadcasts and reductions on two devices: at most 1 s of the job is theirs."""
+    names = ("ncclDevKernel_Broadcast_RING_LL", "ncclDevKernel_Reduce_Sum_f32_RING_LL")
+    given = [Tally("gpu", name, 30, SECOND / 2, f"GPU {gpu} stream 7") for name in names for gpu in (0, 1)]
+    again = [RangeTally("gpu", name, 60, SECOND, "app", within="app/step") for name in names]
+    found = run_of([Reading(RankFacts(rank=0), tallies=given, range_tallies=again)])
+    assert only(data_parallel(found)).saved_ns == SECOND
+
+
+def test_no_data_parallel_in_a_ddp_job() -> None:
+    assert data_parallel(run_of(read_nvprof(Source(shared_file("seeds/003*"))))) == []
+
+
+def bcasts(folder: Path, sizes: Sequence[int], command: bytes = b"python\0train.py\0") -> Tables:
+    made = [rank(number, 2, command=command) for number in range(2)]
+    for one in made:
+        calls = [("MPI_Bcast", size, 10.0 * at, 10.0 * at + 1) for at, size in enumerate(sizes, 100)]
+        log(one, calls)
+    return opened(folder, *made)
+
+
+def test_pickled_objects(tmp_path: Path) -> None:
+    one = only(pickled_objects(bcasts(tmp_path, [8, 5000] * 60)))
+    assert one.title == "60 pickled objects are sent by mpi4py's bcast(), 120 ms of rank 0"
+
+
+@pytest.mark.parametrize("sizes", [[5000] * 120, [8] * 120, [8, 5000] * 5])
+def test_buffers_are_no_pickled_objects(tmp_path: Path, sizes: list[int]) -> None:
+    assert pickled_objects(bcasts(tmp_path, sizes)) == []
+
+
+def test_other_programs_do_not_pickle(tmp_path: Path) -> None:
+    assert pickled_objects(bcasts(tmp_path, [8, 5000] * 60, b"./solver\0")) == []
+
+
+def test_the_table_is_ranked_and_never_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [Finding("rule", f"finding {at}", "act", ["table: row"], at * MS) for at in range(9)]
+    doubt = Finding("doubt", "doubt", "act", ["table: row"])
+    monkeypatch.setattr("rankscope.questions.findings.table.RULES", (lambda tables: [*told, doubt],))
+    table = findings(opened(tmp_path, rank(0, 1)))
+    assert [row[1] for row in table.rows] == ["doubt", *(f"finding {at}" for at in range(8, 2, -1))]
+    assert len(table.rows) == MOST and table.notes == ["3 smaller ones are left out."]
+
+
+def test_nothing_recorded_nothing_found(tmp_path: Path) -> None:
+    assert [one for rule in RULES for one in rule(opened(tmp_path, rank(0, 1)))] == []

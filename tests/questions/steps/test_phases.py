@@ -1,0 +1,92 @@
+"""The way from process start to end, phase by phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankscope.model import PHASES
+from rankscope.questions.steps.phases import phase_calls, phase_ranks, phases
+from rankscope.rank_file import MarkKind
+from rankscope.rank_file_writer import RankFileWriter
+from runs.small_run import MILLI, SECOND
+from runs.step_runs import log, opened, rank
+
+K = MarkKind
+
+
+def torch_rank(number: int, import_ms: int) -> RankFileWriter:
+    """Imports from 200 ms on, init for 100 ms, the first collective within the first step of 1 s; 10 s in all."""
+    made = rank(number, 2, mpi_started_ticks=0, mpi_finalized_ticks=0, flags=0)
+    done = 200 + import_ms
+    moments = [
+        (K.INTERPRETER, 50, ""),
+        (K.IMPORT_BEGIN, 200, "torch"),
+        (K.IMPORT_END, done, "torch"),
+        (K.INIT_BEGIN, done + 50, "init_process_group"),
+        (K.INIT_END, done + 150, "init_process_group"),
+        (K.FIRST_STEP_BEGIN, done + 250, ""),
+        (K.FIRST_COLLECTIVE_BEGIN, done + 850, "gloo:all_reduce"),
+        (K.FIRST_COLLECTIVE_END, done + 1_150, "gloo:all_reduce"),
+        (K.FIRST_STEP_END, done + 1_250, ""),
+        (K.FINALIZE, 9_500, "destroy_process_group"),
+    ]
+    made.marks(*((kind, ms * MILLI, what) for kind, ms, what in moments))
+    return made
+
+
+def test_a_waterfall_by_hand(tmp_path: Path) -> None:
+    run = opened(tmp_path, torch_rank(0, 1_000), torch_rank(1, 2_000))
+    table = phase_ranks(run)
+    names = [column.name for column in table.columns]
+    first = dict(zip(names, table.rows[0], strict=True))
+    expected_ms = {
+        "start_ns": 50,
+        "interpreter_ns": 150,
+        "imports_ns": 1_000,
+        "before_init_ns": 50,
+        "init_ns": 100,
+        "after_init_ns": 100,
+        "first_step_ns": 700,
+        "first_collective_ns": 300,
+        "steps_ns": 7_050,
+        "finalize_ns": 500,
+    }
+    told = {name: value for name, value in first.items() if value and name not in ("rank", "elapsed_ns")}
+    assert told == {name: ms * MILLI for name, ms in expected_ms.items()}
+    for row in table.rows:
+        assert sum(int(str(cell or 0)) for cell in row[2:]) == row[1] == 10 * SECOND
+
+
+def test_the_spread_names_the_slowest_rank(tmp_path: Path) -> None:
+    table = phases(opened(tmp_path, torch_rank(0, 1_000), torch_rank(1, 2_000)))
+    row = next(row for row in table.rows if row[0] == "imports")
+    assert row == ("imports", "torch", 2, 0.15, SECOND, 1.5 * SECOND, 2 * SECOND, 1, "node0")
+    assert [row[0] for row in table.rows][:3] == ["start", "interpreter", "imports"]
+
+
+def test_without_marks_the_log_tells_the_first_collective(tmp_path: Path) -> None:
+    made = rank(0, 2)
+    log(made, [("MPI_Bcast", 8, 2_000, 2_500), ("MPI_Bcast", 8, 3_000, 3_001)])
+    row = dict(
+        zip(
+            [c.name for c in phase_ranks(opened(tmp_path, made)).columns],
+            phase_ranks(opened(tmp_path, made)).rows[0],
+            strict=True,
+        )
+    )
+    assert (row["first_collective_ns"], row["elapsed_ns"]) == (500 * MILLI, 10 * SECOND)
+
+
+def test_calls_by_phase(tmp_path: Path) -> None:
+    made = rank(0, 1)
+    made.tally("MPI_Init", 1, SECOND, phase=PHASES.index("init"))
+    made.tally("MPI_Allreduce", 1, SECOND, phase=PHASES.index("first_collective"))
+    made.tally("MPI_Allreduce", 10, SECOND, phase=PHASES.index("steady"))
+    made.tally("MPI_Barrier", 10, 3 * SECOND, phase=PHASES.index("steady"))
+    rows = phase_calls(opened(tmp_path, made)).rows
+    assert [(row[0], row[2], row[3], row[5]) for row in rows] == [
+        ("init", "MPI_Init", 1, 1.0),
+        ("first_collective", "MPI_Allreduce", 1, 1.0),
+        ("steady", "MPI_Barrier", 10, 0.75),
+        ("steady", "MPI_Allreduce", 10, 0.25),
+    ]
