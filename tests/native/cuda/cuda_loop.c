@@ -102,16 +102,39 @@ static void deliver(int thread)
     kept_used[thread] = 0;
 }
 
+/* what, and between which moments the recorder read its clock */
+static void say(const char *what, const char *more, uint64_t before_ns)
+{
+    uint64_t after_ns = fake_now();
+    printf("%s %s %lu %lu\n", what, more, before_ns, after_ns);
+}
+
 static void begin(const char *name)
 {
-    printf("begin %s %lu\n", name, fake_now());
+    uint64_t now = fake_now();
     begun[depth++] = rankscope_range_begin(name);
+    say("begin", name, now);
 }
 
 static void end(const char *name)
 {
+    uint64_t now = fake_now();
     rankscope_range_end(name, begun[--depth]);
-    printf("end %s %lu\n", name, fake_now());
+    say("end", name, now);
+}
+
+static void collect(const char *begins)
+{
+    uint64_t now = fake_now();
+    rankscope_gc(atoi(begins));
+    say("gc", begins, now);
+}
+
+static void compile(const char *begins)
+{
+    uint64_t now = fake_now();
+    rankscope_compiling(atoi(begins));
+    say("compile", begins, now);
 }
 
 static void play(char *line)
@@ -124,8 +147,8 @@ static void play(char *line)
     case 's': pass(fake_now() + strtoull(rest, NULL, 10) * 1000u); break;
     case 'l': launch(rest); break;
     case 'y': synchronize(rest); break;
-    case 'g': printf("gc %s %lu\n", rest, fake_now()); rankscope_gc(atoi(rest)); break;
-    case 'c': printf("compile %s %lu\n", rest, fake_now()); rankscope_compiling(atoi(rest)); break;
+    case 'g': collect(rest); break;
+    case 'c': compile(rest); break;
     case 'd': deliver(atoi(rest)); break;
     case 'K': fflush(stdout); raise(SIGKILL); break;
     default: exit(2);
