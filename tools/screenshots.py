@@ -19,6 +19,7 @@ from synthetic_run import write_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
+PROBLEMS = ROOT / "benchmarks" / "results" / "h200" / "gpu_problems-2026-11-16.tar.xz"
 GPU_RUNS = ROOT / "tests" / "runs" / "h200_runs.tar.gz"
 ASK = ROOT / "tests" / "browser" / "ask.mjs"
 QUESTIONS = ROOT / "docs" / "questions"
@@ -36,6 +37,7 @@ SHOTS: dict[str, tuple[str, str, bool]] = {
     "wait_map": ("demo", "#wait_map figure", False),
     "waiting": ("demo", "#waiting figure", False),
     "communication": ("demo", "#communication figure", False),
+    "gpu_steps": ("starved", "#gpu_steps figure", True),
     "gpu": ("gpu", "#gpu figure", True),
     "gpu_time": ("gpu", "#gpu_time figure", True),
     "memory": ("demo", "#memory figure", False),
@@ -50,6 +52,13 @@ def gpu_run(folder: Path) -> Path:
     with tarfile.open(GPU_RUNS) as packed:
         packed.extractall(folder, filter="data")
     return folder / "ddp"
+
+
+def starved_run(folder: Path) -> Path:
+    """A training on the H200 whose data loader takes 20 ms a batch."""
+    with tarfile.open(PROBLEMS) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "problems" / "data"
 
 
 def many_run(folder: Path) -> Path:
@@ -106,6 +115,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         runs = {"demo": options.run or demo_run(folder), "gpu": gpu_run(folder), "many": many_run(folder)}
+        runs["starved"] = starved_run(folder)
         pages = {name: page_of(run, folder, name) for name, run in runs.items()}
         take([question(pages, name) for name in SHOTS])
         for page in sorted(QUESTIONS.glob("*.md")):

@@ -1,0 +1,128 @@
+"""The step on the GPUs: sums worked out by hand, and trainings on an H200 with a problem put in, and without it."""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpis import ROOT
+from rankscope.model import DeviceStep, RankFacts, Reading, Step
+from rankscope.questions.findings.gpu import sync_saving_ns
+from rankscope.questions.findings.table import findings_of
+from rankscope.questions.gpu.steps import CAUSES, device_steps_of, gpu_steps
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store.run import RunTables, open_run
+from runs.loaded import run_of
+
+MS = 1_000_000
+STEPS = 20
+ARCHIVE = ROOT / "benchmarks" / "results" / "h200" / "gpu_problems-2026-11-16.tar.xz"
+
+
+def training(rank: int = 0, step_ms: float = 10.0, runnable_ms: float = 0.0, **parts_ms: float) -> Reading:
+    """A rank of equal steps on one GPU; what no part is given is compute."""
+    given = {f"{name}_ns": round(value * MS) for name, value in parts_ms.items() if not name.startswith("count_")}
+    given |= {name.removeprefix("count_"): round(value) for name, value in parts_ms.items() if "count_" in name}
+    busy_or_idle = [name for name in given if name in ("exposed_ns", "copy_ns") or name.startswith("idle_")]
+    given["compute_ns"] = round(step_ms * MS) - sum(given[name] for name in busy_or_idle)
+    number = np.arange(1, STEPS + 1)
+    end = number * round(step_ms * MS)
+    places = {"number": number, "begin_ns": end - round(step_ms * MS), "end_ns": end}
+    device = {field.name: np.full(STEPS, given.get(field.name, 0)) for field in fields(DeviceStep)} | places
+    device |= {name: np.zeros(STEPS, bool) for name in ("cut", "by_time")}
+    steps: dict[str, Any] = {field.name: np.zeros(STEPS, np.int64) for field in fields(Step)} | places
+    steps |= {name: np.zeros(STEPS, bool) for name in ("warmup", "accumulated", "skipped", "told")}
+    steps |= {"other_ns": end - places["begin_ns"], "runnable_ns": np.full(STEPS, round(runnable_ms * MS))}
+    facts = RankFacts(rank=rank, elapsed_ns=round(STEPS * step_ms * MS))
+    return Reading(facts, step_columns=steps, device_step_columns=device)
+
+
+def first_finding(run: RunTables) -> tuple[str, float]:
+    found = [one for one in findings_of(run) if one.saved_ns is not None]
+    return found[0].rule, found[0].saved_ns or 0.0
+
+
+def test_the_parts_add_up_to_the_step() -> None:
+    idle = {f"idle_{cause}": 0.1 * place for place, cause in enumerate(CAUSES, 1)}
+    run = run_of([training(exposed=1.0, copy=0.5, overlapped=0.3, **idle)])
+    table = gpu_steps(run)
+    row = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
+    assert row["step_ns"] == row["compute_ns"] + row["exposed_ns"] + row["copy_ns"] + row["idle_ns"] == 10 * MS
+    assert row["idle_ns"] == pytest.approx(sum(idle.values()) * MS)
+    assert row["idle_ns"] == pytest.approx(sum(row[f"{cause}_ns"] for cause in (*CAUSES, "preempted")))
+    assert row["exposed_share"] == pytest.approx(0.1) and row["wait_ns"] is None
+
+
+def test_without_a_cpu_the_host_launches_nothing() -> None:
+    (one,) = device_steps_of(run_of([training(runnable_ms=2.0, idle_launch=3.0, idle_python=1.0, idle_data=2.0)]))
+    assert one.idle["preempted"] == 2 * MS
+    assert (one.idle["launch"], one.idle["python"], one.idle["data"]) == (1.5 * MS, 0.5 * MS, 2 * MS)
+    (all_of_it,) = device_steps_of(run_of([training(runnable_ms=50.0, idle_launch=3.0)]))
+    assert (all_of_it.idle["preempted"], all_of_it.idle["launch"]) == (3 * MS, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts", "saved_ms"),
+    [
+        ("gpu_communication", {"exposed": 4.0, "idle_launch": 1.0}, 4.0),
+        ("launch_bound", {"idle_launch": 6.0, "exposed": 1.0, "count_kernels": 500}, 6.0),
+        ("data_bound", {"idle_data": 5.0, "idle_launch": 2.0}, 5.0),
+        ("gpu_copies", {"copy": 3.0}, 3.0),
+        ("between_parts", {"idle_python": 2.0}, 2.0),
+        ("gc_bound", {"idle_gc": 2.0}, 2.0),
+        ("recompiling", {"idle_compile": 2.0}, 2.0),
+        ("without_cpu", {"idle_launch": 2.0, "runnable_ms": 2.0}, 2.0),
+        # busy for 7 ms of 10, the host 8 ms in a call that waits: without it the device decides
+        ("synchronising", {"idle_launch": 3.0, "sync": 8.0, "count_sync_calls": 1}, 3.0),
+        # the host takes 9 ms beside that call, the device 7: only 1 ms can be saved, launching is the problem
+        ("launch_bound", {"idle_launch": 3.0, "sync": 1.0, "count_sync_calls": 1}, 2.0),
+    ],
+)
+def test_the_problem_is_named_with_what_it_costs(rule: str, parts: dict[str, float], saved_ms: float) -> None:
+    run = run_of([training(rank, **parts) for rank in (0, 1)])
+    assert first_finding(run) == (rule, pytest.approx(saved_ms * MS * STEPS))
+
+
+def test_nothing_is_found_where_the_gpus_compute() -> None:
+    assert findings_of(run_of([training(exposed=0.2, copy=0.1, idle_launch=0.3)])) == []
+
+
+def test_gaps_of_the_device_itself_cannot_be_saved() -> None:
+    (one,) = device_steps_of(run_of([training(idle_device=2.0, idle_launch=1.0, sync=9.0)]))
+    assert sync_saving_ns(one) == pytest.approx(1 * MS)
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("problems")
+    with tarfile.open(ARCHIVE) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "problems"
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"), [("launch", "launch_bound"), ("data", "data_bound"), ("pageable", "gpu_copies")]
+)
+def test_on_the_h200_it_names_the_problem_and_what_removing_it_saved(problems: Path, name: str, rule: str) -> None:
+    measured = {line.split()[0]: line.split()[1:] for line in (problems / "seconds.txt").read_text().splitlines()}
+    steps, _, recorded_s, without_s = map(float, measured[name])
+    run = open_run(problems / name, read_rank_file)
+    found, saved_ns = first_finding(run)
+    every_step = run.query("SELECT count(*) FROM steps")[0][0]
+    assert found == rule
+    assert saved_ns / 1e9 / every_step * steps == pytest.approx(recorded_s - without_s, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["launch", "data", "item", "pageable"])
+def test_on_the_h200_every_step_adds_up(problems: Path, name: str) -> None:
+    run = open_run(problems / name, read_rank_file)
+    idle = " + ".join(f"idle_{cause}_ns" for cause in CAUSES)
+    sql = f"SELECT end_ns - begin_ns AS step, compute_ns + exposed_ns + copy_ns + {idle} AS parts FROM device_steps"
+    found = run.columns(sql)
+    assert len(found["step"]) > 60
+    assert np.abs(found["step"] - found["parts"]).max() <= 0.001 * found["step"].max()
