@@ -90,7 +90,7 @@ ALL_QUESTIONS = (
         "findings",
         "findings.table",
         LOG,
-        empty="no rule found anything worth changing in what was recorded; the table coverage says what was not",
+        empty="no rule found anything worth changing in what it could look at",
     ),
     Question("overview", "run.overview"),
     Question("coverage", "run.coverage"),

@@ -28,7 +28,7 @@ from rankscope.questions.findings.startup import (
     wrong_launcher,
 )
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
-from rankscope.questions.findings.table import MOST, RULES, findings
+from rankscope.questions.findings.table import MOST, RULES, findings, not_looked_for
 from rankscope.rank_file import Flag, MarkKind, Part
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
@@ -272,7 +272,20 @@ def test_the_table_is_ranked_and_never_long(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("rankscope.questions.findings.table.RULES", (lambda tables: [*told, doubt],))
     table = findings(opened(tmp_path, rank(0, 1)))
     assert [row[1] for row in table.rows] == ["doubt", *(f"finding {at}" for at in range(8, 2, -1))]
-    assert len(table.rows) == MOST and table.notes == ["3 smaller ones are left out."]
+    assert len(table.rows) == MOST and table.notes[0] == "3 smaller ones are left out."
+
+
+def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
+    """Two ranks without steps, collectives and marks; then one whose loop told its steps."""
+    bare = not_looked_for(opened(tmp_path / "bare", rank(0, 2), rank(1, 2)))
+    assert [note.partition(".")[0].partition(": ")[2] for note in bare] == [
+        "slow data loading and ranks without a CPU",
+        "late ranks, exposed communication, tiny collectives",
+        "a slow start",
+    ]
+    stepped = rank(0, 1)
+    stepped.steps(steps([{Part.FORWARD: 5.0}] * 12))
+    assert [note for note in not_looked_for(opened(tmp_path / "stepped", stepped)) if "slow start" not in note] == []
 
 
 def test_nothing_recorded_nothing_found(tmp_path: Path) -> None:

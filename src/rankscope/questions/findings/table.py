@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.findings.communication import (
     data_parallel,
     exposed_communication,
@@ -15,7 +16,10 @@ from rankscope.questions.findings.finding import Finding
 from rankscope.questions.findings.gpu import data_bound, gpu_communication, gpu_copies_alone, gpu_idle_causes
 from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
+from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.selection import ALL, Selection
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.phases import waterfalls
 
 MOST = 7
 LONG_NS = 3.6e12  # a trial of some minutes is to tell about a job of an hour or more: its start counts for that
@@ -64,6 +68,37 @@ def findings_of(tables: Tables) -> list[Finding]:
     return sorted(found, key=lambda one: (one.saved_ns is not None, -share(one)))
 
 
+ON_GPUS = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
+    UNION ALL SELECT 1 FROM devices LIMIT 1"""
+RANKS = "SELECT count(*) FROM ranks WHERE role = 'rank'"
+
+
+def not_looked_for(tables: Tables) -> list[str]:
+    """What no rule could look for, and why: that nothing was found says nothing about it."""
+    ranks, steps = tables.query(RANKS)[0][0], steps_of(tables)
+    if not ranks:
+        return ["Not looked for anything: there is no rank."]
+    notes = []
+    if steps.source != "recorded":
+        notes.append(
+            "Not looked for: slow data loading and ranks without a CPU. No training loop told its steps (torch, or "
+            "rankscope.step())."
+        )
+    if ranks > 1 and not steps.ranks and not collectives_of(tables).splits:
+        notes.append(
+            "Not looked for: late ranks, exposed communication, tiny collectives. No collective is in the logs of all "
+            "its ranks, and there are no steps."
+        )
+    if tables.query(ON_GPUS) and not device_steps_of(tables):
+        notes.append(
+            "Not looked for: exposed communication, slow launching, synchronising and copies on the GPUs. No step is "
+            "known on their clock (recorded training loops have them)."
+        )
+    if not waterfalls(tables):
+        notes.append("Not looked for: a slow start. No rank left marks of its phases.")
+    return notes
+
+
 def findings(tables: Tables, selection: Selection = ALL) -> Table:
     """At most seven; --rank, --top and --sort do not change what is found."""
     elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
@@ -74,4 +109,5 @@ def findings(tables: Tables, selection: Selection = ALL) -> Table:
         table.rows.append((number, one.title, one.saved_ns, share, one.action, "; ".join(one.evidence), one.rule))
     if len(found) > MOST:
         table.notes.append(f"{len(found) - MOST} smaller ones are left out.")
+    table.notes += not_looked_for(tables)
     return table
