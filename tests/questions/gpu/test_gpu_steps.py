@@ -74,6 +74,7 @@ def test_without_a_cpu_the_host_launches_nothing() -> None:
         ("data_bound", {"idle_data": 5.0, "idle_launch": 2.0}, 5.0),
         ("gpu_copies", {"copy": 3.0}, 3.0),
         ("between_parts", {"idle_python": 2.0}, 2.0),
+        ("host_collectives", {"idle_blocked": 2.0}, 2.0),
         ("gc_bound", {"idle_gc": 2.0}, 2.0),
         ("recompiling", {"idle_compile": 2.0}, 2.0),
         ("without_cpu", {"idle_launch": 2.0, "runnable_ms": 2.0}, 2.0),

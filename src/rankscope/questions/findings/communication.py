@@ -13,6 +13,7 @@ from rankscope.model import Tables
 from rankscope.questions.collectives.matching import CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.waits import waits_per_step
 
@@ -233,7 +234,12 @@ EXPOSED_NOTICEABLE = 0.15  # of the step, waiting for late ranks left out
 
 
 def exposed_communication(tables: Tables) -> list[Finding]:
-    """Blocked in collectives while data moved: without the waiting, which no faster network would shorten."""
+    """Blocked in collectives while data moved: without the waiting, which no faster network would shorten.
+
+    Where steps are known on GPUs, these tell it better: the host only enqueues.
+    """
+    if device_steps_of(tables):
+        return []
     found = steps_of(tables)
     waits = waits_per_step(tables, found)
     moving, lengths, counts = [], [], []

@@ -129,6 +129,13 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         "start fewer threads and data workers, or bind ranks to cores of their own",
         "the loop's thread could have run and had no CPU",
     )
+    add(
+        "host_collectives",
+        idle("blocked"),
+        "The GPU waits while the host is blocked in a collective",
+        "communicate by NCCL on the device, less often, or beside the computation (async_op=True, Iallreduce)",
+        "the host is blocked in a collective of Gloo or MPI",
+    )
     return made
 
 
