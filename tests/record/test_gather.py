@@ -57,7 +57,7 @@ def test_fields_are_where_the_layout_says(tmp_path: Path) -> None:
         for name in FIELDS
     ]
     source = f'#include <stddef.h>\n#include <stdio.h>\n#include "layout.h"\nint main(void) {{ {"".join(lines)} }}'
-    compile_c(source, tmp_path / "offsets", f"-I{ROOT / 'src/rankscope/native'}")
+    compile_c(source, tmp_path / "offsets", f"-I{ROOT / 'src/rankscope/native/core'}")
     output = subprocess.run([tmp_path / "offsets"], capture_output=True, text=True, check=True).stdout
     found = {name: (int(at), int(size)) for name, at, size in (line.split() for line in output.splitlines())}
     assert found == {name: (at, struct.calcsize(code)) for name, (at, code) in FIELDS.items()}
