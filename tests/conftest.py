@@ -129,6 +129,7 @@ THRICE = (
 THOROUGH = {
     "mpich": tuple(f"tests/{name}" for name in TWICE),
     "impi": tuple(f"tests/{name}" for name in THRICE),
+    "3-": ("tests/native/mpi/test_every_call",),  # ranks
     "address": ("tests/native/cuda/test_cuda.py",),
     "thread": tuple(f"tests/native/{name}" for name in ("core/test_trace", "cuda/", "mpi/test_driver", "nccl/")),
 }
