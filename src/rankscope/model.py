@@ -635,6 +635,7 @@ class Moment:
     steps: int | None = None  # completed, where steps are recorded
     step_ns: float | None = None  # mean of the newest ones
     step_shares: dict[str, float] = field(default_factory=dict)  # of those: each part, and "blocked" in collectives
+    device_shares: dict[str, float] = field(default_factory=dict)  # of the newest steps on its GPUs: each part
     cpu_ns: int | None = None  # user and system time so far
     state: str = ""  # the kernel's letter (R, S, D, T), "" where it cannot be asked
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import UNSIZED, BadFile, Calling, Entered, Group, Moment
-from rankscope.rank_file import GROUP, ChunkKind, CollectiveFlag, Kind, LayerNumber, Part, Rows, State
+from rankscope.rank_file import GROUP, ChunkKind, CollectiveFlag, Idle, Kind, LayerNumber, Part, Rows, State
 from rankscope.rank_files.chunks import ChunkPlaces, RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock
 from rankscope.rank_files.facts import Here, KeptFacts, facts_of, process_words
@@ -90,6 +90,21 @@ def add_steps(moment: Moment, file: RankFile, clock: Clock, before: int = 0) -> 
     moment.step_shares = {part.name.lower(): float(ticks[:, part].sum() / ticks.sum()) for part in Part}
     blocked = np.nan_to_num(rows["blocked_ticks"].astype(np.float64)).sum()
     moment.step_shares["blocked"] = float(min(1.0, blocked / ticks.sum()))
+
+
+def add_device_steps(moment: Moment, file: RankFile) -> None:
+    """What the newest steps on the GPUs were made of, as shares that add up to 1."""
+    parts = file.parts(ChunkKind.DEVICE_STEPS)
+    if not parts:
+        return
+    rows, unsettled = copy_rows(parts[0].rows, "number", zero_is_busy=True)
+    numbers = rows["number"].astype(np.int64)
+    rows = rows[~unsettled & (numbers > 0) & (numbers > numbers.max() - NEWEST_STEPS)]
+    sums = {name: float(rows[f"{name}_ns"].sum()) for name in ("compute", "exposed", "copy")}
+    sums |= {f"idle {cause.name.lower()}": float(rows["idle_ns"][:, cause].sum()) for cause in Idle}
+    total = sum(sums.values())
+    if np.isfinite(total) and total > 0 and min(sums.values()) >= 0:
+        moment.device_shares = {name: ns / total for name, ns in sums.items()}
 
 
 def _newest_step(ring: Rows, before: int) -> int:
@@ -187,6 +202,7 @@ class LiveFile:
         under_way_ns += sum(max(0, read_ns - one.since_ns) for one in made.calling)
         made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
         add_steps(made, file, clock, self._steps)
+        add_device_steps(made, file)
         self._steps = made.steps or 0
         ask_kernel(made, here)
         return made

@@ -18,6 +18,7 @@ from native.cuda.test_cuda import make_driver
 from native.cuda.test_cuda_ranges import only
 from rankscope.rank_file import ChunkKind, Idle
 from rankscope.rank_files.chunks import open_rank_file
+from rankscope.rank_files.live import read_moment
 
 OPTIMIZER = "Optimizer.step#SGD.step"
 LOADER = "enumerate(DataLoader)#it.__next__"
@@ -223,3 +224,5 @@ def test_steps_are_there_before_the_end_and_after_a_kill(driver: Path, tmp_path:
     lost_s = (truth.ends_ns[-1] - int(rows["end_ns"].max())) / 1e9
     assert 0 <= lost_s < 3.0
     compare(rows[:100], expected(truth)[: min(100, len(rows))])
+    shares = read_moment(only(tmp_path)).device_shares
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-6) and shares["compute"] > 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -205,6 +205,7 @@ JOB = (
     Column("steps", Unit.NAME, "Steps"),
     Column("step_ns", Unit.NS, "Step time", "mean length of the newest 8 steps, mean over the ranks"),
     Column("parts", Unit.NAME, "Of a step"),
+    Column("device_parts", Unit.NAME, "On the GPUs"),
     Column(
         "collectives_per_s",
         Unit.NUMBER,
@@ -240,6 +241,7 @@ def job_table(
         _steps(now, pace),
         mean(moment.step_ns for moment in now.ranks.values()),
         _parts(now),
+        _device_parts(now),
         mean(one.collectives_per_s for one in all_paces),
         mean(one.waiting for one in all_paces),
         mean(one.transferring for one in all_paces),
@@ -274,10 +276,19 @@ def _steps(now: Standing, pace: dict[int, RankPace]) -> str:
 
 def _parts(now: Standing) -> str:
     """What the newest steps were made of, the largest part first."""
-    names = {name for moment in now.ranks.values() for name in moment.step_shares if name != "blocked"}
-    shares = {name: mean(moment.step_shares.get(name) for moment in now.ranks.values()) or 0.0 for name in names}
+    return _largest_first([moment.step_shares for moment in now.ranks.values()])
+
+
+def _device_parts(now: Standing) -> str:
+    """The same on the GPUs' clock, of the ranks that have steps there."""
+    return _largest_first([moment.device_shares for moment in now.ranks.values() if moment.device_shares])
+
+
+def _largest_first(of_ranks: Sequence[Mapping[str, float]]) -> str:
+    names = {name for shares in of_ranks for name in shares if name != "blocked"}
+    means = {name: mean(shares.get(name) for shares in of_ranks) or 0.0 for name in names}
     return ", ".join(
-        f"{name} {share:.0%}" for name, share in sorted(shares.items(), key=lambda s: -s[1]) if share >= 0.01
+        f"{name} {share:.0%}" for name, share in sorted(means.items(), key=lambda s: (-s[1], s[0])) if share >= 0.01
     )
 
 
