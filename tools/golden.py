@@ -5,6 +5,8 @@
     python tools/golden.py write RUNS ANSWERS    every table as JSON and CSV, the report as text, the page's data, the
                                                  layouts of other tools, comparisons of neighbouring runs
     python tools/golden.py compare OLD NEW       which answers differ, and how; exit code 1 if any does
+    python tools/golden.py tables OLD NEW        the same of the tables' cells alone: by the columns' names, whatever
+                                                 they are called on the screen, numbers to a microsecond or 1 in 10^5
 
 The runs stay as they are between two writes: what differs then is the program's doing.
 """
@@ -13,16 +15,18 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import os
 import re
 import subprocess
 import sys
 import tarfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKSCOPE = ROOT / ".venv" / "bin" / "rankscope"
@@ -176,10 +180,65 @@ def canonical(lines: list[str]) -> list[str]:
     return sorted(line for line in plain if line and not line.startswith('"Empty: '))  # why there are no rows
 
 
+def compare_tables(old: Path, new: Path) -> int:
+    """Every cell of every table of every run."""
+    counts: Counter[str] = Counter()
+    differing: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(old.glob("*/tables.json")):
+        before, after = tables_in(path), tables_in(new / path.relative_to(old))
+        for name in sorted(before.keys() | after.keys()):
+            told = cells_differ(before.get(name), after.get(name))
+            counts[told.partition(":")[0]] += 1
+            if told.startswith("differ"):
+                differing[f"{name}{told.removeprefix('differ')}"].append(path.parent.name)
+    for what, runs in sorted(differing.items(), key=lambda item: -len(item[1])):
+        print(f"{len(runs):4} {what}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}")
+    print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
+    return int(bool(differing))
+
+
+def tables_in(path: Path) -> dict[str, Any]:
+    """By name; the file has one document after the other."""
+    text, at, found = path.read_text(encoding="utf-8"), 0, {}
+    while text[at:].strip().startswith("{"):
+        at += len(text[at:]) - len(text[at:].lstrip())
+        document, at = json.JSONDecoder().raw_decode(text, at)
+        found.update({table["name"]: table for table in document.get("tables", [document])})
+    return found
+
+
+def cells_differ(before: Any, after: Any) -> str:
+    if before is None or after is None:
+        return "new" if before is None else "gone"
+    names = [[column["name"] for column in table["columns"]] for table in (before, after)]
+    rows = [
+        [dict(zip(own, row, strict=True)) for row in table["rows"]]
+        for own, table in zip(names, (before, after), strict=True)
+    ]
+    common = [name for name in names[0] if name in names[1]]
+    if len(rows[0]) != len(rows[1]):
+        return "differ: number of rows"
+    for sort in (False, True):
+        if sort:
+            for side in rows:
+                side.sort(key=lambda row: str([row[name] for name in common if not isinstance(row[name], float)]))
+        bad = [n for n in common if not all(alike(a[n], b[n]) for a, b in zip(*rows, strict=True))]
+        if not bad:
+            return "the same but for the order of rows" if sort else "the same"
+    return f"differ: {', '.join(bad)}"
+
+
+def alike(before: Any, after: Any) -> bool:
+    if isinstance(before, int | float) and isinstance(after, int | float):
+        return abs(before - after) <= max(1100.0, 1e-5 * max(abs(before), abs(after)))
+    return bool(before == after)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, words in (("runs", ("folder",)), ("write", ("folder", "answers")), ("compare", ("old", "new"))):
+    two = ("old", "new")
+    for name, words in (("runs", ("folder",)), ("write", ("folder", "answers")), ("compare", two), ("tables", two)):
         command = commands.add_parser(name)
         for word in words:
             command.add_argument(word, type=Path)
@@ -188,6 +247,8 @@ def main() -> int:
         return collect(options.folder)
     if options.command == "write":
         return write(options.folder, options.answers)
+    if options.command == "tables":
+        return compare_tables(options.old, options.new)
     return compare(options.old, options.new)
 
 
