@@ -276,7 +276,7 @@ def test_pace() -> None:
     assert found[3].waited_for == pytest.approx(1.0)
     assert found[3].steps_per_s == pytest.approx(2.0)
     job = job_table("job", now, verdict(before, now, PATIENCE), found)
-    assert "3 (waits 0% of the time, the others 80%" in str(job.rows[0][9])
+    assert "3 (waits 0% of the time, the others 80%" in str(job.rows[0][10])
     table = ranks_table(now, verdict(before, now, PATIENCE), found, most_rows=2)
     assert [row[0] for row in table.rows] == [3, 0]
     assert table.notes == ["2 more ranks"]
