@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,10 +84,18 @@ Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 @pytest.fixture
 def run(work: Path) -> Run:
-    """Run a command in the work folder and capture everything."""
+    """Run a command in the work folder and capture everything.
+
+    MPICH's mpiexec dies of SIGPIPE, bare as well, when ranks end while it still writes to their proxy: one in twenty of
+    the shortest jobs on a busy machine (benchmarks/results/job_first/mpich_sigpipe.md). Then it runs again.
+    """
 
     def run_in_work(*command: str | bytes, **options: object) -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(command, cwd=work, capture_output=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+        for _ in range(8):
+            done = subprocess.run(command, cwd=work, capture_output=True, timeout=60, **options)  # type: ignore[call-overload]
+            if done.returncode != -signal.SIGPIPE or not any("mpich" in str(word) for word in command):
+                break
+        return done  # type: ignore[no-any-return]
 
     return run_in_work
 
