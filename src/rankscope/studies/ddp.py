@@ -133,7 +133,7 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
         wait = (1e6 * statistics.fmean(waits), 1e6 * max(waits)) if waits else (None, None)
         servers = int(str(told(place)[3]))
         waiting_ms = sum(
-            one["waiting_ms"].get("measured", 0.0)
+            one.get("waiting_ms", {}).get("measured", 0.0)
             for outcome in repeats
             for one in outcome.results
             if one["role"] == "server"
