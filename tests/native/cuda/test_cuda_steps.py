@@ -16,7 +16,7 @@ import pytest
 from native.builds import HERE, SANITIZERS, STRICT, compile_c, recording
 from native.cuda.test_cuda import make_driver
 from native.cuda.test_cuda_ranges import only
-from rankscope.rank_file import ChunkKind, Idle
+from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle
 from rankscope.rank_files.chunks import open_rank_file
 from rankscope.rank_files.live import read_moment
 
@@ -226,3 +226,16 @@ def test_steps_are_there_before_the_end_and_after_a_kill(driver: Path, tmp_path:
     compare(rows[:100], expected(truth)[: min(100, len(rows))])
     shares = read_moment(only(tmp_path)).device_shares
     assert sum(shares.values()) == pytest.approx(1.0, abs=1e-6) and shares["compute"] > 0.5
+
+
+def test_a_step_of_which_the_log_was_overwritten_is_marked(driver: Path, tmp_path: Path) -> None:
+    """Forty thousand changes of the host before anybody has read one: what lies before the hole is not told."""
+    step = ["b backward", "l 0 0 300 compute", "y 0 0", "e backward", f"b {OPTIMIZER}", f"e {OPTIMIZER}"]
+    script = [*step * 3, *["b forward", "e forward"] * 20_000, *step * 5, "d 0"]
+    truth = play(driver, tmp_path, script)
+    rows = rows_of(tmp_path)
+    assert [int(row["number"]) for row in rows] == [4, 5, 6, 7, 8]
+    assert [bool(row["flags"] & DeviceStepFlag.CUT) for row in rows] == [True, False, False, False, False]
+    by_number = dict(enumerate(expected(truth), 1))
+    for row in rows[1:]:
+        assert abs(float(row["compute_ns"]) - by_number[int(row["number"])]["compute"]) < 1000

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mpis import ROOT
 from questions.stragglers.simulated import Case, write_case
 from rankscope.formats.nvprof import read as read_nvprof
 from rankscope.formats.nvprof_damaged import read as read_damaged
@@ -273,6 +275,15 @@ def test_the_table_is_ranked_and_never_long(tmp_path: Path, monkeypatch: pytest.
     table = findings(opened(tmp_path, rank(0, 1)))
     assert [row[1] for row in table.rows] == ["doubt", *(f"finding {at}" for at in range(8, 2, -1))]
     assert len(table.rows) == MOST and table.notes[0] == "3 smaller ones are left out."
+
+
+def test_every_rule_is_documented() -> None:
+    """By the names that the sources give to findings."""
+    folder = ROOT / "src" / "rankscope" / "questions" / "findings"
+    sources = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    rules = set(re.findall(r'\b(?:Finding|add)\(\s*"(\w+)"', sources))
+    documented = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert len(rules) > 15 and [rule for rule in sorted(rules) if f"`{rule}`" not in documented] == []
 
 
 def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:

@@ -127,3 +127,13 @@ def test_on_the_h200_every_step_adds_up(problems: Path, name: str) -> None:
     found = run.columns(sql)
     assert len(found["step"]) > 60
     assert np.abs(found["step"] - found["parts"]).max() <= 0.001 * found["step"].max()
+
+
+@pytest.mark.parametrize("name", ["launch", "data", "item", "pageable"])
+def test_on_the_h200_steps_and_device_agree(problems: Path, name: str) -> None:
+    """These programs compute in their steps only: what all steps computed is what the device did."""
+    run = open_run(problems / name, read_rank_file)
+    ((of_steps, of_device),) = run.query(
+        "SELECT (SELECT sum(compute_ns) FROM device_steps), sum(compute_ns) FROM devices"
+    )
+    assert int(of_steps) == pytest.approx(int(of_device), rel=0.001)

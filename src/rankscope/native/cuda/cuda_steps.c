@@ -49,7 +49,12 @@ static uint64_t syncs_end;
 static struct activity *waiting;
 static uint32_t waiting_used, waiting_capacity;
 static uint32_t devices[USED_DEVICES], devices_used;    /* by place */
-static uint64_t begins_ns[USED_DEVICES];                /* where the next step begins on the device; 0: not known yet */
+static struct {                                         /* of each of them, by place */
+    uint64_t begins_ns;                                 /* where its next step begins; 0: not known yet */
+    uint64_t state, sync;                               /* the first ones that may matter to it */
+} on[USED_DEVICES];
+static uint64_t known_from_ns;                          /* of what lies before, something was overwritten unread */
+static uint64_t given_last;                             /* the step of the activity before: the next is near it */
 static uint64_t latest_step_seen;                       /* of which an activity is known */
 enum waiting_call { NOT_LOOKED_AT = 0, RETURNS = 1, WAITS = 2 };
 static uint8_t known_calls[RS_NAMES_MAX + 1];           /* enum waiting_call, by name */
@@ -69,9 +74,10 @@ void rs_device_steps_forget(void)
     waiting = NULL;
     rows = NULL;
     settled = ended = states_end = host_next = lost_moments = syncs_end = latest_step_seen = rows_written = 0;
+    known_from_ns = given_last = 0;
     waiting_used = waiting_capacity = devices_used = 0;
     refused = 0;
-    memset(begins_ns, 0, sizeof begins_ns);
+    memset(on, 0, sizeof on);
     memset(known_calls, 0, sizeof known_calls);
 }
 
@@ -110,8 +116,10 @@ static void end_step(const struct rs_moment *moment, uint64_t at_ns)
         open->end_ns = at_ns;
         open->number = moment->step;
         ended++;
-        if (ended - settled == STEPS)
-            settled++;                                  /* cannot be: they would have been settled long ago */
+        if (ended - settled == STEPS) {                 /* thousands of steps a second: the oldest is given up */
+            known_from_ns = step_at(settled)->end_ns;
+            settled++;
+        }
     }
     *step_at(ended) = (struct step){.begin_ns = at_ns};
 }
@@ -125,8 +133,10 @@ static void take_moments(void)
         states = rs_memory(MOMENTS * sizeof *states);
     if (!steps || !states || !has_rate())
         return;
-    while (rs_host_next(&host_next, &moment, &lost_moments)) {
+    for (uint64_t lost = lost_moments; rs_host_next(&host_next, &moment, &lost_moments); lost = lost_moments) {
         uint64_t at_ns = ns_of(moment.ticks);
+        if (lost != lost_moments)
+            known_from_ns = at_ns;
         uint64_t last_ns = states_end ? states[(states_end - 1) % MOMENTS].at_ns : 0;
         if (at_ns < last_ns)
             at_ns = last_ns;
@@ -162,9 +172,8 @@ static enum rs_idle cause_of(uint64_t index)
 
 /* --- what the device did in a step --- */
 
-struct sharing { struct rs_device_step *row; uint64_t state, sync; };
-
-static void idle_as(struct rs_device_step *row, enum rs_idle cause, uint64_t ns) { row->idle_ns[cause] += (float)ns; }
+/* Whole nanoseconds until the end: thousands of short pieces would vanish in a float. */
+struct sharing { uint64_t compute_ns, hidden_ns, exposed_ns, copy_ns, idle_ns[RS_IDLES], state, sync; };
 
 /* The thread did one thing from one moment to the other, but for the calls in which it waited for a device. */
 static void share_state(struct sharing *sharing, enum rs_idle cause, uint64_t from_ns, uint64_t to_ns)
@@ -180,24 +189,27 @@ static void share_state(struct sharing *sharing, enum rs_idle cause, uint64_t fr
         if (end <= begin)
             continue;
         uint64_t ns = end - begin < rest_ns ? end - begin : rest_ns;
-        idle_as(sharing->row, RS_IDLE_SYNC, ns);
+        sharing->idle_ns[RS_IDLE_SYNC] += ns;
         rest_ns -= ns;
     }
-    idle_as(sharing->row, cause, rest_ns);
+    sharing->idle_ns[cause] += rest_ns;
 }
 
 static void share_idle(struct sharing *sharing, uint64_t from_ns, uint64_t to_ns)
 {
     uint64_t oldest = states_end > MOMENTS ? states_end - MOMENTS : 0;
+    uint64_t oldest_sync = syncs_end > SYNCS ? syncs_end - SYNCS : 0;
     if (sharing->state < oldest)
         sharing->state = oldest;
+    if (sharing->sync < oldest_sync)
+        sharing->sync = oldest_sync;
     while (sharing->state + 1 < states_end && states[(sharing->state + 1) % MOMENTS].at_ns <= from_ns)
         sharing->state++;
     for (uint64_t at_ns = from_ns, i = sharing->state; at_ns < to_ns; i++) {
         uint64_t begins = i < states_end ? states[i % MOMENTS].at_ns : UINT64_MAX;
         if (i == sharing->state && begins > at_ns) {    /* before the first that is known */
             uint64_t until = begins < to_ns ? begins : to_ns;
-            idle_as(sharing->row, RS_IDLE_UNKNOWN, until - at_ns);
+            sharing->idle_ns[RS_IDLE_UNKNOWN] += until - at_ns;
             at_ns = until;
         }
         uint64_t until = i + 1 < states_end ? states[(i + 1) % MOMENTS].at_ns : UINT64_MAX;
@@ -213,19 +225,18 @@ static void share_idle(struct sharing *sharing, uint64_t from_ns, uint64_t to_ns
 static void share(void *context, uint64_t from_ns, uint64_t to_ns, uint64_t doing)
 {
     struct sharing *sharing = context;
-    struct rs_device_step *row = sharing->row;
-    float ns = (float)(to_ns - from_ns);
+    uint64_t ns = to_ns - from_ns;
     int computes = (doing >> RS_WORK_COMPUTE) & 1, communicates = (doing >> RS_WORK_COMMUNICATION) & 1;
     if (computes)
-        row->compute_ns += ns;
+        sharing->compute_ns += ns;
     if (computes && communicates)
-        row->hidden_ns += ns;
+        sharing->hidden_ns += ns;
     if (!computes && communicates)
-        row->exposed_ns += ns;
+        sharing->exposed_ns += ns;
     if (doing == 1u << RS_WORK_COPY)
-        row->copy_ns += ns;
-    if (!doing && to_ns - from_ns < STARTING_NS)
-        idle_as(row, RS_IDLE_DEVICE, to_ns - from_ns);
+        sharing->copy_ns += ns;
+    if (!doing && ns < STARTING_NS)
+        sharing->idle_ns[RS_IDLE_DEVICE] += ns;
     else if (!doing)
         share_idle(sharing, from_ns, to_ns);
 }
@@ -264,14 +275,13 @@ static void write_row(const struct rs_device_step *row)
 static void settle_on(uint32_t place, const struct step *step)
 {
     const struct work *work = &step->of[place];
-    uint64_t begin_ns = begins_ns[place] ? begins_ns[place] : step->begin_ns;
+    uint64_t begin_ns = on[place].begins_ns ? on[place].begins_ns : step->begin_ns;
     uint64_t end_ns = work->last_kernel_ns ? work->last_kernel_ns : work->last_ns ? work->last_ns : step->end_ns;
     struct rs_device_step row = {.number = step->number, .device = (uint16_t)devices[place], .begin_ns = begin_ns};
-    struct sharing sharing = {.row = &row, .state = states_end > MOMENTS ? states_end - MOMENTS : 0,
-                              .sync = syncs_end > SYNCS ? syncs_end - SYNCS : 0};
+    struct sharing sharing = {.state = on[place].state, .sync = on[place].sync};
     if (end_ns < begin_ns)
         end_ns = begin_ns;
-    row.end_ns = begins_ns[place] = end_ns;
+    row.end_ns = on[place].begins_ns = end_ns;
     row.copy_bytes = work->copy_bytes;
     row.pageable_bytes = work->pageable_bytes;
     row.kernel_ns = (float)work->kernel_ns;
@@ -279,32 +289,56 @@ static void settle_on(uint32_t place, const struct step *step)
     row.copies = work->copies;
     row.sync_ns = (float)step->sync_ns;
     row.sync_calls = step->sync_calls;
-    if (!rs_device_walk(devices[place], begin_ns, end_ns, share, &sharing))
+    if (!rs_device_walk(devices[place], begin_ns, end_ns, share, &sharing) || begin_ns <= known_from_ns)
         row.flags |= RS_DEVICE_STEP_CUT;
-    if (!step->first_id)
+    if (rs_cuda.row->api == RS_CUDA_API_NONE)
         row.flags |= RS_DEVICE_STEP_BY_TIME;
+    row.compute_ns = (float)sharing.compute_ns;
+    row.hidden_ns = (float)sharing.hidden_ns;
+    row.exposed_ns = (float)sharing.exposed_ns;
+    row.copy_ns = (float)sharing.copy_ns;
+    for (uint32_t i = 0; i < RS_IDLES; i++)
+        row.idle_ns[i] = (float)sharing.idle_ns[i];
+    on[place].state = sharing.state;
+    on[place].sync = sharing.sync;
     write_row(&row);
 }
 
 /* --- activities and calls --- */
 
-/* The step in which a call with this id was made: the last one that has a lower one. */
-static uint64_t step_of_id(uint32_t correlation)
+static int has_lower_id(uint64_t index, uint32_t correlation)
 {
-    for (uint64_t i = ended + 1; i-- > settled;) {
-        uint32_t first_id = step_at(i)->first_id;
-        if (first_id && (int32_t)(correlation - first_id) >= 0)
-            return i;
-    }
-    return settled;
+    uint32_t first_id = step_at(index)->first_id;
+    return first_id && (int32_t)(correlation - first_id) >= 0;
 }
 
+/* The step in which a call with this id was made: the last one that has a lower one. Looked for from the last on. */
+static uint64_t step_of_id(uint32_t correlation)
+{
+    uint64_t i = given_last < settled ? settled : given_last > ended ? ended : given_last;
+    for (uint64_t next = i + 1; next <= ended; next++) {
+        if (has_lower_id(next, correlation))
+            i = next;
+        else if (step_at(next)->first_id)
+            break;
+    }
+    while (i > settled && !has_lower_id(i, correlation))
+        i--;
+    return given_last = i;
+}
+
+/* The first that ended after that moment. */
 static uint64_t step_at_ns(uint64_t at_ns)
 {
-    uint64_t i = ended;
-    while (i > settled && step_at(i - 1)->end_ns > at_ns)
-        i--;
-    return i;
+    uint64_t from = settled, to = ended;
+    while (from < to) {
+        uint64_t middle = from + (to - from) / 2;
+        if (step_at(middle)->end_ns <= at_ns)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
 }
 
 static int place_of(uint32_t device)

@@ -16,8 +16,6 @@ void rs_host_log_forget(void)
 
 void rs_host_note(const struct rs_moment *moment)
 {
-    if (!rs.cuda)
-        return;
     struct rs_moment *there = __atomic_load_n(&ring, __ATOMIC_RELAXED);
     if (!there) {
         there = rs_memory(MOMENTS * sizeof *there);

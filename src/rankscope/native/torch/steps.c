@@ -51,6 +51,8 @@ uint32_t rs_loop_tid(void)
 /* From now on the thread does what it says now; `as_well`: of this moment only. */
 static void note(uint64_t now, uint8_t as_well)
 {
+    if (!rs.cuda)
+        return;
     uint8_t part = loop.depth ? loop.nested[loop.depth - 1] : RS_NO_PART;
     rs_host_note(&(struct rs_moment){now, (uint32_t)loop.number, part, loop.doing | as_well});
 }

@@ -16,6 +16,7 @@ from rankscope.questions.findings.finding import Finding
 from rankscope.questions.findings.gpu import data_bound, gpu_communication, gpu_copies_alone, gpu_idle_causes
 from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
+from rankscope.questions.gpu.activities import ANY_WORK
 from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.steps.data import steps_of
@@ -68,8 +69,6 @@ def findings_of(tables: Tables) -> list[Finding]:
     return sorted(found, key=lambda one: (one.saved_ns is not None, -share(one)))
 
 
-ON_GPUS = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
-    UNION ALL SELECT 1 FROM devices LIMIT 1"""
 RANKS = "SELECT count(*) FROM ranks WHERE role = 'rank'"
 
 
@@ -89,7 +88,7 @@ def not_looked_for(tables: Tables) -> list[str]:
             "Not looked for: late ranks, exposed communication, tiny collectives. No collective is in the logs of all "
             "its ranks, and there are no steps."
         )
-    if tables.query(ON_GPUS) and not device_steps_of(tables):
+    if tables.query(ANY_WORK) and not device_steps_of(tables):
         notes.append(
             "Not looked for: exposed communication, slow launching, synchronising and copies on the GPUs. No step is "
             "known on their clock (recorded training loops have them)."

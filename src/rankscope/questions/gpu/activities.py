@@ -20,6 +20,10 @@ from rankscope.questions.gpu.communication_kernels import communicates
 from rankscope.questions.selection import Selection
 from rankscope.questions.wording import ranges
 
+# one row where any source knows of work on a GPU
+ANY_WORK = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
+    UNION ALL SELECT 1 FROM devices LIMIT 1"""
+
 # ---------------------------------------------------------------------------------------------------------------------
 # How long things take, added up so that blocks, ranks and kinds can be joined.
 STATISTICS = (

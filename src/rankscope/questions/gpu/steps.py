@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
+from rankscope.questions.wording import counted
 
 CAUSES = ("launch", "data", "sync", "gc", "compile", "blocked", "checkpoint", "python", "unknown", "device")
 PREEMPTED = "preempted"  # told by the scheduler for a step as a whole: taken from what the host was doing by itself
@@ -74,13 +73,18 @@ GPU_STEPS_COLUMNS = (
     Column("kernels", Unit.NUMBER, "Kernels a step", "kernels that a step launches, mean"),
     Column("kernel_ns", Unit.NS, "Mean kernel", "mean length of those kernels"),
 )
+# The step's time without a CPU, as far as the host could have given the device work in it.
+WITHOUT_CPU = "least(coalesce(s.runnable_ns, 0), d.idle_launch_ns + d.idle_python_ns)"
+LEFT = f"(1 - coalesce({WITHOUT_CPU} / nullif(d.idle_launch_ns + d.idle_python_ns, 0), 0))"
+IDLE = {cause: f"d.idle_{cause}_ns{f' * {LEFT}' if cause in BY_ITSELF else ''}" for cause in CAUSES}
+IDLE[PREEMPTED] = WITHOUT_CPU
 SQL = f"""
-    SELECT rank, device, number, d.end_ns - d.begin_ns AS step_ns, d.compute_ns, d.overlapped_ns, d.exposed_ns,
-        d.copy_ns,
-        {", ".join(f"d.idle_{cause}_ns" for cause in CAUSES)}, {", ".join(f"d.{name}" for name in COUNTS)},
-        coalesce(s.runnable_ns, 0) AS runnable_ns
+    SELECT rank, device, count(*), avg(d.end_ns - d.begin_ns), avg(d.overlapped_ns),
+        {", ".join(f"avg(d.{name}_ns)" for name in BUSY)}, {", ".join(f"avg({idle})" for idle in IDLE.values())},
+        {", ".join(f"avg(d.{name})" for name in COUNTS)}
     FROM device_steps d JOIN ranks USING (process) LEFT JOIN steps s USING (process, number)
-    WHERE role = 'rank' AND NOT d.cut ORDER BY rank, device, number"""
+    WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, device ORDER BY rank, device"""
+CUT = "SELECT count(*) FROM device_steps WHERE cut"
 
 
 @dataclass(slots=True)
@@ -124,42 +128,16 @@ def device_steps_of(tables: Tables) -> list[DeviceSteps]:
 
 
 def _device_steps(tables: Tables) -> list[DeviceSteps]:
-    columns = tables.columns(SQL)
-    if not len(columns["rank"]):
-        return []
-    steady = np.asarray(columns["number"]) >= steps_of(tables).first_steady
-    shares = _wait_shares(tables)
-    pairs = sorted(set(zip(columns["rank"].tolist(), columns["device"].tolist(), strict=True)))
-    made = []
-    for rank, device in pairs:
-        chosen = steady & (columns["rank"] == rank) & (columns["device"] == device)
-        if chosen.any():
-            made.append(_mean(columns, chosen, rank, device, shares.get(rank)))
-    return made
+    found = tables.query(SQL, (steps_of(tables).first_steady,))
+    shares = _wait_shares(tables) if found else {}
+    return [_of_row(row, shares.get(row[0])) for row in found]
 
 
-def _mean(columns: Mapping[str, Any], chosen: Any, rank: int, device: int, share: float | None) -> DeviceSteps:
-    def of(name: str) -> Any:
-        return np.asarray(columns[name][chosen], np.float64)
-
-    idle = {cause: of(f"idle_{cause}_ns") for cause in CAUSES}
-    by_itself = sum(idle[cause] for cause in BY_ITSELF)
-    without_cpu = np.minimum(of("runnable_ns"), by_itself)
-    left = np.divide(by_itself - without_cpu, by_itself, out=np.ones_like(by_itself), where=by_itself > 0)
-    for cause in BY_ITSELF:
-        idle[cause] = idle[cause] * left
-    idle[PREEMPTED] = without_cpu
-    return DeviceSteps(
-        rank,
-        device,
-        int(chosen.sum()),
-        float(of("step_ns").mean()),
-        {name: float(of(f"{name}_ns").mean()) for name in BUSY},
-        float(of("overlapped_ns").mean()),
-        {cause: float(values.mean()) for cause, values in idle.items()},
-        {name: float(of(name).mean()) for name in COUNTS},
-        share,
-    )
+def _of_row(row: Sequence[Any], share: float | None) -> DeviceSteps:
+    rank, device, steps, step_ns, overlapped_ns, *means = row
+    given = iter(means)
+    busy, idle, counts = ({name: float(next(given)) for name in names} for names in (BUSY, IDLE, COUNTS))
+    return DeviceSteps(rank, device, steps, step_ns, busy, overlapped_ns, idle, counts, share)
 
 
 def _wait_shares(tables: Tables) -> dict[int, float]:
@@ -180,6 +158,10 @@ def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:
     for one in device_steps_of(tables):
         if selection.ranks is None or one.rank in selection.ranks:
             table.rows.append(_row(one))
+    cut = tables.query(CUT)[0][0]
+    if cut:
+        told = f"{counted(cut, 'step')} of a device left out: what it or its host did then is not known any more."
+        table.notes.append(told)
     return arranged(table, selection)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
+from rankscope.questions.gpu.activities import ANY_WORK
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_time
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.gpu.kernels import gpu, gpu_copies, kernels
@@ -23,8 +24,6 @@ from rankscope.questions.page.section import (
 )
 from rankscope.questions.page.tables import bars, cut, marked
 
-ANY = """SELECT 1 FROM tallies WHERE layer = 'gpu' UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu'
-    UNION ALL SELECT 1 FROM devices LIMIT 1"""
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000
 ADDED = (
@@ -43,7 +42,7 @@ ADDED = (
 def gpu_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The list of kernels, copies and sets, the longest first."""
     table = renamed(gpu(tables, wanted.selection), wanted.called)
-    if not table.rows and tables.query(ANY):  # of loaded traces there are single events only
+    if not table.rows and tables.query(ANY_WORK):  # of loaded traces there are single events only
         table = renamed(kernels(tables, wanted.selection), wanted.called)
     if not table.rows:
         return None
@@ -62,7 +61,7 @@ def _kernel_title(table: Table) -> str:
 
 def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """Each device's time from its first activity to its last: computing, communicating, copying, idle."""
-    table = gpu_time(tables, wanted.selection) if tables.query(ANY) else None
+    table = gpu_time(tables, wanted.selection) if tables.query(ANY_WORK) else None
     if table is None or not table.rows:
         return None
     _add_parts(table)
