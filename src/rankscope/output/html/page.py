@@ -148,7 +148,8 @@ def _plain_text(words: str) -> str:
 def _findings(table: Table, known: set[str]) -> str:
     names = [column.name for column in table.columns]
     entries = "".join(_finding(dict(zip(names, row, strict=True)), known) for row in table.rows)
-    body = f'<ol class="findings">{entries}</ol>' if entries else "<p>No rule found anything worth changing in what it could look at.</p>"
+    nothing = "<p>No rule found anything worth changing in what it could look at.</p>"
+    body = f'<ol class="findings">{entries}</ol>' if entries else nothing
     return _part("findings", "What matters most?", _said(table) + body + _notes(table))
 
 
