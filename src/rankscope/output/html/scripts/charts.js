@@ -1,4 +1,4 @@
-// Draws each picture when it comes near, and again when the window or the colours change.
+// Draws each picture when it comes near, and again when its place or the colours change.
 import { Bars } from './bars.js';
 import { Heat } from './heat.js';
 import { Sizes } from './sizes.js';
@@ -43,8 +43,23 @@ export function whenIdle() {
 
 export const heightOf = (chart, table) => KINDS[chart.kind].height(chart, table);
 
+const widths = new Map(); // element to its picture and how wide it was when that was drawn
+
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const known = widths.get(target);
+    if (target.clientWidth && target.clientWidth !== known.width) {
+      known.width = target.clientWidth;
+      known.picture.draw();
+    }
+  }
+});
+
 export function addChart(chart, table, host, view) {
-  drawn.add(new KINDS[chart.kind](chart, table, host, view));
+  const picture = new KINDS[chart.kind](chart, table, host, view);
+  drawn.add(picture);
+  widths.set(host, { picture, width: host.clientWidth });
+  resized.observe(host);
 }
 
 export function redraw() {

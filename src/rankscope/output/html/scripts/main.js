@@ -1,7 +1,7 @@
 // Fills the page in.
 import { sections } from './data.js';
 import { TableView } from './table.js';
-import { addChart, heightOf, later, redraw, whenIdle } from './charts.js';
+import { addChart, heightOf, later, whenIdle } from './charts.js';
 import { startTheme } from './theme.js';
 
 const hostOf = (table) => document.getElementById(`table-${table.name}`).querySelector('.rows');
@@ -33,9 +33,4 @@ function unfold() {
 addEventListener('hashchange', unfold);
 unfold();
 
-let resized = 0;
-addEventListener('resize', () => {
-  cancelAnimationFrame(resized);
-  resized = requestAnimationFrame(redraw);
-});
 document.documentElement.dataset.ready = 'yes';

@@ -8,13 +8,15 @@ const MOST_SERIES = 8;
 export class Sizes {
   constructor(chart, table, host) {
     const names = seriesOf(chart, table);
-    host.replaceChildren();
-    this.bars = chart.parts.map((part) => {
-      const { title } = table.columns[place(table, part)];
-      const inner = make('div');
-      host.append(make('div', { class: 'small' }, make('h3', { class: 'part' }, title), inner));
+    const titles = chart.parts.map((part) => table.columns[place(table, part)].title);
+    // all of them before the first is drawn: how wide each is depends on how many there are
+    const hosts = titles.map(() => make('div'));
+    const cells = titles.map((title, at) => make('div', { class: 'small' }, make('h3', { class: 'part' }, title), hosts[at]));
+    host.replaceChildren(...cells);
+    this.bars = chart.parts.map((part, at) => {
+      const title = titles[at];
       const own = { ...chart, title: `${chart.title} (${title})`, parts: names, orders: [], value_axis: title.toLowerCase() };
-      return new Bars(own, pivot(chart, table, part, names), inner);
+      return new Bars(own, pivot(chart, table, part, names), hosts[at]);
     });
   }
 
