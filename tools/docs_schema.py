@@ -21,7 +21,7 @@ from rankscope.questions.imports import projection, replay, saving, staging
 from rankscope.questions.imports.break_even import BREAK_EVEN_COLUMNS, FIT_COLUMNS
 from rankscope.questions.imports.imports import IMPORT_COST_COLUMNS
 from rankscope.questions.live import top
-from rankscope.questions.page import gpu, ranks, steps
+from rankscope.questions.page import gpu, ranks, step_times, steps
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.scaling import crossovers, scaling
 from rankscope.store.columns import RECORDS
@@ -44,7 +44,7 @@ OTHERS: dict[str, Sequence[Column]] = {
     "scale_laws": scaling.LAWS,
     "scale_speed_up": scaling.SPEED_UP,
     "scale_break_even": crossovers.COLUMNS,
-    "pages": (*steps.BLOCKED, steps.START, *gpu.ADDED, *ranks.COLUMNS),
+    "pages": (*steps.BLOCKED, steps.START, *gpu.ADDED, *ranks.COLUMNS, *step_times.COLUMNS),
 }
 
 

@@ -47,7 +47,7 @@ class Slices:
 
 
 # ---------------------------------------------------------------- pictures
-ChartKind = Literal["bars", "heat", "sizes", "top", "icicle"]
+ChartKind = Literal["bars", "heat", "sizes", "top", "icicle", "curve", "timeline"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class Chart:
     row_axis: str = ""  # what the rows are
     orders: tuple[str, ...] = ()  # columns by which the rows can be ordered; the first is the order they come in
     series: str = ""  # kind "sizes": the column that tells the colours apart
+    lines: tuple[tuple[str, float], ...] = ()  # kind "curve": values of the whole run, by their names
+    groups: str = ""  # kind "bars": of the section's groups the one that a selection of steps is summed up from
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class Section:
     charts: list[Chart] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lead: str = ""  # the answer in a sentence, of a question with which the page begins
+    groups: list[Table] = field(default_factory=list)  # parts by group of steps: for selections, not to be looked at
 
 
 @dataclass(frozen=True, slots=True)

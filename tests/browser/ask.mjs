@@ -42,6 +42,24 @@ const STEPS = {
       return hover.hidden ? null : hover.innerText;
     });
   },
+  // from one share of the element's width to another, with the button held down
+  drag: async (page, { selector, from, to, y = 0.5 }) => {
+    const element = await page.$(selector);
+    await element.scrollIntoView();
+    const box = await element.boundingBox();
+    await page.mouse.move(box.x + box.width * from, box.y + box.height * y);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * to, box.y + box.height * y, { steps: 8 });
+    await page.mouse.up();
+  },
+  wheel: async (page, { selector, x = 0.5, y = 0.5, turn }) => {
+    const element = await page.$(selector);
+    await element.scrollIntoView();
+    const box = await element.boundingBox();
+    await page.mouse.move(box.x + box.width * x, box.y + box.height * y);
+    await page.mouse.wheel({ deltaY: turn });
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  },
   // how long each frame takes while the page is scrolled from its top to its end
   scroll: (page) => page.evaluate(async () => {
     const frames = [];

@@ -20,8 +20,8 @@ from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
 SECTIONS = {
-    "mpi": "start steps wait_map waiting communication gpu memory balance overhead tables".split(),
-    "gpu": "start steps wait_map waiting communication gpu gpu_time memory balance overhead tables".split(),
+    "mpi": "steps step_times start wait_map waiting communication gpu memory balance overhead tables".split(),
+    "gpu": "steps step_times start wait_map waiting communication gpu gpu_time memory balance overhead tables".split(),
 }
 
 

@@ -25,7 +25,7 @@ from rankscope.output.perfetto import perfetto_pieces
 from rankscope.output.prometheus import to_prometheus
 from rankscope.pictures import Slices
 from rankscope.questions.events.events import EVENTS_COLUMNS, events_sql
-from rankscope.questions.events.timeline import Timeline, in_order, timeline
+from rankscope.questions.events.timeline import begin_of, in_order, timeline
 from rankscope.questions.metrics import scrape
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL, Selection
@@ -63,7 +63,7 @@ def export(run: Run, form: str, out: Path, told: Told = lambda events: None) -> 
         ordered = ((one, *in_order(one.start_ns, one.end_ns)) for one in counted.through(made.slices()))
         _whole(out, perfetto_pieces(made.actors, ordered))
     else:
-        texts = chrome_pieces(made.actors, counted.through(made.slices()), _begin(made), made.first_of_flows())
+        texts = chrome_pieces(made.actors, counted.through(made.slices()), begin_of(made.tables), made.first_of_flows())
         _whole(out, (text.encode() for text in texts))
     return f"{counted.slices} slices on {len(made.tracks)} tracks"
 
@@ -77,12 +77,6 @@ class _Counted:
             yield one
             self.slices += len(one.start_ns)
             self._told(self.slices)
-
-
-def _begin(made: Timeline) -> int:
-    firsts = "(SELECT min(start_ns) FROM events), (SELECT min(begin_ns) FROM steps), min(started_ns)"
-    found = made.tables.query(f"SELECT least({firsts}) FROM ranks")
-    return int(found[0][0] or 0)
 
 
 def _whole(out: Path, pieces: Iterable[bytes]) -> None:

@@ -27,8 +27,10 @@ MODULES = (
     "csv",
     "colours",
     "hover",
+    "selection",
     "table",
     "bars",
+    "curve",
     "heat",
     "sizes",
     "top",
@@ -95,6 +97,7 @@ def _section_data(section: Section) -> dict[str, Any]:
         "name": section.name,
         "tables": [_table_data(table) for table in section.tables],
         "charts": [_chart(chart) for chart in section.charts],
+        "groups": [_table_data(table) for table in section.groups],
     }
 
 
@@ -102,8 +105,10 @@ def _chart(chart: Chart) -> dict[str, Any]:
     return {name: _plain(getattr(chart, name)) for name in Chart.__slots__}
 
 
-def _plain(value: str | tuple[str, ...]) -> Any:
-    return printable(value) if isinstance(value, str) else [printable(one) for one in value]
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _table_data(table: Table) -> dict[str, Any]:

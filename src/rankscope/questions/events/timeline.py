@@ -97,11 +97,11 @@ class Timeline:
 
     def slices(self) -> Iterator[Slices]:
         """All slices: of each process its events, then its steps and phases."""
-        clocks, flows = _clocks(self.tables), _flows(self.tables)
+        clocks, flows = clocks_of(self.tables), _flows(self.tables)
         steps = {one.rank: one for one in steps_of(self.tables).ranks}
         ranks = dict(self.tables.query("SELECT process, rank FROM ranks WHERE role = 'rank'"))
         for actor in self.actors:
-            clock = clocks.get(actor.process, _same)
+            clock = clocks.get(actor.process, as_it_is)
             for columns in self.tables.blocks(EVENTS, [actor.process], BLOCK_ROWS):
                 yield self._events(actor.process, columns, clock, flows)
             if ranks.get(actor.process) in steps:
@@ -109,10 +109,10 @@ class Timeline:
 
     def first_of_flows(self) -> tuple[Array, Array]:
         """Every flow once, in their order, and the process whose slice of it comes first."""
-        clocks, flows = _clocks(self.tables), _flows(self.tables)
+        clocks, flows = clocks_of(self.tables), _flows(self.tables)
         found = []
         for actor in self.actors:
-            clock = clocks.get(actor.process, _same)
+            clock = clocks.get(actor.process, as_it_is)
             for columns in self.tables.blocks(f"{EVENTS} AND sequence > 0", [actor.process], BLOCK_ROWS):
                 flow, start_ns = _flow_of(actor.process, columns, flows), clock(columns["start_ns"])
                 kept = flow > 0
@@ -193,11 +193,11 @@ def _track_name(layer: str, kind: str, group: str, thread: int) -> tuple[str, st
     return ("ranges", f"ranges of thread {thread}") if layer == Layer.NVTX else ("thread", f"thread {thread}")
 
 
-def _same(time_ns: Array) -> Array:
+def as_it_is(time_ns: Array) -> Array:
     return time_ns
 
 
-def _clocks(tables: Tables) -> dict[int, Any]:
+def clocks_of(tables: Tables) -> dict[int, Any]:
     """For each process whose host's clock is not the reference how to put its times right."""
     hosts = tables.query("SELECT count(DISTINCT host) FROM ranks WHERE role = 'rank'")[0][0]
     if hosts < 2:
@@ -219,6 +219,13 @@ class _Moved:
     def __call__(self, time_ns: Array) -> Array:
         moved, _ = self.clock.to_reference((time_ns - self.base_ns).astype(np.float64))
         return np.rint(moved).astype(np.int64) + self.base_ns
+
+
+def begin_of(tables: Tables) -> int:
+    """The first moment that anything tells of: where timelines begin."""
+    firsts = "(SELECT min(start_ns) FROM events), (SELECT min(begin_ns) FROM steps), min(started_ns)"
+    found = tables.query(f"SELECT least({firsts}) FROM ranks")
+    return int(found[0][0] or 0)
 
 
 def _flows(tables: Tables) -> dict[tuple[int, str], int]:

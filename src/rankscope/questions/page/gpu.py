@@ -22,6 +22,7 @@ from rankscope.questions.page.section import (
     percent,
     seconds,
 )
+from rankscope.questions.page.step_times import device_groups
 from rankscope.questions.page.tables import bars, cut, marked
 
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
@@ -97,7 +98,10 @@ def gpu_steps_section(tables: Tables, wanted: PageOptions) -> Section | None:
         orders = (WHERE.name, "idle_ns", "exposed_ns")
         charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
     charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
-    return Section("gpu_steps", "Where does a step go on the GPUs?", few.tables, charts)
+    groups = device_groups(tables, table) if few.drawn is table else None
+    charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
+    found = [groups] if groups else []
+    return Section("gpu_steps", "Where does a step go on the GPUs?", few.tables, charts, groups=found)
 
 
 def _step_title(table: Table, parts: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from rankscope.questions.page.gpu import gpu_section, gpu_steps_section, gpu_tim
 from rankscope.questions.page.imports import imports_section
 from rankscope.questions.page.ranks import balance_section, memory_section
 from rankscope.questions.page.section import PageOptions, column, number, percent, seconds
+from rankscope.questions.page.step_times import step_times_section
 from rankscope.questions.page.steps import start_section, step_parts_section
 from rankscope.questions.page.tables import differing_section, more_section
 from rankscope.questions.run.coverage import LOSSES, coverage, overhead
@@ -42,10 +43,11 @@ def _title(table: Table, lost: Sequence[object]) -> str:
 # ---------------------------------------------------------------- page
 SECTIONS: tuple[Callable[[Tables, PageOptions], Section | None], ...] = (
     differing_section,
-    start_section,
-    imports_section,
     gpu_steps_section,
     step_parts_section,
+    step_times_section,
+    start_section,
+    imports_section,
     wait_map_section,
     waiting_section,
     communication_section,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Section
 from rankscope.questions.condense import condensed
 from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number, seconds
+from rankscope.questions.page.step_times import host_groups
 from rankscope.questions.page.tables import bars, marked
 from rankscope.questions.selection import Selection
 from rankscope.questions.steps.phases import SEGMENTS, phase_ranks, phases
@@ -79,7 +82,10 @@ def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
     blocked = WAITING if split else "exposed_ns"
     charts = bars(few, _steps_title(table, parts), parts, "mean step", "host", blocked, "step_ns")
     spread = steps(tables, wanted.selection, by_rank=False)
-    return Section("steps", "Where does a step go?", [*few.tables, spread], charts)
+    groups = host_groups(tables, table) if few.drawn is table else None
+    charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
+    found = [groups] if groups else []
+    return Section("steps", "Where does a step go?", [*few.tables, spread], charts, groups=found)
 
 
 def _steps_title(table: Table, parts: tuple[str, ...]) -> str:

@@ -4,25 +4,59 @@ import { ordered, place } from './data.js';
 import { axisUnit, shown, tickText } from './numbers.js';
 import { partColours } from './colours.js';
 import { hideHover, showHover } from './hover.js';
+import { onSteps } from './selection.js';
 
 const THICK = 22, TALLEST = 560, FONT = '12px system-ui, sans-serif';
 const LONGEST_LABEL = 200;
 
 export class Bars {
-  constructor(chart, table, host) {
-    Object.assign(this, { chart, table, host });
-    this.label = place(table, chart.label);
-    this.parts = chart.parts.map((name) => place(table, name));
-    this.columns = this.parts.map((at) => table.columns[at]);
-    this.colours = partColours(chart.parts);
-    this.unit = this.columns[0].unit;
+  // groups: the same parts by group of steps, of which a selection is summed up
+  constructor(chart, table, host, groups = null) {
+    Object.assign(this, { chart, host, whole: table });
     this.order = chart.orders[0] ?? '';
-    this.canvas = make('div', { class: 'canvas', tabindex: '0', role: 'img', 'aria-label': this.spoken() });
+    this.canvas = make('div', { class: 'canvas', tabindex: '0', role: 'img' });
     this.canvas.addEventListener('keydown', (event) => this.key(event));
     this.canvas.addEventListener('mouseleave', hideHover);
     this.canvas.addEventListener('blur', hideHover);
-    host.replaceChildren(this.controls(), this.canvas);
+    this.bar = make('div', { class: 'controls' });
+    host.replaceChildren(this.bar, this.canvas);
+    this.show(table, chart.parts);
+    if (groups) onSteps((steps) => this.select(groups, steps));
+  }
+
+  // The same picture of another table.
+  show(table, parts, about = '') {
+    this.table = table;
+    this.label = place(table, this.chart.label);
+    this.parts = parts.map((name) => place(table, name));
+    this.columns = this.parts.map((at) => table.columns[at]);
+    this.colours = partColours(parts);
+    this.unit = this.columns[0].unit;
+    this.about = about;
+    this.canvas.setAttribute('aria-label', this.spoken());
+    this.bar.replaceChildren(...this.controls());
     this.draw();
+  }
+
+  // Only some steps: the mean over the groups of them, each counted as often as it has steps.
+  select(groups, steps) {
+    if (!steps) return this.show(this.whole, this.chart.parts);
+    const [first, last, count] = ['first_step', 'last_step', 'steps'].map((name) => place(groups, name));
+    const who = place(groups, this.chart.label);
+    const parts = groups.columns.map((column, at) => at).filter((at) => at > count);
+    const rows = new Map();
+    for (const row of groups.rows) {
+      if (row[first] < steps.first || row[last] > steps.last) continue;
+      const sums = rows.get(row[who]) ?? [row[who], ...parts.map(() => 0), 0];
+      parts.forEach((at, number) => { sums[1 + number] += row[at] * row[count]; });
+      sums[parts.length + 1] += row[count];
+      rows.set(row[who], sums);
+    }
+    const means = [...rows.values()].map((sums) => sums.map((sum, at) => (at ? sum / sums.at(-1) : sum)));
+    const columns = [groups.columns[who], ...parts.map((at) => groups.columns[at])];
+    if (!means.length) return null;
+    return this.show({ name: groups.name, title: groups.title, columns, rows: means },
+      columns.slice(1).map((column) => column.name), `Steps ${steps.first} to ${steps.last} only`);
   }
 
   // About how tall it will be, so that nothing moves when it is drawn.
@@ -41,19 +75,21 @@ export class Bars {
     this.columns.forEach((column, at) => {
       const swatch = make('span', { class: 'swatch' });
       swatch.style.background = this.colours[at];
-      legend.append(make('li', {}, swatch, column.title));
+      legend.append(make('li', { title: column.formula ?? false }, swatch, column.title));
     });
-    const bar = make('div', { class: 'controls' }, ...(this.columns.length > 1 ? [legend] : []));
-    if (this.chart.orders.length > 1 && this.table.rows.length > 1) {
-      const options = this.chart.orders.map((name) => [name, this.table.columns[place(this.table, name)].title]);
-      bar.append(chooser('Order by', options, this.order, (name) => { this.order = name; this.draw(); }));
+    const made = this.columns.length > 1 ? [legend] : [];
+    const orders = this.chart.orders.filter((name) => place(this.table, name) >= 0);
+    if (orders.length > 1 && this.table.rows.length > 1) {
+      const options = orders.map((name) => [name, this.table.columns[place(this.table, name)].title]);
+      made.push(chooser('Order by', options, this.order, (name) => { this.order = name; this.draw(); }));
     }
-    return bar;
+    if (this.about) made.push(make('strong', {}, this.about));
+    return made;
   }
 
   rows() {
-    if (!this.order || this.order === this.chart.orders[0]) return this.table.rows;
     const at = place(this.table, this.order);
+    if (at < 0 || this.order === this.chart.orders[0]) return this.table.rows;
     return ordered(this.table.rows, at, this.table.columns[at].unit !== 'name');
   }
 
@@ -144,7 +180,7 @@ export class Bars {
 }
 
 // Ticks that are round in the unit that is told.
-function increments(scale, largest) {
+export function increments(scale, largest) {
   const found = [];
   for (let power = 1e-3; power * scale <= largest * 10; power *= 10) found.push(power * scale, 2 * power * scale, 5 * power * scale);
   return found;

@@ -1,11 +1,12 @@
 // Draws each picture when it comes near, and again when its place or the colours change.
 import { Bars } from './bars.js';
+import { Curve } from './curve.js';
 import { Heat } from './heat.js';
 import { Sizes } from './sizes.js';
 import { Top } from './top.js';
 import { Icicle } from './icicle.js';
 
-const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle };
+const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve };
 const drawn = new Set();
 const waiting = new Map(); // element to what makes it
 
@@ -55,8 +56,8 @@ const resized = new ResizeObserver((entries) => {
   }
 });
 
-export function addChart(chart, table, host, view) {
-  const picture = new KINDS[chart.kind](chart, table, host, view);
+export function addChart(chart, table, host, besides) {
+  const picture = new KINDS[chart.kind](chart, table, host, besides);
   drawn.add(picture);
   widths.set(host, { picture, width: host.clientWidth });
   resized.observe(host);

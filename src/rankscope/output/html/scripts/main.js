@@ -15,8 +15,9 @@ function fill(name, section) {
   section.charts.forEach((chart, at) => {
     const picture = document.getElementById(`${name}-figure-${at}`).querySelector('.picture');
     const table = section.tables.find((one) => one.name === chart.table);
-    const followed = () => (chart.kind === 'top' ? viewOf(table) : null);
-    later(picture, heightOf(chart, table), () => addChart(chart, table, picture, followed()));
+    const groups = section.groups.find((one) => one.name === chart.groups);
+    const besides = () => (chart.kind === 'top' ? viewOf(table) : groups);
+    later(picture, heightOf(chart, table), () => addChart(chart, table, picture, besides()));
   });
   section.tables.forEach((table) => later(hostOf(table), TableView.height(table), () => viewOf(table)));
 }

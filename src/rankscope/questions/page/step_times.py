@@ -1,0 +1,219 @@
+"""How long is each step, is it getting longer, and which rank made it so?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.pictures import Chart, Section
+from rankscope.questions.events.timeline import as_it_is, begin_of, clocks_of
+from rankscope.questions.gpu.steps import BUSY, IDLE
+from rankscope.questions.page.section import PageOptions, column, number, seconds
+from rankscope.questions.steps.arrays import RankSteps, some_of
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.steps import OWN, steps
+
+MOST_ROWS = 600  # about as many as a picture has room for
+MOST_CELLS = 20_000  # of the parts by group of steps: they are what a selection needs, and nothing that is looked at
+SORTED_AT_ONCE = 1 << 22
+Array = Any  # of numpy
+
+GROUP = (
+    Column("first_step", Unit.COUNT, "From step"),
+    Column("last_step", Unit.COUNT, "To step"),
+)
+COLUMNS = (
+    *GROUP,
+    Column("values", Unit.COUNT, "Values", "steps × ranks"),
+    Column("min_ns", Unit.NS, "Min", "the shortest of them"),
+    Column("median_ns", Unit.NS, "Median", "median of them"),
+    Column("max_ns", Unit.NS, "Max", "the longest of them"),
+    Column("slowest_rank", Unit.NAME, "Slowest rank", "the rank that has the longest"),
+    Column("begin_ns", Unit.NS, "Begins at", "since the run began, on its common clock: the first rank to begin"),
+    Column("end_ns", Unit.NS, "Ends at", "since the run began, on its common clock: the last rank to end"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Steady steps that follow each other, by their numbers."""
+
+    first: int
+    last: int
+    width: int
+
+    @property
+    def count(self) -> int:
+        return (self.last - self.first) // self.width + 1
+
+    def of(self, numbers: Array) -> Array:
+        return (numbers - self.first) // self.width
+
+    def ends(self, at: int) -> tuple[int, int]:
+        first = self.first + at * self.width
+        return first, min(self.last, first + self.width - 1)
+
+
+def groups_of(tables: Tables, most: int, multiple_of: int = 1) -> Groups | None:
+    """The steady steps in as many groups as there may be; None where there are no steps."""
+    found = steps_of(tables)
+    steady = [one.number[found.steady(one)] for one in found.ranks]
+    known = [numbers for numbers in steady if len(numbers)]
+    if not known:
+        return None
+    first, last = min(int(one.min()) for one in known), max(int(one.max()) for one in known)
+    width = -(-(last - first + 1) // max(1, most))
+    return Groups(first, last, -(-width // multiple_of) * multiple_of)
+
+
+def step_times_section(tables: Tables, wanted: PageOptions) -> Section | None:
+    """Step time over steps: the range over all ranks, the median, and the percentiles of the whole run."""
+    table = step_times(tables, wanted)
+    if len(table.rows) < 2:
+        return None
+    spread = next(iter(steps(tables, wanted.selection, by_rank=False).rows), None)
+    assert spread is not None
+    lines = (("p50", number(spread[9])), ("p99", number(spread[11])))
+    parts = ("min_ns", "median_ns", "max_ns")
+    chart = Chart("curve", table.name, _title(table, lines), "first_step", parts, "step time", "step", lines=lines)
+    return Section("step_times", "Step time over steps", [table], [chart])
+
+
+def _title(table: Table, lines: Sequence[tuple[str, float]]) -> str:
+    longest = [number(cell) for cell in column(table, "max_ns")]
+    at = longest.index(max(longest))
+    first, last, rank = (column(table, name)[at] for name in ("first_step", "last_step", "slowest_rank"))
+    where = f"step {first}" if first == last else f"steps {first} to {last}"
+    usual, slow = (seconds(value) for _, value in lines)
+    longest_told = f"the longest {seconds(longest[at])} ({where}, rank {rank})"
+    return f"Half of the steps take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
+
+
+def step_times(tables: Tables, wanted: PageOptions) -> Table:
+    """The steady steps, some neighbours in a row where there are many."""
+    table = Table("step_times", "Step time over steps", COLUMNS, [])
+    groups = groups_of(tables, MOST_ROWS)
+    if groups is None:
+        return table
+    found, chosen = steps_of(tables), wanted.selection.ranks
+    ranks = [one for one in found.ranks if (chosen is None or one.rank in chosen) and len(one.number)]
+    spans = _spans(tables, ranks, groups)
+    at_once = max(1, SORTED_AT_ONCE // max(1, len(ranks) * groups.width))
+    for first in range(0, groups.count, at_once):
+        table.rows += _rows(ranks, groups, first, min(groups.count, first + at_once), spans)
+    if found.left_out:
+        table.notes.append(f"Without {found.left_out} steps of warm-up.")
+    if groups.width > 1:
+        table.notes.append(f"{groups.width} steps in a row of the table.")
+    return table
+
+
+def _spans(tables: Tables, ranks: Sequence[RankSteps], groups: Groups) -> tuple[Array, Array]:
+    """When each group begins on the first rank and ends on the last."""
+    clocks, base = clocks_of(tables), begin_of(tables)
+    processes = {rank: process for process, rank in tables.query("SELECT process, rank FROM ranks WHERE role = 'rank'")}
+    begin, end = np.full(groups.count, np.inf), np.full(groups.count, -np.inf)
+    for one in ranks:
+        steady = one.number >= groups.first
+        at = groups.of(one.number[steady])
+        clock = clocks.get(processes.get(one.rank, -1), as_it_is)
+        begins = (clock(one.begin_ns[steady].astype(np.int64)) - base).astype(np.float64)
+        np.minimum.at(begin, at, begins)
+        np.maximum.at(end, at, begins + one.length_ns[steady])
+    return begin, end
+
+
+def _rows(
+    ranks: Sequence[RankSteps], groups: Groups, first: int, last: int, spans: tuple[Array, Array]
+) -> Iterator[tuple[Cell, ...]]:
+    """Of some groups at a time: their values in order give least, median and most."""
+    places, lengths, whose = [], [], []
+    for one in ranks:
+        low, high = np.searchsorted(one.number, (groups.ends(first)[0], groups.ends(last - 1)[1] + 1))
+        places.append(groups.of(one.number[low:high]))
+        lengths.append(some_of(one.values, "length_ns", int(low), int(high)))
+        whose.append(np.full(int(high - low), one.rank))
+    place, length, rank = (np.concatenate(part) for part in (places, lengths, whose))
+    order = np.lexsort((length, place))
+    place, length, rank = place[order], length[order], rank[order]
+    edges = np.searchsorted(place, np.arange(first, last + 1))
+    for at, low, high in zip(range(first, last), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if high > low:
+            middle = float(length[(low + high - 1) // 2] + length[(low + high) // 2]) / 2
+            values = float(length[low]), middle, float(length[high - 1]), int(rank[high - 1])
+            yield (*groups.ends(at), high - low, *values, float(spans[0][at]), float(spans[1][at]))
+
+
+# ---------------------------------------------------------------- the parts of some steps, for a selection of them
+def host_groups(tables: Tables, drawn: Table) -> Table | None:
+    """The parts of each rank's steps by group of steps; None where there are too many ranks for that."""
+    names = [name for name in (f"{part}_ns" for part in OWN) if any(number(cell) for cell in column(drawn, name))]
+    groups = _few_groups(tables, len(drawn.rows), len(names) + 5)
+    if groups is None:
+        return None
+    found = steps_of(tables)
+    kept = [one for one in drawn.columns if one.name in (*names, "exposed_ns")]
+    table = Table("step_part_groups", "Parts of the step by group of steps", _group_columns("rank", kept), [])
+    shown = set(column(drawn, "rank"))
+    for one in found.ranks:
+        mask = found.steady(one)
+        if one.rank in shown and mask.any():
+            own = {f"{name}_ns": values for name, values in one.own.items()} | {"exposed_ns": one.exposed_ns}
+            parts = [own[part.name][mask] if part.name in own else np.zeros(int(mask.sum())) for part in kept]
+            table.rows += _means(groups, groups.of(one.number[mask]), one.rank, parts)
+    return table
+
+
+DEVICE_SQL = f"""
+    SELECT rank, device, number, {", ".join(f"d.{name}_ns" for name in BUSY)}, {", ".join(IDLE.values())}
+    FROM device_steps d JOIN ranks USING (process) LEFT JOIN steps s USING (process, number)
+    WHERE role = 'rank' AND NOT d.cut AND number >= ? ORDER BY rank, device, number"""
+
+
+def device_groups(tables: Tables, drawn: Table) -> Table | None:
+    """The parts of each GPU's steps by group of steps; None where there are too many GPUs for that."""
+    every = [f"{name}_ns" for name in (*BUSY, *IDLE)]
+    names = [name for name in every if any(number(cell) for cell in column(drawn, name))]
+    groups = _few_groups(tables, len(drawn.rows), len(names) + 4)
+    if groups is None:
+        return None
+    kept = [next(one for one in drawn.columns if one.name == name) for name in names]
+    table = Table("gpu_step_groups", "Parts of the step on the GPUs by group of steps", _group_columns("gpu", kept), [])
+    rows = tables.query(DEVICE_SQL, (steps_of(tables).first_steady,))
+    shown = set(column(drawn, "gpu"))
+    by_device: dict[str, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        by_device.setdefault(f"{row[0]}/{row[1]}", []).append(row[2:])
+    for where, found in by_device.items():
+        if where in shown:
+            values = np.array(found, np.float64)
+            at = groups.of(values[:, 0].astype(np.int64))
+            table.rows += _means(groups, at, where, [values[:, 1 + every.index(name)] for name in names])
+    return table
+
+
+def _few_groups(tables: Tables, rows: int, cells: int) -> Groups | None:
+    shown = groups_of(tables, MOST_ROWS)
+    most = MOST_CELLS // max(1, rows * cells)
+    return groups_of(tables, min(MOST_ROWS, most), shown.width) if shown is not None and most >= 4 else None
+
+
+def _group_columns(who: str, parts: Sequence[Column]) -> tuple[Column, ...]:
+    return (
+        *GROUP,
+        Column(who, Unit.NAME, {"rank": "Rank", "gpu": "Rank/GPU"}[who]),
+        Column("steps", Unit.COUNT, "Steps", "steady steps in the group"),
+        *(replace(one, formula=f"mean over `steps`: {one.formula}") for one in parts),
+    )
+
+
+def _means(groups: Groups, at: Array, who: Cell, parts: Sequence[Array]) -> Iterator[tuple[Cell, ...]]:
+    counts = np.bincount(at, minlength=groups.count)
+    sums = [np.bincount(at, weights=part, minlength=groups.count) for part in parts]
+    for place in np.flatnonzero(counts).tolist():
+        means = (round(float(one[place]) / int(counts[place])) for one in sums)
+        yield (*groups.ends(place), who, int(counts[place]), *means)
