@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.formats.json_stream import TraceStream
-from rankscope.formats.kineto_columns import KinetoColumns, columns_of, rows_in
+from rankscope.formats.kineto_columns import UNNAMED, KinetoColumns, columns_of, rows_in
 from rankscope.formats.kineto_events import (
     NO_TIME,
     Ints,
@@ -20,6 +20,7 @@ from rankscope.formats.kineto_events import (
     nanoseconds,
     take_facts,
     text,
+    unnamed_group,
     whole,
 )
 from rankscope.formats.source import Source
@@ -61,6 +62,7 @@ class LaunchCalls:
 # ---------------------------------------------------------------- kineto
 OURS = re.compile(
     rb'"(deviceProperties|distributedInfo|cpu_op|cuda_runtime|user_annotation|Ev Idx|baseTimeNanoseconds)"'
+    rb'|"cat"\s*:\s*"(Operator|Runtime|Kernel)"'
 )
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
@@ -107,6 +109,7 @@ class KinetoTrace:
     host_pids: set[int] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     launches: LaunchCalls = field(default_factory=LaunchCalls)
+    unnamed: set[str] = field(default_factory=set)  # groups of collectives of which the trace does not tell the group
 
     def begin(self, members: dict[str, object], events: Sequence[TraceEvent]) -> None:
         self.facts.source = str(self.source)
@@ -131,6 +134,7 @@ class KinetoTrace:
         columns = columns_of(spans, self.base_ns or 0)
         good = np.flatnonzero((columns.start_ns != NO_TIME) & (columns.end_ns >= columns.start_ns))
         self._count(columns, good)
+        self.unnamed.update(name for name in UNNAMED.values() if name in columns.group.values)
         made = Reading(self.facts, continues=self.readings > 0)
         made.event_columns = columns.event_columns(good) if len(good) else {}
         self.readings += 1
@@ -179,7 +183,8 @@ class KinetoTrace:
         take_facts(self.facts, stream.after)
         self._complain(stream)
         made = Reading(self.facts, continues=self.readings > 0, notes=self.notes)
-        made.groups = groups_of(stream.before, self.facts.rank) + groups_of(stream.after, self.facts.rank)
+        groups = groups_of(stream.before, self.facts.rank) + groups_of(stream.after, self.facts.rank)
+        made.groups = groups + [unnamed_group(name, groups, self.facts) for name in sorted(self.unnamed)]
         return made
 
     def _complain(self, stream: TraceStream[TraceEvent]) -> None:

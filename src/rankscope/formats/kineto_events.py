@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -50,13 +51,24 @@ def groups_of(members: Mapping[str, Any], rank: int | None) -> list[Group]:
     return [_group(one, rank) for one in configured[:MOST_GROUPS] if isinstance(one, dict)]
 
 
+def unnamed_group(name: str, groups: Sequence[Group], facts: RankFacts) -> Group:
+    """The group of collectives of which the trace does not tell it: the only one there is, or else a guess."""
+    if len(groups) == 1:
+        return replace(groups[0], name=name, identity=f"{groups[0].identity}, by order")
+    if not groups and facts.world_size:
+        return Group(name, "all ranks, by order", size=facts.world_size, my_rank=facts.rank)
+    return Group(name, "not told", guessed=True)
+
+
 def _group(configured: Mapping[str, Any], rank: int | None) -> Group:
     listed = configured.get("ranks")
     ranks = [one for one in listed if isinstance(one, int)] if isinstance(listed, list) else []
     name, about = text(configured.get("pg_name")), text(configured.get("pg_desc"))
+    # several groups may have one description, as those of the rows of a mesh
+    identity = " ".join(part for part in (about if about != "undefined" else "", name) if part)
     return Group(
         name,
-        identity=about if about != "undefined" else "",
+        identity=identity,
         size=whole(configured.get("pg_size")) or len(ranks) or None,
         my_rank=ranks.index(rank) if rank in ranks else None,
     )
