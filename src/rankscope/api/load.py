@@ -129,6 +129,8 @@ def _summed(found: Iterator[tuple[str, Reading]]) -> Iterator[tuple[str, Reading
 
                 totals = TraceTotals()
             totals.add(reading.event_columns)
+        if totals is not None:
+            totals.take_memory(reading)
         yield name, reading
     if totals is not None:
         yield before[0], totals.reading(before[1], frozenset(told))

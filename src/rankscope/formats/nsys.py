@@ -16,7 +16,7 @@ import numpy as np
 
 from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.source import GZIP, ZSTD, Source
-from rankscope.model import Group, Layer, Note, RankFacts, Reading, Severity, Words
+from rankscope.model import DeviceTotals, Group, Layer, Note, RankFacts, Reading, Severity, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tables of an nsys export: which hold events of which layer, read with the columns this version of nsys wrote.
@@ -25,7 +25,8 @@ Row = tuple[Any, ...]
 PROCESS_BITS = 24  # a global thread id is the global process id and the thread in its lowest bits
 TEXT_LETTERS = 4096
 TORCH_SUFFIX = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)  # of the ranges torch makes
-PAGEABLE = "Pageable"
+PAGEABLE, DEVICE_MEMORY = "Pageable", "Device"
+RELEASED = 1  # nsys's operation on memory
 API_VERSION = re.compile(r"_v\d+$")  # cudaLaunchKernel_v7000
 COPY_KINDS = (
     "unknown Host-to-Device Device-to-Host Host-to-Array Array-to-Host Array-to-Array Array-to-Device "
@@ -33,7 +34,7 @@ COPY_KINDS = (
     "Unified-Device-to-Device"
 ).split()
 CUPTI_MEMORY = {1: PAGEABLE}  # where the export does not name the kinds, they are CUPTI's
-OPERATOR = re.compile(r"\w+::|\w*Backward\d+$|(?:detach|record_param_comms)$")  # ranges that torch makes of operators
+OPERATOR = re.compile(r"\w+::|\w*Backward\d+$|(?:detach_?|record_param_comms)$")  # ranges that torch makes of operators
 DOMAIN_CREATED, MARK = 75, 34  # nsys's event types of NVTX
 SIZE = re.compile(r'"(?:Message size \[bytes\]|size)"\s*:\s*"?(\d{1,18})\b')
 
@@ -384,6 +385,7 @@ def _processes(source: Source, database: Database) -> Iterator[Reading]:
     for global_pid in found:
         facts = facts_of(database, source, global_pid, alone=len(found) == 1)
         yield Reading(facts, notes=_notes(source, base_ns), groups=_communicators(database, global_pid, facts))
+        yield Reading(facts, continues=True, devices=_memory(database, global_pid))
         for one in tables:
             yield from _events(source, database, one, global_pid, base_ns or 0, facts)
 
@@ -400,6 +402,38 @@ def _communicators(database: Database, global_pid: int, facts: RankFacts) -> lis
     ranks = _one(database, "SELECT count(*) FROM MPI_RANKS") if database.has("MPI_RANKS", "rank") else None
     size = ranks if isinstance(ranks, int) and ranks > 1 else None  # a report of each rank has only its own
     return [Group(str(handle), "MPI_COMM_WORLD, by order", size=size, my_rank=facts.rank) for handle in handles]
+
+
+MEMORY_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+
+
+def _memory(database: Database, global_pid: int) -> list[DeviceTotals]:
+    """Allocations on devices, one by one: nsys does not sum them up."""
+    if not database.has(MEMORY_TABLE, "start", "deviceId", "bytes", "memoryOperationType"):
+        return []
+    kinds = database.labels["memory"]
+    kind = "memKind" if database.has(MEMORY_TABLE, "memKind") else "NULL"
+    sql = f"""SELECT deviceId, bytes, memoryOperationType, {kind} FROM {MEMORY_TABLE}
+        WHERE {process_of(database, MEMORY_TABLE)} = ? ORDER BY start"""
+    found: dict[int, DeviceTotals] = {}
+    for rows in database.batches(sql, (global_pid,), BATCH_ROWS):
+        for device, size, operation, of_kind in rows:
+            is_sound = isinstance(device, int) and isinstance(size, int) and 0 <= device < 1000 and 0 <= size < 2**48
+            if is_sound and kinds.get(of_kind, DEVICE_MEMORY).startswith(DEVICE_MEMORY):
+                _allocate(found.setdefault(device, DeviceTotals(device)), size, operation == RELEASED)
+    return list(found.values())
+
+
+def _allocate(one: DeviceTotals, size: int, is_release: bool) -> None:
+    if is_release:
+        one.releases += 1
+        one.released_bytes += size
+    else:
+        one.allocations += 1
+        one.allocated_bytes += size
+    # what was allocated before the report began may be released in it
+    one.current_bytes = max(0, one.current_bytes + (-size if is_release else size))
+    one.peak_bytes = max(one.peak_bytes, one.current_bytes)
 
 
 def _notes(source: Source, base_ns: int | None) -> list[Note]:

@@ -29,7 +29,7 @@ RECORDS = f"""
     SELECT process, layer, name, "group", coalesce(sequence, {UNNUMBERED}) AS sequence, start_ns,
         coalesce(end_ns, -1) AS end_ns,
         coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
-        call_ns IS NOT NULL OR tool <> '' AS progress
+        call_ns IS NOT NULL OR (tool <> '' AND correlation IS NULL) AS progress
     FROM untraced_events JOIN ranks USING (process)
     WHERE role = 'rank' AND layer IN {sql_list(COLLECTIVE_LAYERS)}
         AND (sequence > 0 OR (sequence IS NULL AND tool <> ''))"""

@@ -7,7 +7,7 @@ devices. Of an activity or a call that launches one some twenty bytes are kept u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,7 @@ class TraceTotals:
         self._engine: list[tuple[Array, Array]] = []
         self._copies: dict[str, list[tuple[Array, ...]]] = {}
         self._kinds: dict[str, bool] = {}  # by name: whether it copies or sets
+        self._memory: dict[int, DeviceTotals] = {}
 
     def add(self, columns: Columns) -> None:
         """One block of events, those that have ended."""
@@ -218,6 +219,11 @@ class TraceTotals:
             "group": Words(np.where(on_stream, len(group.values), group.codes[rows]), [*group.values, ""]),
         }
         self._tallies.add(told, np.arange(len(rows)))
+
+    def take_memory(self, reading: Reading) -> None:
+        """What the source itself tells of devices, which is their memory, out of its reading into the sums."""
+        self._memory |= {one.device: one for one in reading.devices}
+        reading.devices = []
 
     def _add_engine(self, columns: Columns) -> None:
         rows = _rows_named(columns, rows_of_layers(columns, RANGES), lambda name: name.startswith(ENGINE))
@@ -263,18 +269,27 @@ class TraceTotals:
             number = int(name) if name.isdecimal() and len(name) < 10 else place
             made.devices.append(self._device(number, name))
             made.device_gaps += step_split.device_gaps(device, number)
+        working = len(made.devices)
+        made.devices += self._memory.values()
         steps = self._steps()
         if steps is not None:
             facts.steps_from = steps.source
             made.notes.append(Note(steps.told, where=facts.source))
-            self._add_steps(made, steps)
+            self._add_steps(made, steps, made.devices[:working])
         return made
 
     def _device(self, number: int, name: str) -> DeviceTotals:
         time, _ = walked(self._gpu.devices[name], len(self._gpu.streams), Launches())
         activities = sum(len(run.kind) for run in self._gpu.devices[name].runs)
-        return DeviceTotals(
-            number, activities, time.span_ns, time.busy_ns, time.compute_ns, time.comm_ns, time.copy_ns, time.hidden_ns
+        return replace(
+            self._memory.pop(number, DeviceTotals(number)),
+            activities=activities,
+            span_ns=time.span_ns,
+            busy_ns=time.busy_ns,
+            compute_ns=time.compute_ns,
+            communication_ns=time.comm_ns,
+            copy_ns=time.copy_ns,
+            hidden_ns=time.hidden_ns,
         )
 
     # ------------------------------------------------------------ steps
@@ -303,7 +318,7 @@ class TraceTotals:
             threads = np.where(known, thread[at], threads)
         return run.name[rows].astype(np.int64), launched_ns, threads
 
-    def _add_steps(self, made: Reading, steps: TracedSteps) -> None:
+    def _add_steps(self, made: Reading, steps: TracedSteps, working: Sequence[DeviceTotals]) -> None:
         mine = [one for one in (*self._ranges.ranges(), *self._calls.ranges()) if one.thread == steps.thread]
         if not any(traced.part_of(one.name) == traced.BACKWARD for one in mine):
             mine += self._backward(steps)
@@ -318,7 +333,7 @@ class TraceTotals:
         windows = StepWindows(steps.number, steps.begin_ns, steps.end_ns, steps.joined)
         found = [
             split_steps(one.device, device, self._copies_of(name), windows, host, syncs, self._launches)
-            for one, (name, device) in zip(made.devices, self._gpu.devices.items(), strict=True)
+            for one, (name, device) in zip(working, self._gpu.devices.items(), strict=True)
         ]
         if found:
             made.device_step_columns = {key: np.concatenate([one[key] for one in found]) for key in found[0]}

@@ -78,10 +78,7 @@ def part_of(name: str) -> str:
 
 # ---------------------------------------------------------------- where steps are
 FEWEST_RANGES = 3
-LEAST_COVER, MOST_COVER = (
-    0.5,
-    0.8,
-)  # of the time from the first to the last that ranges fill which are called steps; others
+LEAST_COVER, MOST_COVER = 0.5, 0.8  # of the time from first to last that ranges fill: those called steps, and others
 STUB = 0.02  # of the longest: a step of the profiler's schedule that was cut off at once
 ANY_NAME = re.compile("")
 STEP_NAME = re.compile(
