@@ -108,9 +108,12 @@ def _stream(group: str) -> str:
 
 # ---------------------------------------------------------------- what is kept of single events for the steps
 ENGINE = "autograd::engine::evaluate_function"
-ENGINE_PAUSE_NS = 1_000_000  # in one backward run
+BETWEEN_OPERATORS_NS, ENGINE_PAUSE_NS = 10_000, 1_000_000  # of the engine, in one backward run
 PAUSE_NS = 1_000_000  # of launching: a longer one is something else
 MOST_RANGES = 200_000  # of any name: of more only those that may be parts or steps
+
+
+NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -147,13 +150,14 @@ def _sequences(columns: Columns, rows: Array) -> Array:
     return np.full(len(rows), NONE) if told is None else np.ma.filled(told[rows], NONE).astype(np.int64)
 
 
-def _merged(start_ns: Array, end_ns: Array, pause_ns: int) -> tuple[Array, Array]:
-    """Intervals in the order of their starts, with those joined that are not farther apart."""
+def _merged(start_ns: Array, end_ns: Array, pause_ns: int, apart_ns: Array = NOTHING) -> tuple[Array, Array]:
+    """Intervals in the order of their starts, with those joined that are not farther apart, nor by such a moment."""
     if not len(start_ns):
         return start_ns, end_ns
     order = np.argsort(start_ns, kind="stable")
     start_ns, done_ns = start_ns[order], np.maximum.accumulate(end_ns[order])
-    first = np.concatenate([[True], start_ns[1:] > done_ns[:-1] + pause_ns])
+    between = np.searchsorted(apart_ns, start_ns[1:], "right") > np.searchsorted(apart_ns, done_ns[:-1], "left")
+    first = np.concatenate([[True], (start_ns[1:] > done_ns[:-1] + pause_ns) | between])
     last = np.concatenate([np.flatnonzero(first)[1:] - 1, [len(first) - 1]])
     return start_ns[first], done_ns[last]
 
@@ -229,7 +233,7 @@ class TraceTotals:
         rows = _rows_named(columns, rows_of_layers(columns, RANGES), lambda name: name.startswith(ENGINE))
         if len(rows):
             start_ns, end_ns = (np.asarray(columns[key], np.int64)[rows] for key in ("start_ns", "end_ns"))
-            self._engine.append(_merged(start_ns, end_ns, ENGINE_PAUSE_NS))
+            self._engine.append(_merged(start_ns, end_ns, BETWEEN_OPERATORS_NS))
 
     def _add_gpu(self, columns: Columns) -> None:
         rows = rows_of_layers(columns, (Layer.GPU,))
@@ -343,7 +347,7 @@ class TraceTotals:
         if not self._engine:
             return []
         start_ns, end_ns = (np.concatenate(one) for one in zip(*self._engine, strict=True))
-        start_ns, end_ns = _merged(start_ns, end_ns, ENGINE_PAUSE_NS)
+        start_ns, end_ns = _merged(start_ns, end_ns, ENGINE_PAUSE_NS, steps.end_ns)
         spans = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
         return [Range(begin, end, traced.BACKWARD, steps.thread or 0) for begin, end in spans]
 
