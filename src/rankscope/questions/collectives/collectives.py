@@ -284,6 +284,9 @@ def _comments(known: Collectives, sums: list[_Class]) -> list[str]:
     if wait_ns > NOTICEABLE * total_ns:
         share = wait_ns / total_ns
         comments.append(f"{share:.0%} of the time in these collectives is waiting for the last to come: see waiting.")
+    if known.log.by_order:
+        told = f"{counted(known.log.by_order, 'collective')} have no sequence number in the trace"
+        comments.append(f"{told}: they are matched by group and order.")
     for reason, count in known.log.left_out.most_common():
         if count:
             comments.append(f"Left out: {counted(count, 'collective')} {reason}.")

@@ -13,7 +13,7 @@ from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.condense import lanes
 from rankscope.questions.selection import ALL, Selection, arranged
-from rankscope.questions.wording import ranges
+from rankscope.questions.wording import at_host, ranges
 
 # ---------------------------------------------------------------- who waits for whom, and how long in all?
 WAIT_MATRIX_COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
@@ -265,11 +265,11 @@ def _row(known: Collectives, found: Waiting, place: int, late_ns: float | None, 
 def _comments(known: Collectives, found: Waiting, named: int | None, verdict: str) -> list[str]:
     comments = []
     if named is not None:
-        rank, host = known.log.ranks[named], known.log.hosts[named]
+        who = at_host(known.log.ranks[named], known.log.hosts[named])
         caused_ns, share = float(found.caused_ns[named]), float(found.caused_ns[named]) / found.all_caused_ns
-        told = f"The others wait for rank {rank} ({host}): {caused_ns / 1e9:.3g} s, {share:.0%} of all waiting"
+        told = f"The others wait for {who}: {caused_ns / 1e9:.3g} s, {share:.0%} of all waiting"
         if verdict == INCONCLUSIVE:
-            told = f"Inconclusive: the clocks are not exact enough to say whether rank {rank} ({host}) is waited for"
+            told = f"Inconclusive: the clocks are not exact enough to say whether {who} is waited for"
         comments.append(f"{told}.")
     elif float(found.wait_error_ns.mean()) >= NOTICEABLE * found.span_ns:
         comments.append("Inconclusive: the clocks of the hosts are not known well enough to say who waits for whom.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankscope.model import Cell, Column, Role, Table, Tables, Unit
+from rankscope.model import COLLECTIVE_LAYERS, Cell, Column, Role, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -114,6 +114,7 @@ def coverage(tables: Tables, selection: Selection = ALL) -> Table:
     _add_processes(tables, table)
     _add_endings(tables, table)
     _add_losses(tables, table)
+    _add_unnumbered(tables, table)
     _add_unwrapped(tables, table)
     _add_unrecorded(tables, table)
     _add_warnings(tables, table)
@@ -235,6 +236,17 @@ def _add_unwrapped(tables: Tables, table: Table) -> None:
     if not _recorded(tables):
         return
     table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+
+
+def _add_unnumbered(tables: Tables, table: Table) -> None:
+    """Collectives of loaded files that have no sequence number: which is which on the other ranks is told by order."""
+    sql = f"""SELECT count(*), list(DISTINCT rank) FROM untraced_events JOIN ranks USING (process)
+        WHERE role = 'rank' AND tool <> '' AND layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence IS NULL"""
+    loaded = tables.query("SELECT loaded_files FROM run")[0][0]
+    count, ranks = tables.query(sql)[0] if loaded else (0, [])
+    if count:
+        what = "records of collectives without a sequence number: matched by group and order"
+        table.rows.append((what, count, ranges(ranks)))
 
 
 def _add_unrecorded(tables: Tables, table: Table) -> None:

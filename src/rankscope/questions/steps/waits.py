@@ -139,7 +139,7 @@ def times_of(log: CollectiveLog, found: Steps) -> StepTimes | None:
     none = np.zeros(0, np.int64)
     own = [none if one is None else places[id(one.number)] for one in ranks]
     first = int(np.searchsorted(numbers, found.first_steady))
-    made = StepTimes(numbers, ranks, own, log.base_ns, first, found.source == "recorded")
+    made = StepTimes(numbers, ranks, own, log.base_ns, first, found.source in ("recorded", "traced"))
     made._across = Across(made)
     return made
 
