@@ -44,7 +44,7 @@ OTHERS: dict[str, Sequence[Column]] = {
     "scale_laws": scaling.LAWS,
     "scale_speed_up": scaling.SPEED_UP,
     "scale_break_even": crossovers.COLUMNS,
-    "pages": (*steps.BLOCKED, steps.START, *gpu.ADDED, *ranks.COLUMNS),
+    "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS),
 }
 
 

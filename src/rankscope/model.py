@@ -277,6 +277,7 @@ class RankFacts:
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective
+    steps_cost_ns: int | None = None  # measured: asking the system at the ends of steps, all of them
     lost_calls: int = 0  # calls for which the file had no room left
     lost_ns: int = 0
     overwritten_events: int = 0  # log records overwritten by newer ones

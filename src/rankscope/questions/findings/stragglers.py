@@ -191,7 +191,7 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     caused = float(waiting.caused_ns[place])
     told = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
     share = caused / waiting.all_caused_ns
-    evidence = [f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"]
+    evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {share:.0%} of all waiting"]
     inside = waiting.wait_ns + waiting.transfer_ns + waiting.leaving_ns
     if inside[place] == inside.min():
         others = float(np.median(np.delete(inside, place)))
