@@ -113,9 +113,9 @@ def fully_sharded(given: Given) -> tuple[nn.Module, Step]:
 
 
 def uneven_batches(given: Given) -> tuple[nn.Module, Step]:
-    """Rank 1 computes on samples three times as long."""
+    """Rank 1 computes on samples six times as long."""
     model = DistributedDataParallel(nn.LSTM(WIDTH, WIDTH, batch_first=True))
-    length = 120 if given.on and dist.get_rank() == 1 else 40
+    length = 240 if given.on and dist.get_rank() == 1 else 40
 
     def forward(step: int, batch: torch.Tensor) -> torch.Tensor:
         return model(batch[:, None, :].expand(-1, length, -1))[0].square().mean()
@@ -126,8 +126,10 @@ def uneven_batches(given: Given) -> tuple[nn.Module, Step]:
 def garbage(given: Given) -> tuple[nn.Module, Step]:
     """Every rank has a heap of objects, and collects all of it in each step."""
     model = DistributedDataParallel(layers())
-    heap = [{"number": [number]} for number in range(150_000)]
+    gc.collect()
+    gc.freeze()  # what torch has made
     gc.disable()
+    heap = [{"number": [number]} for number in range(60_000)]
 
     def forward(step: int, batch: torch.Tensor) -> torch.Tensor:
         if given.on and heap:
@@ -155,12 +157,11 @@ def checkpoints(given: Given) -> tuple[nn.Module, Step]:
 
 def compiled(given: Given) -> tuple[nn.Module, Step]:
     """Shapes that change make torch compile again and again."""
-    inner = layers()
-    model = DistributedDataParallel(inner)
+    model = DistributedDataParallel(layers())
     run = torch.compile(model, backend="aot_eager", dynamic=False)
 
     def forward(step: int, batch: torch.Tensor) -> torch.Tensor:
-        rows = 1 + step % 7 if given.on else BATCH
+        rows = 2 + step // 8 if given.on else BATCH
         return run(batch[:rows]).square().mean()
 
     return model, forward
@@ -179,11 +180,17 @@ def stall(given: Given) -> tuple[nn.Module, Step]:
     return model, forward
 
 
-def large_gradients(given: Given) -> tuple[nn.Module, Step]:
-    """The gradients are large and computed fast: hardly anything hides them."""
-    inner = nn.Sequential(nn.Linear(WIDTH, 20_000 if given.on else 64), nn.Linear(20_000 if given.on else 64, WIDTH))
-    model = DistributedDataParallel(inner)
-    return model, lambda step, batch: model(batch).square().mean()
+def exposed(given: Given) -> tuple[nn.Module, Step]:
+    """All ranks average a large tensor in each step, and nothing hides it."""
+    model = DistributedDataParallel(layers())
+    large = torch.zeros(4_000_000)
+
+    def forward(step: int, batch: torch.Tensor) -> torch.Tensor:
+        if given.on:
+            dist.all_reduce(large)
+        return model(batch).square().mean()
+
+    return model, forward
 
 
 def threads(given: Given) -> tuple[nn.Module, Step]:
@@ -205,7 +212,7 @@ PROBLEMS = {
     "checkpoints": checkpoints,
     "compiled": compiled,
     "stall": stall,
-    "large_gradients": large_gradients,
+    "exposed": exposed,
     "threads": threads,
     "failing": plain,
 }
