@@ -39,6 +39,7 @@ __all__ = [
     "Layout",
     "NoRun",
     "Run",
+    "Screen",
     "Selection",
     "Wrong",
 ]

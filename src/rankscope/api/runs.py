@@ -9,9 +9,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from rankscope.api.run import NoRun, Run, Wrong
-from rankscope.model import BadFile, Column, Table, Unit
+from rankscope.model import BadFile, Cell, Column, Table, Unit
+from rankscope.pictures import Screen
+from rankscope.questions.wording import counted
 from rankscope.rank_files.facts import Here
 from rankscope.rank_files.live import read_moment
 from rankscope.store.cache import fingerprint
@@ -152,3 +156,75 @@ def _summary(run: Path) -> Summary | None:
         with suppress(OSError):
             write_whole(run / SUMMARY, [json.dumps(told).encode()])
     return made
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The first screen about a study: a line for each point of its matrix, which are runs of their own.
+CELL_COLUMNS = (
+    Column("cell", Unit.NAME, "Cell", "what the axes of the study are there"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks asked for"),
+    Column("done", Unit.NAME, "Done", "repeats that ended well, of all"),
+    Column("wall_ns", Unit.NS, "Wall time", "median of the repeats, launcher included"),
+    Column("step_ns", Unit.NS, "Step", "mean steady step, median of the repeats"),
+    Column("finding", Unit.NAME, "First finding", "of the report about its first repeat, or why it failed"),
+)
+
+
+def study_screen(folder: Path, budget_s: float) -> Screen | None:
+    """What became of the cells of a study; None: the folder is none."""
+    try:
+        about = json.loads((folder / "study.json").read_bytes())
+        title, planned = str(about["title"]), len(about["cells"])
+        cells = [(path.parent, json.loads(path.read_bytes())) for path in sorted(folder.glob("cells/*/cell.json"))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    until_s = time.monotonic() + budget_s
+    points: dict[tuple[str, int], list[tuple[Path, dict[str, Any]]]] = {}
+    for place, told in cells:
+        axes = ", ".join(f"{name} {value}" for name, value in told["values"].items())
+        points.setdefault((axes, told["ranks"]), []).append((place, told))
+    rows = [_point(axes, ranks, repeats, until_s) for (axes, ranks), repeats in points.items()]
+    rows.sort(key=lambda row: (row[3] is None, row[3] or 0))
+    failed = [(place, told) for place, told in cells if told["state"] != "done"]
+    problems = [f"INCOMPLETE: {len(cells)} of {planned} cells have run: --resume"] if len(cells) < planned else []
+    problems += (
+        [f"FAILED: {len(failed)} of {planned} cells: {failed[0][0].name}: {failed[0][1]['reason']}"] if failed else []
+    )
+    facts = [counted(planned, "cell"), counted(about.get("repeats", 1), "repeat")]
+    document = next(iter(sorted(folder.glob("*.md"))), None)
+    return Screen(
+        title,
+        [f"study {folder.name}", *facts],
+        problems,
+        f"Complete: {planned} of {planned} cells done",
+        None,
+        None,
+        [],
+        f"Read the document: {document}"
+        if document
+        else "There is no document yet: `rankscope study --resume` writes it.",
+        Table("cells", "Cells", CELL_COLUMNS, rows),
+        "fastest first; report CELL/attempt-1/run shows one",
+        [],
+        [],
+        0,
+        None,
+        False,
+    )
+
+
+def _point(axes: str, ranks: int, repeats: list[tuple[Path, dict[str, Any]]], until_s: float) -> tuple[Cell, ...]:
+    done = [(place, told) for place, told in repeats if told["state"] == "done"]
+    summaries = []
+    for place, told in done:
+        run = place / str(told["attempt"]) / "run"
+        known = _kept(run) or (_summary(run) if time.monotonic() < until_s else None)
+        summaries += [known] if known is not None else []
+    steps = [one.step_ns for one in summaries if one.step_ns is not None]
+    seconds = [float(told["seconds"]) for _, told in done if told.get("seconds") is not None]
+    finding = summaries[0].finding if summaries else NOT_READ
+    return (
+        *(axes, ranks, f"{len(done)}/{len(repeats)}"),
+        *(median(seconds) * 1e9 if seconds else None, median(steps) if steps else None),
+        finding if done else str(repeats[0][1].get("reason") or repeats[0][1]["state"]),
+    )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -32,7 +33,7 @@ class Meaning:
 
 def explain(word: str) -> list[Meaning]:
     """All that the word means, the most general first; an unknown word is an error that names the nearest."""
-    known = list(meanings())
+    known = _known()
     asked = _key(word)
     for matches in (_is, _ends, _has):
         found = [one for one in known if matches(asked, one)]
@@ -41,6 +42,11 @@ def explain(word: str) -> list[Meaning]:
     names = {_key(name): name for one in known for name in (one.word, one.also) if name}
     like = [names[key] for key in get_close_matches(asked, names, 3, 0.4)]
     raise Wrong(f"{word}: no such word{'; did you mean ' + ', '.join(like) + '?' if like else ''}")
+
+
+@cache
+def _known() -> list[Meaning]:
+    return list(meanings())
 
 
 def _is(asked: str, one: Meaning) -> bool:

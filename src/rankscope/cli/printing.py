@@ -18,6 +18,7 @@ from rankscope.whole_file import write_whole
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
 PROGRESS_FROM = 256  # files
+BUDGET_S = 3.0  # for runs of a list that were not read before
 RUN_HELP = "folder, name or number (@1: the newest) of the run, as rankscope runs lists them (default: the latest)"
 
 

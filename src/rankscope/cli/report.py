@@ -18,9 +18,21 @@ from rankscope.api.run import (
     Layout,
     NoRun,
     Run,
+    Screen,
     Selection,
 )
-from rankscope.cli.printing import RUN_HELP, SCREEN_ROWS, colour_wanted, deliver, progress, save, summing, width
+from rankscope.api.runs import study_screen
+from rankscope.cli.printing import (
+    BUDGET_S,
+    RUN_HELP,
+    SCREEN_ROWS,
+    colour_wanted,
+    deliver,
+    progress,
+    save,
+    summing,
+    width,
+)
 from rankscope.model import Table, Wrong
 from rankscope.output.forms import FORMS
 from rankscope.output.screen import to_screen
@@ -36,6 +48,13 @@ def run(argv: list[str]) -> int:
     try:
         options.table = table_names(options.table or ())
         selection = selection_of(options)
+        if (
+            is_screen(options)
+            and options.run is not None
+            and (study := study_screen(options.run, BUDGET_S)) is not None
+        ):
+            deliver([screen_text(study, options)], options.out)
+            return 0
         shown = {"progress": progress(), "summing": summing()}
         opened = Run(options.run, dask=options.dask, keep=not options.fresh, groups=options.groups, **shown)
         opened.prepare(events=wants_events(opened, options))
@@ -63,9 +82,11 @@ def first_screen(opened: Run, selection: Selection, options: argparse.Namespace)
     """At most 40 lines; `--full` has the tables."""
     if options.sort is not None or options.top is not None:
         raise Wrong("--sort and --top order and cut tables: add --table NAME or --full")
-    made = opened.screen(selection, options.logs or opened.reads_logs)
-    colour = options.out is None and colour_wanted()
-    return to_screen(made, width(options.out), colour)
+    return screen_text(opened.screen(selection, options.logs or opened.reads_logs), options)
+
+
+def screen_text(made: Screen, options: argparse.Namespace) -> str:
+    return to_screen(made, width(options.out), colour=options.out is None and colour_wanted())
 
 
 def wants_events(opened: Run, options: argparse.Namespace) -> bool:

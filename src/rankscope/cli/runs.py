@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rankscope.api.runs import run_table
-from rankscope.cli.printing import add_form_options, deliver_tables
+from rankscope.cli.printing import BUDGET_S, add_form_options, deliver_tables
 from rankscope.model import Wrong
 
 HELP = "list the runs: when, what, ranks, step time, first finding"
@@ -17,7 +17,6 @@ List the runs of a folder, newest first. Every command that takes a run takes it
 (with or without the date), its folder, or `latest`."""
 RUNS = Path("rankscope-runs")
 MOST = 20
-BUDGET_S = 3.0  # for runs that were not read before
 
 
 def run(argv: list[str]) -> int:

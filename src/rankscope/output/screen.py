@@ -14,6 +14,7 @@ from rankscope.pictures import Advice, Bar, Bars, Screen
 MOST_LINES = 40
 WIDEST_TEXT = 100  # what is read, not looked up, is no wider on any terminal
 WIDEST_BAR = 36
+LEAST_PROSE = 16
 INDENT = "        "  # of what stands below a finding
 STYLES = {
     "title": "1",
@@ -84,7 +85,7 @@ def _lines(screen: Screen, width: int, detail: Detail) -> Iterator[Line]:
         yield from _in_words(screen.run, text_width)
     yield []
     yield from _advice(screen, text_width, detail)
-    if screen.ranks is not None and len(screen.ranks.rows) > 1:
+    if screen.ranks is not None and (len(screen.ranks.rows) > 1 or screen.ranks.title != "Ranks"):
         yield []
         yield from _ranks(screen.ranks, screen.ranks_note, width, detail)
     yield []
@@ -114,18 +115,17 @@ def _bars(bars: Bars, width: int, detail: Detail) -> Iterator[Line]:
         figures += f"  {text}" if len(title) + len(figures) + len(text) + 2 <= width else ""
     yield [(title, "title"), (figures, "")]
     kept = _few_parts(bars.bars, detail.parts)
-    labels = [printable(bar.label) for bar in kept]
-    beside = max(
-        min(34, max((len(label) + 2 * bar.depth for label, bar in zip(labels, kept, strict=True)), default=0)), 12
-    )
+    labels = [
+        "  " * bar.depth + printable(bar.label.removeprefix("idle: ") if bar.depth else bar.label) for bar in kept
+    ]
+    beside = min(34, max(12, *map(len, labels))) if labels else 12
     room = min(WIDEST_BAR, width - beside - 22)
     most = max((bar.share for bar in kept), default=1.0) or 1.0
     for label, bar in zip(labels, kept, strict=True):
-        name = "  " * bar.depth + (label.removeprefix("idle: ") if bar.depth else label)
         drawn = ("▒" if bar.depth else "█") * max(1, round(room * bar.share / most))
-        style = "idle" if label.startswith("idle") else "comm" if label in COMMUNICATION else "own"
+        style = "idle" if bar.label.startswith("idle") else "comm" if bar.label in COMMUNICATION else "own"
         yield [
-            (f"  {_cut(name, beside):{beside}}  ", ""),
+            (f"  {_cut(label, beside):{beside}}  ", ""),
             (f"{drawn:{room}}", style),
             (f"{time_text(bar.ns):>9}  {_percent(bar.share):>5}", ""),
         ]
@@ -208,35 +208,51 @@ def _proof(advice: Advice, width: int) -> list[str]:
 def _at_most(lines: int, text: str, width: int) -> list[str]:
     """The text below a finding in so many lines; what does not fit is cut."""
     made = _wrapped(text, width, INDENT)
-    return made if len(made) <= lines else [*made[: lines - 1], _cut(f"{made[lines - 1]} …", width).rstrip(" …") + " …"]
+    if len(made) > lines:
+        last = made[lines - 1]
+        made = [*made[: lines - 1], (last if len(last) + 2 <= width else last.rpartition(" ")[0]) + " …"]
+    return made
 
 
 # ---------------------------------------------------------------- ranks
 def _ranks(table: Table, note: str, width: int, detail: Detail) -> Iterator[Line]:
-    rows = table.rows[: detail.ranks]
+    title, rows = table.title.upper(), table.rows[: detail.ranks]
     kept = filled(table.columns, table.rows)
-    cells = {
-        at: [_rank_heading(table.columns[at]), *(shown(row[at], table.columns[at].unit) for row in rows)] for at in kept
-    }
+    cells = {at: _cells(table.columns[at], [row[at] for row in rows]) for at in kept}
     widths = {at: max(len(text) for text in texts) + 2 for at, texts in cells.items()}
-    chosen, dropped = fitting(table.columns, widths, width - len("RANKS "))
+    prose = next((at for at in kept if table.columns[at].name == "finding"), None)
+    if prose is not None:  # takes what the others leave
+        widths[prose] = max(LEAST_PROSE, min(widths[prose], width - 2 - sum(widths.values()) + widths[prose]))
+        cells[prose] = [_cut(text, widths[prose] - 2) for text in cells[prose]]
+    chosen, dropped = fitting(table.columns, widths, width - 2)
     for number in range(len(rows) + 1):
         line = "".join(_aligned(table.columns[at], cells[at][number], widths[at]) for at in chosen)
-        yield [(f"  {line}", "")] if number else [("RANKS", "title"), (f"  {line}"[len("RANKS") :], "dim")]
+        yield [(f"  {line}", "")] if number else [(title, "title"), (f"  {line}"[len(title) :], "dim")]
     told = [*table.notes, note]
-    told += [f"{len(table.rows) - len(rows)} more ranks: --table ranks"] if len(table.rows) > len(rows) else []
-    told += [f"{len(dropped)} columns dropped"] if dropped else []
+    left = len(table.rows) - len(rows)
+    told += [f"{left} more{MORE_ROWS.get(table.title, '')}"] if left > 0 else []
+    told += ["dropped: " + ", ".join(heading(table.columns[at]) for at in dropped)] if dropped else []
     if any(told):
         yield [(_cut("  " + "; ".join(text for text in told if text), min(width, WIDEST_TEXT)), "dim")]
 
 
+MORE_ROWS = {"Ranks": ": --table ranks", "Figures": ": --table figures"}
+LEFT = ("who", "host", "series", "what", "cell", "finding")
+
+
+def _cells(column: Column, values: Sequence[Cell]) -> list[str]:
+    return [_rank_heading(column), *(shown(value, column.unit) for value in values)]
+
+
 def _rank_heading(column: Column) -> str:
     """The heading of the section stands for that of the first columns."""
-    return " " * 5 if column.name == "rank" else "" if column.name == "who" else heading(column)
+    if column.name in ("series", "cell"):
+        return " " * len("FIGURES")
+    return " " * len("RANKS") if column.name == "rank" else "" if column.name == "who" else heading(column)
 
 
 def _aligned(column: Column, text: str, width: int) -> str:
-    if column.unit is Unit.NAME and column.name in ("who", "host"):
+    if column.unit is Unit.NAME and column.name in LEFT:
         return f"  {text:{width - 2}}"
     return f"{text:>{width}}"
 
@@ -260,6 +276,8 @@ def _what(note: str) -> str:
 
 def _more(screen: Screen, width: int) -> Iterator[Line]:
     tables = list(screen.tables)
+    if not screen.tables and not screen.rank_count:  # a study
+        return
     line = "More: --full | --html run.html"
     while tables and len(f"{line} | --table {','.join(tables)}") > width:
         tables.pop()

@@ -16,7 +16,6 @@ from rankscope.output.cells import filled, heading, printable, shown
 GAP = 2  # columns of the screen between two columns of a table
 WIDEST_NAME = 44
 LEAST_TEXT = 24  # to which a column of text may shrink before others are dropped
-MOST_NAMED = 8  # columns that did not fit
 # Columns that go first where a table is wider than the screen.
 SELDOM_READ = {
     *("variance_ms2", "stdev_ns", "min_ns", "pid", "steps", "sum_share", "wait_error_ns", "caused_error_ns"),
@@ -77,13 +76,17 @@ def _grids(table: Table, width: int) -> list[RenderableType]:
     cells = {at: _column_cells(table, at) for at in filled(table.columns, table.rows)}
     widths = {at: _width(texts, LEAST_TEXT if _is_text(table, at) else WIDEST_NAME) for at, texts in cells.items()}
     kept, dropped = fitting(table.columns, widths, width)
-    names = [heading(table.columns[at]) for at in dropped]
-    told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-    count = "1 column" if len(names) == 1 else f"{len(names)} columns"
-    return [
-        _grid(table, {at: cells[at] for at in kept}),
-        *([_line(f"{count} dropped: {told}; --format csv has all", "dim")] if dropped else []),
-    ]
+    return [_grid(table, {at: cells[at] for at in kept}), *([_dropped(table, dropped, width)] if dropped else [])]
+
+
+def _dropped(table: Table, dropped: Sequence[int], width: int) -> Text:
+    """One line: how many, as many of their names as there is room for, and where they are."""
+    count = "1 column" if len(dropped) == 1 else f"{len(dropped)} columns"
+    names = ", ".join(heading(table.columns[at]) for at in dropped)
+    room = max(0, width - len(f"{count} dropped: ; --format csv has all"))
+    return _line(
+        f"{count} dropped: {names if len(names) <= room else names[: room - 1] + '…'}; --format csv has all", "dim"
+    )
 
 
 def fitting(columns: Sequence[Column], widths: Mapping[int, int], width: int) -> tuple[list[int], list[int]]:

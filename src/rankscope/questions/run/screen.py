@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean, median
 from typing import Any
 
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
-from rankscope.questions.wording import counted
+from rankscope.questions.wording import counted, ranges
 
 Row = Mapping[str, Any]  # of an answer, by the names of its columns
 Answer = Callable[[str], Table]  # by the name of its question; without rows where the run has none
@@ -59,6 +60,7 @@ PAID_ONCE = ("slow_start", "first_collective")
 NOTICEABLE = 0.01  # of the step: less is not worth a line
 COLUMN_NOTICEABLE = 0.03  # of the step: less is not worth a column of each rank
 MOST_RANKS = 8
+MOST_EXPECTED = 10_000_000
 MOST_BARS = 6
 IDLE = {
     "launch_ns": "idle: launching",
@@ -90,9 +92,9 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     overview, coverage, findings = answer("overview"), answer("coverage"), answer("findings")
     [about] = rows_of(overview) or [{}]
     loaded = bool(about.get("tools"))
-    problems = [*_missing(coverage, loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
+    problems = [*_missing(coverage, answer("ranks"), loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
     advice = [_advice(row) for row in rows_of(findings) if row["rule"] != "incomplete_coverage" or not problems]
-    not_checked = [note for note in findings.notes if note.startswith("Not ")]
+    not_checked = [note for note in findings.notes if note.startswith("Not ")] if about.get("ranks") else []
     ranks, note = _ranks(answer)
     step = _step(answer)
     return Screen(
@@ -103,7 +105,7 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
         step or _without_steps(answer),
         _phases(answer("phases")),
         advice,
-        "" if advice else _verdict(about, not_checked),
+        "" if advice else _verdict(about, not_checked, bool(answer("figures").rows)),
         ranks,
         note,
         not_checked,
@@ -163,23 +165,22 @@ def _facts(about: Row, coverage: Table) -> list[str]:
     return facts
 
 
-def _missing(coverage: Table, loaded: bool, load: str) -> list[str]:
+def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str]:
     """How many ranks there should be, and how to get the others, which depends on where these came from."""
-    counts = {row["what"]: row for row in rows_of(coverage)}
-    expected = max((row["count"] for what, row in counts.items() if what.startswith("ranks expected")), default=0)
-    seen = counts.get("ranks seen", {"count": 0, "where": ""})
-    missing = expected - seen["count"]
-    if missing <= 0:
+    expected = max((row["count"] for row in rows_of(coverage) if row["what"].startswith("ranks expected")), default=0)
+    seen = {row["rank"] for row in rows_of(ranks)}
+    missing = set(range(min(expected, MOST_EXPECTED))) - seen
+    if not missing:
         return []
     if loaded:
-        which = f" (rank {seen['where']})" if seen["count"] else ""
-        others = "the other one" if missing == 1 else f"the other {missing:,}"
+        which = f" (rank {ranges(seen)})" if seen else ""
+        others = "the other one" if len(missing) == 1 else f"the other {len(missing):,}"
         return [
-            f"INCOMPLETE: {seen['count']:,} of {expected:,} ranks loaded{which}: who waits for whom cannot be seen. "
+            f"INCOMPLETE: {len(seen):,} of {expected:,} ranks loaded{which}: who waits for whom cannot be seen. "
             f"Load {others}: {load}"
         ]
     return [
-        f"INCOMPLETE: {missing:,} of {expected:,} ranks left no file: sums are too small. "
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen: {ranges(missing)}. Sums are too small. "
         "Start every rank under `rankscope run`, or collect files that died with their nodes: rankscope gather"
     ]
 
@@ -200,10 +201,12 @@ def _completeness(coverage: Table, overhead: Table, tools: str) -> str:
     rows = {row["what"]: row for row in rows_of(coverage)}
     seen = rows.get("ranks seen", {"count": 0})["count"]
     if tools:
+        if not seen:
+            return "Loaded: figures that somebody had summed up; no single rank"
         return f"Loaded: {counted(seen, 'rank')}; what {tools.replace('_', ' ')} itself lost is not known"
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
-    told = f"Complete: {seen:,} of {expected:,} ranks, {'; '.join(lost) or 'nothing lost'}"
+    told = f"Complete: {seen:,} of {counted(expected, 'rank')}, {'; '.join(lost) or 'nothing lost'}"
     cost = max((_number(row, "share") for row in rows_of(overhead)), default=None)
     return f"{told}; recording cost {percent(cost)}" if cost is not None else told
 
@@ -224,8 +227,10 @@ def _step(answer: Answer) -> Bars | None:
     figures.append(("step", max(int(_number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
     figures += [("steps/s", 1e9 / slowest, Unit.NUMBER)] if slowest else []
     bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts)
-    clock = f"on the clock of {counted(len(on_gpus), 'GPU')}" if on_gpus else ""
-    return Bars("Where a step goes", figures, bars, "gpu_steps" if on_gpus else "step_parts", clock)
+    if on_gpus:
+        title = f"Where a step goes on {'the GPU' if len(on_gpus) == 1 else f'{len(on_gpus)} GPUs'}"
+        return Bars(title, figures, bars, "gpu_steps")
+    return Bars("Where a step goes", figures, bars, "step_parts")
 
 
 def device_bars(rows: Sequence[Row]) -> list[Bar]:
@@ -280,7 +285,7 @@ def _worth_a_line(bars: Sequence[Bar]) -> list[Bar]:
 
 def _without_steps(answer: Answer) -> Bars | None:
     """Of a run without steps: the GPUs' time, or what the largest layer that was counted spends it in."""
-    for make in (_gpu_time, _kernels, _routines, _tallies):
+    for make in (_gpu_time, _kernels, _routines, _tallies, _ranges):
         bars = make(answer)
         if bars is not None:
             return bars
@@ -346,6 +351,12 @@ def _tallies(answer: Answer) -> Bars | None:
     return _largest(of_layer, lambda row: str(row["name"]), title, "tallies", "summed over ranks")
 
 
+def _ranges(answer: Answer) -> Bars | None:
+    rows = [{"name": row["name"], "total_ns": row.get("own_ns")} for row in rows_of(answer("ranges"))]
+    note = "own time of ranges, summed over threads"
+    return _largest(rows, lambda row: str(row["name"]), "Where the time of the trace goes", "ranges", note)
+
+
 def _phases(table: Table) -> Bars | None:
     """The run from process start to end; what is small is put together."""
     rows = rows_of(table)
@@ -385,16 +396,19 @@ def _advice(row: Row) -> Advice:
     return Advice(level, str(row["finding"]), str(row["action"]), proofs, str(row["rule"]), row["saved_ns"], share)
 
 
-def _verdict(about: Row, not_checked: Sequence[str]) -> str:
+def _verdict(about: Row, not_checked: Sequence[str], figures: bool) -> str:
+    if not about.get("ranks") and figures:
+        return "Nothing to check in figures alone; `rankscope scale RUN` says how they grow."
     if not about.get("ranks"):
         return "Nothing could be checked: there is no rank in this run."
     if not_checked:
-        return "Nothing found in what could be checked. What could not is below."
+        return "No rule found anything in what it could look at; see what was not checked below."
     return "Nothing found: every rule had its data."
 
 
 # ---------------------------------------------------------------- ranks
-RANK = Column("rank", Unit.NAME, "Rank", "the rank")
+WAIT = Column("wait_ns", Unit.NS, "Wait", LABELS["wait"])
+TRANSFER = Column("transfer_ns", Unit.NS, "Transfer", LABELS["transfer"])
 WHO = Column("who", Unit.NAME, "", "which of many ranks it is: fastest, median, slowest by its own time, or an outlier")
 
 
@@ -409,10 +423,16 @@ def _ranks(answer: Answer) -> tuple[Table | None, str]:
             seen = len(rows_of(answer("ranks")))
             table.notes += [f"{have:,} of {seen:,} ranks have steps"] if have < seen else []
             return table, note
-    return None, ""
+    return _figures(answer("figures")), ""
 
 
 Ranks = tuple[list[Column], list[tuple[Cell, ...]], list[float], str]  # by which ranks are ordered, and a sentence
+
+
+def _columns(table: Table, called: Mapping[str, str]) -> list[Column]:
+    """Columns of an answer by their names, under other headings where one is given."""
+    by_name = {column.name: column for column in reversed(table.columns)}
+    return [replace(by_name[name], title=title or by_name[name].title) for name, title in called.items()]
 
 
 def _device_ranks(answer: Answer) -> Ranks | None:
@@ -423,9 +443,8 @@ def _device_ranks(answer: Answer) -> Ranks | None:
     causes = [name for name in IDLE if max(_number(row, name) for row in found) >= COLUMN_NOTICEABLE * step][:3]
     names = ["step_ns", "compute_ns", "exposed_ns", "wait_ns", "copy_ns", "idle_ns"]
     titles = ["Step", "Compute", "Exposed", "Wait", "Copies", "Idle"]
-    columns = [RANK, Column("device", Unit.NAME, "GPU")]
-    columns += [Column(name, Unit.NS, title) for name, title in zip(names, titles, strict=True)]
-    columns += [Column(name, Unit.NS, _title(IDLE[name].removeprefix("idle: "))) for name in causes]
+    called = {**dict(zip(names, titles, strict=True)), **{name: _title(IDLE[name][6:]) for name in causes}}
+    columns = _columns(answer("gpu_steps"), {"rank": "Rank", "device": "GPU", **called})
     rows = [(row["rank"], row["device"], *(row.get(name) for name in (*names, *causes))) for row in found]
     own = [_number(row, "step_ns") - _number(row, "exposed_ns") for row in found]
     return columns, rows, own, _imbalance(own)
@@ -439,15 +458,16 @@ def _host_ranks(answer: Answer) -> Ranks | None:
     parts = [name for name in OWN if max(_number(row, name) for row in found) >= COLUMN_NOTICEABLE * step]
     caused = {row["rank"]: row.get("caused_share") for row in rows_of(answer("waiting"))}
     many_hosts = len({row.get("host") for row in found}) > 1
-    columns = [RANK, *([Column("host", Unit.NAME, "Host")] if many_hosts else []), Column("step_ns", Unit.NS, "Step")]
-    columns += [Column(name, Unit.NS, _title(OWN[name])) for name in parts]
-    columns += [Column("wait_ns", Unit.NS, "Wait"), Column("transfer_ns", Unit.NS, "Transfer")]
-    columns += [Column("caused_share", Unit.SHARE, "Wait caused")] if any(caused.values()) else []
+    called = {"rank": "Rank", **({"host": "Host"} if many_hosts else {}), "step_ns": "Step"}
+    columns = _columns(answer("step_parts"), {**called, **{name: _title(OWN[name]) for name in parts}})
+    matched = any(row.get("wait_ns") is not None for row in found)  # else nobody knows what of it is wait
+    columns += [WAIT, TRANSFER] if matched else _columns(answer("step_parts"), {"exposed_ns": "Exposed"})
+    columns += _columns(answer("waiting"), {"caused_share": "Wait caused"}) if any(caused.values()) else []
     rows = []
     for row in found:
         first = (row["rank"], *([row["host"]] if many_hosts else []), row["step_ns"], *(row[name] for name in parts))
         last = (caused.get(row["rank"]),) if any(caused.values()) else ()
-        rows.append((*first, *exposed_split(row), *last))
+        rows.append((*first, *(exposed_split(row) if matched else (row["exposed_ns"],)), *last))
     own = [_number(row, "step_ns") - _number(row, "exposed_ns") for row in found]
     return columns, rows, own, _imbalance(own)
 
@@ -458,9 +478,9 @@ def _gpu_time_ranks(answer: Answer) -> Ranks | None:
         return None
     names = ["span_ns", "busy_ns", "compute_ns", "exposed_ns", "idle_ns"]
     titles = ["Active", "Busy", "Compute", "Exposed", "Idle"]
-    columns = [RANK, Column("gpu", Unit.NAME, "GPU")]
-    columns += [Column(name, Unit.NS, title) for name, title in zip(names, titles, strict=True)]
-    rows = [(row["rank"], row.get("device", row.get("gpu")), *(row.get(name) for name in names)) for row in found]
+    called = {"rank": "Rank", "device": "GPU", **dict(zip(names, titles, strict=True))}
+    columns = _columns(answer("gpu_time"), called)
+    rows = [(row["rank"], row["device"], *(row.get(name) for name in names)) for row in found]
     own = [_number(row, "busy_ns") - _number(row, "exposed_ns") for row in found]
     return columns, rows, own, _imbalance(own, "GPU time outside exposed communication")
 
@@ -470,14 +490,45 @@ def _plain_ranks(answer: Answer) -> Ranks | None:
     if len(found) < 2 or not any(row.get("elapsed_ns") or row.get("mpi_elapsed_ns") for row in found):
         return None
     many_hosts = len({row.get("host") for row in found}) > 1
-    names = ["process_ns", "elapsed_ns", "comm_ns", "user_ns", "max_rss_bytes"]
-    by_name = {column.name: column for column in answer("ranks").columns}
-    kept = [name for name in by_name if name in (*names, "mpi_elapsed_ns") and any(row.get(name) for row in found)]
-    columns = [RANK, *([Column("host", Unit.NAME, "Host")] if many_hosts else []), *(by_name[name] for name in kept)]
-    rows = [(row["rank"], *([row["host"]] if many_hosts else []), *(row.get(name) for name in kept)) for row in found]
+    names = ["mpi_elapsed_ns", "elapsed_ns", "comm_ns", "user_ns", "max_rss_bytes"]
+    kept = [*(["host"] if many_hosts else []), *(name for name in names if any(row.get(name) for row in found))]
+    columns = _columns(answer("ranks"), {"rank": "Rank", **dict.fromkeys(kept, "")})
+    rows = [(row["rank"], *(row.get(name) for name in kept)) for row in found]
     own = [_number(row, "mpi_elapsed_ns") or _number(row, "elapsed_ns") for row in found]
     own = [value - _number(row, "comm_ns") for value, row in zip(own, found, strict=True)]
     return columns, rows, own, _imbalance(own, "time outside MPI")
+
+
+FIGURES = (
+    Column("series", Unit.NAME, "Series", "library, place or method, as the document names it"),
+    Column("what", Unit.NAME, "What", "what was measured"),
+    Column("least_scale", Unit.NUMBER, "From", "the smallest size that has a figure"),
+    Column("least", Unit.NAME, "It is", "the figure at that size"),
+    Column("most_scale", Unit.NUMBER, "To", "the largest size that has a figure"),
+    Column("most", Unit.NAME, "Then", "the figure at that size"),
+    Column("growth", Unit.NAME, "Grows", "the last ÷ the first"),
+)
+
+
+def _figures(table: Table) -> Table | None:
+    """Of a document: each series at its smallest and at its largest size."""
+    series: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+    for row in rows_of(table):
+        for name, form in VALUES.items():
+            if isinstance(row.get(name), int | float) and row.get("scale") is not None:
+                told = series.setdefault((str(row["series"]), str(row["name"])), [])
+                told.append((float(row["scale"]), float(row[name]), form(float(row[name]))))
+    rows: list[tuple[Cell, ...]] = []
+    for (of, what), points in series.items():
+        first, last = min(points), max(points)
+        if last[0] > first[0]:
+            growth = f"{last[1] / first[1]:,.2f} ×" if first[1] else ""
+            rows.append((of, what, _whole(first[0]), first[2], _whole(last[0]), last[2], growth))
+    return Table("screen_figures", "Figures", FIGURES, rows) if rows else None
+
+
+def _whole(value: float) -> Cell:
+    return int(value) if value.is_integer() else value
 
 
 def _title(label: str) -> str:
@@ -528,5 +579,22 @@ def seconds(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def _size(size_bytes: float) -> str:
+    for scale, unit in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:.3g} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
 def percent(share: float) -> str:
     return "under 0.1 %" if 0 <= share < 0.001 else f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+
+
+VALUES: dict[str, Callable[[float], str]] = {
+    "value_ns": seconds,
+    "value_bytes": _size,
+    "value_count": lambda value: f"{value:,.0f}",
+    "value_share": percent,
+    "value_bytes_per_s": lambda value: f"{_size(value)}/s",
+    "value": lambda value: f"{value:,.3g}",
+}
