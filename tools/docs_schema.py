@@ -26,7 +26,7 @@ from rankscope.questions.imports import projection, replay, saving, staging
 from rankscope.questions.imports.break_even import BREAK_EVEN_COLUMNS, FIT_COLUMNS
 from rankscope.questions.imports.imports import IMPORT_COST_COLUMNS
 from rankscope.questions.live import top
-from rankscope.questions.page import gpu, ranks, step_times, steps
+from rankscope.questions.page import gpu, ranks, step_times, steps, timeline
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.run.screen import LABELS
 from rankscope.questions.scaling import crossovers, scaling
@@ -52,7 +52,7 @@ OTHERS: dict[str, Sequence[Column]] = {
     "scale_break_even": crossovers.COLUMNS,
     "runs": LIST_COLUMNS,
     "tables": TABLE_COLUMNS,
-    "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS, *step_times.COLUMNS),
+    "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS, *step_times.COLUMNS, *timeline.COLUMNS[:4]),
 }
 
 

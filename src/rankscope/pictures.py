@@ -67,6 +67,53 @@ class Chart:
     groups: str = ""  # kind "bars": of the section's groups the one that a selection of steps is summed up from
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a drawn timeline."""
+
+    rank: str
+    kind: str  # that of its Track, or "parts"
+    name: str
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Events or, where they are too short for a level of detail, neighbours of them, by line and start."""
+
+    line: Any
+    start_ns: Any  # since the timeline's begin
+    end_ns: Any
+    name: (
+        Any  # place in the timeline's names, of steps their number; of several events the one that takes the most time
+    )
+    count: Any  # of events in it
+    busy_ns: Any  # sum of their lengths
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What is drawn of a stretch of time: events, and blocks of neighbours that are shorter than the resolution."""
+
+    begin_ns: int
+    end_ns: int
+    resolution_ns: int  # 0: every event
+    blocks: Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTimeline:
+    """Ranks × time in few enough blocks for a page: the whole run coarsely, some steps finely."""
+
+    lines: Sequence[Line]
+    names: Sequence[str]
+    kinds: Sequence[str]  # of each name: "part", "communication", "copy" or ""
+    levels: Sequence[Level]  # the coarsest first; a later one stands for its stretch
+    end_ns: int  # since the begin
+
+
 @dataclass(slots=True)
 class Section:
     """One question about a run: what answers it in words, in pictures and in tables."""
@@ -77,6 +124,7 @@ class Section:
     charts: list[Chart] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lead: str = ""  # the answer in a sentence, of a question with which the page begins
+    timeline: DrawnTimeline | None = None  # what its chart of kind "timeline" draws
     groups: list[Table] = field(default_factory=list)  # parts by group of steps: for selections, not to be looked at
 
 

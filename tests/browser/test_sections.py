@@ -19,9 +19,10 @@ from rankscope.questions.page import PageOptions, page_of
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
 
+STEPS = ["steps", "step_times", "timeline"]
 SECTIONS = {
-    "mpi": "steps step_times start wait_map waiting communication gpu memory balance overhead tables".split(),
-    "gpu": "steps step_times start wait_map waiting communication gpu gpu_time memory balance overhead tables".split(),
+    "mpi": [*STEPS, *"start wait_map waiting communication gpu memory balance overhead tables".split()],
+    "gpu": [*STEPS, *"start wait_map waiting communication gpu gpu_time memory balance overhead tables".split()],
 }
 
 

@@ -7,14 +7,17 @@ import hashlib
 import json
 import math
 import re
+import zlib
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.output.cells import filled, heading, printable, shown
-from rankscope.pictures import Chart, Page, Section
+from rankscope.pictures import Chart, DrawnTimeline, Level, Page, Section
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The scripts and styles of a page, each in one piece, and the policy that lets nothing else in.
@@ -35,6 +38,7 @@ MODULES = (
     "sizes",
     "top",
     "icicle",
+    "timeline",
     "charts",
     "theme",
     "main",
@@ -98,11 +102,49 @@ def _section_data(section: Section) -> dict[str, Any]:
         "tables": [_table_data(table) for table in section.tables],
         "charts": [_chart(chart) for chart in section.charts],
         "groups": [_table_data(table) for table in section.groups],
+        "timeline": _timeline(section.timeline) if section.timeline else None,
     }
 
 
 def _chart(chart: Chart) -> dict[str, Any]:
     return {name: _plain(getattr(chart, name)) for name in Chart.__slots__}
+
+
+def _timeline(drawn: DrawnTimeline) -> dict[str, Any]:
+    return {
+        "lines": [[printable(line.rank), line.kind, printable(line.name)] for line in drawn.lines],
+        "names": [printable(name) for name in drawn.names],
+        "kinds": list(drawn.kinds),
+        "end": drawn.end_ns,
+        "levels": [_level(level, len(drawn.lines)) for level in drawn.levels],
+    }
+
+
+def _level(level: Level, lines: int) -> dict[str, Any]:
+    """Five columns of numbers of 32 bits, their lowest bytes first, then all second bytes: most are 0 and pack well."""
+    blocks = level.blocks
+    unit = max(1, -(-(level.end_ns - level.begin_ns) // (1 << 31)))
+    clipped = [
+        np.clip(times - level.begin_ns, 0, level.end_ns - level.begin_ns) for times in (blocks.start_ns, blocks.end_ns)
+    ]
+    start, end = (times // unit for times in clipped)
+    counts = np.bincount(blocks.line, minlength=lines)
+    first = np.cumsum(counts) - counts
+    apart = np.diff(start, prepend=0)
+    apart[first[counts > 0]] = start[first[counts > 0]]
+    span = np.maximum(1, blocks.end_ns - blocks.start_ns)
+    filled_share = np.minimum(255, np.round(255 * blocks.busy_ns / span))
+    columns = (apart, end - start, blocks.name, blocks.count, filled_share)
+    planes = np.stack([np.asarray(one, "<u4") for one in columns]).view(np.uint8).reshape(len(columns), -1, 4)
+    packed = zlib.compress(np.ascontiguousarray(planes.transpose(0, 2, 1)).tobytes(), 9)
+    return {
+        "begin": level.begin_ns,
+        "end": level.end_ns,
+        "unit": unit,
+        "resolution": level.resolution_ns,
+        "counts": counts.tolist(),
+        "data": base64.b64encode(packed).decode(),
+    }
 
 
 def _plain(value: Any) -> Any:

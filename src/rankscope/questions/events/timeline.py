@@ -223,9 +223,16 @@ class _Moved:
 
 def begin_of(tables: Tables) -> int:
     """The first moment that anything tells of: where timelines begin."""
-    firsts = "(SELECT min(start_ns) FROM events), (SELECT min(begin_ns) FROM steps), min(started_ns)"
-    found = tables.query(f"SELECT least({firsts}) FROM ranks")
+    firsts = ["min(started_ns)"]
+    # of a large run they are on disk, and no process has any before it started
+    firsts += ["(SELECT min(start_ns) FROM events)"] if not _is_large(tables, "log_parts") else []
+    firsts += ["(SELECT min(begin_ns) FROM steps)"] if not _is_large(tables, "step_parts") else []
+    found = tables.query(f"SELECT least({', '.join(firsts)}) FROM ranks")
     return int(found[0][0] or 0)
+
+
+def _is_large(tables: Tables, parts: str) -> bool:
+    return getattr(tables, parts, lambda: None)() is not None
 
 
 def _flows(tables: Tables) -> dict[tuple[int, str], int]:

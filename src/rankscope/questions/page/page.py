@@ -15,6 +15,7 @@ from rankscope.questions.page.section import PageOptions, column, number, percen
 from rankscope.questions.page.step_times import step_times_section
 from rankscope.questions.page.steps import start_section, step_parts_section
 from rankscope.questions.page.tables import differing_section, more_section
+from rankscope.questions.page.timeline import timeline_section
 from rankscope.questions.run.coverage import LOSSES, coverage, overhead
 from rankscope.questions.run.overview import overview
 
@@ -48,6 +49,7 @@ SECTIONS: tuple[Callable[[Tables, PageOptions], Section | None], ...] = (
     gpu_steps_section,
     step_parts_section,
     step_times_section,
+    timeline_section,
     start_section,
     imports_section,
     wait_map_section,

@@ -5,8 +5,9 @@ import { Heat } from './heat.js';
 import { Sizes } from './sizes.js';
 import { Top } from './top.js';
 import { Icicle } from './icicle.js';
+import { Timeline } from './timeline.js';
 
-const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve };
+const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve, timeline: Timeline };
 const drawn = new Set();
 const waiting = new Map(); // element to what makes it
 
@@ -42,7 +43,7 @@ export function whenIdle() {
   else setTimeout(go, 50);
 }
 
-export const heightOf = (chart, table) => KINDS[chart.kind].height(chart, table);
+export const heightOf = (chart, table, besides) => KINDS[chart.kind].height(chart, table, besides);
 
 const widths = new Map(); // element to its picture and how wide it was when that was drawn
 

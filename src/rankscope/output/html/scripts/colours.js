@@ -28,3 +28,23 @@ export function heatColour(share) {
   const low = Math.min(Math.floor(at), CIVIDIS.length - 2);
   return CIVIDIS[low].map((value, channel) => Math.round(value + (CIVIDIS[low + 1][channel] - value) * (at - low)));
 }
+
+const KINDS = { communication: BLUE, copy: PURPLE };
+const PART_WORDS = {
+  'data wait': 'data_ns', 'communication, exposed': 'exposed_ns', copies: 'copy_alone_ns', compute: 'compute_ns', zero_grad: 'zero_grad_ns',
+};
+const NAMED = [GREEN, SKY, ORANGE, YELLOW, '#66C2A5', '#A6761D', '#7A5195', VERMILLION];
+
+export const kindColour = (kind) => KINDS[kind];
+
+// A part of the step by its name in words.
+export const partColour = (name) => KNOWN[PART_WORDS[name] ?? `${name}_ns`] ?? (name.startsWith('idle') ? nameColour(name, GREYS) : GREY);
+
+const GREYS = ['#8C8C8C', '#A3A3A3', '#757575', '#B3B3B3'];
+
+// The same for the same name on every page.
+export function nameColour(name, from = NAMED) {
+  let sum = 0;
+  for (let at = 0; at < name.length; at += 1) sum = (sum * 31 + name.charCodeAt(at)) >>> 0;
+  return from[sum % from.length];
+}

@@ -16,8 +16,9 @@ function fill(name, section) {
     const picture = document.getElementById(`${name}-figure-${at}`).querySelector('.picture');
     const table = section.tables.find((one) => one.name === chart.table);
     const groups = section.groups.find((one) => one.name === chart.groups);
-    const besides = () => (chart.kind === 'top' ? viewOf(table) : groups);
-    later(picture, heightOf(chart, table), () => addChart(chart, table, picture, besides()));
+    const besides = { top: () => viewOf(table), bars: () => groups, timeline: () => section.timeline }[chart.kind];
+    const height = heightOf(chart, table, chart.kind === 'timeline' ? section.timeline : null);
+    later(picture, height, () => addChart(chart, table, picture, besides?.()));
   });
   section.tables.forEach((table) => later(hostOf(table), TableView.height(table), () => viewOf(table)));
 }
