@@ -15,10 +15,10 @@ from rankscope.questions.findings.communication import (
 from rankscope.questions.findings.finding import Finding
 from rankscope.questions.findings.gpu import (
     data_bound,
+    gpu_active_window,
     gpu_communication,
     gpu_copies_alone,
     gpu_idle_causes,
-    gpu_window,
 )
 from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
@@ -39,7 +39,7 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     gpu_communication,
     gpu_idle_causes,
     gpu_copies_alone,
-    gpu_window,
+    gpu_active_window,
     data_bound,
     tiny_collectives,
     pickled_objects,
