@@ -85,11 +85,11 @@ class EventTallies:
                 continue
             calls, total_ns, min_ns, max_ns, low, high = row
             yield Tally(
-                *(layer, name, calls, total_ns, _stream(group) if layer == Layer.GPU else group, size_class),
+                *(layer, name, calls, float(total_ns), _stream(group) if layer == Layer.GPU else group, size_class),
                 kind=kind,
                 thread=thread,
-                min_ns=min_ns,
-                max_ns=max_ns,
+                min_ns=float(min_ns),
+                max_ns=float(max_ns),
                 sum_squares_ns2=float(high << 64 | low),
                 bytes=size if size_class is not None else None,
             )
