@@ -278,6 +278,7 @@ class RankFacts:
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective
+    steps_cost_ns: int | None = None  # measured: asking the system at the ends of steps, all of them
     lost_calls: int = 0  # calls for which the file had no room left
     lost_ns: int = 0
     overwritten_events: int = 0  # log records overwritten by newer ones
@@ -291,6 +292,7 @@ class RankFacts:
     short_failed: int = 0  # of them: ended by a signal or with a status other than 0
     short_cpu_ns: int = 0  # CPU time of those that no signal ended
     ancestor_pid: int | None = None  # the nearest ancestor that had a file when this one was made
+    steps_from: str = ""  # what tells the steps of a loaded trace: questions/steps/traced.py; "": recorded, or none
 
 
 @dataclass(slots=True)
@@ -583,6 +585,7 @@ class Reading:
     """What a reader makes of one process in one file.
 
     Tallies, events and steps come as records or, from readers of many rows, as columns (field name to array or Words).
+    Columns of events may have hints beside the fields of an event, which are not kept: docs/formats/index.md.
     A reader that streams gives a process in several readings: all but the first continue the one before.
     """
 

@@ -292,7 +292,7 @@ HEADER = _structure(
     "u8 trace_capacity trace_written",
     "(16,)u8 trace_events",
     "u8 trace_cost_milliticks",
-    "u4 trace_keep trace_reserved",
+    "u4 trace_keep steps_cost_kiloticks",
     "u4 imports_mode calls_method calls_note loader_calls",
     "u8 lost_modules lost_system_calls lost_paths",
     "u8 boot_id pid_namespace",

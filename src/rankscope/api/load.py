@@ -25,6 +25,7 @@ from rankscope.model import BadFile, RankFacts, Reading, Role, Severity, Wrong
 from rankscope.questions.wording import counted
 from rankscope.record.place import cleaned
 from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, new_folder, point_latest
+from rankscope.store.folder import named_run
 from rankscope.store.foreign import LoadedFile, loaded_folders, remove_replaced
 
 __all__ = ["FORMATS", "LoadOptions", "Loading", "load"]
@@ -111,8 +112,33 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
     return outcome
 
 
+def _summed(found: Iterator[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]]:
+    """The readings, and after those of each process that came with single events what these sum up to."""
+    totals: Any = None
+    before: tuple[str, RankFacts] = "", RankFacts()
+    told: set[str] = set()
+    for name, reading in found:
+        if not reading.continues:
+            if totals is not None:
+                yield before[0], totals.reading(before[1], frozenset(told))
+            totals, told = None, set()
+        before = name, reading.facts
+        told.update(one.layer for one in reading.tallies)
+        if reading.event_columns:
+            if totals is None:
+                from rankscope.questions.events.totals import TraceTotals  # most files have no single events
+
+                totals = TraceTotals()
+            totals.add(reading.event_columns)
+        if totals is not None:
+            totals.take_memory(reading)
+        yield name, reading
+    if totals is not None:
+        yield before[0], totals.reading(before[1], frozenset(told))
+
+
 def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -> None:
-    for name, reading in readings(source, chosen):
+    for name, reading in _summed(readings(source, chosen)):
         made.add(reading)
         outcome.warnings += sum(note.severity is Severity.WARNING for note in reading.notes)
         if name and name not in outcome.formats:
@@ -274,11 +300,9 @@ def run_folder(options: LoadOptions, first: Path) -> tuple[Path, bool]:
 
 def named_folder(name: str) -> Path:
     """The run of that name, also one that was recorded under it and so has a date before it."""
-    exact = Path(ROOT).absolute() / cleaned(name)
-    if exact.exists():
-        return exact.resolve()
-    dated = sorted(exact.parent.glob(f"????-??-??T??-??-??-{exact.name}"))
-    return dated[-1] if dated else exact
+    root, cleaned_name = Path(ROOT).absolute(), cleaned(name)
+    found = named_run(root, cleaned_name)
+    return found.resolve() if found is not None else root / cleaned_name
 
 
 def settle_folder(folder: Path, is_new: bool, options: LoadOptions) -> None:

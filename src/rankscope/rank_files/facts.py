@@ -196,6 +196,7 @@ def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:
     traced = int(header["trace_cost_milliticks"])
     facts.call_cost_ns = (int(header["call_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
     facts.collective_cost_ns = (int(header["collective_cost_milliticks"]) + traced) / 1000 * clock.ns_per_tick
+    facts.steps_cost_ns = clock.ns(1000 * int(header["steps_cost_kiloticks"]))
     facts.lost_ns = clock.ns(int(header["lost_ticks"]))
     for name in COUNTS:
         setattr(facts, name, int(header[name]) % 2**63)

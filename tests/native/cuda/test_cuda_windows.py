@@ -14,10 +14,11 @@ import hatch_build
 import rankscope
 from native.builds import HERE, SANITIZERS, compile_c
 from native.cuda.test_cuda_ranges import only
-from native.cuda.test_cuda_steps import OPTIMIZER, Truth, compare, driver, expected, play, rows_of
+from native.cuda.test_cuda_steps import compare, driver, play, rows_of
 from programs import recorded
 from rankscope.rank_file import ChunkKind
 from rankscope.rank_files.chunks import open_rank_file
+from scripts.gpu_step_truth import OPTIMIZER, Truth, expected
 
 WINDOWS = {"RANKSCOPE_CUDA": "windows", "RANKSCOPE_CUDA_SECOND_NS": "25000000", "LOOP_COST_NS": "8000"}
 __all__ = ["driver"]  # a fixture

@@ -114,7 +114,7 @@ struct rs_header {
     uint64_t trace_events[RS_TRACE_LAYERS];     /* the same by layer */
     uint64_t trace_cost_milliticks;
     uint32_t trace_keep;            /* which are kept where they are too many; 0: no trace was asked for */
-    uint32_t trace_reserved;
+    uint32_t steps_cost_kiloticks;  /* measured: asking the system at the ends of steps, in 1000 ticks */
 
     uint32_t imports_mode;          /* what was asked for: enum rs_imports_mode */
     uint32_t calls_method;          /* how system calls are seen: enum rs_calls_method */

@@ -9,6 +9,7 @@ from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import DeviceSteps, device_steps_of
 from rankscope.questions.steps.data import steps_of
+from rankscope.questions.wording import counted
 
 NOTICEABLE = 0.05  # of the step
 MOSTLY = 0.5
@@ -94,6 +95,13 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         f"{kernels:.0f} kernels a step{each}, busy {busy / step:.0%}",
     )
     add(
+        "gpu_idle",
+        idle("unknown"),
+        "The GPU has nothing to do, and nobody tells what the host does then,",
+        "name the parts of the loop by ranges (NVTX, torch.profiler.record_function), or record with `rankscope run`",
+        "the host neither launches nor waits for the device",
+    )
+    add(
         "data_bound",
         idle("data"),
         "The GPU waits for the data loader",
@@ -159,4 +167,44 @@ def gpu_copies_alone(tables: Tables) -> list[Finding]:
             [f"gpu_steps: {size / 1e6:.3g} MB a step, {pageable / size if size else 0:.0%} from or to pageable memory"],
             copy * _all_steps(tables),
         )
+    ]
+
+
+# ---------------------------------------------------------------- where no step is known: all that the GPUs did
+IN_WINDOW, IDLE_IN_WINDOW = 0.2, 0.5
+WINDOWS = """
+    SELECT span_ns, communication_ns - hidden_ns, busy_ns - (compute_ns + communication_ns - hidden_ns),
+        CASE WHEN tool <> '' THEN span_ns - busy_ns ELSE 0 END
+    FROM devices JOIN ranks USING (process) WHERE role = 'rank' AND span_ns > 0"""
+
+
+def gpu_window(tables: Tables) -> list[Finding]:
+    """From the first activity to the last, where no step is known. Idle time only of loaded traces, which begin and end
+    where somebody wanted to look: that of a whole process has its start in it."""
+    found = tables.query(WINDOWS) if not device_steps_of(tables) else []
+    if not found:
+        return []
+    span, exposed, copying, idle = (mean(float(row[at]) for row in found) for at in range(4))
+    told = (
+        (
+            exposed,
+            IN_WINDOW,
+            "communicate and compute nothing",
+            "overlap it with computation, or send less",
+            "gpu_time",
+        ),
+        (copying, IN_WINDOW, "copy and compute nothing", "copy on a stream of its own, beside kernels", "gpu_copies"),
+        (idle, IDLE_IN_WINDOW, "have nothing to do", "look at what their streams wait for", "gpu_idle"),
+    )
+    return [
+        Finding(
+            "gpu_window",
+            f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
+            f"({ns / span:.0%})",
+            f"{action} (rankscope report --table {table})",
+            [f"gpu_time: mean of {counted(len(found), 'GPU')}; no step is known, so it is not told by step"],
+            ns,
+        )
+        for ns, least, what, action, table in told
+        if ns >= least * span
     ]

@@ -45,6 +45,8 @@ def incomplete_coverage(tables: Tables) -> list[Finding]:
     if not evidence:
         return []
     action = "record anew with all ranks under `rankscope run`"
+    if not tables.query("SELECT 1 FROM ranks WHERE role = 'rank' AND tool = '' LIMIT 1"):
+        action = "load the files of all ranks together (`rankscope load FILE …`)"
     if lost and not missing and not bad:
         action = "record with a larger --size"
     return [Finding("incomplete_coverage", "Not all of the job was seen: sums are too small", action, evidence)]

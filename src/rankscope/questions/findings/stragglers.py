@@ -20,7 +20,7 @@ from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.stragglers.device_causes import device_causes
 from rankscope.questions.stragglers.lateness import Chosen, estimates
-from rankscope.questions.wording import counted, ranges
+from rankscope.questions.wording import at_host, counted, ranges
 
 # ---------------------------------------------------------------- all ranks of one host are slower than all others
 FEWEST_STEPS = 12
@@ -193,7 +193,7 @@ def straggler(tables: Tables) -> list[Finding]:
 
 def _finding(one: LateCause) -> Finding:
     late = one.late
-    told = f"Rank {late.rank} ({late.host}) is late by {seconds(late.excess.value)} a step: {one.name}"
+    told = f"{at_host(late.rank, late.host, 'Rank')} is late by {seconds(late.excess.value)} a step: {one.name}"
     return Finding(
         "straggler",
         told,
@@ -219,16 +219,16 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     saved_ns = _exposed_at_most(tables, known.log.ranks[place], caused / max(1, len(known.log.ranks) - 1))
     if saved_ns is None:
         return []
-    told = f"The others wait for rank {known.log.ranks[place]} ({known.log.hosts[place]})"
+    told = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
     share = caused / waiting.all_caused_ns
-    evidence = [f"waiting: it makes the others wait {seconds(caused)}, {share:.0%} of all waiting"]
+    evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {share:.0%} of all waiting"]
     inside = waiting.wait_ns + waiting.transfer_ns + waiting.leaving_ns
     if inside[place] == inside.min():
         others = float(np.median(np.delete(inside, place)))
         evidence.append(f"waiting: it is in collectives for {seconds(inside[place])}, its peers for {seconds(others)}")
     action = OTHERWISE
     for one in device_causes(tables):  # of the same rank, if it can be told
-        told = f"Rank {one.rank} ({one.host}) is late by {seconds(one.excess_ns)} a step: {one.name}"
+        told = f"{at_host(one.rank, one.host, 'Rank')} is late by {seconds(one.excess_ns)} a step: {one.name}"
         evidence.insert(0, f"causes: {one.evidence}")
         of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if one.name.startswith(cause))
         action = ACTIONS.get(one.name) or next(of_a_kernel, ON_HOST)

@@ -13,7 +13,7 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.gpu import gpu_communication, gpu_copies_alone, gpu_idle_causes
+from rankscope.questions.findings.gpu import gpu_communication, gpu_copies_alone, gpu_idle_causes, gpu_window
 from rankscope.questions.findings.startup import (
     failed_ranks,
     first_collective,
@@ -41,6 +41,7 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     gpu_communication,
     gpu_idle_causes,
     gpu_copies_alone,
+    gpu_window,
     data_bound,
     gc_bound,
     checkpointing,
@@ -90,7 +91,9 @@ def not_looked_for(tables: Tables) -> list[str]:
     if not ranks:
         return ["Not looked for anything: there is no rank."]
     notes = []
-    if steps.source != "recorded":
+    if steps.source == "traced":
+        notes += _not_in_traces(tables)
+    elif steps.source != "recorded":
         notes.append(
             "Not looked for: slow data loading, garbage collection, checkpoints and compilation. No training loop told "
             "its steps (torch, or rankscope.step())."
@@ -106,11 +109,33 @@ def not_looked_for(tables: Tables) -> list[str]:
         )
     if tables.query(ANY_WORK) and not device_steps_of(tables):
         notes.append(
-            "Not looked for: exposed communication, slow launching, synchronising and copies on the GPUs. No step is "
-            "known on their clock (recorded training loops have them)."
+            "Not looked for in each step: exposed communication, slow launching, synchronising and copies on the GPUs. "
+            "No step is known on their clock (recorded training loops and traces with steps have them)."
         )
     if not waterfalls(tables):
         notes.append("Not looked for: a slow start. No rank left marks of its phases.")
+    return notes
+
+
+PARTS_TOLD = """
+    SELECT coalesce(sum(data_ns), 0), coalesce(sum(zero_grad_ns + forward_ns + backward_ns + optimizer_ns), 0)
+    FROM steps JOIN ranks USING (process) WHERE role = 'rank' AND steps_from <> ''"""
+ON_HOST = """SELECT 1 FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND steps_from <> '' AND layer = 'gloo' LIMIT 1"""
+
+
+def _not_in_traces(tables: Tables) -> list[str]:
+    notes = ["Not looked for: ranks without a CPU and garbage collection. A loaded trace does not tell of them."]
+    data_ns, others_ns = tables.query(PARTS_TOLD)[0]
+    if not data_ns and not others_ns:
+        notes.append("Not looked for: what the host does in a step. No range of the trace names a part of it.")
+    elif not data_ns:
+        notes.append("Not looked for: slow data loading. No range of the trace is that of a data loader.")
+    if tables.query(ON_HOST):
+        notes.append(
+            "Not looked for: exposed communication of Gloo. The trace tells how long a collective took, not how long "
+            "the loop waited for it."
+        )
     return notes
 
 
