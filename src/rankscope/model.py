@@ -497,6 +497,21 @@ class DeviceGaps:
 
 
 @dataclass(slots=True)
+class GpuRecording:
+    """How much of the time a process's GPUs were recorded, and what that cost it."""
+
+    windows: int  # times of recording that have ended; 0: all was recorded
+    recorded_ns: int
+    seen_steps: int  # of the process since recording began, the first one left out
+    recorded_steps: float  # of them, those of which the GPUs were recorded, with parts of steps
+    costs: int  # how often recorded steps were compared with those around them that were not
+    cost: float | None  # by which share recorded steps are longer, the median of these; None: not measured
+    cost_error: float | None  # its standard error
+    spent_ns: int | None  # what all recording has cost; None: not measured
+    work_error: float | None  # standard error of kernel time a step, over windows, as a share; None: too few
+
+
+@dataclass(slots=True)
 class GpuClock:
     """The clock of a process's GPU records against its host's, as it was read first and last."""
 
@@ -586,6 +601,7 @@ class Reading:
     peers: list[Peer] = field(default_factory=list)
     devices: list[DeviceTotals] = field(default_factory=list)
     device_gaps: list[DeviceGaps] = field(default_factory=list)
+    gpu_recordings: list[GpuRecording] = field(default_factory=list)
     gpu_clocks: list[GpuClock] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

@@ -108,6 +108,7 @@ class ChunkKind(IntEnum):
     SYSTEM_CALLS = 16
     PATHS = 17
     DEVICE_STEPS = 18
+    WINDOWS = 19
 
 
 class CollectiveFlag(IntFlag):
@@ -327,6 +328,9 @@ CUDA = _structure(
     "u8 started_ticks started_ns flushed_ticks flushed_ns pinned_bytes pinned_peak_bytes",
     "u8 unattributed unplaced_calls late_markers folded_nodes folded_work",
     "u8 unified cpu_faults started_width_ticks flushed_width_ticks",
+    "u8 windows window_begin_ns window_ns seen_steps window_millisteps costs",
+    "i8 cost_ppm cost_error_ppm",
+    "u8 spent_ns switching_ns",
 )
 DEVICE = _structure(
     "u4 device seq",
@@ -334,7 +338,7 @@ DEVICE = _structure(
     "u8 allocations releases allocated_bytes released_bytes current_bytes peak_bytes",
     "(8,)u8 gaps gap_ns",
     "u8 pool_bytes pool_peak_bytes pool_allocations pool_releases pool_used_bytes pool_used_peak_bytes",
-    "u8 migrated_in_bytes migrated_out_bytes migrations migration_ns gpu_faults",
+    "u8 migrated_in_bytes migrated_out_bytes migrations migration_ns gpu_faults watched_ns",
 )
 EVENT = _structure(
     "u8 start_ticks bytes",
@@ -364,6 +368,9 @@ DEVICE_STEP = _structure(
     "f4 kernel_ns sync_ns",
     "u4 kernels copies sync_calls reserved",
 )
+WINDOW = _structure(
+    "u8 number begin_ns end_ns millisteps kernels kernel_ns steps step_ns bare_steps bare_step_ns",
+)
 MARK = _structure("u8 ticks", "u2 kind name", "u4 reserved")
 MODULE = _structure(
     "u4 parent",
@@ -389,6 +396,7 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_event": EVENT,
     "rs_step": STEP,
     "rs_device_step": DEVICE_STEP,
+    "rs_window": WINDOW,
     "rs_mark": MARK,
     "rs_module": MODULE,
     "rs_system_call": SYSTEM_CALL,

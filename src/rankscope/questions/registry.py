@@ -150,6 +150,11 @@ ALL_QUESTIONS = (
     Question("gpu_gaps", "gpu.device_time", empty=NO_CUPTI),
     Question("gpu_copies", "gpu.kernels", empty=NO_GPU),
     Question("gpu_memory", "gpu.memory", empty=NO_CUPTI),
+    Question(
+        "gpu_windows",
+        "gpu.windows",
+        empty="the GPUs were recorded all the time, or not at all: `rankscope run --cuda windows` records in windows",
+    ),
     Question("gpu_clocks", "collectives.clocks", empty=NO_CUPTI),
     Question(
         "cuda_api",

@@ -78,14 +78,15 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.TRACE: rank_file.EVENT,
     ChunkKind.STEPS: rank_file.STEP,
     ChunkKind.DEVICE_STEPS: rank_file.DEVICE_STEP,
+    ChunkKind.WINDOWS: rank_file.WINDOW,
     ChunkKind.MARKS: rank_file.MARK,
     ChunkKind.MODULES: rank_file.MODULE,
     ChunkKind.SYSTEM_CALLS: rank_file.SYSTEM_CALL,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end
-    ChunkKind.CUDA: (144, 200),
-    ChunkKind.DEVICES: (264,),
+    ChunkKind.CUDA: (144, 200, 216),
+    ChunkKind.DEVICES: (264, 352),
     ChunkKind.THREADS: (32,),
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import INSIDE, DeviceGaps, DeviceTotals, Group, Note, Reading, Severity
+from rankscope.model import INSIDE, DeviceGaps, DeviceTotals, GpuRecording, Group, Note, Reading, Severity
 from rankscope.rank_file import IN_RANGES, ChunkKind, CudaState, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
 
@@ -83,6 +83,7 @@ COUNTED = (
     "pool_used_peak_bytes",
 )
 UNIFIED = ("migrated_in_bytes", "migrated_out_bytes", "migrations", "migration_ns", "gpu_faults")
+LEAST_WINDOWS, LEAST_MILLISTEPS = 3, 1000  # for an error to be told
 REFUSED = 2  # CUPTI's answer when it was asked for unified memory
 SHORTEST_GAP_NS = 1000  # bound of the first class of gaps; that of each other one is ten times that before
 LOSSES = {
@@ -124,7 +125,8 @@ def _totals(row: Any, refused: bool) -> DeviceTotals:
     for name in UNIFIED:
         setattr(made, name, None if refused else _whole(row[name]))
     if made.activities:
-        made.span_ns = _whole(row["last_ns"]) - _whole(row["first_ns"])
+        # 0 of earlier recorders, which recorded all the time
+        made.span_ns = _whole(row["watched_ns"]) or _whole(row["last_ns"]) - _whole(row["first_ns"])
         for name in TIMES:
             setattr(made, name, _whole(row[name]))
     return made
@@ -144,6 +146,42 @@ def _gaps(row: Any) -> Iterator[DeviceGaps]:
 def _whole(value: Any) -> int:
     """As the tables hold it: 63 bits are enough for any true number."""
     return min(int(value), 2**63 - 1)
+
+
+def gpu_recordings(file: RankFile, how: Rows) -> list[GpuRecording]:
+    """When the GPUs were recorded, where that was not all the time, and what it cost."""
+    parts = file.parts(ChunkKind.WINDOWS)
+    if not len(how) or not parts:
+        return []
+    ring, unsettled = copy_rows(parts[0].rows, "number", zero_is_busy=True)
+    windows = ring[~unsettled & (ring["number"] > 0)]
+    row = how[0]
+    since_ns = int(row["window_begin_ns"])
+    going_ns = max(0, int(row["flushed_ns"]) - since_ns) if since_ns else 0
+    is_measured = bool(row["costs"])
+    return [
+        GpuRecording(
+            _whole(row["windows"]),
+            _whole(row["window_ns"]) + going_ns,
+            _whole(row["seen_steps"]),
+            int(row["window_millisteps"]) / 1000,
+            _whole(row["costs"]),
+            int(row["cost_ppm"]) / 1e6 if is_measured else None,
+            int(row["cost_error_ppm"]) / 1e6 if is_measured else None,
+            _whole(row["spent_ns"]) if is_measured else None,
+            _work_error(windows),
+        )
+    ]
+
+
+def _work_error(windows: Rows) -> float | None:
+    """Windows are a sample of the job's steps: by how much would their kernel time differ in another sample?"""
+    whole = windows[windows["millisteps"] >= LEAST_MILLISTEPS]
+    if len(whole) < LEAST_WINDOWS:
+        return None
+    each = whole["kernel_ns"].astype(np.float64) / whole["millisteps"]
+    mean = float(each.mean())
+    return float(each.std(ddof=1)) / len(whole) ** 0.5 / mean if mean else None
 
 
 def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str) -> list[Note]:

@@ -14,7 +14,15 @@ from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, 
 from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock, gpu_clocks
-from rankscope.rank_files.cuda import add_devices, cuda_notes, cuda_rows_of, ended_ranges, range_paths, range_threads
+from rankscope.rank_files.cuda import (
+    add_devices,
+    cuda_notes,
+    cuda_rows_of,
+    ended_ranges,
+    gpu_recordings,
+    range_paths,
+    range_threads,
+)
 from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.steps import device_step_columns, mark_rows_of, marks_of, step_columns, step_rows_of
@@ -69,6 +77,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
     add_devices(reading, cuda_rows, device_rows)
+    reading.gpu_recordings = gpu_recordings(file, cuda_rows)
     reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}

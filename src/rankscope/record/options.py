@@ -5,6 +5,7 @@ SMALLEST_TRACE_BYTES = 64 * 1024
 LARGEST_TRACE_BYTES = 1024**3
 TRACE_BYTES = 64 * 1024**2  # where --trace says nothing else
 TRACE_KEEP = ("newest", "oldest")
+CUDA = ("exact", "windows", "off")
 CUDA_API = ("none", "sync", "all")
 IMPORTS = ("off", "time", "calls", "paths")
 SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
@@ -24,6 +25,7 @@ class RunOptions:
         self.lookups = False
         self.file_bytes: int | None = None
         self.log_records: int | None = None
+        self.cuda = ""
         self.cuda_api = ""
         self.trace_bytes: int | None = None
         self.trace_keep = ""
@@ -93,7 +95,17 @@ def take_index(options: RunOptions, word: str, rest: list[str]) -> bool:
 def take_value(options: RunOptions, word: str, rest: list[str]) -> None:
     """Set the option that has a value, given as `--name value` or `--name=value`."""
     name, equals, value = word.partition("=")
-    if name not in ("--out", "--local", "--size", "--log", "--cuda-api", "--trace-keep", "--imports", "--name"):
+    if name not in (
+        "--out",
+        "--local",
+        "--size",
+        "--log",
+        "--cuda",
+        "--cuda-api",
+        "--trace-keep",
+        "--imports",
+        "--name",
+    ):
         hint = "see rankscope run --help, and put -- before a command that begins with a dash"
         raise UsageError(f"unknown option {name}; {hint}")
     if not equals:
@@ -104,6 +116,8 @@ def take_value(options: RunOptions, word: str, rest: list[str]) -> None:
         options.file_bytes = bytes_from(value)
     elif name == "--log":
         options.log_records = count_from(value)
+    elif name == "--cuda":
+        options.cuda = cuda_from(value)
     elif name == "--cuda-api":
         options.cuda_api = cuda_api_from(value)
     elif name == "--trace-keep":
@@ -155,6 +169,13 @@ def count_from(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"--log {text} is not a number of records; as in: --log 16384")
     return int(text)
+
+
+def cuda_from(text: str) -> str:
+    """How much to record of the GPUs."""
+    if text not in CUDA:
+        raise UsageError(f"--cuda {text} is none of {', '.join(CUDA)}")
+    return text
 
 
 def cuda_api_from(text: str) -> str:

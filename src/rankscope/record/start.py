@@ -203,6 +203,8 @@ def variables(options: RunOptions, folder: RunFolder, environment: dict[str, str
     for name in INJECTIONS:  # a tool that the user has put there stays
         if environment.get(name) in (None, "", LIBRARY):
             added[name] = LIBRARY
+    if options.cuda:
+        added["RANKSCOPE_CUDA"] = "0" if options.cuda == "off" else options.cuda
     if options.cuda_api:
         added["RANKSCOPE_CUDA_API"] = options.cuda_api
     if options.local:
@@ -273,6 +275,7 @@ def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: in
         "lookups": options.lookups,
         "file_bytes": options.file_bytes,
         "log_records": options.log_records,
+        "cuda": options.cuda or None,
         "cuda_api": options.cuda_api or None,
         "index": options.index,
         "trace_bytes": options.trace_bytes,

@@ -19,6 +19,7 @@ from rankscope.model import (
     Event,
     Figure,
     GpuClock,
+    GpuRecording,
     Group,
     Mark,
     Module,
@@ -48,6 +49,7 @@ RECORDS: dict[str, type] = {
     "peers": Peer,
     "devices": DeviceTotals,
     "device_gaps": DeviceGaps,
+    "gpu_recordings": GpuRecording,
     "gpu_clocks": GpuClock,
     "figures": Figure,
     "notes": Note,
@@ -57,7 +59,10 @@ RECORDS: dict[str, type] = {
     "calls_method": CallsMethod,
     "mounts": Mount,
 }
-LISTS = ("marks", "groups", "peers", "devices", "device_gaps", "gpu_clocks", "figures", "notes")  # of few rows
+LISTS = (  # of few rows
+    *("marks", "groups", "peers", "devices", "device_gaps", "gpu_recordings", "gpu_clocks"),
+    *("figures", "notes"),
+)
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
 ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
 REPEATED = ("tallies", "range_tallies", "events", *IMPORT_TABLES)  # their words are few and come often

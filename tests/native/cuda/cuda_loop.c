@@ -49,6 +49,13 @@ static void call(int thread, uint32_t cbid, uint64_t start, uint64_t end)
     next(thread)->api = (struct rs_cupti_api){RS_CUPTI_RUNTIME, cbid, start, end, (uint32_t)getpid(), tid, correlation, 0};
 }
 
+/* A launch takes longer while somebody records it, as is told by this; nothing is recorded while nobody does. */
+static uint64_t launch_ns(void)
+{
+    const char *cost = getenv("LOOP_COST_NS");
+    return LAUNCH_NS + (cost && fake_attached() ? strtoull(cost, NULL, 10) : 0);
+}
+
 /* thread stream microseconds kind: compute, communication or copy */
 static void launch(const char *line)
 {
@@ -56,14 +63,19 @@ static void launch(const char *line)
     unsigned us;
     char kind[32];
     sscanf(line, "%d %d %u %31s", &thread, &stream, &us, kind);
-    uint64_t now = fake_now(), start = now + 2 * LAUNCH_NS;
+    uint64_t now = fake_now(), start = now + 2 * LAUNCH_NS, takes_ns = launch_ns();
+    int is_recorded = fake_attached();
     correlation++;
-    call(thread, 2, now, now + LAUNCH_NS);
+    if (is_recorded)
+        call(thread, 2, now, now + LAUNCH_NS);
     if (start < free_at[stream])
         start = free_at[stream];
     uint64_t end = free_at[stream] = start + us * 1000ull;
-    union record *record = next(thread);
-    if (!strcmp(kind, "copy")) {
+    union record *record = is_recorded ? next(thread) : NULL;
+    if (!record) {
+        correlation = 1000;         /* counted anew once it is attached again; what was not delivered is gone */
+        kept_used[0] = kept_used[1] = 0;
+    } else if (!strcmp(kind, "copy")) {
         record->copy = (struct rs_cupti_memcpy){.kind = RS_CUPTI_MEMCPY, .copyKind = 1, .srcKind = RS_CUPTI_PAGEABLE, .bytes = 4096};
         record->copy.start = start;
         record->copy.end = end;
@@ -75,7 +87,8 @@ static void launch(const char *line)
         record->kernel.name = strcmp(kind, "compute") ? "ncclDevKernel_AllReduce" : "gemm";
     }
     printf("activity %s %lu %lu %lu\n", kind, now, start, end);
-    pass(now + LAUNCH_NS);
+    pass(now + takes_ns);
+    fake_call();
 }
 
 /* until a stream has done everything, and so many microseconds longer */
@@ -88,7 +101,8 @@ static void synchronize(const char *line)
     correlation++;
     pass(until);
     uint64_t end = fake_now();
-    call(0, 5, now, end);
+    if (fake_attached())
+        call(0, 5, now, end);
     printf("sync %lu %lu\n", now, end);
 }
 

@@ -14,7 +14,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t *buffer;
 static size_t size, used, dropped;
 static uint64_t now = 1000;
-static int enabled[64], selected, clients, flushes, configured;
+static int enabled[64], selected, clients, flushes, configured, attached, finalized;
+
+/* Whoever calls this while CUPTI is off would attach it again, at a moment that nobody has chosen. */
+static void must_be_attached(void)
+{
+    if (finalized && !fake_attached())
+        abort();
+}
 
 static int setting(const char *name) { return getenv(name) ? atoi(getenv(name)) : 0; }
 
@@ -33,6 +40,10 @@ void fake_put(const void *record, size_t bytes)
 {
     size_t need = 8 + (bytes + 7) / 8 * 8, most;
     pthread_mutex_lock(&lock);
+    if (finalized && !fake_attached()) {
+        pthread_mutex_unlock(&lock);
+        return;
+    }
     if (buffer && used + need > size)
         deliver();
     if (!buffer)
@@ -65,6 +76,8 @@ int fake_enabled(int kind) { return __atomic_load_n(&enabled[kind], __ATOMIC_ACQ
 int fake_selected(void) { return __atomic_load_n(&selected, __ATOMIC_ACQUIRE); }
 int fake_clients(void) { return clients; }
 int fake_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_ACQUIRE); }
+int fake_attached(void) { return __atomic_load_n(&attached, __ATOMIC_ACQUIRE); }
+int fake_finalized(void) { return __atomic_load_n(&finalized, __ATOMIC_ACQUIRE); }
 int fake_configured(void) { return __atomic_load_n(&configured, __ATOMIC_ACQUIRE); }
 
 int cuptiGetVersion(uint32_t *version)
@@ -75,6 +88,7 @@ int cuptiGetVersion(uint32_t *version)
 
 int cuptiGetTimestamp(uint64_t *timestamp)
 {
+    must_be_attached();
     *timestamp = fake_now();
     return 0;
 }
@@ -102,9 +116,12 @@ int cuptiActivityRegisterCallbacks(requested_function give, completed_function t
 {
     if (setting("FAKE_CUPTI_REFUSES"))
         return setting("FAKE_CUPTI_REFUSES");
+    pthread_mutex_lock(&lock);
     requested = give;
     completed = take;
     clients++;
+    __atomic_store_n(&attached, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
@@ -118,7 +135,7 @@ int cuptiActivityEnable(int kind)
 
 int cuptiActivityDisable(int kind)
 {
-    enabled[kind] = 0;
+    __atomic_store_n(&enabled[kind], 0, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -149,6 +166,7 @@ int cuptiActivityFlushAll(uint32_t flag)
     if (flag && setting("FAKE_CUPTI_HANGS"))
         for (;;)
             pthread_mutex_lock(&lock), pthread_cond_wait(&(pthread_cond_t)PTHREAD_COND_INITIALIZER, &lock);
+    must_be_attached();
     fake_flush_full();
     __atomic_add_fetch(&flushes, 1, __ATOMIC_RELEASE);
     return 0;
@@ -173,6 +191,56 @@ int cuptiActivityConfigureUnifiedMemoryCounter(struct unified *config, uint32_t 
 }
 
 #ifndef FAKE_CUPTI_OLD
+static void (*seen)(void *, uint32_t, uint32_t, const void *);
+static int domains;
+
+int cuptiSubscribe(void **subscriber, void (*called)(void *, uint32_t, uint32_t, const void *), void *user)
+{
+    must_be_attached();
+    if (setting("FAKE_CUPTI_HAS_SUBSCRIBER"))
+        return 39;
+    *subscriber = user;
+    __atomic_store_n(&seen, called, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int cuptiUnsubscribe(void *subscriber)
+{
+    (void)subscriber;
+    must_be_attached();
+    __atomic_store_n(&domains, 0, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int cuptiEnableDomain(uint32_t enable, void *subscriber, int domain)
+{
+    (void)subscriber;
+    if (enable)
+        __atomic_or_fetch(&domains, 1 << domain, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Delivers what is there and is off: only inside a call may it be asked to. */
+int cuptiFinalize(void)
+{
+    must_be_attached();
+    fake_flush_full();
+    pthread_mutex_lock(&lock);
+    memset(enabled, 0, sizeof enabled);
+    domains = selected = 0;
+    __atomic_add_fetch(&finalized, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&attached, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void fake_call(void)
+{
+    for (uint32_t site = 0; site < 2; site++)
+        if (__atomic_load_n(&domains, __ATOMIC_ACQUIRE) & 1 << 2)
+            __atomic_load_n(&seen, __ATOMIC_ACQUIRE)(NULL, 2, 2, &site);
+}
+
 int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
 {
     (void)cbid;

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rankscope.model import DeviceTotals
+from rankscope.model import DeviceTotals, GpuRecording
 from rankscope.questions.findings.stragglers import straggler
 from rankscope.questions.stragglers.causes import causes
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
@@ -22,6 +22,7 @@ from runs.step_runs import rank, steps
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 STEPS, RANKS, LATE = 30, 3, 1
+USUAL = {"gemm": (40, 0.1), "ncclDevKernel_AllReduce": (1, 9.0)}
 
 
 def unpacked(folder: Path, archive: Path) -> Iterator[Path]:
@@ -53,8 +54,14 @@ def simulated(
     device_ms: float = 0.0,
     kernels: int = 0,
     hidden: bool = False,
+    calls: Mapping[str, tuple[int, float]] | None = None,
+    recorded_steps: int = 0,
+    usual: Mapping[str, tuple[int, float]] = USUAL,
 ) -> RunTables:
-    """Steps of 40 ms and what rank 1 is late by; the others wait in the kernel and, unless hidden, in CUDA."""
+    """Steps of 40 ms and what rank 1 is late by; the others wait in the kernel and, unless hidden, in CUDA.
+
+    calls: of each kernel, how often a step launches it there and how long it takes in ms; elsewhere they are as usual.
+    """
     late_ms = host_ms + device_ms
     readings = []
     for number in range(RANKS):
@@ -66,6 +73,10 @@ def simulated(
         made.steps(steps([parts] * STEPS))
         blocked_ms = 10.0 + (device_ms if is_late or hidden else late_ms)
         made.tally("cudaDeviceSynchronize", STEPS, round(blocked_ms * STEPS * MILLI), layer=LayerNumber.CUDA_API)
+        told_of = calls if is_late and calls else usual
+        of_gpu = recorded_steps or STEPS
+        for name, (count, ms) in told_of.items():
+            made.tally(name, count * of_gpu, round(count * of_gpu * ms * MILLI), layer=LayerNumber.GPU, phase=5)
         group = made.group("NCCL", identity=1, size=RANKS, my_rank=number, kind=GroupKind.NCCL, collectives=STEPS)
         log = np.zeros(STEPS, COLLECTIVE)
         begins = SECOND + np.arange(STEPS) * (40 + late_ms) * MILLI + 20 * MILLI
@@ -76,7 +87,9 @@ def simulated(
         made.collectives(log)
         reading = read_rank_file(made.write(folder / f"{number}.rank"), events=True)
         compute_ms, count = 5.0 + (device_ms if is_late else 0), 100 + (kernels if is_late else 0)
-        reading.devices = [DeviceTotals(0, count * STEPS, compute_ns=round(compute_ms * STEPS * 1e6))]
+        reading.devices = [DeviceTotals(0, count * of_gpu, compute_ns=round(compute_ms * of_gpu * 1e6))]
+        if recorded_steps:
+            reading.gpu_recordings = [GpuRecording(2, 0, STEPS - 1, recorded_steps, 0, None, None, None, None)]
         readings.append(reading)
     return run_of(readings)
 
@@ -108,6 +121,33 @@ def test_a_slower_device(tmp_path: Path) -> None:
 
 def test_more_work_is_no_slower_device(tmp_path: Path) -> None:
     assert told(simulated(tmp_path, device_ms=8.0, kernels=40)).name == "more work on the device"
+
+
+@pytest.mark.parametrize("recorded_steps", [0, 10])
+@pytest.mark.parametrize(
+    ("calls", "name"),
+    [
+        ({"gemm": (40, 0.1), "spin_kernel": (1, 8.0)}, "an extra kernel: spin_kernel"),
+        ({"gemm": (120, 0.1)}, "more calls of the kernel gemm"),
+        ({"gemm": (40, 0.3)}, "a slower kernel: gemm"),
+        ({"gemm": (40, 0.1), "ncclDevKernel_AllReduce": (1, 17.0)}, "more work on the device"),
+    ],
+)
+def test_the_kernel_that_is_to_blame(
+    calls: dict[str, tuple[int, float]], name: str, recorded_steps: int, tmp_path: Path
+) -> None:
+    run = simulated(tmp_path, device_ms=8.0, kernels=40, calls=calls, recorded_steps=recorded_steps)
+    one = told(run)
+    assert one.name == name and one.excess_ns == pytest.approx(8 * MILLI)
+    (finding,) = straggler(run)
+    assert finding.title.endswith(name) and "its host" not in finding.action
+
+
+def test_kernels_that_are_all_slower_are_a_slower_device(tmp_path: Path) -> None:
+    names = ("gemm", "norm", "softmax")
+    usual, slow = (dict.fromkeys(names, (40, 0.1 * factor)) for factor in (1, 1.7))
+    run = simulated(tmp_path, device_ms=8.0, calls=slow, usual=usual)
+    assert told(run).name == "slower device"
 
 
 def test_nothing_is_told_where_nobody_is_late_or_the_sums_do_not_explain_it(tmp_path: Path) -> None:

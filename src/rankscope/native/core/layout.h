@@ -140,7 +140,7 @@ enum rs_chunk_kind {
     RS_CHUNK_STEPS = 13, RS_CHUNK_MARKS = 14,
     RS_CHUNK_MODULES = 15, RS_CHUNK_SYSTEM_CALLS = 16,
     RS_CHUNK_PATHS = 17,        /* records of different sizes, like strings */
-    RS_CHUNK_DEVICE_STEPS = 18
+    RS_CHUNK_DEVICE_STEPS = 18, RS_CHUNK_WINDOWS = 19
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -250,6 +250,15 @@ struct rs_cuda {
     uint64_t unified;           /* 1: unified memory is recorded, 2: CUPTI refused that, 0: there was none */
     uint64_t cpu_faults;        /* page faults of the host on unified memory */
     uint64_t started_width_ticks, flushed_width_ticks;  /* CUPTI's moment lies at most so long before the ticks */
+    uint64_t windows;           /* times of recording that have ended; 0: all is recorded */
+    uint64_t window_begin_ns;   /* of the one that goes on, on CUPTI's clock; 0: nothing is recorded now */
+    uint64_t window_ns;         /* sum of those that have ended */
+    uint64_t seen_steps;        /* ended since recording began, the first one left out */
+    uint64_t window_millisteps; /* thousandths of steps of which the GPU was recorded, the first one left out */
+    uint64_t costs;             /* how often recorded steps were compared with those not recorded around them */
+    int64_t cost_ppm, cost_error_ppm;   /* how much longer the recorded ones are: median of the latest, its error */
+    uint64_t spent_ns;          /* what all recording has cost this process, as far as it was measured or assumed */
+    uint64_t switching_ns;      /* of it: attaching CUPTI and taking it off */
 };
 
 #define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
@@ -269,6 +278,7 @@ struct rs_device {
     uint64_t pool_allocations, pool_releases, pool_used_bytes, pool_used_peak_bytes;    /* those out of pools */
     uint64_t migrated_in_bytes, migrated_out_bytes, migrations, migration_ns;   /* unified memory, from and to hosts */
     uint64_t gpu_faults;        /* groups of its page faults */
+    uint64_t watched_ns;        /* from the first start to the last end of each time of recording, summed */
 };
 
 enum rs_trace_keep { RS_KEEP_OLDEST = 1, RS_KEEP_NEWEST = 2 };
@@ -358,6 +368,16 @@ struct rs_device_step {
     float sync_ns;              /* its thread inside calls that wait for the device */
     uint32_t kernels, copies, sync_calls;
     uint32_t reserved;
+};
+
+/* One time of recording that has ended. In a ring, in the order of their writing. ns of CUPTI's clock. */
+struct rs_window {
+    uint64_t number;            /* from 1 on; 0 while the record is being written */
+    uint64_t begin_ns, end_ns;
+    uint64_t millisteps;        /* thousandths of steps in it, the first one of the process left out */
+    uint64_t kernels, kernel_ns;            /* what the GPU's records of it sum up to */
+    uint64_t steps, step_ns;                /* whole steps in it, and their time */
+    uint64_t bare_steps, bare_step_ns;      /* the same of the time after it without recording; 0: not over yet */
 };
 
 enum rs_mark_kind {

@@ -1,6 +1,7 @@
 /* The GPU layer. CUDA loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection at its first use;
  * CUPTI then delivers records of what the GPUs did in buffers, from a thread of its own. A thread of ours asks for
- * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. */
+ * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. That thread also takes
+ * CUPTI off and attaches it again, where cuda_windows.c says so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #define BUFFER_BYTES (256u << 10)   /* about 1,200 kernels: what CUPTI holds back while one of them still runs */
 #define KEPT_BUFFERS 64u
 #define FLUSH_NS 1000000000u
+#define DETACH_NS 2000000000u       /* so long is waited for a call of the program in which CUPTI may be taken off */
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
 #define PAST_NS 30000000000u        /* so late an activity may come and still be told from others at its time */
 #define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
@@ -25,16 +27,25 @@ enum life { NOT_STARTED = 0, STARTED = 1, OVER = 2 };
 static atomic_int life;             /* OVER: records are no longer looked at */
 static atomic_int others;           /* another client of CUPTI has come */
 static int32_t owner_pid;
+static int has_windows;             /* recording may pause */
+static int is_attached;             /* changed under switch_lock */
+static uint64_t finalize_ns;        /* how long the last one took */
+
+/* Who takes CUPTI off: a call of the program does, as it leaves CUDA, once it is asked to. */
+enum detaching { NOBODY = 0, ASKED = 1, IN_A_CALL = 2, DONE = 3 };
+static atomic_int detaching;
 
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER, asking_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake, woken;
 static int has_thread, asked_to_end, has_ended;
 
 static const int kinds[] = {
-    RS_CUPTI_CONCURRENT_KERNEL, RS_CUPTI_MEMCPY, RS_CUPTI_MEMCPY2, RS_CUPTI_MEMSET, RS_CUPTI_MEMORY2, RS_CUPTI_MARKER,
+    RS_CUPTI_CONCURRENT_KERNEL, RS_CUPTI_MEMCPY, RS_CUPTI_MEMCPY2, RS_CUPTI_MEMSET, RS_CUPTI_MARKER, RS_CUPTI_MEMORY2,
     RS_CUPTI_POOL,
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
+#define KINDS_IN_WINDOWS 5u         /* of memory, what is not seen whole is not seen at all */
 
 /* --- buffers --- */
 
@@ -106,15 +117,21 @@ static void ask_for_unified(void)
     pthread_mutex_unlock(&asking_lock);
 }
 
-/* One moment on both clocks, as near to now as it gets. */
+/* One moment on both clocks, as near to now as it gets; the last one, where CUPTI is off. */
 uint64_t rs_cuda_note_now(void)
 {
+    if (!rs_cuda.row->window_begin_ns || atomic_load(&detaching) >= IN_A_CALL)
+        return rs_cuda.row->flushed_ns;
     return note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns, &rs_cuda.row->flushed_width_ticks);
 }
 
 static void flush(int is_last)
 {
     int unified = 0;
+    if (!is_attached) {
+        rs_refresh_facts();
+        return;
+    }
     rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
     pthread_mutex_lock(&rs_cuda.lock);
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
@@ -130,10 +147,165 @@ static void flush(int is_last)
     rs_refresh_facts();
 }
 
+/* --- attaching CUPTI and taking it off --- */
+
 static struct timespec after_ns(uint64_t ns)
 {
     uint64_t at = rs_clock_ns(CLOCK_MONOTONIC) + ns;
     return (struct timespec){(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+}
+
+static const char *result_text(int result)
+{
+    const char *text = NULL;
+    rs_cuda.cupti.cuptiGetResultString(result, &text);
+    return text ? text : "?";
+}
+
+/* Whether kernels can be recorded; what else CUPTI refuses is said in the note. */
+static int enable_kinds(char *note, size_t size)
+{
+    static const char *const names[KINDS] = {"kernels", "copies", "peer copies", "sets", "NVTX ranges", "memory",
+                                              "memory pools"};
+    int result = rs_cuda.cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
+    if (result != RS_CUPTI_SUCCESS) {
+        snprintf(note, size, "CUPTI refused to start: %s%s", result_text(result),
+                 result == RS_CUPTI_MULTIPLE_SUBSCRIBERS ? " (another profiler is active)" : "");
+        return 0;
+    }
+    for (unsigned i = 0; i < (rs_cuda.row->windows ? KINDS_IN_WINDOWS : KINDS); i++) {
+        result = rs_cuda.cupti.cuptiActivityEnable(kinds[i]);
+        if (result == RS_CUPTI_SUCCESS)
+            continue;
+        size_t used = strlen(note);
+        snprintf(note + used, size - used, "%sCUPTI refused to record %s: %s", used ? "; " : "", names[i],
+                 result_text(result));
+        if (i == 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* Nothing but what CUPTI needs to begin: it may be the second time. */
+static int attach(char *note, size_t size)
+{
+    if (rs_cuda.cupti.cuptiSetThreadIdType)
+        rs_cuda.cupti.cuptiSetThreadIdType(RS_CUPTI_THREAD_ID_SYSTEM);
+    if (!enable_kinds(note, size))
+        return 0;
+    rs_cuda.row->api = rs_cuda_calls_select(rs_cuda_api_asked(), 1);
+    if (rs_cuda.cupti.cuptiActivityFlushPeriod)
+        rs_cuda.cupti.cuptiActivityFlushPeriod(FLUSH_NS / 1000000u);
+    is_attached = 1;
+    return 1;
+}
+
+/* In a thread of the program, in each of its calls of CUDA from the moment at which this is asked for. As such a call
+ * ends is the one moment at which CUPTI can be taken off while other threads go on. */
+static void leave_call(void *user, uint32_t domain, uint32_t cbid, const struct rs_cupti_callback *data)
+{
+    int before = ASKED, saved = errno;
+    (void)user, (void)domain, (void)cbid;
+    if (data->site == RS_CUPTI_EXIT && atomic_compare_exchange_strong(&detaching, &before, IN_A_CALL)) {
+        uint64_t begun = rs_clock_ns(CLOCK_MONOTONIC);
+        rs_cuda.cupti.cuptiFinalize();
+        finalize_ns = rs_clock_ns(CLOCK_MONOTONIC) - begun;
+        pthread_mutex_lock(&wake_lock);
+        atomic_store(&detaching, DONE);
+        pthread_cond_broadcast(&wake);
+        pthread_mutex_unlock(&wake_lock);
+    }
+    errno = saved;
+}
+
+/* 0: the program made no such call, or ends, or somebody else listens to its calls: CUPTI stays. */
+static int detach(void)
+{
+    struct rs_cupti *cupti = &rs_cuda.cupti;
+    void *subscriber = NULL;
+    if (cupti->cuptiSubscribe(&subscriber, leave_call, NULL) != RS_CUPTI_SUCCESS)
+        return 0;
+    atomic_store(&detaching, ASKED);
+    cupti->cuptiEnableDomain(1, subscriber, RS_CUPTI_RUNTIME_API);
+    cupti->cuptiEnableDomain(1, subscriber, RS_CUPTI_DRIVER_API);
+    struct timespec until = after_ns(DETACH_NS);
+    pthread_mutex_lock(&wake_lock);
+    while (atomic_load(&detaching) != DONE && !asked_to_end && !atomic_load(&others)
+           && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
+        continue;
+    int before = ASKED;
+    int is_called_off = atomic_compare_exchange_strong(&detaching, &before, NOBODY);
+    while (!is_called_off && atomic_load(&detaching) != DONE)
+        pthread_cond_wait(&wake, &wake_lock);
+    pthread_mutex_unlock(&wake_lock);
+    if (is_called_off)
+        cupti->cuptiUnsubscribe(subscriber);
+    is_attached = is_called_off;
+    return !is_called_off;
+}
+
+static int can_detach(void)
+{
+    const struct rs_cupti *cupti = &rs_cuda.cupti;
+    return rs_cuda.row->cupti_version >= RS_CUPTI_DETACHES && cupti->cuptiSubscribe && cupti->cuptiUnsubscribe
+        && cupti->cuptiEnableDomain && cupti->cuptiFinalize;
+}
+
+static void close_window(void)
+{
+    rs_cuda.cupti.cuptiActivityFlushAll(RS_CUPTI_FLUSH_FORCED);
+    pthread_mutex_lock(&rs_cuda.lock);
+    rs_cuda_note_now();
+    pthread_mutex_unlock(&rs_cuda.lock);
+    int is_off = detach();
+    pthread_mutex_lock(&rs_cuda.lock);
+    uint64_t now_ns = rs_device_steps_now();
+    if (is_off) {
+        rs_device_steps_close();
+        rs_attribution_cut();
+        rs_cuda_ranges_cut();
+        rs_devices_cut();
+        rs_windows_closed(now_ns, finalize_ns);
+        atomic_store(&detaching, NOBODY);
+    } else if (!asked_to_end) {
+        has_windows = 0;
+        rs_cuda.row->note = rs_intern("CUPTI could not be taken off: all is recorded, in one window");
+    }
+    pthread_mutex_unlock(&rs_cuda.lock);
+}
+
+static void open_window(void)
+{
+    char note[512] = "";
+    uint64_t begun = rs_clock_ns(CLOCK_MONOTONIC);
+    pthread_mutex_lock(&rs_cuda.lock);
+    uint64_t now_ns = rs_device_steps_now();
+    rs_device_steps_open(now_ns);
+    rs_windows_opened(now_ns, 0);
+    pthread_mutex_unlock(&rs_cuda.lock);
+    int is_on = attach(note, sizeof note);
+    pthread_mutex_lock(&rs_cuda.lock);
+    rs_cuda.row->switching_ns += rs_clock_ns(CLOCK_MONOTONIC) - begun;
+    if (!is_on) {
+        has_windows = 0;
+        rs_cuda.row->window_begin_ns = 0;
+        rs_cuda.row->note = rs_intern(note);
+        rs_cuda.row->state = RS_CUDA_ASIDE;
+    }
+    pthread_mutex_unlock(&rs_cuda.lock);
+}
+
+static void take_turn(void)
+{
+    pthread_mutex_lock(&switch_lock);
+    pthread_mutex_lock(&rs_cuda.lock);
+    enum rs_turn turn = rs_windows_turn(rs_device_steps_now());
+    pthread_mutex_unlock(&rs_cuda.lock);
+    if (!atomic_load(&others) && turn == RS_TURN_CLOSE)
+        close_window();
+    else if (!atomic_load(&others) && turn == RS_TURN_OPEN)
+        open_window();
+    pthread_mutex_unlock(&switch_lock);
 }
 
 static void *flusher(void *unused)
@@ -141,14 +313,20 @@ static void *flusher(void *unused)
     (void)unused;
     prctl(PR_SET_NAME, "rankscope");
     pthread_mutex_lock(&wake_lock);
+    uint64_t flushed = rs_clock_ns(CLOCK_MONOTONIC);
     for (int is_last = 0; !is_last;) {
-        struct timespec until = after_ns(FLUSH_NS);
+        struct timespec until = after_ns(has_windows ? rs_windows_turn_ns() : FLUSH_NS);
         while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
             continue;
         is_last = asked_to_end;
         pthread_mutex_unlock(&wake_lock);
-        if (!atomic_load(&others))
+        uint64_t now = rs_clock_ns(CLOCK_MONOTONIC);
+        if (!atomic_load(&others) && (is_last || !has_windows || now - flushed >= FLUSH_NS)) {
             flush(is_last);
+            flushed = now;
+        }
+        if (has_windows && !is_last && !atomic_load(&others))
+            take_turn();
         pthread_mutex_lock(&wake_lock);
     }
     has_ended = 1;
@@ -214,44 +392,18 @@ static struct rs_cuda *new_row(enum rs_cuda_state state, const char *library, co
     return row;
 }
 
-static const char *result_text(int result)
+static void say_missing(int windows_missing, char *note, size_t size)
 {
-    const char *text = NULL;
-    rs_cuda.cupti.cuptiGetResultString(result, &text);
-    return text ? text : "?";
-}
-
-/* Whether kernels can be recorded; what else CUPTI refuses is said in the note. */
-static int enable_kinds(char *note, size_t size)
-{
-    static const char *const names[KINDS] = {"kernels", "copies", "peer copies", "sets", "memory", "NVTX ranges",
-                                              "memory pools"};
-    int result = rs_cuda.cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
-    if (result != RS_CUPTI_SUCCESS) {
-        snprintf(note, size, "CUPTI refused to start: %s%s", result_text(result),
-                 result == RS_CUPTI_MULTIPLE_SUBSCRIBERS ? " (another profiler is active)" : "");
-        return 0;
-    }
-    for (unsigned i = 0; i < KINDS; i++) {
-        result = rs_cuda.cupti.cuptiActivityEnable(kinds[i]);
-        if (result == RS_CUPTI_SUCCESS)
-            continue;
-        size_t used = strlen(note);
-        snprintf(note + used, size - used, "%sCUPTI refused to record %s: %s", used ? "; " : "", names[i],
-                 result_text(result));
-        if (i == 0)
-            return 0;
-    }
-    return 1;
-}
-
-static void say_calls_missing(enum rs_cuda_api asked, enum rs_cuda_api got, char *note, size_t size)
-{
+    enum rs_cuda_api asked = rs_cuda_api_asked(), got = (enum rs_cuda_api)rs_cuda.row->api;
     size_t used = strlen(note);
     if (asked != got)
         snprintf(note + used, size - used, "%sthis CUPTI cannot record %s: CUDA API calls are not recorded%s",
                  used ? "; " : "", asked == RS_CUDA_API_SYNC ? "chosen calls only" : "calls",
                  asked == RS_CUDA_API_SYNC ? " (--cuda-api all records every one)" : "");
+    used = strlen(note);
+    if (windows_missing)
+        snprintf(note + used, size - used, "%sthis CUPTI cannot be taken off again (that of CUDA 12.6 can): all is recorded",
+                 used ? "; " : "");
 }
 
 static void begin(uint32_t version, const char *path)
@@ -263,15 +415,11 @@ static void begin(uint32_t version, const char *path)
         return;
     rs_cuda.row->cupti_version = version;
     note_clocks(&rs_cuda.row->started_ticks, &rs_cuda.row->started_ns, &rs_cuda.row->started_width_ticks);
-    if (rs_cuda.cupti.cuptiSetThreadIdType)
-        rs_cuda.cupti.cuptiSetThreadIdType(RS_CUPTI_THREAD_ID_SYSTEM);
+    int asked = rs_windows_begin();
     atomic_store(&life, STARTED);
-    if (enable_kinds(note, sizeof note)) {
-        enum rs_cuda_api asked = rs_cuda_api_asked();
-        rs_cuda.row->api = rs_cuda_calls_select(asked, 1);
-        say_calls_missing(asked, rs_cuda.row->api, note, sizeof note);
-        if (rs_cuda.cupti.cuptiActivityFlushPeriod)
-            rs_cuda.cupti.cuptiActivityFlushPeriod(FLUSH_NS / 1000000u);
+    if (attach(note, sizeof note)) {
+        has_windows = asked && can_detach();
+        say_missing(asked && !has_windows, note, sizeof note);
         start_flusher();
         atexit(rs_cuda_finish);
     } else {
@@ -335,16 +483,22 @@ static void step_aside(void)
     int before = 0;
     if (!atomic_compare_exchange_strong(&others, &before, 1) || atomic_load(&life) != STARTED || owner_pid != getpid())
         return;
+    pthread_mutex_lock(&wake_lock);
+    pthread_cond_broadcast(&wake);      /* nobody has to wait for a call in which CUPTI is taken off */
+    pthread_mutex_unlock(&wake_lock);
+    pthread_mutex_lock(&switch_lock);
     flush(1);
-    for (unsigned i = 0; i < KINDS; i++)
+    for (unsigned i = 0; is_attached && i < KINDS; i++)
         rs_cuda.cupti.cuptiActivityDisable(kinds[i]);
-    rs_cuda_calls_select((enum rs_cuda_api)rs_cuda.row->api, 0);
+    if (is_attached)
+        rs_cuda_calls_select((enum rs_cuda_api)rs_cuda.row->api, 0);
     pthread_mutex_lock(&asking_lock);
     if (rs_cuda.row->unified == 1)
         rs_cuda_unified_select(0);
     pthread_mutex_unlock(&asking_lock);
-    if (rs_cuda.cupti.cuptiActivityFlushPeriod)
+    if (is_attached && rs_cuda.cupti.cuptiActivityFlushPeriod)
         rs_cuda.cupti.cuptiActivityFlushPeriod(0);
+    pthread_mutex_unlock(&switch_lock);
     rs_cuda.row->note = rs_intern("another client of CUPTI (torch.profiler?) came: the GPU is recorded up to then");
     rs_cuda.row->state = RS_CUDA_ASIDE;
 }
@@ -372,6 +526,7 @@ void rs_cuda_forget(void)
     atomic_store(&life, OVER);
     pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
+    pthread_mutex_init(&switch_lock, NULL);
     rs_cuda.row = NULL;
     rs_cuda.activities = NULL;
     rs_cuda_records_forget();
@@ -383,5 +538,6 @@ void rs_cuda_forget(void)
     rs_cuda_calls_forget();
     rs_devices_forget();
     rs_device_steps_forget();
+    rs_windows_forget();
     rs_cuda_memory_forget();
 }

@@ -168,3 +168,14 @@ void rs_attribution_settle(uint64_t before_ns)
     rs_lanes_settle(before_ns);
     drain(before_ns == UINT64_MAX);
 }
+
+/* CUPTI is taken off: correlation ids begin anew, and ranges that are open now end unseen. */
+void rs_attribution_cut(void)
+{
+    rs_attribution_settle(UINT64_MAX);
+    rs_lanes_forget();
+    if (known)
+        memset(known, 0, KNOWN * sizeof *known);
+    first = end = early_seen = 0;
+    last_before = 0;
+}

@@ -21,6 +21,7 @@ struct timeline {
     struct boundary *all;
     uint32_t capacity, left, right;     /* in use: [0, left) and [right, capacity) */
     uint64_t begins_ns;                 /* what lies before is forgotten */
+    uint64_t watched_ns, first_ns, last_ns;     /* of times of recording that are over; of the one that goes on */
 };
 
 static struct timeline *timelines[DEVICES];
@@ -252,6 +253,11 @@ void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs
         row->first_ns = start_ns;
     if (end_ns > row->last_ns)
         row->last_ns = end_ns;
+    if (!timeline->first_ns || start_ns < timeline->first_ns)
+        timeline->first_ns = start_ns;
+    if (end_ns > timeline->last_ns)
+        timeline->last_ns = end_ns;
+    row->watched_ns = timeline->watched_ns + (timeline->last_ns - timeline->first_ns);
     row->activities++;
     if (start_ns < timeline->begins_ns) {
         uint64_t known_ns = end_ns < timeline->begins_ns ? end_ns : timeline->begins_ns;
@@ -292,5 +298,20 @@ void rs_device_settle(uint64_t before_ns)
             continue;
         move_gap(timeline, before_ns);
         forget_first(timeline, timeline->left);
+    }
+}
+
+/* Nothing is recorded from here on: what comes later is no end of an idle time that began before. */
+void rs_devices_cut(void)
+{
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        struct timeline *timeline = timelines[i];
+        if (!timeline)
+            continue;
+        timeline->left = 0;
+        timeline->right = timeline->capacity;
+        timeline->begins_ns = timeline->row->last_ns;
+        timeline->watched_ns = timeline->row->watched_ns;
+        timeline->first_ns = timeline->last_ns = 0;
     }
 }

@@ -29,6 +29,17 @@ void rs_cuda_finish(void);
 uint64_t rs_cuda_note_now(void);
 void rs_cuda_forget(void);
 
+/* cuda_windows.c: whether to record now, so that it costs no more than it may */
+enum rs_turn { RS_TURN_STAY = 0, RS_TURN_OPEN = 1, RS_TURN_CLOSE = 2 };
+int rs_windows_begin(void);
+uint64_t rs_windows_turn_ns(void);
+enum rs_turn rs_windows_turn(uint64_t now_ns);
+void rs_windows_opened(uint64_t now_ns, uint64_t took_ns);
+void rs_windows_closed(uint64_t now_ns, uint64_t took_ns);
+void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest);
+void rs_windows_kernel(uint64_t ns);
+void rs_windows_forget(void);
+
 /* cuda_records.c */
 void rs_cuda_buffer(uint8_t *buffer, size_t valid);
 void rs_cuda_records_forget(void);
@@ -42,6 +53,7 @@ void rs_cuda_groups_forget(void);
 
 /* cuda_ranges.c */
 void rs_cuda_marker(const struct rs_cupti_marker_record *marker);
+void rs_cuda_ranges_cut(void);
 void rs_cuda_ranges_forget(void);
 
 /* cuda_nodes.c */
@@ -62,6 +74,7 @@ int rs_attribution_begin(void);
 void rs_attribution_call(const struct rs_cupti_api *call, uint16_t name, int failed);
 void rs_attribution_activity(uint32_t correlation, uint16_t name, uint8_t size, uint64_t ns, uint64_t bytes);
 void rs_attribution_settle(uint64_t before_ns);
+void rs_attribution_cut(void);
 void rs_attribution_forget(void);
 void rs_range_known(uint32_t correlation, uint8_t lane, uint16_t node);
 void rs_range_tally(struct rs_thread *thread, uint8_t layer, uint16_t name, uint16_t node, uint8_t size, uint64_t ns,
@@ -77,6 +90,7 @@ void rs_cuda_calls_forget(void);
 void rs_device_work(uint32_t device, uint64_t start_ns, uint64_t end_ns, enum rs_work work);
 struct rs_device *rs_device_row(uint32_t device);
 void rs_device_settle(uint64_t before_ns);
+void rs_devices_cut(void);
 void rs_devices_forget(void);
 
 /* What the device does between two moments, in order. 0: what it did at the first one is forgotten. */
@@ -88,6 +102,9 @@ void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name);
 void rs_device_steps_activity(uint32_t device, uint32_t correlation, uint64_t start_ns, uint64_t end_ns,
                               enum rs_work work, uint64_t bytes, int is_pageable);
 void rs_device_steps_settle(uint64_t now_ns, int is_last);
+uint64_t rs_device_steps_now(void);
+void rs_device_steps_open(uint64_t now_ns);
+void rs_device_steps_close(void);
 void rs_device_steps_forget(void);
 
 /* cuda_memory.c */

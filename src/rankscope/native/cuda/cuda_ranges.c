@@ -24,6 +24,14 @@ void rs_cuda_ranges_forget(void)
     names_used = 0;
 }
 
+/* What is open now ends unseen. */
+void rs_cuda_ranges_cut(void)
+{
+    rs_memory_free(open_ranges, OPEN_RANGES * sizeof *open_ranges);
+    open_ranges = NULL;
+    rs_cuda.row->open_ranges = 0;
+}
+
 static uint32_t home_of(uint32_t id) { return (id * 2654435769u) >> 18; }
 
 static struct open_range *place_of(uint32_t id)

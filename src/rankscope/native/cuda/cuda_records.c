@@ -110,6 +110,7 @@ static void add_kernel(const struct rs_cupti_kernel *kernel)
     rs_device_work(kernel->deviceId, kernel->start, kernel->end, (enum rs_work)name->work);
     rs_device_steps_activity(kernel->deviceId, kernel->correlationId, kernel->start, kernel->end,
                              (enum rs_work)name->work, 0, 0);
+    rs_windows_kernel(kernel->end - kernel->start);
 }
 
 static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction, uint32_t correlation)

@@ -56,6 +56,7 @@ static struct {                                         /* of each of them, by p
 static uint64_t known_from_ns;                          /* of what lies before, something was overwritten unread */
 static uint64_t given_last;                             /* the step of the activity before: the next is near it */
 static uint64_t latest_step_seen;                       /* of which an activity is known */
+static uint64_t opened_ns;                              /* recording began anew: nothing is known of steps before */
 enum waiting_call { NOT_LOOKED_AT = 0, RETURNS = 1, WAITS = 2 };
 static uint8_t known_calls[RS_NAMES_MAX + 1];           /* enum waiting_call, by name */
 static struct rs_chunk *rows;
@@ -74,7 +75,7 @@ void rs_device_steps_forget(void)
     waiting = NULL;
     rows = NULL;
     settled = ended = states_end = host_next = lost_moments = syncs_end = latest_step_seen = rows_written = 0;
-    known_from_ns = given_last = 0;
+    known_from_ns = given_last = opened_ns = 0;
     waiting_used = waiting_capacity = devices_used = 0;
     refused = 0;
     memset(on, 0, sizeof on);
@@ -112,9 +113,12 @@ static void end_step(const struct rs_moment *moment, uint64_t at_ns)
         before->sync_calls += open->sync_calls;
         before->sync_ns += open->sync_ns;
         before->end_ns = at_ns;
+        rs_windows_step(open->begin_ns, at_ns, 1);
     } else {
         open->end_ns = at_ns;
         open->number = moment->step;
+        if (ended)
+            rs_windows_step(open->begin_ns, at_ns, 0);
         ended++;
         if (ended - settled == STEPS) {                 /* thousands of steps a second: the oldest is given up */
             known_from_ns = step_at(settled)->end_ns;
@@ -281,7 +285,10 @@ static void settle_on(uint32_t place, const struct step *step)
     struct sharing sharing = {.state = on[place].state, .sync = on[place].sync};
     if (end_ns < begin_ns)
         end_ns = begin_ns;
+    int is_begin_known = on[place].begins_ns || !opened_ns;
     row.end_ns = on[place].begins_ns = end_ns;
+    if (!is_begin_known)
+        return;
     row.copy_bytes = work->copy_bytes;
     row.pageable_bytes = work->pageable_bytes;
     row.kernel_ns = (float)work->kernel_ns;
@@ -464,6 +471,14 @@ void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name)
 
 /* --- settling --- */
 
+static void settle_step(const struct step *step)
+{
+    if (step->begin_ns < opened_ns)
+        return;
+    for (uint32_t place = 0; place < devices_used; place++)
+        settle_on(place, step);
+}
+
 void rs_device_steps_settle(uint64_t now_ns, int is_last)
 {
     if (!has_steps() || !now_ns)
@@ -478,7 +493,40 @@ void rs_device_steps_settle(uint64_t now_ns, int is_last)
         int is_known = latest_step_seen > settled || now_ns - step->end_ns >= LONGEST_NS;
         if (!is_last && !(is_over && is_known))
             return;
-        for (uint32_t place = 0; place < devices_used; place++)
-            settle_on(place, step);
+        settle_step(step);
     }
+}
+
+/* --- times of recording --- */
+
+/* The moment it is on CUPTI's clock, without asking CUPTI; what the thread did until then is known. 0: not known. */
+uint64_t rs_device_steps_now(void)
+{
+    if (has_steps())
+        take_moments();
+    const struct rs_cuda *row = rs_cuda.row;
+    return row->flushed_ticks > row->started_ticks ? ns_of(rs_ticks()) : 0;
+}
+
+/* Recording begins anew. The step that goes on is not whole, and the one after it does not know its begin. */
+void rs_device_steps_open(uint64_t now_ns)
+{
+    if (steps)
+        step_at(ended)->first_id = 0;
+    settled = given_last = latest_step_seen = ended;
+    waiting_used = 0;
+    opened_ns = known_from_ns = now_ns;
+    for (uint32_t place = 0; place < devices_used; place++)
+        on[place].begins_ns = 0;
+}
+
+/* Recording ends here: told are the steps after which the device has come to the next but one. */
+void rs_device_steps_close(void)
+{
+    if (!has_steps() || !steps || !states_end)
+        return;
+    give_before(UINT64_MAX);
+    for (; settled < ended; settled++)
+        if (settled + 1 < latest_step_seen)
+            settle_step(step_at(settled));
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define RS_CUPTI_OLDEST 18u         /* CUDA 12.0 */
+#define RS_CUPTI_DETACHES 24u       /* CUDA 12.6: before, taking CUPTI off broke programs with CUDA graphs */
 
 enum {
     RS_CUPTI_SUCCESS = 0, RS_CUPTI_NOT_INITIALIZED = 15, RS_CUPTI_MULTIPLE_SUBSCRIBERS = 39,
@@ -21,6 +22,7 @@ enum rs_cupti_kind {
 };
 
 enum rs_cupti_domain { RS_CUPTI_DRIVER_API = 1, RS_CUPTI_RUNTIME_API = 2 };
+enum rs_cupti_site { RS_CUPTI_ENTER = 0, RS_CUPTI_EXIT = 1 };
 enum rs_cupti_object { RS_CUPTI_OBJECT_PROCESS = 1, RS_CUPTI_OBJECT_THREAD = 2 };
 enum rs_cupti_marker { RS_CUPTI_INSTANTANEOUS = 1, RS_CUPTI_START = 2, RS_CUPTI_END = 4 };
 enum rs_cupti_memory { RS_CUPTI_ALLOCATION = 1, RS_CUPTI_RELEASE = 2 };
@@ -97,6 +99,9 @@ struct rs_cupti_unified_record {
 
 struct rs_cupti_unified_config { uint32_t scope, kind, deviceId, enable; };
 
+struct rs_cupti_callback { uint32_t site; };     /* and more that is not looked at */
+typedef void (*rs_call_seen)(void *user, uint32_t domain, uint32_t cbid, const struct rs_cupti_callback *data);
+
 typedef void (*rs_buffer_requested)(uint8_t **buffer, size_t *size, size_t *most_records);
 typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 
@@ -117,7 +122,11 @@ typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buf
     X(cuptiSetThreadIdType, (int type)) \
     X(cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable)) \
     X(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable)) \
-    X(cuptiActivityConfigureUnifiedMemoryCounter, (struct rs_cupti_unified_config *config, uint32_t count))
+    X(cuptiActivityConfigureUnifiedMemoryCounter, (struct rs_cupti_unified_config *config, uint32_t count)) \
+    X(cuptiSubscribe, (void **subscriber, rs_call_seen seen, void *user)) \
+    X(cuptiUnsubscribe, (void *subscriber)) \
+    X(cuptiEnableDomain, (uint32_t enable, void *subscriber, int domain)) \
+    X(cuptiFinalize, (void))
 
 struct rs_cupti {
 #define X(name, arguments) int (*name) arguments;

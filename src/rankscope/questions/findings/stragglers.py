@@ -143,6 +143,11 @@ ACTIONS = {
     "more work on the device": "share the samples evenly: larger inputs or longer sequences on this rank",
     "slower processor": "compare clock speed, power limit and neighbours of its device and host with the others'",
 }
+OF_A_KERNEL = {  # by the beginning of the cause
+    "an extra kernel": "find what launches it on this rank only: a check, a metric, another branch of the model",
+    "more calls of the kernel": "share the samples evenly: more or longer inputs on this rank",
+    "a slower kernel": "compare its inputs with those of the others, then clock speed and power limit of its GPU",
+}
 ON_HOST = "look at what its host does there that the others do not: input, logging, synchronising, Python"
 OTHERWISE = "look at what it computes outside collectives that the others do not"
 
@@ -195,5 +200,6 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     for one in device_causes(tables):  # of the same rank, if it can be told
         told = f"Rank {one.rank} ({one.host}) is late by {seconds(one.excess_ns)} a step: {one.name}"
         evidence.insert(0, f"causes: {one.evidence}")
-        action = ACTIONS.get(one.name, ON_HOST)
+        of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if one.name.startswith(cause))
+        action = ACTIONS.get(one.name) or next(of_a_kernel, ON_HOST)
     return [Finding("straggler", told, action, evidence, caused / max(1, len(known.log.ranks) - 1))]

@@ -9,6 +9,7 @@ from rankscope.questions.events.sums import CAUSES
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import say_what_is_lost
 from rankscope.questions.gpu.walk import GpuTime
+from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -40,6 +41,7 @@ def gpu_gaps(tables: Tables, selection: Selection = ALL) -> Table:
         told = spread([(of_rank_ns, rank) for rank, _, of_rank_ns in rows])
         share = total_ns / idle_ns if idle_ns else None
         table.rows.append((length, gaps, total_ns, share, total_ns / gaps, *told))
+    table.notes += windows_note(tables)
     return arranged(table, selection)
 
 
@@ -154,6 +156,7 @@ def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
         share, rank, name = max(exposed)
         told = f"{share:.0%} of its time, GPU {name} of rank {rank} communicates and computes nothing"
         table.notes.append(f"{told}: the largest share of exposed communication.")
+    table.notes += windows_note(tables)
     return arranged(table, selection)
 
 

@@ -9,6 +9,7 @@ from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_of, say_what_is_lost, statistics
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
+from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
 
 ACTIVITIES_COLUMNS = (
@@ -65,6 +66,7 @@ def activities(tables: Tables, selection: Selection, layer: str, title: str) -> 
     listed_ns = sum(float(row[2] or 0) for row in found)
     if all_ns > 1.005 * listed_ns > 0:
         table.warnings.append(f"{100 * (1 - listed_ns / all_ns):.0f} % of the time is in rows that the source left out")
+    table.notes += windows_note(tables)
     return arranged(table, selection)
 
 
@@ -190,6 +192,7 @@ def gpu_ranks(tables: Tables, selection: Selection = ALL) -> Table:
         table.rows.append((rank, host, gpu_ns, compute_ns, communication_ns, share, copy_ns, unlisted_ns, api_ns))
     if any(row[4] for row in table.rows):
         table.notes.append("Communicating: kernels of collectives; they spin while they wait, so waiting is in it.")
+    table.notes += windows_note(tables)
     return arranged(table, selection)
 
 
@@ -222,4 +225,5 @@ def gpu_copies(tables: Tables, selection: Selection = ALL) -> Table:
         rate = 1e9 * size / total_ns if total_ns else None
         table.rows.append((name, calls, size, size / calls if calls else None, total_ns, rate, *told))
     table.rows.sort(key=lambda row: -float(row[4] or 0))
+    table.notes += windows_note(tables)
     return arranged(table, selection)

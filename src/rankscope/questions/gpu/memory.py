@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankscope.model import Column, Table, Tables, Unit
+from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
 
 ALWAYS = (
@@ -49,4 +50,6 @@ def gpu_memory(tables: Tables, selection: Selection = ALL) -> Table:
     table = Table("gpu_memory", "GPU memory", COLUMNS, tables.query(SQL.format(condition=selection.condition)))
     if table.rows:
         table.notes.append("Allocated by the process from CUDA; a framework's own cache hands it out once more.")
+        if windows_note(tables):
+            table.notes.append("Of the time before the first pause in recording.")
     return arranged(table, selection)

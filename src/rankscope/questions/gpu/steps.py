@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
+from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.wording import counted
@@ -162,6 +163,7 @@ def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:
     if cut:
         told = f"{counted(cut, 'step')} of a device left out: what it or its host did then is not known any more."
         table.notes.append(told)
+    table.notes += windows_note(tables)
     return arranged(table, selection)
 
 

@@ -58,8 +58,9 @@ COLUMNS = (
         Unit.NAME,
         "Cause",
         "data wait, zero_grad, forward, backward, optimizer, checkpoint, other, garbage collection, preemption, "
-        "page faults, slower processor, range NAME, own compute; on the device: slower device, more work on the "
-        "device, range NAME, own compute on the host",
+        "page faults, slower processor, range NAME, own compute; on the device: an extra kernel: NAME, more calls of "
+        "the kernel NAME, a slower kernel: NAME, slower device, more work on the device, range NAME, own compute on "
+        "the host",
     ),
     Column(
         "excess_ns",

@@ -15,6 +15,8 @@ import numpy as np
 from rankscope.model import INSIDE, Tables
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import AWAITED, straggler, sums
+from rankscope.questions.gpu.communication_kernels import communicates
+from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, steps_of
 
@@ -22,6 +24,7 @@ FEWEST_STEPS = 12
 MOST = 0.5  # of what is to be explained
 TOO_MUCH = 2.0  # what is so many times the wait is something else
 NOTICEABLE = 0.04  # of the step
+ALIKE = 0.5  # of the slow-down of the slowest kernel: so much more time of all others is the device's
 SAME_WORK = 0.05  # by which the number of the device's activities may differ
 WITHIN = {"gc": "garbage collection", "runnable": "preemption"}
 ON_DEVICE = "SELECT 1 FROM untraced_events WHERE layer = 'nccl' LIMIT 1"
@@ -33,6 +36,12 @@ CALLS = """
 DEVICES = """
     SELECT rank, sum(compute_ns)::DOUBLE, sum(activities)::DOUBLE FROM devices JOIN ranks USING (process)
     WHERE role = 'rank' AND activities > 0 GROUP BY rank"""
+KERNELS = """
+    SELECT rank, name, sum(calls)::DOUBLE, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer = 'gpu' AND kind = 'call' AND tallies.phase = 'steady'
+        AND NOT starts_with(name, '[CUDA ')
+    GROUP BY rank, name"""
+RECORDED = "SELECT rank, recorded_steps FROM gpu_recordings JOIN ranks USING (process) WHERE windows > 0"
 RANGES = """
     SELECT rank, within, sum(total_ns) FILTER (layer = 'nvtx'), sum(total_ns) FILTER (layer = 'cuda_api')
     FROM range_tallies JOIN ranks USING (process) WHERE role = 'rank' AND kind = 'call' GROUP BY ALL"""
@@ -97,8 +106,11 @@ def _explains(excess_ns: float, waited_ns: float) -> bool:
 
 def _on_the_device(tables: Tables, rank: int, steps: int, waited_ns: float) -> Found | None:
     found = tables.query(DEVICES)
-    compute_ns = {of_rank: value / steps for of_rank, value, _ in found}
-    activities = {of_rank: value / steps for of_rank, _, value in found}
+    recorded = dict.fromkeys((of_rank for of_rank, _, _ in found), float(steps)) | dict(tables.query(RECORDED))
+    if not all(recorded.values()):
+        return None
+    compute_ns = {of_rank: value / recorded[of_rank] for of_rank, value, _ in found}
+    activities = {of_rank: value / recorded[of_rank] for of_rank, _, value in found}
     if rank not in compute_ns or len(compute_ns) < 2:
         return None
     excess_ns, usual_ns = _excess(compute_ns, rank)
@@ -108,7 +120,49 @@ def _on_the_device(tables: Tables, rank: int, steps: int, waited_ns: float) -> F
     same = abs(more) <= SAME_WORK * usual
     evidence = f"its GPU computes {_ms(usual_ns + excess_ns)} a step, its peers' {_ms(usual_ns)}"
     evidence += f", with {usual + more:.0f} kernels and copies against {usual:.0f}"
-    return "slower device" if same else "more work on the device", excess_ns, usual_ns, evidence
+    return _one_kernel(tables, rank, recorded, excess_ns, evidence) or (
+        "slower device" if same else "more work on the device",
+        excess_ns,
+        usual_ns,
+        evidence,
+    )
+
+
+def _one_kernel(
+    tables: Tables, rank: int, recorded: Mapping[int, float], excess_ns: float, evidence: str
+) -> Found | None:
+    """The kernel to which most of the excess goes: one that its peers do not have, call less often, or finish sooner.
+
+    Where all kernels take longer alike, it is the device, whichever of them takes most.
+    """
+    calls: dict[str, dict[int, float]] = {}
+    times: dict[str, dict[int, float]] = {}
+    for of_rank, name, count, ns in tables.query(KERNELS):
+        if of_rank in recorded and not communicates(name):
+            calls.setdefault(name, dict.fromkeys(recorded, 0.0))[of_rank] = count / recorded[of_rank]
+            times.setdefault(name, dict.fromkeys(recorded, 0.0))[of_rank] = ns / recorded[of_rank]
+    if not times:
+        return None
+    name = max(times, key=lambda each: _excess(times[each], rank)[0])
+    (more_ns, usual_ns), (more, usual) = _excess(times[name], rank), _excess(calls[name], rank)
+    if more_ns < MOST * excess_ns:
+        return None
+    called = kernel_names(tables, loaded=False).get(name, name)
+    told = f"{evidence}; {called} {_ms(usual_ns + more_ns)} a step, its peers {_ms(usual_ns)}"
+    if not usual_ns:
+        return f"an extra kernel: {called}", more_ns, usual_ns, told
+    if more > SAME_WORK * usual:
+        return (
+            f"more calls of the kernel {called}",
+            more_ns,
+            usual_ns,
+            f"{told}, in {usual + more:.3g} calls against {usual:.3g}",
+        )
+    others_ns = {other: sum(of[other] for key, of in times.items() if key != name) for other in recorded}
+    rest_ns, rest_usual_ns = _excess(others_ns, rank)
+    if rest_usual_ns and rest_ns / rest_usual_ns >= ALIKE * more_ns / usual_ns:
+        return None
+    return f"a slower kernel: {called}", more_ns, usual_ns, told
 
 
 def _on_the_host(tables: Tables, rank: int, steps: Mapping[int, RankSteps], waited_ns: float) -> Found | None:

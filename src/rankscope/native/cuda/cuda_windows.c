@@ -1,0 +1,280 @@
+/* When the GPU is recorded. Listening to CUPTI costs a launch-bound job up to a quarter of its speed, so everything is
+ * recorded from the start until there is enough to answer, and then whole steps in windows. What that costs is
+ * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
+ * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
+ * it costs less than that anyway, the windows nearly touch. Steps, collectives and NCCL's plugin are always recorded.
+ * docs/metrics.md has the formulas. */
+#include <stdlib.h>
+
+#include "cuda_layer.h"
+
+static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
+#define SECONDS(count) ((uint64_t)((count) * (double)second_ns))
+
+#define FIRST_NS SECONDS(6)         /* of steps, recorded at the start */
+#define FIRST_STEPS 30u
+#define FIRST_MOST_NS SECONDS(60)
+#define WITHOUT_STEPS_NS SECONDS(20)    /* so long all is recorded while there are no steps */
+#define WINDOW_NS SECONDS(1.5)
+#define WINDOW_STEPS 16u
+#define CHEAP_NS SECONDS(120)       /* a window where recording costs less than it may */
+#define BARE_NS SECONDS(2)          /* the least time between two */
+#define BARE_STEPS 8u
+#define LONGEST_NS SECONDS(30)      /* for which steps are waited for, where they are long */
+#define TRIAL_NS SECONDS(300)       /* a job as long as this may cost as much as a share of it all at once */
+#define SHARE 0.009                 /* of the job's time that recording may cost */
+#define LEAST_SHARE 0.002
+#define CHEAP 0.008
+#define FIRST_COST 0.2              /* before it is measured */
+#define RECORD_COST_NS 2000.0       /* of each record, assumed where there are no steps to measure by */
+#define COSTS 15u                   /* the latest that count */
+#define ROWS 256u
+
+struct period { uint64_t steps, ns; };
+
+static int wanted, is_open, has_stepped;
+static uint64_t began_ns, switched_ns, first_step_ns, next_ns;
+static uint64_t kernels, kernel_ns, millisteps;          /* of this window; window_millisteps when it began */
+static struct period now_in, recorded, bare_before;     /* this period, the last window, the time before it */
+static double costs[COSTS];
+static uint64_t dice;
+static struct rs_chunk *rows;
+static struct rs_window *last_row;
+
+void rs_windows_forget(void)
+{
+    wanted = is_open = has_stepped = 0;
+    began_ns = switched_ns = first_step_ns = next_ns = 0;
+    kernels = kernel_ns = millisteps = 0;
+    now_in = recorded = bare_before = (struct period){0, 0};
+    rows = NULL;
+    last_row = NULL;
+}
+
+/* 1: recording may pause. */
+int rs_windows_begin(void)
+{
+    const char *asked = getenv("RANKSCOPE_CUDA"), *second = getenv("RANKSCOPE_CUDA_SECOND_NS");
+    if (second && atoll(second) > 0)
+        second_ns = (uint64_t)atoll(second);
+    wanted = asked && !strcmp(asked, "windows");
+    is_open = 1;
+    began_ns = switched_ns = rs_cuda.row->started_ns;
+    rs_cuda.row->window_begin_ns = began_ns;
+    dice = began_ns | 1;
+    return wanted;
+}
+
+/* --- what it costs --- */
+
+static double median(double *values, uint64_t count)
+{
+    for (uint64_t i = 1; i < count; i++)
+        for (uint64_t j = i; j && values[j] < values[j - 1]; j--) {
+            double other = values[j];
+            values[j] = values[j - 1];
+            values[j - 1] = other;
+        }
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static double sqrt_of(double value)
+{
+    double root = value > 1 ? value : 1;
+    for (int i = 0; i < 40 && value > 0; i++)
+        root = (root + value / root) / 2;
+    return value > 0 ? root : 0;
+}
+
+static double mean_ns(const struct period *period) { return (double)period->ns / (double)period->steps; }
+
+/* A window is over, and so is the time after it: its steps against those after it and before it. */
+static void compare(void)
+{
+    const struct period *after = &now_in;
+    if (recorded.steps < BARE_STEPS || after->steps < BARE_STEPS || !recorded.ns || !after->ns)
+        return;
+    double bare_ns = mean_ns(after);
+    if (bare_before.steps >= BARE_STEPS && bare_before.ns)
+        bare_ns = (bare_ns + mean_ns(&bare_before)) / 2;
+    costs[rs_cuda.row->costs++ % COSTS] = mean_ns(&recorded) / bare_ns - 1;
+    uint64_t count = rs_cuda.row->costs < COSTS ? rs_cuda.row->costs : COSTS;
+    double sorted[COSTS];
+    memcpy(sorted, costs, count * sizeof *costs);
+    double middle = median(sorted, count);
+    for (uint64_t i = 0; i < count; i++)
+        sorted[i] = costs[i] > middle ? costs[i] - middle : middle - costs[i];
+    /* 1.4826 medians of the deviations are a standard deviation, and a median errs 1.25 times as much as a mean */
+    double error = count > 2 ? 1.25 * 1.4826 * median(sorted, count) / sqrt_of((double)count) : middle / 2;
+    rs_cuda.row->cost_ppm = (int64_t)(middle * 1e6);
+    rs_cuda.row->cost_error_ppm = (int64_t)((error < 0 ? -error : error) * 1e6);
+}
+
+/* By how much recording lengthens what is recorded, rather too high than too low. */
+static double cost_at_most(uint64_t now_ns)
+{
+    const struct rs_cuda *row = rs_cuda.row;
+    if (row->costs)
+        return (double)(row->cost_ppm + row->cost_error_ppm) / 1e6;
+    uint64_t ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
+    double assumed = ns ? RECORD_COST_NS * (double)row->records / (double)ns : 0;
+    return has_stepped ? FIRST_COST : assumed;
+}
+
+static double spent_ns(uint64_t now_ns)
+{
+    const struct rs_cuda *row = rs_cuda.row;
+    double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most(now_ns);
+    uint64_t since_ns = first_step_ns ? first_step_ns : began_ns;
+    uint64_t before_ns = since_ns - began_ns;           /* before there are steps, launching is not what takes the time */
+    uint64_t window_ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
+    double ns = window_ns > before_ns ? (double)(window_ns - before_ns) : 0;
+    return (cost > 0 ? cost / (1 + cost) * ns : 0) + (double)row->switching_ns;
+}
+
+/* --- windows --- */
+
+static struct rs_window *next_row(void)
+{
+    uint64_t bytes = sizeof(struct rs_chunk) + ROWS * sizeof(struct rs_window);
+    if (!rows) {
+        rows = rs_chunk_new(RS_CHUNK_WINDOWS, 0, sizeof(struct rs_window), bytes);
+        if (rows)
+            __atomic_store_n(&rows->rows, ROWS, __ATOMIC_RELEASE);
+    }
+    return rows ? (struct rs_window *)(rows + 1) + (rs_cuda.row->windows - 1) % ROWS : NULL;
+}
+
+static void write_row(uint64_t now_ns)
+{
+    last_row = next_row();
+    if (!last_row)
+        return;
+    __atomic_store_n(&last_row->number, 0, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    last_row->begin_ns = switched_ns;
+    last_row->end_ns = now_ns;
+    last_row->millisteps = rs_cuda.row->window_millisteps - millisteps;
+    last_row->kernels = kernels;
+    last_row->kernel_ns = kernel_ns;
+    last_row->steps = now_in.steps;
+    last_row->step_ns = now_in.ns;
+    last_row->bare_steps = last_row->bare_step_ns = 0;
+    __atomic_store_n(&last_row->number, rs_cuda.row->windows, __ATOMIC_RELEASE);
+}
+
+void rs_windows_kernel(uint64_t ns)
+{
+    kernels++;
+    kernel_ns += ns;
+}
+
+void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest)
+{
+    struct rs_cuda *row = rs_cuda.row;
+    uint64_t ns = end_ns - begin_ns;
+    if (!has_stepped)
+        first_step_ns = begin_ns;
+    has_stepped = 1;
+    if (begin_ns >= switched_ns)
+        now_in.ns += ns;
+    if (is_rest)
+        return;
+    row->seen_steps++;
+    if (begin_ns >= switched_ns) {
+        now_in.steps++;
+        row->window_millisteps += is_open ? 1000 : 0;
+    } else if (ns && end_ns > switched_ns) {            /* recording began or ended in the middle of it */
+        uint64_t part = is_open ? end_ns - switched_ns : switched_ns - begin_ns;
+        row->window_millisteps += (uint64_t)(1000.0 * (double)part / (double)ns);
+    } else {
+        row->window_millisteps += is_open ? 0 : 1000;
+    }
+}
+
+/* The job may pay its share of the time so far; in the first minutes, what the whole trial may is spread over it. */
+static uint64_t distance_ns(uint64_t now_ns, double cost, uint64_t window_ns)
+{
+    double passed_ns = (double)(now_ns - began_ns), share = SHARE;
+    uint64_t switches = 2 * rs_cuda.row->windows;
+    double one_ns = cost * (double)window_ns + 2 * (double)rs_cuda.row->switching_ns / (double)(switches ? switches : 1);
+    if (passed_ns < (double)TRIAL_NS)
+        share = (SHARE * (double)TRIAL_NS - spent_ns(now_ns)) / ((double)TRIAL_NS - passed_ns);
+    if (share < LEAST_SHARE)
+        share = LEAST_SHARE;
+    if (share > SHARE)
+        share = SHARE;
+    double ns = one_ns / share - (double)window_ns;
+    double late_ns = (spent_ns(now_ns) + one_ns) / SHARE - (passed_ns > (double)TRIAL_NS ? passed_ns : (double)TRIAL_NS);
+    if (late_ns > ns)
+        ns = late_ns;
+    dice = dice * 6364136223846793005ull + 1442695040888963407ull;
+    ns *= 0.75 + 0.5 * (double)(dice >> 40) / (double)(1u << 24);   /* not in step with what the job does every so often */
+    return ns > (double)BARE_NS ? (uint64_t)ns : BARE_NS;
+}
+
+static int has_enough(uint64_t ns, uint64_t least_ns, uint64_t least_steps)
+{
+    return (ns >= least_ns && (!has_stepped || now_in.steps >= least_steps)) || (ns >= LONGEST_NS && ns >= least_ns);
+}
+
+static int should_close(uint64_t now_ns)
+{
+    uint64_t ns = now_ns - switched_ns;
+    if (rs_cuda.row->windows)
+        return has_enough(ns, cost_at_most(now_ns) <= CHEAP ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
+    if (has_stepped) {
+        uint64_t stepping_ns = now_ns - first_step_ns;
+        return (stepping_ns >= FIRST_NS && now_in.steps >= FIRST_STEPS) || stepping_ns >= FIRST_MOST_NS;
+    }
+    return ns >= WITHOUT_STEPS_NS && cost_at_most(now_ns) > CHEAP;
+}
+
+/* So often is looked whether to record. */
+uint64_t rs_windows_turn_ns(void) { return SECONDS(0.2); }
+
+enum rs_turn rs_windows_turn(uint64_t now_ns)
+{
+    if (!wanted || now_ns < switched_ns)
+        return RS_TURN_STAY;
+    rs_cuda.row->spent_ns = (uint64_t)spent_ns(now_ns);
+    if (is_open)
+        return should_close(now_ns) ? RS_TURN_CLOSE : RS_TURN_STAY;
+    return now_ns >= next_ns && has_enough(now_ns - switched_ns, BARE_NS, BARE_STEPS) ? RS_TURN_OPEN : RS_TURN_STAY;
+}
+
+/* took_ns: what it took to attach CUPTI, or to take it off. */
+void rs_windows_closed(uint64_t now_ns, uint64_t took_ns)
+{
+    struct rs_cuda *row = rs_cuda.row;
+    row->windows++;
+    row->window_ns += now_ns - switched_ns;
+    row->window_begin_ns = 0;
+    row->switching_ns += took_ns;
+    write_row(now_ns);
+    recorded = now_in;
+    is_open = 0;
+    switched_ns = now_ns;
+    now_in = (struct period){0, 0};
+    double cost = cost_at_most(now_ns);
+    int is_known = row->costs || !has_stepped;
+    next_ns = now_ns + (is_known && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
+}
+
+void rs_windows_opened(uint64_t now_ns, uint64_t took_ns)
+{
+    struct rs_cuda *row = rs_cuda.row;
+    compare();
+    if (last_row) {
+        last_row->bare_steps = now_in.steps;
+        last_row->bare_step_ns = now_in.ns;
+    }
+    bare_before = now_in;
+    now_in = (struct period){0, 0};
+    is_open = 1;
+    switched_ns = now_ns;
+    row->window_begin_ns = now_ns;
+    row->switching_ns += took_ns;
+    kernels = kernel_ns = 0;
+    millisteps = row->window_millisteps;
+}

@@ -1,0 +1,164 @@
+"""Recording the GPU in windows: what it may cost, and that what is told of the steps in them is right."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hatch_build
+import rankscope
+from native.builds import HERE, SANITIZERS, compile_c
+from native.cuda.test_cuda_ranges import only
+from native.cuda.test_cuda_steps import compare, driver, play, rows_of
+from programs import recorded
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
+from scripts.gpu_step_truth import OPTIMIZER, Truth, expected
+
+WINDOWS = {"RANKSCOPE_CUDA": "windows", "RANKSCOPE_CUDA_SECOND_NS": "25000000", "LOOP_COST_NS": "8000"}
+__all__ = ["driver"]  # a fixture
+STEP = ["b backward", "s 300", *["l 0 0 60 compute"] * 3, "l 1 1 40 communication", "e backward"]
+STEP += [f"b {OPTIMIZER}", "l 0 0 20 compute", f"e {OPTIMIZER}", "d 0", "d 1"]
+
+
+# ---------------------------------------------------------------- the policy alone, in simulated time
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    sources = (HERE / "cuda" / "window_policy.c", str(hatch_build.NATIVE / "cuda" / "cuda_windows.c"))
+    included = (f"-I{one}" for one in hatch_build.NATIVE.iterdir() if one.is_dir())
+    return compile_c(folder / "policy", *sources, *SANITIZERS["address"], *included)
+
+
+def simulate(
+    policy: Path, step_ms: float, cost: float, seconds: float, noise: float = 0.05, records: int = 0, seed: int = 1
+) -> dict[str, float]:
+    """A job of so long steps, longer by `cost` while recorded, in which each switch takes 15 ms."""
+    values = map(str, (step_ms, cost, noise, 15, seconds, records, seed))
+    done = subprocess.run([str(policy), *values], capture_output=True, text=True, timeout=60, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("step_ms", [1, 9, 60])
+@pytest.mark.parametrize("cost", [0.02, 0.2, 0.4])
+@pytest.mark.parametrize("seconds", [300, 3600])
+def test_recording_costs_a_hundredth_at_most(policy: Path, step_ms: float, cost: float, seconds: float) -> None:
+    found = simulate(policy, step_ms, cost, seconds)
+    assert found["overhead"] < 0.0101
+    assert found["told_overhead"] == pytest.approx(found["overhead"], rel=0.25, abs=0.0005)
+    assert found["cost"] == pytest.approx(cost, rel=0.1, abs=0.004)
+    assert found["windows"] >= 2 and found["recorded_steps"] >= 50
+    share = found["recorded_steps"] / found["seen_steps"]
+    assert share == pytest.approx(found["recorded"] / (1 + cost) / (1 - found["overhead"]), rel=0.1)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.9])
+def test_noisy_steps_cost_no_more(policy: Path, noise: float) -> None:
+    assert all(simulate(policy, 9, 0.2, 600, noise, seed=seed)["overhead"] < 0.011 for seed in range(5))
+
+
+def test_what_costs_nothing_is_recorded_nearly_whole(policy: Path) -> None:
+    found = simulate(policy, 200, 0.002, 1800)
+    assert found["recorded"] > 0.9 and found["overhead"] < 0.005
+
+
+def test_a_short_job_is_recorded_from_its_start(policy: Path) -> None:
+    found = simulate(policy, 9, 0.2, 5)
+    assert found["windows"] == 0 and found["recorded"] == 1.0
+
+
+def test_without_steps_the_cost_is_assumed(policy: Path) -> None:
+    """A hundred records a millisecond are a launch-bound program; one is none."""
+    busy, calm = (simulate(policy, 1, 0.1, 600, records=records) for records in (100, 1))
+    assert busy["recorded"] < 0.1 and busy["costs"] == 0 and busy["overhead"] < 0.0101
+    assert calm["recorded"] == 1.0
+
+
+# ---------------------------------------------------------------- the recorder, in real time
+def windows_of(folder: Path) -> tuple[Any, Any]:
+    file = open_rank_file(only(folder))
+    (how,) = file.parts(ChunkKind.CUDA)[0].rows
+    parts = file.parts(ChunkKind.WINDOWS)
+    rows = parts[0].rows if parts else np.zeros(0)
+    return how, rows[rows["number"] > 0] if parts else rows
+
+
+def steps_within(truth: Truth, spans: list[tuple[int, int]]) -> float:
+    """Of all steps but the first, those in these times, with parts of steps."""
+    steps = list(zip(truth.ends_ns, truth.ends_ns[1:], strict=False))
+    inside = [
+        max(0, min(end, till) - max(begin, since)) / (end - begin) for begin, end in steps for since, till in spans
+    ]
+    return sum(inside)
+
+
+def test_steps_in_windows_are_told_as_if_there_were_none(driver: Path, tmp_path: Path) -> None:
+    truth = play(driver, tmp_path, STEP * 1500, **WINDOWS)
+    how, windows = windows_of(tmp_path)
+    assert int(how["windows"]) == len(windows) >= 2
+    assert int(how["costs"]) >= 1 and 0 < int(how["switching_ns"]) <= int(how["spent_ns"])
+    spans = [(int(one["begin_ns"]), int(one["end_ns"])) for one in windows]
+    assert int(how["window_ns"]) == sum(end - begin for begin, end in spans)
+    if how["window_begin_ns"]:
+        spans.append((int(how["window_begin_ns"]), truth.ends_ns[-1]))
+    assert int(how["seen_steps"]) == pytest.approx(len(truth.ends_ns) - 1, abs=60)  # the last turn is before the end
+    assert int(how["window_millisteps"]) / 1000 == pytest.approx(steps_within(truth, spans), rel=0.03, abs=3)
+
+    rows = rows_of(tmp_path)
+    told = dict(enumerate(expected(truth), 1))
+    assert len(rows) > 0.5 * int(how["window_millisteps"]) / 1000
+    assert len(rows) < int(how["window_millisteps"]) / 1000 < 0.7 * len(truth.ends_ns)
+    compare_some(rows, told)
+    reading = recorded.read(only(tmp_path))
+    (device,) = reading.devices
+    assert device.span_ns is not None and device.busy_ns is not None
+    assert device.busy_ns < device.span_ns <= sum(end - begin for begin, end in spans)
+    check_estimates(tmp_path, len(truth.ends_ns))
+
+
+def check_estimates(folder: Path, steps: int) -> None:
+    """Five kernels a step, whether recorded or not."""
+    run = rankscope.open(folder)
+    (row,) = run.table("gpu_windows").to_arrow().to_pylist()
+    assert row["kernels"] < 0.8 * 5 * steps
+    assert row["estimated_kernels"] == pytest.approx(5 * steps, rel=0.1)
+    assert row["recorded_steps"] == pytest.approx(row["kernels"] / 5, rel=0.1)
+    assert row["cost"] >= 0 and 0 < row["spent_share"] < 1
+    notes = [note for name in ("gpu", "gpu_time", "gpu_steps") for note in run.table(name).notes]
+    assert sum("window" in note for note in notes) == 3
+
+
+def compare_some(rows: Any, told: dict[int, dict[str, float]]) -> None:
+    for row in rows:
+        one = row.copy()
+        number = int(one["number"])
+        one["number"] = 1
+        compare([one], [told[number]])
+
+
+def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path: Path) -> None:
+    play(driver, tmp_path, STEP * 400, **(WINDOWS | {"RANKSCOPE_CUDA": ""}))
+    how, windows = windows_of(tmp_path)
+    assert (int(how["windows"]), len(windows)) == (0, 0)
+
+
+@pytest.mark.parametrize("setting", [{"FAKE_CUPTI_HAS_SUBSCRIBER": "1"}, {"FAKE_CUPTI_VERSION": "22"}])
+def test_all_is_recorded_where_cupti_cannot_be_taken_off(driver: Path, tmp_path: Path, setting: dict[str, str]) -> None:
+    play(driver, tmp_path, STEP * 400, **WINDOWS, **setting)
+    how, _ = windows_of(tmp_path)
+    assert int(how["windows"]) == 0 and int(how["window_begin_ns"]) > 0
+    notes = [note.text for note in recorded.read(only(tmp_path)).notes]
+    assert any("all is recorded" in text for text in notes), notes
+
+
+def test_a_kill_between_windows_loses_nothing_of_them(driver: Path, tmp_path: Path) -> None:
+    truth = play(driver, tmp_path, [*STEP * 1200, "K"], code=-9, **WINDOWS)
+    how, windows = windows_of(tmp_path)
+    assert int(how["windows"]) >= 1 and len(windows) == int(how["windows"])
+    compare_some(rows_of(tmp_path)[:200], dict(enumerate(expected(truth), 1)))

@@ -1,0 +1,62 @@
+/* The policy of cuda_windows.c alone, in a time that passes as fast as it is computed: a job whose steps take so long
+ * bare, and longer by a share while they are recorded, with noise. Prints what came of it. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../../src/rankscope/native/cuda/cuda_layer.h"
+
+struct rs_cuda_layer rs_cuda;
+static struct rs_cuda row;
+
+struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes, uint64_t bytes)
+{
+    (void)kind, (void)thread, (void)row_bytes;
+    return calloc(1, bytes);
+}
+
+static double noise(void) { return 2.0 * rand() / RAND_MAX - 1; }
+
+int main(int count, char **values)
+{
+    if (count != 8)
+        return 2;
+    double step_ns = atof(values[1]) * 1e6, cost = atof(values[2]), spread = atof(values[3]), switch_ns = atof(values[4]) * 1e6;
+    double length_ns = atof(values[5]) * 1e9, stepless_records = atof(values[6]);
+    srand((unsigned)atoi(values[7]));
+    setenv("RANKSCOPE_CUDA", "windows", 1);
+    rs_cuda.row = &row;
+    row.started_ns = 1000;
+    if (!rs_windows_begin())
+        return 3;
+    double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0;
+    int is_open = 1;
+    while (now_ns < length_ns) {
+        double ns = step_ns * (1 + spread * noise()), begin_ns = now_ns;
+        bare_ns += ns;
+        now_ns += ns * (is_open ? 1 + cost : 1);
+        recorded_ns += is_open ? now_ns - begin_ns : 0;
+        if (is_open)
+            row.records += stepless_records > 0 ? (uint64_t)stepless_records : 100;
+        if (stepless_records <= 0)
+            rs_windows_step((uint64_t)begin_ns, (uint64_t)now_ns, 0);
+        if (now_ns < turn_ns)
+            continue;
+        turn_ns = now_ns + 2e8;
+        enum rs_turn turn = rs_windows_turn((uint64_t)now_ns);
+        if (turn == RS_TURN_STAY)
+            continue;
+        now_ns += switch_ns;
+        is_open = turn == RS_TURN_OPEN;
+        if (is_open)
+            rs_windows_opened((uint64_t)now_ns, (uint64_t)switch_ns);
+        else
+            rs_windows_closed((uint64_t)now_ns, (uint64_t)switch_ns);
+    }
+    rs_windows_turn((uint64_t)now_ns);
+    printf("{\"overhead\": %.6f, \"told_overhead\": %.6f, \"recorded\": %.6f, \"windows\": %lu, \"costs\": %lu, "
+           "\"cost\": %.6f, \"error\": %.6f, \"seen_steps\": %lu, \"recorded_steps\": %.3f}\n",
+           now_ns / bare_ns - 1, (double)row.spent_ns / (now_ns - (double)row.spent_ns), recorded_ns / now_ns,
+           (unsigned long)row.windows, (unsigned long)row.costs, (double)row.cost_ppm / 1e6,
+           (double)row.cost_error_ppm / 1e6, (unsigned long)row.seen_steps, (double)row.window_millisteps / 1000);
+    return 0;
+}
