@@ -206,7 +206,7 @@ def _completeness(coverage: Table, overhead: Table, tools: str) -> str:
         return f"Loaded: {counted(seen, 'rank')}; what {tools.replace('_', ' ')} itself lost is not known"
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
-    told = f"Complete: {seen:,} of {counted(expected, 'rank')}, {'; '.join(lost) or 'nothing lost'}"
+    told = f"Complete: {seen:,} of {expected:,} rank{'s' * (expected != 1)}, {'; '.join(lost) or 'nothing lost'}"
     cost = max((_number(row, "share") for row in rows_of(overhead)), default=None)
     return f"{told}; recording cost {percent(cost)}" if cost is not None else told
 
