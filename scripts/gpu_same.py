@@ -25,6 +25,7 @@ MODES: dict[str, list[str]] = {
     "calls": ["--cuda-api", "all", "--trace"],
     "plain": ["--cuda-api", "none", "--imports", "off"],
     "imports": ["--imports", "calls"],
+    "windows": ["--cuda", "windows"],
 }
 FEW = ("default", "calls")
 ALL = tuple(MODES)

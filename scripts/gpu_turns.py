@@ -19,7 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-RECORDED = ("none", "sync", "all")
+RECORDED = {  # modes with the recorder on, and its options
+    **{mode: ("--cuda-api", mode) for mode in ("none", "sync", "all")},
+    "exact": ("--cuda", "exact"),
+    "windows": ("--cuda", "windows"),
+}
 START_S, TURN_S, END_S = 100, 30, 60  # the longest that a start, a turn and an end may take
 
 
@@ -37,8 +41,7 @@ class Player:
                 "--quiet",
                 "--out",
                 str(runs / mode),
-                "--cuda-api",
-                mode,
+                *RECORDED[mode],
             ]
             command = record + command
         self.mode = mode

@@ -52,7 +52,7 @@ OTHERS: dict[str, Sequence[Column]] = {
     "scale_break_even": crossovers.COLUMNS,
     "runs": LIST_COLUMNS,
     "tables": TABLE_COLUMNS,
-    "pages": (*steps.BLOCKED, steps.START, *gpu.ADDED, *ranks.COLUMNS),
+    "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS),
 }
 
 

@@ -1,10 +1,12 @@
-"""problems.py PROBLEM [--steps N]: a training on the GPU with one problem put in, or without it (PROBLEM none-NAME).
+"""problems.py PROBLEM: a training on the GPU with one problem put in, or without it (PROBLEM none-NAME).
 
 launch: a small transformer of many short kernels (none-launch: one CUDA graph does all of it).
 data: a loader that takes 20 ms a batch (none-data: it takes nothing). item: loss.item() twice in every step.
 pageable: 64 MB a step from pageable memory (none-pageable: the data are on the device).
-compute: large matrices, nothing to find. ddp: under torchrun, all gradients of a model that computes little.
-Prints seconds of the measured steps, which come after twenty others.
+compute: large matrices, nothing to find. ddp and fsdp: under torchrun, a model that computes little and sends all of
+its gradients, or shards all of its parameters (none-ddp, none-fsdp: one process alone with its model).
+Prints seconds of the measured steps, which come after twenty others. With --profiler they run under torch.profiler,
+whose trace goes to FILE.RANK.json.gz; gpu_profiler_parts.py reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -73,10 +76,23 @@ def measure(steps: int, one: Callable[[], None]) -> None:
         one()
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    for _ in range(steps):
-        one()
-    torch.cuda.synchronize()
+    with profiled() as step_done:
+        for _ in range(steps):
+            one()
+            step_done()
+        torch.cuda.synchronize()
     print(f"seconds {time.perf_counter() - begun:.4f} steps {steps}")
+
+
+@contextmanager
+def profiled() -> Iterator[Callable[[], None]]:
+    """What to call after each step, so that torch.profiler, if asked for, knows them."""
+    if not PROFILER:
+        yield lambda: None
+        return
+    with torch.profiler.profile() as profiler:
+        yield profiler.step
+    profiler.export_chrome_trace(f"{PROFILER[0]}.{os.environ.get('RANK', 0)}.json.gz")
 
 
 def launch(with_problem: bool, steps: int) -> None:
@@ -138,11 +154,30 @@ def compute(with_problem: bool, steps: int) -> None:
 
 
 def ddp(with_problem: bool, steps: int) -> None:
+    parallel(steps, torch.nn.parallel.DistributedDataParallel if with_problem else None)
+
+
+def fsdp(with_problem: bool, steps: int) -> None:
+    parallel(steps, sharded if with_problem else None)
+
+
+def sharded(model: torch.nn.Module) -> torch.nn.Module:
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model.children():
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
+def parallel(steps: int, spread: Callable[[torch.nn.Module], torch.nn.Module] | None) -> None:
+    """Ranks that share the one GPU: each is a host of its own for NCCL."""
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     os.environ["NCCL_HOSTID"] = f"host{os.environ.get('RANK', 0)}"
     torch.distributed.init_process_group("nccl")
     torch.cuda.set_device(0)
-    model = torch.nn.parallel.DistributedDataParallel(transformer(256, 4))
+    model = transformer(256, 4)
+    model = spread(model) if spread else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     x = torch.randn(8, 64, 256, device="cuda")
 
@@ -155,14 +190,25 @@ def ddp(with_problem: bool, steps: int) -> None:
     torch.distributed.destroy_process_group()
 
 
-PROBLEMS = {"launch": launch, "data": data, "item": item, "pageable": pageable, "compute": compute, "ddp": ddp}
+PROBLEMS = {
+    "launch": launch,
+    "data": data,
+    "item": item,
+    "pageable": pageable,
+    "compute": compute,
+    "ddp": ddp,
+    "fsdp": fsdp,
+}
+PROFILER: list[str] = []
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problem")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--profiler", default="", metavar="FILE")
     arguments = parser.parse_args()
+    PROFILER.extend([arguments.profiler] if arguments.profiler else [])
     name = arguments.problem.removeprefix("none-")
     if name not in PROBLEMS:
         parser.error(f"choose from {', '.join(PROBLEMS)}, or none- and one of them")

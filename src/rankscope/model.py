@@ -260,6 +260,7 @@ class RankFacts:
     threads: int | None = None
     user_ns: int | None = None
     system_ns: int | None = None
+    runnable_ns: int | None = None  # its first thread could have run and had no CPU; None where no kernel counts it
     max_rss_bytes: int | None = None
     pinned_peak_bytes: int | None = None  # the most of the host's memory that CUDA held pinned
     unified_faults: int | None = None  # of the host, on unified memory; None where CUPTI refused to tell
@@ -277,6 +278,7 @@ class RankFacts:
     setup_ns: int | None = None  # what loading the recorder cost this process
     call_cost_ns: float | None = None  # calibrated cost of one tallied call
     collective_cost_ns: float | None = None  # calibrated cost of one logged collective
+    steps_cost_ns: int | None = None  # measured: asking the system at the ends of steps, all of them
     lost_calls: int = 0  # calls for which the file had no room left
     lost_ns: int = 0
     overwritten_events: int = 0  # log records overwritten by newer ones
@@ -290,6 +292,7 @@ class RankFacts:
     short_failed: int = 0  # of them: ended by a signal or with a status other than 0
     short_cpu_ns: int = 0  # CPU time of those that no signal ended
     ancestor_pid: int | None = None  # the nearest ancestor that had a file when this one was made
+    steps_from: str = ""  # what tells the steps of a loaded trace: questions/steps/traced.py; "": recorded, or none
 
 
 @dataclass(slots=True)
@@ -335,7 +338,7 @@ class Event:
     phase: str = ""
     thread: int = 0
     root: int | None = None
-    call_ns: int | None = None  # nonblocking operations: time inside the starting call
+    call_ns: int | None = None  # nonblocking operations: time inside the starting call and the one that waited
     dtype: str = ""  # of a collective's elements
     kind: str = "call"  # as of a tally: a "progress" event lasts from the start of an operation to its completion
     failed: bool = False
@@ -582,6 +585,7 @@ class Reading:
     """What a reader makes of one process in one file.
 
     Tallies, events and steps come as records or, from readers of many rows, as columns (field name to array or Words).
+    Columns of events may have hints beside the fields of an event, which are not kept: docs/formats/index.md.
     A reader that streams gives a process in several readings: all but the first continue the one before.
     """
 

@@ -154,6 +154,7 @@ def test_gradient_accumulation_is_one_step(rankscope: str, tmp_path: Path, envir
         check_sums(reading)
         steps = reading.step_columns
         assert steps["backwards"].tolist() == [4] * 6
+        assert reading.facts.steps_cost_ns and reading.facts.steps_cost_ns < (steps["end_ns"] - steps["begin_ns"]).sum()
         assert steps["accumulated"].all()
         assert (steps["collectives"][2:] == 2).all()  # the buckets of the last micro-batch only
 
@@ -166,6 +167,7 @@ def test_two_optimizers_are_one_step(rankscope: str, tmp_path: Path, environment
     check_sums(reading)
     assert reading.step_columns["number"].tolist() == list(range(1, 8))
     assert reading.step_columns["optimizer_steps"].tolist() == [2] * 7
+    assert reading.facts.call_cost_ns  # calibrated, though there is neither MPI nor a process group
 
 
 def test_a_step_that_the_scaler_leaves_out_is_a_step(

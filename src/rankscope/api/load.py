@@ -112,8 +112,33 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
     return outcome
 
 
+def _summed(found: Iterator[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]]:
+    """The readings, and after those of each process that came with single events what these sum up to."""
+    totals: Any = None
+    before: tuple[str, RankFacts] = "", RankFacts()
+    told: set[str] = set()
+    for name, reading in found:
+        if not reading.continues:
+            if totals is not None:
+                yield before[0], totals.reading(before[1], frozenset(told))
+            totals, told = None, set()
+        before = name, reading.facts
+        told.update(one.layer for one in reading.tallies)
+        if reading.event_columns:
+            if totals is None:
+                from rankscope.questions.events.totals import TraceTotals  # most files have no single events
+
+                totals = TraceTotals()
+            totals.add(reading.event_columns)
+        if totals is not None:
+            totals.take_memory(reading)
+        yield name, reading
+    if totals is not None:
+        yield before[0], totals.reading(before[1], frozenset(told))
+
+
 def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -> None:
-    for name, reading in readings(source, chosen):
+    for name, reading in _summed(readings(source, chosen)):
         made.add(reading)
         outcome.warnings += sum(note.severity is Severity.WARNING for note in reading.notes)
         if name and name not in outcome.formats:

@@ -10,20 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.formats.json_stream import TraceStream
-from rankscope.formats.kineto_columns import KinetoColumns, columns_of, rows_in
+from rankscope.formats.kineto_columns import UNNAMED, KinetoColumns, columns_of, rows_in
 from rankscope.formats.kineto_events import (
+    MEMORY,
     NO_TIME,
     Ints,
     TraceEvent,
+    add_memory,
     decode,
     groups_of,
     nanoseconds,
     take_facts,
     text,
+    unnamed_group,
     whole,
 )
 from rankscope.formats.source import Source
-from rankscope.model import API_LAYERS, Layer, Note, RankFacts, Reading, Severity
+from rankscope.model import API_LAYERS, DeviceTotals, Layer, Note, RankFacts, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which GPU activities have their launching call in the trace?
@@ -61,6 +64,7 @@ class LaunchCalls:
 # ---------------------------------------------------------------- kineto
 OURS = re.compile(
     rb'"(deviceProperties|distributedInfo|cpu_op|cuda_runtime|user_annotation|Ev Idx|baseTimeNanoseconds)"'
+    rb'|"cat"\s*:\s*"(Operator|Runtime|Kernel)"'
 )
 BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 END_BYTES = 256 << 10  # at the end of a file, where some versions write the base time
@@ -107,6 +111,8 @@ class KinetoTrace:
     host_pids: set[int] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     launches: LaunchCalls = field(default_factory=LaunchCalls)
+    memory: dict[int, DeviceTotals] = field(default_factory=dict)
+    unnamed: set[str] = field(default_factory=set)  # groups of collectives of which the trace does not tell the group
 
     def begin(self, members: dict[str, object], events: Sequence[TraceEvent]) -> None:
         self.facts.source = str(self.source)
@@ -131,6 +137,7 @@ class KinetoTrace:
         columns = columns_of(spans, self.base_ns or 0)
         good = np.flatnonzero((columns.start_ns != NO_TIME) & (columns.end_ns >= columns.start_ns))
         self._count(columns, good)
+        self.unnamed.update(name for name in UNNAMED.values() if name in columns.group.values)
         made = Reading(self.facts, continues=self.readings > 0)
         made.event_columns = columns.event_columns(good) if len(good) else {}
         self.readings += 1
@@ -138,8 +145,8 @@ class KinetoTrace:
 
     def _spans(self, events: Sequence[TraceEvent]) -> list[TraceEvent]:
         for event in events:
-            if event.dur is None and not event.cat and event.args is not None:
-                self._take_metadata(event)
+            if event.dur is None and event.args is not None:
+                self._take_undated(event)
             elif event.cat == "Trace" and event.dur is not None:
                 self._take_window(event)
         spans = [event for event in events if event.dur is not None and event.cat != "Trace"]
@@ -148,6 +155,12 @@ class KinetoTrace:
         wanted = [span for span in spans if span.cat != "python_function"]
         self.left_out += len(spans) - len(wanted)
         return wanted
+
+    def _take_undated(self, event: TraceEvent) -> None:
+        if event.name == MEMORY and event.args is not None:
+            add_memory(self.memory, event.args)
+        elif not event.cat:
+            self._take_metadata(event)
 
     def _take_metadata(self, event: TraceEvent) -> None:
         pid = whole(event.pid)
@@ -179,7 +192,9 @@ class KinetoTrace:
         take_facts(self.facts, stream.after)
         self._complain(stream)
         made = Reading(self.facts, continues=self.readings > 0, notes=self.notes)
-        made.groups = groups_of(stream.before, self.facts.rank) + groups_of(stream.after, self.facts.rank)
+        made.devices = list(self.memory.values())
+        groups = groups_of(stream.before, self.facts.rank) + groups_of(stream.after, self.facts.rank)
+        made.groups = groups + [unnamed_group(name, groups, self.facts) for name in sorted(self.unnamed)]
         return made
 
     def _complain(self, stream: TraceStream[TraceEvent]) -> None:

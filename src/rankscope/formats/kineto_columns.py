@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from rankscope.formats.kineto_events import (
     text,
     whole,
 )
+from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.model import Layer, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -76,6 +77,16 @@ def _decoded(raw: msgspec.Raw) -> list[Any]:
 
 
 # ---------------------------------------------------------------- kineto columns
+OLD_CATEGORIES = {  # of torch 1.8 to 1.11
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+    "Operator": "cpu_op",
+}
+# ranges of torch's own that older versions do not tell from operators
+PROGRAM_RANGES = ("Optimizer.", "enumerate(DataLoader)#", "DistributedDataParallel.", "FullyShardedDataParallel.")
+UNNAMED = {Layer.NCCL: "NCCL", Layer.GLOO: "Gloo"}  # groups of collectives of which the trace does not tell the group
 LAYERS = {
     "kernel": Layer.GPU,
     "gpu_memcpy": Layer.GPU,
@@ -121,6 +132,10 @@ class KinetoColumns:
     correlation: Ints
     thread: Ints
     dtype: Words
+    kind: Words
+    user_range: Any  # hints, see docs/formats/index.md: a range of the program or of torch's loop, no operator;
+    pageable: Any  # a copy from or to pageable memory;
+    algorithm: Words  # a kernel of NCCL, with its algorithm and protocol
 
     def event_columns(self, rows: Ints) -> Mapping[str, Any]:
         """As a Reading has them."""
@@ -138,11 +153,13 @@ def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> KinetoColumns:
     """The events in their order, then once more those that are a collective's kernel, in the layer nccl."""
     arguments = [span.args or NO_ARGUMENTS for span in spans]
     names = WordNumbers().column([span.name for span in spans])
-    layers = layers_of(names, WordNumbers().column([span.cat for span in spans]))
+    categories = WordNumbers().column([span.cat for span in spans])
+    categories.values = [OLD_CATEGORIES.get(one, one) for one in categories.values]
+    pairs = Pairs.of(names, categories)
     start_ns, length_ns = nanoseconds([span.ts for span in spans]), nanoseconds([span.dur for span in spans])
     timed = (start_ns != NO_TIME) & (length_ns != NO_TIME)
     made = KinetoColumns(
-        layers,
+        layers_of(pairs),
         names,
         np.where(timed, start_ns + base_ns, NO_TIME),
         np.where(timed, start_ns + base_ns + length_ns, NO_TIME),
@@ -151,6 +168,10 @@ def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> KinetoColumns:
         np.full(len(spans), ABSENT),
         integers([one.correlation for one in arguments]),
         integers([span.tid for span in spans], 0),
+        _no_words(len(spans)),
+        Words(np.zeros(len(spans), np.int32), ["call"]),
+        pairs.where(_is_program_range),
+        pairs.where(_is_pageable),
         _no_words(len(spans)),
     )
     _fill_gpu(made, spans, arguments)
@@ -162,17 +183,44 @@ def _no_words(rows: int) -> Words:
     return Words(np.zeros(rows, np.int32), [""])
 
 
-def layers_of(names: Words, categories: Words) -> Words:
-    """The layer of each event, looked up once for each name in each category."""
-    pairs, codes = np.unique(categories.codes.astype(np.int64) << 32 | names.codes, return_inverse=True)
-    found = [layer_of(categories.values[pair >> 32], names.values[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
-    known = WordNumbers().column(found)
-    return Words(known.codes[codes], known.values)
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The categories and names that come together, and which of them each event has: looked up once for each."""
+
+    categories: Sequence[str]
+    names: Sequence[str]
+    codes: Ints
+
+    @classmethod
+    def of(cls, names: Words, categories: Words) -> Pairs:
+        pairs, codes = np.unique(categories.codes.astype(np.int64) << 32 | names.codes, return_inverse=True)
+        listed = pairs.tolist()
+        return cls(
+            [categories.values[one >> 32] for one in listed], [names.values[one & 0xFFFFFFFF] for one in listed], codes
+        )
+
+    def where(self, wanted: Callable[[str, str], bool]) -> Any:
+        """Which events have a category and a name that are wanted."""
+        return np.array(list(map(wanted, self.categories, self.names)), bool)[self.codes]
+
+
+def layers_of(pairs: Pairs) -> Words:
+    """The layer of each event."""
+    known = WordNumbers().column(list(map(layer_of, pairs.categories, pairs.names)))
+    return Words(known.codes[pairs.codes], known.values)
+
+
+def _is_program_range(category: str, name: str) -> bool:
+    return category == "user_annotation" or (category == "cpu_op" and name.startswith(PROGRAM_RANGES))
+
+
+def _is_pageable(category: str, name: str) -> bool:
+    return category == "gpu_memcpy" and "Pageable" in name
 
 
 def layer_of(category: str, name: str) -> str:
     """What Kineto calls cuda_runtime may be HIP, and a user annotation may be a step or a collective of Gloo."""
-    if category == "user_annotation" and name.startswith(STEP):
+    if category in ("user_annotation", "cpu_op") and name.startswith(STEP):
         return Layer.STEP
     if category == "user_annotation" and name.startswith("gloo:"):
         return Layer.GLOO
@@ -215,23 +263,40 @@ def _fill_steps(columns: KinetoColumns) -> None:
 
 def _with_collectives(columns: KinetoColumns, arguments: Sequence[Arguments]) -> KinetoColumns:
     """Fill in what is told of collectives; a kernel's goes into a row of its own, since its group is the stream."""
-    gloo = rows_in(columns, Layer.GLOO)
-    for row in gloo.tolist():
+    for row in rows_in(columns, Layer.GLOO).tolist():
         dtype, size = recorded_input(arguments[row])
         columns.bytes[row] = ABSENT if size is None else size
         _set_words(columns.dtype, np.array([row]), [dtype])
     told = np.array([row for row, one in enumerate(arguments) if one.collective is not None], np.int64)
-    if not len(told):
-        return columns
-    kernels = np.isin(told, rows_in(columns, Layer.GPU))
+    on_device = rows_in(columns, Layer.GPU)
+    operations = [nccl_operation(name) if "nccl" in name else ("", "") for name in columns.name.values]
+    of_nccl = np.array([bool(operation) for operation, _ in operations], bool)
+    kernels = np.union1d(told[np.isin(told, on_device)], on_device[of_nccl[columns.name.codes[on_device]]])
+    if not len(told) and not len(kernels):
+        return _named_groups(columns)
     rows = len(columns.start_ns)
-    made = _appended(columns, told[kernels])
-    places = np.where(kernels, rows - 1 + np.cumsum(kernels), told)
-    _tell(made, places, [arguments[row] for row in told.tolist()])
+    made = _appended(columns, kernels)
     new = np.arange(rows, len(made.start_ns))
+    place = dict(zip(kernels.tolist(), new.tolist(), strict=True))
     _set_words(made.layer, new, [Layer.NCCL] * len(new))
-    _set_words(made.name, new, [text(arguments[row].collective) for row in told[kernels].tolist()])
-    return made
+    named = [operations[code] for code in columns.name.codes[kernels].tolist()]
+    _set_words(
+        made.name, new, [text(arguments[row].collective) or one[0] for row, one in zip(kernels, named, strict=True)]
+    )
+    _set_words(made.group, new, [""] * len(new))
+    _set_words(made.algorithm, new, [" ".join(one).strip() for one in named])
+    _tell(made, np.array([place.get(row, row) for row in told.tolist()], np.int64), [arguments[row] for row in told])
+    return _named_groups(made)
+
+
+def _named_groups(columns: KinetoColumns) -> KinetoColumns:
+    """Collectives last until they are complete; those of which the group is not told are in one of their own."""
+    for layer, name in UNNAMED.items():
+        rows = rows_in(columns, layer)
+        _set_words(columns.kind, rows, ["progress"] * len(rows))
+        unnamed = rows[np.array([not word for word in columns.group.values], bool)[columns.group.codes[rows]]]
+        _set_words(columns.group, unnamed, [name] * len(unnamed))
+    return columns
 
 
 def _appended(columns: KinetoColumns, rows: Ints) -> KinetoColumns:

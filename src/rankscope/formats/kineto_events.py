@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.model import Group, RankFacts
+from rankscope.model import DeviceTotals, Group, RankFacts
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the members around the events of a Kineto trace say of the process: rank, devices, versions, process groups.
@@ -50,13 +51,42 @@ def groups_of(members: Mapping[str, Any], rank: int | None) -> list[Group]:
     return [_group(one, rank) for one in configured[:MOST_GROUPS] if isinstance(one, dict)]
 
 
+MEMORY, CPU = "[memory]", 0  # name of an event, and a device's type
+
+
+def add_memory(devices: dict[int, DeviceTotals], arguments: Arguments) -> None:
+    """Add what torch's caching allocator tells of one allocation or release: it is a pool of the device's memory."""
+    device, size = whole(arguments.memory_device), whole(arguments.memory_bytes)
+    kind = whole(arguments.memory_device_type)
+    if kind is None or kind == CPU or device is None or size is None or not 0 <= device < MOST_GROUPS:
+        return
+    one = devices.setdefault(device, DeviceTotals(device))
+    one.pool_allocations += size > 0
+    one.pool_releases += size < 0
+    one.pool_used_bytes = max(0, whole(arguments.memory_allocated) or 0)
+    one.pool_bytes = max(0, whole(arguments.memory_reserved) or 0)
+    one.pool_used_peak_bytes = max(one.pool_used_peak_bytes, one.pool_used_bytes)
+    one.pool_peak_bytes = max(one.pool_peak_bytes, one.pool_bytes)
+
+
+def unnamed_group(name: str, groups: Sequence[Group], facts: RankFacts) -> Group:
+    """The group of collectives of which the trace does not tell it: the only one there is, or else a guess."""
+    if len(groups) == 1:
+        return replace(groups[0], name=name, identity=f"{groups[0].identity}, by order")
+    if not groups and facts.world_size:
+        return Group(name, "all ranks, by order", size=facts.world_size, my_rank=facts.rank)
+    return Group(name, "not told", guessed=True)
+
+
 def _group(configured: Mapping[str, Any], rank: int | None) -> Group:
     listed = configured.get("ranks")
     ranks = [one for one in listed if isinstance(one, int)] if isinstance(listed, list) else []
     name, about = text(configured.get("pg_name")), text(configured.get("pg_desc"))
+    # several groups may have one description, as those of the rows of a mesh
+    identity = " ".join(part for part in (about if about != "undefined" else "", name) if part)
     return Group(
         name,
-        identity=about if about != "undefined" else "",
+        identity=identity,
         size=whole(configured.get("pg_size")) or len(ranks) or None,
         my_rank=ranks.index(rank) if rank in ranks else None,
     )
@@ -130,6 +160,11 @@ class Arguments(msgspec.Struct, gc=False):
     dtype: Any = None
     group_name: Any = msgspec.field(default=None, name="Process Group Name")
     group_id: Any = msgspec.field(default=None, name="Process Group ID")
+    memory_device_type: Any = msgspec.field(default=None, name="Device Type")  # of [memory] events, also the next ones
+    memory_device: Any = msgspec.field(default=None, name="Device Id")
+    memory_bytes: Any = msgspec.field(default=None, name="Bytes")
+    memory_allocated: Any = msgspec.field(default=None, name="Total Allocated")
+    memory_reserved: Any = msgspec.field(default=None, name="Total Reserved")
 
 
 class TraceEvent(msgspec.Struct, gc=False):

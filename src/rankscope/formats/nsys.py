@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.source import GZIP, ZSTD, Source
-from rankscope.model import Layer, Note, RankFacts, Reading, Severity, Words
+from rankscope.model import DeviceTotals, Group, Layer, Note, RankFacts, Reading, Severity, Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tables of an nsys export: which hold events of which layer, read with the columns this version of nsys wrote.
@@ -24,12 +25,16 @@ Row = tuple[Any, ...]
 PROCESS_BITS = 24  # a global thread id is the global process id and the thread in its lowest bits
 TEXT_LETTERS = 4096
 TORCH_SUFFIX = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)  # of the ranges torch makes
+PAGEABLE, DEVICE_MEMORY = "Pageable", "Device"
+RELEASED = 1  # nsys's operation on memory
 API_VERSION = re.compile(r"_v\d+$")  # cudaLaunchKernel_v7000
 COPY_KINDS = (
     "unknown Host-to-Device Device-to-Host Host-to-Array Array-to-Host Array-to-Array Array-to-Device "
     "Device-to-Array Device-to-Device Host-to-Host Peer-to-Peer Unified-Host-to-Device Unified-Device-to-Host "
     "Unified-Device-to-Device"
 ).split()
+CUPTI_MEMORY = {1: PAGEABLE}  # where the export does not name the kinds, they are CUPTI's
+OPERATOR = re.compile(r"\w+::|\w*Backward\d+$|(?:detach_?|record_param_comms)$")  # ranges that torch makes of operators
 DOMAIN_CREATED, MARK = 75, 34  # nsys's event types of NVTX
 SIZE = re.compile(r'"(?:Message size \[bytes\]|size)"\s*:\s*"?(\d{1,18})\b')
 
@@ -44,12 +49,15 @@ class EventTable:
     group: tuple[str, ...] = ()
     bytes: tuple[str, ...] = ()
     root: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()  # kinds of memory that a copy reads and writes
 
 
 GPU_GROUP = ("deviceId", "streamId")
 SOURCES = (
     EventTable("CUPTI_ACTIVITY_KIND_KERNEL", Layer.GPU, ("demangledName", "shortName", "mangledName"), GPU_GROUP),
-    EventTable("CUPTI_ACTIVITY_KIND_MEMCPY", Layer.GPU, ("copyKind",), GPU_GROUP, ("bytes",)),
+    EventTable(
+        "CUPTI_ACTIVITY_KIND_MEMCPY", Layer.GPU, ("copyKind",), GPU_GROUP, ("bytes",), (), ("srcKind", "dstKind")
+    ),
     EventTable("CUPTI_ACTIVITY_KIND_MEMSET", Layer.GPU, (), GPU_GROUP, ("bytes",)),
     EventTable("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", Layer.GPU_SYNC, ("syncType",), GPU_GROUP),
     EventTable("CUPTI_ACTIVITY_KIND_RUNTIME", Layer.CUDA_API, ("nameId",)),
@@ -83,6 +91,7 @@ class Database:
             )
         self.string = lru_cache(maxsize=1 << 16)(self._string)
         self.labels["syncType"] = self._labels("ENUM_CUPTI_SYNC_TYPE")
+        self.labels["memory"] = self._labels("ENUM_CUDA_MEM_KIND") or CUPTI_MEMORY
         self.domains = self._domains()
 
     def has(self, table: str, *columns: str) -> bool:
@@ -126,14 +135,14 @@ def process_of(database: Database, table: str) -> str:
 
 
 def select(database: Database, table: EventTable) -> str:
-    """Start, end, thread, correlation, bytes, root, two columns of the group, then those of the name."""
+    """Start, end, thread, correlation, bytes, root, two columns of the group, two of memory, then those of the name."""
 
     def one(names: Sequence[str], place: int = 0) -> str:
         present = [name for name in names if database.has(table.table, name)]
         return quoted(present[place]) if place < len(present) else "NULL"
 
     columns = ["start", '"end"', one(("globalTid",)), one(("correlationId",)), one(table.bytes), one(table.root)]
-    columns += [one(table.group), one(table.group, 1)]
+    columns += [one(table.group), one(table.group, 1), one(table.memory), one(table.memory, 1)]
     columns += [f"substr({one(['text'])}, 1, {TEXT_LETTERS})" if name == "text" else one([name]) for name in table.name]
     events = (
         f" AND eventType <> {DOMAIN_CREATED}"
@@ -159,8 +168,21 @@ def columns_of(database: Database, table: EventTable, rows: list[Row], base_ns: 
         "correlation": _numbers([row[3] for row in good]),
         "root": _numbers([row[5] for row in good]),
         "thread": np.array([_thread(row[2]) for row in good], np.int64),
+        **_hints(database, table, good, names),
     }
     return made, len(rows) - len(good)
+
+
+def _hints(database: Database, table: EventTable, rows: list[Row], names: list[str]) -> Mapping[str, Any]:
+    """What is not kept of single events but needed of their sums."""
+    if table.layer == Layer.NVTX:
+        return {"user_range": np.array([OPERATOR.match(name) is None for name in names], bool)}
+    if table.memory:
+        labels = database.labels["memory"]
+        return {"pageable": np.array([PAGEABLE in (labels.get(row[8]), labels.get(row[9])) for row in rows], bool)}
+    if table.layer == Layer.GPU and not table.bytes:
+        return {"algorithm": _words([" ".join(nccl_operation(name)).strip() for name in names])}
+    return {}
 
 
 def _timed(row: Row) -> bool:
@@ -191,7 +213,7 @@ def _words(words: list[str]) -> Words:
 def _name(database: Database, table: EventTable, row: Row) -> str:
     if table.table.endswith("_MEMSET"):
         return "[CUDA memset]"
-    found = next((value for value in row[8:] if value is not None), None)
+    found = next((value for value in row[10:] if value is not None), None)
     if table.table.endswith("_MEMCPY"):
         known = isinstance(found, int) and 0 < found < len(COPY_KINDS)
         return f"[CUDA memcpy {COPY_KINDS[found]}]" if known and isinstance(found, int) else "[CUDA memcpy]"
@@ -362,9 +384,56 @@ def _processes(source: Source, database: Database) -> Iterator[Reading]:
     base_ns = start_of(database)
     for global_pid in found:
         facts = facts_of(database, source, global_pid, alone=len(found) == 1)
-        yield Reading(facts, notes=_notes(source, base_ns))
+        yield Reading(facts, notes=_notes(source, base_ns), groups=_communicators(database, global_pid, facts))
+        yield Reading(facts, continues=True, devices=_memory(database, global_pid))
         for one in tables:
             yield from _events(source, database, one, global_pid, base_ns or 0, facts)
+
+
+def _communicators(database: Database, global_pid: int, facts: RankFacts) -> list[Group]:
+    """A process that uses one communicator is taken to use MPI_COMM_WORLD: handles differ from rank to rank."""
+    table = "MPI_COLLECTIVES_EVENTS"
+    if not database.has(table, "commHandle"):
+        return []
+    sql = f"SELECT DISTINCT commHandle FROM {table} WHERE {process_of(database, table)} = ? LIMIT 100"
+    handles = [row[0] for row in database.rows(sql, (global_pid,)) if row[0] is not None]
+    if len(handles) > 1:
+        return [Group(str(handle), f"{handle}, not told", guessed=True) for handle in handles]
+    ranks = _one(database, "SELECT count(*) FROM MPI_RANKS") if database.has("MPI_RANKS", "rank") else None
+    size = ranks if isinstance(ranks, int) and ranks > 1 else None  # a report of each rank has only its own
+    return [Group(str(handle), "MPI_COMM_WORLD, by order", size=size, my_rank=facts.rank) for handle in handles]
+
+
+MEMORY_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+
+
+def _memory(database: Database, global_pid: int) -> list[DeviceTotals]:
+    """Allocations on devices, one by one: nsys does not sum them up."""
+    if not database.has(MEMORY_TABLE, "start", "deviceId", "bytes", "memoryOperationType"):
+        return []
+    kinds = database.labels["memory"]
+    kind = "memKind" if database.has(MEMORY_TABLE, "memKind") else "NULL"
+    sql = f"""SELECT deviceId, bytes, memoryOperationType, {kind} FROM {MEMORY_TABLE}
+        WHERE {process_of(database, MEMORY_TABLE)} = ? ORDER BY start"""
+    found: dict[int, DeviceTotals] = {}
+    for rows in database.batches(sql, (global_pid,), BATCH_ROWS):
+        for device, size, operation, of_kind in rows:
+            is_sound = isinstance(device, int) and isinstance(size, int) and 0 <= device < 1000 and 0 <= size < 2**48
+            if is_sound and kinds.get(of_kind, DEVICE_MEMORY).startswith(DEVICE_MEMORY):
+                _allocate(found.setdefault(device, DeviceTotals(device)), size, operation == RELEASED)
+    return list(found.values())
+
+
+def _allocate(one: DeviceTotals, size: int, is_release: bool) -> None:
+    if is_release:
+        one.releases += 1
+        one.released_bytes += size
+    else:
+        one.allocations += 1
+        one.allocated_bytes += size
+    # what was allocated before the report began may be released in it
+    one.current_bytes = max(0, one.current_bytes + (-size if is_release else size))
+    one.peak_bytes = max(one.peak_bytes, one.current_bytes)
 
 
 def _notes(source: Source, base_ns: int | None) -> list[Note]:

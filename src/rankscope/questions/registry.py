@@ -72,13 +72,15 @@ LOG, EVENTS = Needs.LOG, Needs.EVENTS
 # why an answer may be empty, and which option records what it needs
 NO_MPI = "no such call of MPI was recorded: the program made none, or its MPI library was not intercepted"
 NO_STEPS = (
-    "there are no steps: neither a training loop of torch nor rankscope.step() was seen, nor a pattern of collectives"
+    "there are no steps: neither a training loop of torch nor rankscope.step() was seen, nor a pattern of collectives "
+    "or, in a loaded trace, of ranges or kernels"
 )
-NO_GPU_STEPS = "no step has work on a GPU: only recorded runs that trained on one have such steps"
+NO_GPU_STEPS = "no step has work on a GPU: recorded trainings and loaded traces with steps have such steps"
 NO_LOG = "no collective is in the logs of all its members: the program made none, or it was recorded with --log 0"
 NO_RANKS = "no process was a rank"
 NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
 NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
+NO_MEMORY = "no allocation on a GPU is known: recorded runs tell them, and traces that were asked to (profile_memory)"
 NO_CUPTI = "only recorded runs that used a GPU have it"
 NO_ACTIVITIES = "there is no single activity of a GPU: record with --trace, or load a trace"
 NO_IMPORTS = "no import was recorded: no process ran Python, or it was recorded with --imports off"
@@ -147,9 +149,9 @@ ALL_QUESTIONS = (
     ),
     Question("gpu", "gpu.kernels", empty=NO_GPU),
     Question("gpu_ranks", "gpu.kernels", empty=NO_GPU),
-    Question("gpu_gaps", "gpu.device_time", empty=NO_CUPTI),
+    Question("gpu_gaps", "gpu.device_time", empty=NO_GPU),
     Question("gpu_copies", "gpu.kernels", empty=NO_GPU),
-    Question("gpu_memory", "gpu.memory", empty=NO_CUPTI),
+    Question("gpu_memory", "gpu.memory", empty=NO_MEMORY),
     Question(
         "gpu_windows",
         "gpu.windows",

@@ -44,6 +44,11 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
+def at_host(rank: int, host: str, word: str = "rank") -> str:
+    """rank 3 (node1); the host where it is known."""
+    return f"{word} {rank} ({host})" if host else f"{word} {rank}"
+
+
 def rank_words(numbers: Iterable[int]) -> str:
     """rank 3, ranks 0-2."""
     found = set(numbers)

@@ -45,9 +45,9 @@ def column(table: Table, name: str) -> list[object]:
     ("name", "root", "waits", "moves", "causes"),
     [
         # ranks enter at 0, 40 and 10 ms and leave at 50, 52 and 51 ms
-        # all wait for all: the last to come stays 12 ms, and so long moving takes, whoever leaves sooner
-        ("MPI_Allreduce", -1, [40, 0, 30], [12, 12, 12], [0, 70, 0]),
-        ("MPI_Barrier", -1, [40, 0, 30], [12, 12, 12], [0, 70, 0]),
+        # all wait for all: the last to come stays 12 ms, and so long moving takes, unless one leaves sooner
+        ("MPI_Allreduce", -1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
+        ("MPI_Barrier", -1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
         ("MPI_Alltoallv", -1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
         ("MPI_Bcast", 1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
         ("MPI_Bcast", 2, [10, 0, 0], [40, 12, 41], [0, 0, 10]),
@@ -70,6 +70,14 @@ def test_each_operation_waits_for_whom_it_must(
     leaving = [stay - wait - move for stay, wait, move in zip((50, 12, 41), waits, moves, strict=True)]
     assert [column(table, "leaving_ns")[by_rank[rank]] for rank in range(3)] == [one * MILLI for one in leaving]
     assert set(column(table, "wait_error_ns")) == {0.0}
+
+
+def test_wait_transfer_and_exit_skew_are_the_stay(tmp_path: Path) -> None:
+    """The last to come stays 12 ms; rank 0 leaves 8 ms after it, rank 2 at once: nothing is ever less than 0."""
+    split = collectives_of(made(tmp_path, "MPI_Allreduce", [0, 40, 10], [60, 52, 40])).splits[0]
+    assert split.wait_ns.tolist() == [[40 * MILLI, 0, 30 * MILLI]]
+    assert split.transfer_ns.tolist() == [[12 * MILLI, 12 * MILLI, 0]]
+    assert split.leaving_ns.tolist() == [[8 * MILLI, 0, 0]]
 
 
 def test_a_rank_that_leaves_early_waited_no_longer_than_it_stayed(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_gpu_time_over_the_ranks() -> None:
         1,
     ]
     assert told["communication exposed"]["total_ns"] == 20 + 0
-    assert told["communication hidden"]["median_rank_ns"] == 10
+    assert told["communication overlapped"]["median_rank_ns"] == 10
     assert {"gpu_time", "gpu_spread"} <= set(default_tables(run)) and "kernels" not in default_tables(run)
     assert figures(run).rows == [], "they have tables of their own"
 

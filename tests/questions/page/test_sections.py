@@ -45,7 +45,8 @@ def test_words_have_the_numbers_of_the_run(page: Page) -> None:
     assert told["steps"] == "A step takes 100 ms: 32 % forward, 30 % backward, 28 % exposed wait"
     assert re.match(r"A rank waits 28\.\d ms a step on average, 3[01]", told["wait_map"])
     assert "rank 5: 22." in told["waiting"] and "100 % of all waiting" in told["waiting"]
-    assert told["communication"] == "MPI_Allreduce of up to 8 B takes the most time: 2.4 s in 2,400 calls, 50 % of all"
+    most = "MPI_Allreduce of up to 8 B takes the most time: 2.4 s, summed over the ranks, in 2,400 calls, 50 % of all"
+    assert told["communication"] == most
     assert told["gpu"] == "kernel_11 takes 15 % of the GPU time: 960 ms in 800 calls"
     assert told["memory"].startswith("The largest process peaks at 1.01 GiB (rank ")
     assert told["balance"].startswith("Rank ")
@@ -98,7 +99,7 @@ TREE = {
 def test_imports_as_boxes(run: RunTables) -> None:
     page = page_of(run, "run", PageOptions(imports=TREE))
     section = next(one for one in page.sections if one.name == "imports")
-    told = "torch takes 700 ns of the 1 µs of all processes and imports, which make 50 system calls"
+    told = "torch takes 700 ns of the 900 ns of all imports; all processes make 50 system calls"
     assert section.charts[0].title == told
     rows = cells(section.tables[0])
     assert [(row["name"], row["id"], row["parent"]) for row in rows] == [
@@ -107,6 +108,16 @@ def test_imports_as_boxes(run: RunTables) -> None:
         ("numpy", 3, 1),
     ]
     assert section.tables[0].notes == ["Left out: 1 module of less than 0.02 % of the time."]
+
+
+def test_processes_that_another_started_stand_beside_it() -> None:
+    """Two ranks of 9 s each in a launcher of 10 s: 18 s would not fit into it."""
+    module = {"name": "torch", "kind": "module", "wall_ns": 8, "self_wall_ns": 8, "calls": 3, "self_calls": 3}
+    ranks = {"name": "train", "kind": "process", "wall_ns": 18, "self_wall_ns": 10, "calls": 5, "self_calls": 2}
+    launcher = {"name": "torchrun", "kind": "process", "wall_ns": 10, "self_wall_ns": 10, "calls": 9, "self_calls": 4}
+    tree = {"wall_ns": 10, "children": [{**launcher, "children": [{**ranks, "children": [module]}]}]}
+    told = import_boxes(tree).rows
+    assert told == [("train", 18, 10, 5, 2, 1, None), ("torchrun", 10, 10, 4, 4, 2, None), ("torch", 8, 8, 3, 3, 3, 1)]
 
 
 def test_imports_without_calls_are_drawn_by_time() -> None:

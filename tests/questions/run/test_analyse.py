@@ -198,6 +198,16 @@ def test_overhead_is_calls_times_calibrated_cost(tmp_path: Path) -> None:
     assert found["share"] == pytest.approx((40_000 + 5 * MILLI) / (10 * SECOND), rel=1e-6)
 
 
+def test_overhead_holds_what_was_measured_at_steps_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    made = mpi_rank(0, 1, call_cost_milliticks=20_000, steps_cost_kiloticks=84, setup_ticks=0)
+    made.tally("torch.autograd.backward", 1, SECOND)
+    told = overhead(opened(tmp_path, made))
+    found = cells(told, "maximum")
+    assert found["steps_cost_ns"] == 84_000 and found["cost_ns"] == 84_000 + 20
+    assert found["collective_cost_ns"] is None  # not calibrated: not known, and not 0
+    assert any(note.startswith("Not in it: ") for note in told.notes)
+
+
 def test_overview(run: RunTables) -> None:
     found = cells(overview(run), "mpirun -n 2 'a b'")
     assert (found["ranks"], found["hosts"], found["processes"], found["launcher"]) == (2, 2, 2, "openmpi")

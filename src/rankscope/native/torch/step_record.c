@@ -14,11 +14,21 @@
 
 static struct rs_chunk *ring;
 static uint8_t refused;
+static uint64_t own_ticks;      /* what asking the system has cost the job, any thread */
 
 void rs_step_ring_forget(void)
 {
     ring = NULL;
     refused = 0;
+    own_ticks = 0;
+}
+
+/* The dearest of what steps cost: opening a file of /proc takes longer than all else that is done for a step. */
+static void add_cost(uint64_t since)
+{
+    uint64_t all = __atomic_add_fetch(&own_ticks, rs_ticks() - since, __ATOMIC_RELAXED) / 1000;
+    if (rs.file)
+        __atomic_store_n(&rs.file->steps_cost_kiloticks, all < UINT32_MAX ? (uint32_t)all : UINT32_MAX, __ATOMIC_RELAXED);
 }
 
 /* A power of two of records in at most a third of the file. */
@@ -69,8 +79,12 @@ static void fill(struct rs_step *step, uint32_t flags, const struct rs_sample *a
 /* The number is stored last: a record is there whole or not at all. */
 void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end)
 {
-    if (!ring && !refused && !(ring = make_ring()))
-        refused = 1;
+    if (!ring && !refused) {
+        if (!(ring = make_ring()))
+            refused = 1;
+        if (!rs.file->call_cost_milliticks)     /* nothing but steps has been recorded so far */
+            rs_calibrate();
+    }
     if (!ring) {
         rs_tally_lost(end->ticks - begin->ticks);
         return;
@@ -82,8 +96,7 @@ void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begi
     __atomic_store_n(&step->number, (uint32_t)number, __ATOMIC_RELEASE);
 }
 
-/* The kernel's run delay of a thread: it could have run and had no CPU. 0 where the kernel does not count it. */
-uint64_t rs_runnable_ns(int32_t tid)
+static uint64_t run_delay_ns(int32_t tid)
 {
     char path[64], text[96];
     int saved = errno;
@@ -101,8 +114,17 @@ uint64_t rs_runnable_ns(int32_t tid)
     return second ? strtoull(second + 1, NULL, 10) : 0;
 }
 
+/* The kernel's run delay of a thread: it could have run and had no CPU. 0 where the kernel does not count it. */
+uint64_t rs_runnable_ns(int32_t tid)
+{
+    uint64_t since = rs_ticks(), ns = run_delay_ns(tid);
+    add_cost(since);
+    return ns;
+}
+
 void rs_sample_system(struct rs_sample *sample)
 {
+    uint64_t since = rs_ticks();
     struct rusage thread, process;
     getrusage(RUSAGE_THREAD, &thread);
     getrusage(RUSAGE_SELF, &process);
@@ -113,5 +135,6 @@ void rs_sample_system(struct rs_sample *sample)
     sample->process_involuntary_switches = (uint64_t)process.ru_nivcsw;
     sample->cpu_ns = rs_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     sample->process_cpu_ns = rs_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    sample->runnable_ns = rs_runnable_ns(0);
+    sample->runnable_ns = run_delay_ns(0);
+    add_cost(since);
 }

@@ -17,7 +17,10 @@ GPU_CLOCKS_COLUMNS = (
     Column("host", Unit.NAME, "Host"),
     Column("devices", Unit.NAME, "GPUs", "its GPUs, which CUPTI puts on one clock"),
     Column(
-        "offset_ns", Unit.NS, "Ahead by", "CUPTI's clock − the host's, in the middle between first and last reading"
+        "offset_ns",
+        Unit.NS,
+        "Ahead by",
+        "CUPTI's clock − the host's, in the middle between first and last reading; less than 0: behind",
     ),
     Column(
         "error_ns",
@@ -87,7 +90,9 @@ CLOCKS_COLUMNS = (
         " table",
     ),
     Column("ranks", Unit.NAME, "Ranks", "the ranks that share the clock"),
-    Column("offset_ns", Unit.NS, "Ahead by", "its clock − the reference's, in the middle of the span"),
+    Column(
+        "offset_ns", Unit.NS, "Ahead by", "its clock − the reference's, in the middle of the span; less than 0: behind"
+    ),
     Column(
         "error_ns",
         Unit.NS,

@@ -107,7 +107,7 @@ def moved(log: CollectiveLog, split: Split) -> Moved:
         factor[rows] = OPERATIONS[name].bus_factor(members)
         receiving[rows] = _receiving(split, rows, OPERATIONS[name])
     share = receiving / receiving.sum(axis=1, keepdims=True)
-    transfer = (split.transfer_ns * share).sum(axis=1)
+    transfer = (split.moving_ns * share).sum(axis=1)
     return Moved(volume, transfer, (split.stay_ns * share).sum(axis=1), factor)
 
 
@@ -146,7 +146,7 @@ COLLECTIVES_COLUMNS = (
         "of a nonblocking operation, which overlaps with computing: its wait is no cost by itself",
     ),
     Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives"),
-    Column("wait_ns", Unit.NS, "Wait", "sum of the wait over the collectives and the selected ranks"),
+    Column("wait_ns", Unit.NS, "Wait, all ranks", "sum of the wait over the collectives and the selected ranks"),
     Column(
         "wait_error_ns",
         Unit.NS,
@@ -154,8 +154,15 @@ COLLECTIVES_COLUMNS = (
         "how much of `wait_ns`, more or less, may be the clocks' error: sum over ranks and collectives of the "
         "errors of the two clocks involved, 0 between ranks of one clock, each at most the stay",
     ),
-    Column("transfer_ns", Unit.NS, "Transfer", "sum of the transfer over the collectives and the selected ranks"),
-    Column("leaving_ns", Unit.NS, "Exit skew", "sum of the exit skew over the collectives and the selected ranks"),
+    Column(
+        "transfer_ns", Unit.NS, "Transfer, all ranks", "sum of the transfer over the collectives and the selected ranks"
+    ),
+    Column(
+        "leaving_ns",
+        Unit.NS,
+        "Exit skew, all ranks",
+        "sum of the exit skew over the collectives and the selected ranks",
+    ),
     Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
     Column(
         "late_p50_ns",
@@ -174,8 +181,9 @@ COLLECTIVES_COLUMNS = (
         "algorithm_rate",
         Unit.RATE,
         "Algorithm bw",
-        "algorithm bandwidth: sum of *size* ÷ sum of *time*; *time* of a collective: mean transfer of the members "
-        "that data comes to (all; after a root: the others; to a root: the root)",
+        "algorithm bandwidth: sum of *size* ÷ sum of *time*; *time* of a collective: the shortest stay of any member "
+        "where all wait for all, else the mean transfer of the members that data comes to (after a root: the others; "
+        "to a root: the root)",
     ),
     Column("bus_rate", Unit.RATE, "Bus bw", "bus bandwidth: sum of *size* × *factor* ÷ sum of *time*"),
     Column(
@@ -233,9 +241,9 @@ def collectives(tables: Tables, selection: Selection = ALL) -> Table:
             sums.setdefault(key, _Class()).add(of_split)
     found = sorted(sums.items(), key=lambda one: (-one[1].total_ns, one[0]))
     table = Table(
-        "collectives", "Collectives: waiting and moving", COLLECTIVES_COLUMNS, [one.row(*key) for key, one in found]
+        "collectives", "Collectives: wait and transfer", COLLECTIVES_COLUMNS, [one.row(*key) for key, one in found]
     )
-    table.notes += _comments(known, list(sums.values()))
+    table.notes += _comments(known, sums)
     return arranged(table, selection)
 
 
@@ -278,12 +286,19 @@ def _size_classes(size_bytes: Array) -> Array:
     return np.where(size_bytes > 1, np.ceil(np.log2(np.maximum(size_bytes, 2))) + 1, size_bytes).astype(np.int64)
 
 
-def _comments(known: Collectives, sums: list[_Class]) -> list[str]:
+def _comments(known: Collectives, sums: dict[Key, _Class]) -> list[str]:
     comments = []
-    wait_ns, total_ns = sum(one.wait_ns for one in sums), sum(one.total_ns for one in sums)
-    if wait_ns > NOTICEABLE * total_ns:
-        share = wait_ns / total_ns
-        comments.append(f"{share:.0%} of the time in these collectives is waiting for the last to come: see waiting.")
+    if known.log.by_order:
+        told = f"{counted(known.log.by_order, 'collective')} have no sequence number in the trace"
+        comments.append(f"{told}: they are matched by group and order.")
+    for kind, inside in (
+        ("call", "the time in these collectives"),
+        ("progress", "the time that others are in progress"),
+    ):
+        some = [one for key, one in sums.items() if key[-1] == kind]
+        wait_ns, stay_ns = sum(one.wait_ns for one in some), sum(one.total_ns for one in some)
+        if wait_ns > NOTICEABLE * stay_ns:
+            comments.append(f"{wait_ns / stay_ns:.0%} of {inside} is waiting for the last to come: see waiting.")
     for reason, count in known.log.left_out.most_common():
         if count:
             comments.append(f"Left out: {counted(count, 'collective')} {reason}.")

@@ -15,19 +15,25 @@ from rankscope.questions.collectives.operations import OPERATIONS, Waits, operat
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
 UNENDED = "without an end, or without times, on some member"
 DISAGREE = "members called different operations or named different roots"
+NO_ROOT = "whose root no member has told"
 TWICE = "numbered twice by one member"
 ABSENT = "on groups of which a member left no file"
 GUESSED = "on communicators whose identity is a guess or not unique"
+UNEVEN = "without sequence numbers, and not as many on every member"
+NO_GROUP = "of which the trace does not name the group"
+UNNUMBERED = -1  # other tools' files may have no sequence numbers: then the order counts
 MEMBERS = """
     SELECT g.process, g.name, g.kind, g.identity, g.size, g.my_rank, g.guessed, r.rank
     FROM groups AS g JOIN ranks AS r USING (process) WHERE role = 'rank' AND g.identity <> ''
     ORDER BY g.kind, g.identity, g.my_rank NULLS LAST, r.rank"""
 RECORDS = f"""
-    SELECT process, layer, name, "group", sequence, start_ns, coalesce(end_ns, -1) AS end_ns,
+    SELECT process, layer, name, "group", coalesce(sequence, {UNNUMBERED}) AS sequence, start_ns,
+        coalesce(end_ns, -1) AS end_ns,
         coalesce(bytes, 0) AS bytes, coalesce(root, -1) AS root, untraced_events.phase,
-        call_ns IS NOT NULL OR tool <> '' AS progress
+        call_ns IS NOT NULL OR (tool <> '' AND correlation IS NULL) AS progress
     FROM untraced_events JOIN ranks USING (process)
-    WHERE role = 'rank' AND layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"""
+    WHERE role = 'rank' AND layer IN {sql_list(COLLECTIVE_LAYERS)}
+        AND (sequence > 0 OR (sequence IS NULL AND tool <> ''))"""
 WHO = "SELECT process, rank, host FROM ranks WHERE role = 'rank' ORDER BY rank"
 
 ROOTED = np.array([one.waits in (Waits.ALL_FOR_ROOT, Waits.ROOT_FOR_ALL) for one in OPERATIONS.values()])
@@ -67,6 +73,7 @@ class CollectiveLog:
     phases: Sequence[str] = ()
     operations: Sequence[str] = tuple(OPERATIONS)
     left_out: Counter[str] = field(default_factory=Counter)  # collectives, by the reason
+    by_order: int = 0  # of the matched ones: those that have no sequence number, matched by group and order
     steps: Any = None  # step_times.StepTimes, once somebody asked; () where there are none
 
     @property
@@ -137,6 +144,9 @@ def _match_records(
             group_of[process, labels[label]], slot_of[process, labels[label]] = group, slot
     where = records["process"], records["group"].codes
     group, slot, operation = group_of[where], slot_of[where], operations_of(log, records)
+    records, unnumbered = _numbered(records, operation)
+    if unnamed := int(np.count_nonzero(unnumbered & (group < 0) & (operation >= 0))):
+        log.left_out[NO_GROUP] += unnamed
     kept = np.flatnonzero((group >= 0) & (slot >= 0) & (operation >= 0))
     order = kept[np.lexsort((slot[kept], records["sequence"][kept], group[kept]))]
     log.base_ns = int(np.median(records["start_ns"][order])) if len(order) else 0  # a damaged time must not be it
@@ -145,7 +155,34 @@ def _match_records(
     for number, one in enumerate(groups):
         rows = order[edges[number] : edges[number + 1]]
         if len(rows):
-            _match_group(log, one, rows, slot[rows], operation[rows], records)
+            before = log.collectives
+            if _are_even(log, one, slot[rows], unnumbered[rows]):
+                _match_group(log, one, rows, slot[rows], operation[rows], records)
+            log.by_order += log.collectives - before if unnumbered[rows].any() else 0
+
+
+def _numbered(records: Mapping[str, Any], operation: Array) -> tuple[Mapping[str, Any], Array]:
+    """The records with their order in their group as the number of those that have none, and which these are."""
+    unnumbered = records["sequence"] == UNNUMBERED
+    rows = np.flatnonzero(unnumbered & (operation >= 0))
+    if not len(rows):
+        return records, unnumbered
+    process, group, start_ns = records["process"][rows], records["group"].codes[rows], records["start_ns"][rows]
+    order = np.lexsort((start_ns, group, process))
+    first = np.concatenate([[True], (np.diff(process[order]) != 0) | (np.diff(group[order]) != 0)])
+    begins = np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
+    sequence = records["sequence"].copy()
+    sequence[rows[order]] = np.arange(len(rows)) - begins + 1
+    return {**records, "sequence": sequence}, unnumbered
+
+
+def _are_even(log: CollectiveLog, group: MatchedGroup, slot: Array, unnumbered: Array) -> bool:
+    """Order tells which is which only where every member has as many."""
+    counts = np.bincount(slot[unnumbered], minlength=len(group.places))
+    if not unnumbered.any() or group.fault or (counts == counts[0]).all():
+        return True
+    log.left_out[UNEVEN] += int(counts.max())
+    return False
 
 
 def operations_of(log: CollectiveLog, records: Mapping[str, Any]) -> Array:
@@ -181,8 +218,9 @@ def _match_group(
     same = (operation[at] == operation[at][:, :1]).all(axis=1) & (root == root[:, :1]).all(axis=1)
     log.left_out[DISAGREE] += int(np.count_nonzero(~same))
     log.left_out[UNENDED] += int(np.count_nonzero(same & ~ended))
-    rooted = ROOTED[operation[at][:, 0]]
-    good = same & ended & (root[:, 0] < members) & (~rooted | (root[:, 0] >= 0))
+    has_root = (root[:, 0] < members) & (~ROOTED[operation[at][:, 0]] | (root[:, 0] >= 0))
+    log.left_out[NO_ROOT] += int(np.count_nonzero(same & ended & ~has_root))
+    good = same & ended & has_root
     if good.any():
         found = _matched(log, group, taken[good], operation[at][good, 0], records)
         log.groups = [*log.groups, replace(found, number=len(log.groups))]

@@ -1,4 +1,4 @@
-"""Every collective, rank by rank: how much of it is waiting for whom, and how much moving data?"""
+"""Every collective, rank by rank: how much of it is wait for whom, and how much transfer?"""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Split:
 
     group: Matched
     enter_ns: Array  # K x M, on the reference's clock
-    wait_ns: Array  # K x M: from the own entering to the last entering that it has to wait for
-    transfer_ns: Array  # K x M: what moving the data takes a member that waits for nobody; no clock is needed for it
+    wait_ns: Array  # K x M: from the own entering to the last entering that it has to wait for, at most the stay
+    transfer_ns: Array  # K x M: as long as moving the data takes, at most the stay after the wait
+    moving_ns: Array  # K x M: what moving the data takes a member that waits for nobody; no clock is needed for it
     stay_ns: Array  # K x M: from entering to leaving, on the own clock
     error_ns: Array  # K x M: by how much wait_ns may be wrong because of the clocks; inf where they are not known
     awaited: Array  # K x M: place of the member waited for, -1 where there is none
@@ -40,7 +41,7 @@ class Split:
 
     @property
     def leaving_ns(self) -> Array:
-        """K x M: what is neither; less than 0 where a member leaves sooner than the one that came last."""
+        """K x M: what is neither; wait, transfer and this are the stay, and none of them is less than 0."""
         return self.stay_ns - self.wait_ns - self.transfer_ns
 
 
@@ -142,8 +143,10 @@ def split(log: CollectiveLog, clocks: Clocks, group: Matched) -> Split:
     last = awaited[np.arange(shape[0]), np.argmax(wait, axis=1)]
     late, sure = _lateness(enter, error, own_clock, last, rivals)
     # who comes last waits for nobody and stays shortest: that is a time of one clock, whatever the others show
-    transfer = np.where(together, stay.min(axis=1, keepdims=True), stay - wait)
-    return Split(group, enter, wait, transfer, stay, wait_error, awaited, last, late, sure, for_one)
+    moving = np.where(together, stay.min(axis=1, keepdims=True), stay - wait)
+    # another may leave before the one that came last does, or seem to, by the clocks' error
+    transfer = np.minimum(moving, stay - wait)
+    return Split(group, enter, wait, transfer, moving, stay, wait_error, awaited, last, late, sure, for_one)
 
 
 def leaves_together(operation: Operation) -> bool:

@@ -34,19 +34,29 @@ WAITING_PARTS_COLUMNS = (
     ),
     Column("part", Unit.NAME, "Group, phase or step", "which group, phase or step"),
     Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives in it"),
-    Column("wait_ns", Unit.NS, "Wait", "sum of the wait in it over the ranks, nonblocking operations included"),
+    Column(
+        "wait_ns", Unit.NS, "Wait, all ranks", "sum of the wait in it over the ranks, nonblocking operations included"
+    ),
     Column(
         "wait_error_ns", Unit.NS, "Clock uncertainty", "how much of `wait_ns`, more or less, may be the clocks' error"
     ),
     Column(
-        "transfer_ns", Unit.NS, "Transfer", "sum of the transfer in it over the ranks, nonblocking operations included"
+        "transfer_ns",
+        Unit.NS,
+        "Transfer, all ranks",
+        "sum of the transfer in it over the ranks, nonblocking operations included",
     ),
     Column(
-        "leaving_ns", Unit.NS, "Exit skew", "sum of the exit skew in it over the ranks, nonblocking operations included"
+        "leaving_ns",
+        Unit.NS,
+        "Exit skew, all ranks",
+        "sum of the exit skew in it over the ranks, nonblocking operations included",
     ),
     Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
     Column("awaited_rank", Unit.NAME, "Most waited for", "the rank that the others wait for longest in it"),
-    Column("caused_ns", Unit.NS, "For that rank", "wait of all others for that rank in it"),
+    Column(
+        "caused_ns", Unit.NS, "For that rank, all ranks", "wait of all others for that rank in it, summed over them"
+    ),
     Column("caused_share", Unit.SHARE, "Of the wait", "`caused_ns` ÷ `wait_ns`"),
 )
 RECORDED = "SELECT 1 FROM steps LIMIT 1"
@@ -75,7 +85,7 @@ class _Sums:
 
 
 def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
-    """Waiting and moving by group, by phase, and by step where the run has steps."""
+    """Wait and transfer by group, by phase, and by step where the run has steps."""
     known = collectives_of(tables)
     table = Table("waiting_parts", "Waiting by group, phase and step", WAITING_PARTS_COLUMNS, [])
     if not known.splits:

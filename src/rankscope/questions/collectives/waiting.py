@@ -13,7 +13,7 @@ from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.condense import lanes
 from rankscope.questions.selection import ALL, Selection, arranged
-from rankscope.questions.wording import ranges
+from rankscope.questions.wording import at_host, ranges
 
 # ---------------------------------------------------------------- who waits for whom, and how long in all?
 WAIT_MATRIX_COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
@@ -56,12 +56,12 @@ WAITING_COLUMNS = (
     Column("rank", Unit.NAME, "Rank", "the rank that others wait for longest comes first"),
     Column("host", Unit.NAME, "Host"),
     Column("collectives", Unit.COUNT, "Collectives", "number of matched collectives of its groups"),
-    Column("wait_ns", Unit.NS, "Wait", "its wait in blocking calls and in kernels"),
+    Column("wait_ns", Unit.NS, "Its wait", "its wait in blocking calls and in kernels"),
     Column(
         "wait_error_ns", Unit.NS, "Clock uncertainty", "how much of `wait_ns`, more or less, may be the clocks' error"
     ),
-    Column("transfer_ns", Unit.NS, "Transfer", "its transfer in blocking calls and in kernels"),
-    Column("leaving_ns", Unit.NS, "Exit skew", "its exit skew in blocking calls and in kernels"),
+    Column("transfer_ns", Unit.NS, "Its transfer", "its transfer in blocking calls and in kernels"),
+    Column("leaving_ns", Unit.NS, "Its exit skew", "its exit skew in blocking calls and in kernels"),
     Column(
         "progress_wait_ns",
         Unit.NS,
@@ -80,7 +80,7 @@ WAITING_COLUMNS = (
     Column(
         "caused_ns",
         Unit.NS,
-        "Wait caused",
+        "Wait caused, all ranks",
         "wait caused: wait of all others for it, summed over them, in calls and in progress",
     ),
     Column(
@@ -218,7 +218,7 @@ def straggler(known: Collectives, found: Waiting) -> tuple[int | None, str]:
 
 
 def waiting(tables: Tables, selection: Selection = ALL) -> Table:
-    """Waiting, moving data and making others wait, per rank; the rank that makes others wait most comes first."""
+    """Wait, transfer and wait caused of each rank; the rank that makes others wait most comes first."""
     known = collectives_of(tables)
     table = Table("waiting", "Waiting in collectives", WAITING_COLUMNS, [])
     if not known.splits:
@@ -265,11 +265,12 @@ def _row(known: Collectives, found: Waiting, place: int, late_ns: float | None, 
 def _comments(known: Collectives, found: Waiting, named: int | None, verdict: str) -> list[str]:
     comments = []
     if named is not None:
-        rank, host = known.log.ranks[named], known.log.hosts[named]
+        who = at_host(known.log.ranks[named], known.log.hosts[named])
         caused_ns, share = float(found.caused_ns[named]), float(found.caused_ns[named]) / found.all_caused_ns
-        told = f"The others wait for rank {rank} ({host}): {caused_ns / 1e9:.3g} s, {share:.0%} of all waiting"
+        told = f"The others wait for {who}: {caused_ns / 1e9:.3g} s summed over them, "
+        told += f"{share:.0%} of all waiting"
         if verdict == INCONCLUSIVE:
-            told = f"Inconclusive: the clocks are not exact enough to say whether rank {rank} ({host}) is waited for"
+            told = f"Inconclusive: the clocks are not exact enough to say whether {who} is waited for"
         comments.append(f"{told}.")
     elif float(found.wait_error_ns.mean()) >= NOTICEABLE * found.span_ns:
         comments.append("Inconclusive: the clocks of the hosts are not known well enough to say who waits for whom.")

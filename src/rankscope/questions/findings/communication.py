@@ -1,4 +1,4 @@
-"""Communication that nothing hides takes much of the step."""
+"""Exposed communication takes much of the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankscope.questions.collectives.wait_and_transfer import Split, collectives
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.steps.data import Steps, steps_of
-from rankscope.questions.steps.waits import waits_per_step
+from rankscope.questions.steps.waits import exposed_split, waits_per_step
 
 # ---------------------------------------------------------------- many tiny collectives where few larger ones would do
 TINY_BYTES = 4096
@@ -45,7 +45,7 @@ def _tiny(log: CollectiveLog, split: Split) -> _Tiny:
     return _Tiny(
         int(tiny.sum()),
         int((tiny & (size <= NEGOTIATION_BYTES)).sum()),
-        float(np.median(split.transfer_ns[tiny], axis=1).sum()) if tiny.any() else 0.0,
+        float(np.median(split.moving_ns[tiny], axis=1).sum()) if tiny.any() else 0.0,
         Counter(log.names[code] for code in split.group.name[tiny].tolist()),
         float(split.enter_ns.min()),
         float(split.enter_ns.max()),
@@ -80,7 +80,7 @@ def tiny_collectives(tables: Tables) -> list[Finding]:
             "and less often"
             if horovod
             else "put gradients into few large buffers (DDP bucket_cap_mb, Horovod fusion threshold, one array)",
-            [f"collectives: rows up to 4 KiB move data for {seconds(moving)}, {seconds(moving / count)} each"],
+            [f"collectives: rows up to 4 KiB: transfer {seconds(moving)} a rank, {seconds(moving / count)} each"],
             saved,
         )
     ]
@@ -248,8 +248,7 @@ def exposed_communication(tables: Tables) -> list[Finding]:
         if not mask.any() or one.rank not in waits:
             return []
         exposed = float(one.exposed_ns[mask].mean())
-        # waiting comes first in a collective and moving data last: what is exposed is moving data as far as it goes
-        moving.append(min(exposed, waits[one.rank][1]))
+        moving.append(exposed_split(exposed, waits[one.rank])[1])
         lengths.append(float(one.length_ns[mask].mean()))
         counts.append(int(mask.sum()))
     if len(moving) < 2:
@@ -261,10 +260,11 @@ def exposed_communication(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "exposed_communication",
-            f"Moving data takes {seconds(each)} of a step of {seconds(step)} ({each / step:.0%}) unhidden",
+            f"Exposed transfer takes every rank at least {seconds(each)} of a step of {seconds(step)} "
+            f"({each / step:.0%})",
             "overlap it with the backward pass (DDP buckets, nonblocking calls), send less (larger batches, gradient "
             "accumulation, lower precision) or look at the network's bandwidth in the table collectives",
-            [f"step_parts: moving data blocks every rank at least {seconds(each)} a step{_hidden(found)}"],
+            [f"step_parts: no rank has less exposed transfer than {seconds(each)} a step{_hidden(found)}"],
             each * min(counts),
         )
     ]
@@ -273,4 +273,4 @@ def exposed_communication(tables: Tables) -> list[Finding]:
 def _hidden(found: Steps) -> str:
     """What is hidden already, where it was recorded."""
     told = [float(one.of_which["hidden"][found.steady(one)].mean()) for one in found.ranks if "hidden" in one.of_which]
-    return f"; {seconds(float(np.mean(told)))} are hidden" if told else ""
+    return f"; {seconds(float(np.mean(told)))} are overlapped" if told else ""

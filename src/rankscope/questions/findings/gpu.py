@@ -8,7 +8,7 @@ from statistics import mean
 from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import DeviceSteps, device_steps_of
-from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.data import steps_of
 from rankscope.questions.wording import counted
 
 NOTICEABLE = 0.05  # of the step
@@ -95,6 +95,13 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         f"{kernels:.0f} kernels a step{each}, busy {busy / step:.0%}",
     )
     add(
+        "gpu_idle",
+        idle("unknown"),
+        "The GPU has nothing to do, and nobody tells what the host does then,",
+        "name the parts of the loop by ranges (NVTX, torch.profiler.record_function), or record with `rankscope run`",
+        "the host neither launches nor waits for the device",
+    )
+    add(
         "data_bound",
         idle("data"),
         "The GPU waits for the data loader",
@@ -163,31 +170,41 @@ def gpu_copies_alone(tables: Tables) -> list[Finding]:
     ]
 
 
-# ---------------------------------------------------------------- the loader is slow everywhere, on CPUs
-DATA_NOTICEABLE = 0.1
+# ---------------------------------------------------------------- where no step is known: all that the GPUs did
+IN_WINDOW, IDLE_IN_WINDOW = 0.2, 0.5
+WINDOWS = """
+    SELECT span_ns, communication_ns - hidden_ns, busy_ns - (compute_ns + communication_ns - hidden_ns),
+        CASE WHEN tool <> '' THEN span_ns - busy_ns ELSE 0 END
+    FROM devices JOIN ranks USING (process) WHERE role = 'rank' AND span_ns > 0"""
 
 
-def data_bound(tables: Tables) -> list[Finding]:
-    """All ranks wait for their data loaders: nobody is late, and the step is long. GPUs tell it better themselves."""
-    found: Steps = steps_of(tables)
-    if device_steps_of(tables):
+def gpu_window(tables: Tables) -> list[Finding]:
+    """From the first activity to the last, where no step is known. Idle time only of loaded traces, which begin and end
+    where somebody wanted to look: that of a whole process has its start in it."""
+    found = tables.query(WINDOWS) if not device_steps_of(tables) else []
+    if not found:
         return []
-    shares = []
-    for one in found.ranks:
-        mask = found.steady(one)
-        if mask.any() and "data" in one.own:
-            shares.append((float(one.own["data"][mask].mean()), float(one.length_ns[mask].mean())))
-    least = min((data for data, _ in shares), default=0.0)
-    step = mean(length for _, length in shares) if shares else 0.0
-    if not shares or least < DATA_NOTICEABLE * step:
-        return []
+    span, exposed, copying, idle = (mean(float(row[at]) for row in found) for at in range(4))
+    told = (
+        (
+            exposed,
+            IN_WINDOW,
+            "communicate and compute nothing",
+            "overlap it with computation, or send less",
+            "gpu_time",
+        ),
+        (copying, IN_WINDOW, "copy and compute nothing", "copy on a stream of its own, beside kernels", "gpu_copies"),
+        (idle, IDLE_IN_WINDOW, "have nothing to do", "look at what their streams wait for", "gpu_idle"),
+    )
     return [
         Finding(
-            "data_bound",
-            f"{'All ' + counted(len(shares), 'rank') + ' wait' if len(shares) > 1 else 'The rank waits'} for the data "
-            f"loader for {seconds(least)} of a step of {seconds(step)} ({least / step:.0%})",
-            "give the data loader more workers (num_workers), prefetch more, or a faster source",
-            [f"step_parts: no rank waits less than {seconds(least)} a step"],
-            least * _all_steps(tables),
+            "gpu_window",
+            f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
+            f"({ns / span:.0%})",
+            f"{action} (rankscope report --table {table})",
+            [f"gpu_time: mean of {counted(len(found), 'GPU')}; no step is known, so it is not told by step"],
+            ns,
         )
+        for ns, least, what, action, table in told
+        if ns >= least * span
     ]

@@ -7,7 +7,7 @@ from statistics import median
 from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.steps.phases import Waterfall, waterfalls
-from rankscope.questions.wording import counted, ranges
+from rankscope.questions.wording import counted, ending_text, ranges
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What makes the other numbers doubtful: ranks that do not know of each other, and what was not seen.
@@ -45,6 +45,8 @@ def incomplete_coverage(tables: Tables) -> list[Finding]:
     if not evidence:
         return []
     action = "record anew with all ranks under `rankscope run`"
+    if not tables.query("SELECT 1 FROM ranks WHERE role = 'rank' AND tool = '' LIMIT 1"):
+        action = "load the files of all ranks together (`rankscope load FILE …`)"
     if lost and not missing and not bad:
         action = "record with a larger --size"
     return [Finding("incomplete_coverage", "Not all of the job was seen: sums are too small", action, evidence)]
@@ -57,6 +59,32 @@ def _missing(tables: Tables) -> list[str]:
     size = min(max(sizes, default=0), 10_000_000)
     gone = set(range(size)) - seen
     return [f"of {counted(size, 'rank')}, {len(gone)} left no file: {ranges(gone)}"] if gone else []
+
+
+DELIBERATE = (2, 15)  # SIGINT, SIGTERM: somebody stopped the job, or its launcher the ranks that were left
+ENDED = """
+    SELECT ending, exit_code, end_signal, list(rank ORDER BY rank), min(ended_ns) FROM ranks
+    WHERE role = 'rank' AND tool = '' AND rank IS NOT NULL AND (ending IN ('signalled', 'aborted')
+        OR (ending = 'exited' AND exit_code <> 0)) GROUP BY ALL ORDER BY 5, 1"""
+
+
+def failed_ranks(tables: Tables) -> list[Finding]:
+    """Ranks that ended with an error; who was stopped by SIGINT or SIGTERM has not failed itself."""
+    found = tables.query(ENDED)
+    failed = [row for row in found if row[0] != "signalled" or row[2] not in DELIBERATE]
+    if not failed:
+        return []
+    size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
+    first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
+    action = "look at the last lines that the program printed; the numbers here are those of the time before"
+    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in found]
+    return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]
+
+
+def _which(ranks: list[int], size: int) -> str:
+    if len(ranks) == size > 1:
+        return f"all {size} ranks"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranges(ranks)}"
 
 
 # ---------------------------------------------------------------- startup

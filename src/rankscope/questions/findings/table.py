@@ -13,9 +13,16 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.gpu import data_bound, gpu_communication, gpu_copies_alone, gpu_idle_causes
-from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
-from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
+from rankscope.questions.findings.gpu import gpu_communication, gpu_copies_alone, gpu_idle_causes, gpu_window
+from rankscope.questions.findings.startup import (
+    failed_ranks,
+    first_collective,
+    incomplete_coverage,
+    slow_start,
+    wrong_launcher,
+)
+from rankscope.questions.findings.steps import checkpointing, compiling, data_bound, gc_bound, stalled
+from rankscope.questions.findings.stragglers import has_run_delay, host_imbalance, oversubscribed, straggler
 from rankscope.questions.gpu.activities import ANY_WORK
 from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.selection import ALL, Selection
@@ -27,13 +34,19 @@ LONG_NS = 3.6e12  # a trial of some minutes is to tell about a job of an hour or
 RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     wrong_launcher,
     incomplete_coverage,
+    failed_ranks,
     straggler,
     host_imbalance,
     exposed_communication,
     gpu_communication,
     gpu_idle_causes,
     gpu_copies_alone,
+    gpu_window,
     data_bound,
+    gc_bound,
+    checkpointing,
+    compiling,
+    stalled,
     tiny_collectives,
     pickled_objects,
     slow_start,
@@ -78,11 +91,17 @@ def not_looked_for(tables: Tables) -> list[str]:
     if not ranks:
         return ["Not looked for anything: there is no rank."]
     notes = []
-    if steps.source != "recorded":
+    if steps.source == "traced":
+        notes += _not_in_traces(tables)
+    elif steps.source != "recorded":
         notes.append(
-            "Not looked for: slow data loading and ranks without a CPU. No training loop told its steps (torch, or "
-            "rankscope.step())."
+            "Not looked for: slow data loading, garbage collection, checkpoints and compilation. No training loop told "
+            "its steps (torch, or rankscope.step())."
         )
+    if not has_run_delay(tables):
+        notes.append("Not looked for: ranks without a CPU. No kernel told how long they could have run and had none.")
+    if not steps.ranks:
+        notes.append("Not looked for: single steps that take much longer. There are no steps.")
     if ranks > 1 and not steps.ranks and not collectives_of(tables).splits:
         notes.append(
             "Not looked for: late ranks, exposed communication, tiny collectives. No collective is in the logs of all "
@@ -90,11 +109,33 @@ def not_looked_for(tables: Tables) -> list[str]:
         )
     if tables.query(ANY_WORK) and not device_steps_of(tables):
         notes.append(
-            "Not looked for: exposed communication, slow launching, synchronising and copies on the GPUs. No step is "
-            "known on their clock (recorded training loops have them)."
+            "Not looked for in each step: exposed communication, slow launching, synchronising and copies on the GPUs. "
+            "No step is known on their clock (recorded training loops and traces with steps have them)."
         )
     if not waterfalls(tables):
         notes.append("Not looked for: a slow start. No rank left marks of its phases.")
+    return notes
+
+
+PARTS_TOLD = """
+    SELECT coalesce(sum(data_ns), 0), coalesce(sum(zero_grad_ns + forward_ns + backward_ns + optimizer_ns), 0)
+    FROM steps JOIN ranks USING (process) WHERE role = 'rank' AND steps_from <> ''"""
+ON_HOST = """SELECT 1 FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND steps_from <> '' AND layer = 'gloo' LIMIT 1"""
+
+
+def _not_in_traces(tables: Tables) -> list[str]:
+    notes = ["Not looked for: ranks without a CPU and garbage collection. A loaded trace does not tell of them."]
+    data_ns, others_ns = tables.query(PARTS_TOLD)[0]
+    if not data_ns and not others_ns:
+        notes.append("Not looked for: what the host does in a step. No range of the trace names a part of it.")
+    elif not data_ns:
+        notes.append("Not looked for: slow data loading. No range of the trace is that of a data loader.")
+    if tables.query(ON_HOST):
+        notes.append(
+            "Not looked for: exposed communication of Gloo. The trace tells how long a collective took, not how long "
+            "the loop waited for it."
+        )
     return notes
 
 

@@ -150,6 +150,7 @@ class ActivityBlock:
     length: NDArray[Any]
     kind: NDArray[np.uint8]
     stream: Array
+    name: Array  # places in GpuWork.names
     correlation: Array | None
 
     def rows(self) -> tuple[Array, ...]:
@@ -165,12 +166,19 @@ class Device:
     runs: list[ActivityBlock] = field(default_factory=list)
 
     def add(
-        self, start_ns: Ints, end_ns: Ints, kind: Array, stream: Array | None = None, correlation: Array | None = None
+        self,
+        start_ns: Ints,
+        end_ns: Ints,
+        kind: Array,
+        stream: Array | None = None,
+        name: Array | None = None,
+        correlation: Array | None = None,
     ) -> None:
         first_ns = int(start_ns.min())
-        streams = np.zeros(len(kind), np.uint16) if stream is None else _small(stream, np.uint16)
+        nothing = np.zeros(len(kind), np.uint16)
+        streams, names = (nothing if one is None else _small(one, np.uint16) for one in (stream, name))
         times = _small(start_ns - first_ns), _small(end_ns - start_ns)
-        self.runs.append(ActivityBlock(first_ns, *times, kind.astype(np.uint8), streams, correlation))
+        self.runs.append(ActivityBlock(first_ns, *times, kind.astype(np.uint8), streams, names, correlation))
 
     def in_order(self) -> Iterator[tuple[Array, ...]]:
         """Start, end, kind, stream and correlation of all activities by their start, some at a time."""
@@ -223,7 +231,7 @@ class GpuWork:
         add_lengths(codes, start_ns, end_ns, self._sums)
         kind, correlation = self._kinds[codes], _correlation(columns, rows)
         for device, members in _devices(stream):
-            told = start_ns, end_ns, kind, streams, correlation
+            told = start_ns, end_ns, kind, streams, codes, correlation
             chosen = told if members is None else (one if one is None else one[members] for one in told)
             self.devices.setdefault(device, Device()).add(*chosen)
 

@@ -1,4 +1,4 @@
-"""Where does the time of each GPU go, and how much of the communication is hidden behind computation?"""
+"""Where does the time of each GPU go, and how much of the communication is overlapped with computation?"""
 
 from __future__ import annotations
 
@@ -179,12 +179,12 @@ GPU_SPREAD_COLUMNS = (
     *spread_columns(Unit.NS),
 )
 MEASURES = {
-    "first to last": "span_ns",
+    "active window": "span_ns",
     "busy": "busy_ns",
     "idle": "idle_ns",
     "compute": "compute_ns",
     "communication": "comm_ns",
-    "communication hidden": "hidden_ns",
+    "communication overlapped": "hidden_ns",
     "communication exposed": "exposed_ns",
     "copies and sets": "copy_ns",
 }

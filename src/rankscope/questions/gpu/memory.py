@@ -15,7 +15,12 @@ ALWAYS = (
     Column("peak_bytes", Unit.BYTES, "Peak", "largest value that `current_bytes` ever had"),
 )
 WHERE_ANY = (  # told where there is anything to tell
-    Column("pool_bytes", Unit.BYTES, "Pools", "memory that pools (cudaMallocAsync) hold at the end"),
+    Column(
+        "pool_bytes",
+        Unit.BYTES,
+        "Pools",
+        "memory that pools (cudaMallocAsync; in a Kineto trace torch's caching allocator) hold at the end",
+    ),
     Column("pool_peak_bytes", Unit.BYTES, "Pools, peak", "largest value that `pool_bytes` ever had"),
     Column("pool_allocations", Unit.COUNT, "Out of pools", "number of allocations out of pools"),
     Column("pool_used_bytes", Unit.BYTES, "in use", "memory in use out of pools at the end"),

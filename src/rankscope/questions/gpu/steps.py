@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model import Cell, Column, Layer, Table, Tables, Unit
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
@@ -34,7 +34,7 @@ GPU_STEPS_COLUMNS = (
     Column("exposed_ns", Unit.NS, "Comm. exposed", "exposed communication: a kernel communicates and none computes"),
     Column("exposed_share", Unit.SHARE, "Exposed share", "`exposed_ns` ÷ `step_ns`"),
     Column(
-        "wait_ns", Unit.NS, "Of it waiting", "`exposed_ns` × wait ÷ (wait + transfer) of the rank's matched collectives"
+        "wait_ns", Unit.NS, "Exposed wait", "`exposed_ns` × wait ÷ stay of the rank's matched collectives on devices"
     ),
     Column("copy_ns", Unit.NS, "Copies alone", "copies and sets, and no kernel"),
     Column("idle_ns", Unit.NS, "Idle", "nothing goes on; the columns from `launch_ns` to `unknown_ns` add up to it"),
@@ -146,11 +146,12 @@ def _wait_shares(tables: Tables) -> dict[int, float]:
     known = collectives_of(tables)
     waits: dict[int, list[float]] = {}
     for split in known.splits:
-        for column, place in enumerate(split.group.members.tolist()):
-            sums = waits.setdefault(known.log.ranks[place], [0.0, 0.0])
-            sums[0] += float(split.wait_ns[:, column].sum())
-            sums[1] += float(split.transfer_ns[:, column].sum())
-    return {rank: wait / (wait + moving) for rank, (wait, moving) in waits.items() if wait + moving > 0}
+        if split.group.layer == Layer.NCCL:
+            for column, place in enumerate(split.group.members.tolist()):
+                sums = waits.setdefault(known.log.ranks[place], [0.0, 0.0])
+                sums[0] += float(split.wait_ns[:, column].sum())
+                sums[1] += float(split.stay_ns[:, column].sum())
+    return {rank: wait / stay for rank, (wait, stay) in waits.items() if stay > 0}
 
 
 def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:

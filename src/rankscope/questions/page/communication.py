@@ -6,7 +6,7 @@ from rankscope.model import Cell, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.collectives.collectives import collectives, nccl
 from rankscope.questions.collectives.wait_map import wait_map, waiting_parts
-from rankscope.questions.collectives.waiting import wait_matrix, waiting
+from rankscope.questions.collectives.waiting import AWAITED, INCONCLUSIVE, wait_matrix, waiting
 from rankscope.questions.condense import condensed
 from rankscope.questions.mpi.messages import matrix, sizes
 from rankscope.questions.page.section import PageOptions, column, hosts_of, number, percent, seconds, size
@@ -65,16 +65,17 @@ def _title(table: Table) -> str:
     caused = [number(cell) for cell in column(table, "caused_ns")]
     total, at = sum(caused), caused.index(max(caused))
     rank, verdict = column(table, "rank")[at], column(table, "verdict")[at]
-    told = f"{seconds(caused[at])}, {percent(caused[at] / total) if total else 0} of all waiting"
-    if verdict == "waited for":
+    told = f"{seconds(caused[at])} summed over them, {percent(caused[at] / total) if total else 0} of all waiting"
+    if verdict == AWAITED:
         return f"The others wait for rank {rank}: {told}"
-    if verdict == "inconclusive":
+    if verdict == INCONCLUSIVE:
         return f"The clocks are not exact enough to say whether rank {rank} is waited for: {told}"
     return f"No rank stands out; the most waited for is rank {rank}: {told}"
 
 
 # ---------------------------------------------------------------- communication
 MOST_PAIRS = 1000
+STAY = ("wait_ns", "transfer_ns", "leaving_ns")
 
 
 def communication_section(tables: Tables, wanted: PageOptions) -> Section | None:
@@ -87,12 +88,8 @@ def communication_section(tables: Tables, wanted: PageOptions) -> Section | None
         )
     if matched.rows:
         counts = () if messages.rows else ("collectives",)
-        title = (
-            _wait_title(matched)
-            if messages.rows
-            else _communication_title(matched, ("wait_ns", "transfer_ns"), "collectives", "")
-        )
-        charts.append(_chart(matched, title, ("wait_ns", "transfer_ns", *counts)))
+        title = _wait_title(matched) if messages.rows else _communication_title(matched, STAY, "collectives", "")
+        charts.append(_chart(matched, title, (*STAY, *counts)))
     pairs = matrix(tables, Selection(wanted.selection.ranks, MOST_PAIRS))
     found = [messages, matched, nccl(tables, wanted.selection), pairs]
     if not charts and not any(table.rows for table in found):
@@ -113,10 +110,17 @@ def _communication_title(table: Table, times: tuple[str, ...], counts: str, noun
     share = f", {percent(spent[at] / total)} of all" if total else ""
     count: Cell = column(table, counts)[at]
     told = f"{column(table, 'name')[at]} of up to {size(number(column(table, 'up_to_bytes')[at]))}"
-    return f"{told} takes the most time: {seconds(spent[at])} in {number(count):,.0f} {noun or counts}{share}"
+    much = f"{seconds(spent[at])}, summed over the ranks, in {number(count):,.0f} {noun or counts}"
+    return f"{told} takes the most time: {much}{share}"
 
 
 def _wait_title(table: Table) -> str:
-    wait, transfer = (sum(number(cell) for cell in column(table, name)) for name in ("wait_ns", "transfer_ns"))
-    share = percent(wait / (wait + transfer)) if wait + transfer else "nothing"
-    return f"{share} of the {seconds(wait + transfer)} in matched collectives is waiting for the last to come"
+    """Of blocking calls: how long nonblocking ones are in progress is no cost, and no part of the MPI time."""
+    kinds = column(table, "kind")
+    kind = "call" if "call" in kinds else "progress"
+    chosen = [at for at, one in enumerate(kinds) if one == kind]
+    wait, *after = (sum(number(column(table, name)[at]) for at in chosen) for name in STAY)
+    stay = wait + sum(after)
+    share = percent(wait / stay) if stay else "nothing"
+    inside = "in matched collectives" if kind == "call" else "that matched collectives are in progress"
+    return f"{share} of the {seconds(stay)} {inside}, summed over the ranks, is waiting for the last to come"

@@ -67,7 +67,7 @@ def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
     _add_parts(table)
     parts = (*(one.name for one in ADDED), "idle_ns")
     drawn = tuple(name for name in parts if any(number(cell) for cell in column(table, name)))
-    few, axis = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted)), "first to last activity"
+    few, axis = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted)), "GPU active window"
     charts = bars(few, _time_title(table), drawn, axis, "idle_ns", "comm_exposed_ns")
     if few.drawn is table:
         orders = (WHERE.name, "idle_ns", "comm_exposed_ns")

@@ -14,7 +14,13 @@ from rankscope.questions.wording import counted
 
 COLUMNS = (
     Column("name", Unit.NAME, "Module"),
-    Column("wall_ns", Unit.NS, "Time", "from begin to end of the import, with the imports inside"),
+    Column(
+        "wall_ns",
+        Unit.NS,
+        "Time",
+        "from begin to end of the import, with the imports inside; of a process, its whole life; summed over the "
+        "processes of one command",
+    ),
     Column("self_wall_ns", Unit.NS, "Self time", "from begin to end of the import, without the imports inside"),
     Column("calls", Unit.COUNT, "System calls", "system calls: its own and of all below it"),
     Column("self_calls", Unit.COUNT, "Self system calls", "system calls: its own"),
@@ -32,13 +38,14 @@ def imports_section(tables: Tables, wanted: PageOptions) -> Section | None:
     table = import_boxes(wanted.imports)
     calls_known = any(number(cell) for cell in column(table, "calls"))
     parts = ("wall_ns", "self_wall_ns", *(("calls", "self_calls") if calls_known else ()))
-    chart = Chart("icicle", table.name, _title(table, calls_known), "name", parts, "time of the imports")
+    chart = Chart("icicle", table.name, _title(table, calls_known), "name", parts, "time, summed over processes")
     return Section("imports", "Which imports take the time?", [table], [chart])
 
 
 def import_boxes(root: Mapping[str, Any]) -> Table:
     """The nested boxes as rows, each with the number of the one around it; the root is none of them."""
     table = Table("import_boxes", "Imports", COLUMNS, [])
+    root = _side_by_side(root)
     whole = number(root.get("wall_ns")) or sum(number(box.get("wall_ns")) for box in root["children"])
     left_out = 0
     for at, parent, box in _boxes(root):
@@ -70,10 +77,31 @@ def _boxes(root: Mapping[str, Any]) -> Iterator[tuple[int, int | None, Mapping[s
         add(at, box.get("children", ()))
 
 
+def _side_by_side(root: Mapping[str, Any]) -> dict[str, Any]:
+    """No process inside another: those that one starts run side by side, longer in sum than the one around them."""
+    tops: list[dict[str, Any]] = []
+
+    def alone(box: Mapping[str, Any]) -> dict[str, Any]:
+        before = len(tops)
+        children = [(one.get("kind"), alone(one)) for one in box.get("children", ())]
+        tops.extend(one for kind, one in children if kind == "process")
+        made = {**box, "children": [one for kind, one in children if kind != "process"]}
+        if made.get("calls") is not None:
+            made["calls"] -= sum(one["calls"] for one in tops[before:])
+        return made
+
+    tops += [alone(one) for one in root["children"]]
+    return {**root, "wall_ns": None, "children": tops}
+
+
 def _title(table: Table, calls_known: bool) -> str:
     tops = [row for row in table.rows if row[-1] is None]
-    whole, calls = sum(number(row[1]) for row in tops), sum(number(row[3]) for row in tops)
-    modules = [row for row in table.rows if row[-1] is not None] or tops
+    processes = {row[-2] for row in tops}
+    whole = sum(number(row[1]) for row in table.rows if row[-1] in processes)
+    calls = sum(number(row[3]) for row in tops)
+    modules = [row for row in table.rows if row[-1] is not None]
+    if not modules:
+        return "No import takes long"
     longest = max(modules, key=lambda row: number(row[1]))
-    told = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all processes and imports"
-    return f"{told}, which make {calls:,.0f} system calls" if calls_known else told
+    told = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all imports"
+    return f"{told}; all processes make {calls:,.0f} system calls" if calls_known else told

@@ -33,8 +33,10 @@ def overhead_section(tables: Tables, wanted: PageOptions) -> Section | None:
 
 def _title(table: Table, lost: Sequence[object]) -> str:
     rank, cost, setup, share = (column(table, name)[-1] for name in ("rank", "cost_ns", "setup_ns", "share"))
-    told = f"Recording cost at most {seconds(number(cost) + number(setup))} (rank {rank})"
-    told += f", {percent(number(share))} of its time" if share is not None else ""
+    told = (
+        f"Recording cost at least {seconds(number(cost) + number(setup))} on rank {rank}, which has the largest share"
+    )
+    told += f" ({percent(number(share))})" if share is not None else ""
     kinds = len(lost)
     return f"{told}; nothing was lost" if not kinds else f"{told}; {kinds} kind{'s' * (kinds > 1)} of things were lost"
 

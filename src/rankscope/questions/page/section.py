@@ -58,7 +58,7 @@ def mean(table: Table, name: str) -> float:
 
 
 def largest_parts(means: Mapping[str, float], whole: float, most: int = 3) -> str:
-    """`95 % moving data, 4 % waiting`: the parts that matter, the largest first."""
+    """`95 % transfer, 4 % wait`: the parts that matter, the largest first."""
     ordered = sorted(means.items(), key=lambda one: -one[1])[:most]
     told = [f"{percent(value / whole)} {name}" for name, value in ordered if whole and value >= 0.005 * whole]
     return ", ".join(told)

@@ -60,16 +60,11 @@ def _title(table: Table, parts: tuple[str, ...], until: str) -> str:
 
 # ---------------------------------------------------------------- steps
 WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
-# wait comes first in a collective and transfer last: what blocks is transfer as far as that goes
-BLOCKED = (
-    Column(WAITING, Unit.NS, "Exposed wait", "`exposed_ns` − `exposed_transfer_ns`"),
-    Column(MOVING, Unit.NS, "Exposed transfer", "the smaller of `exposed_ns` and `transfer_ns`"),
-)
 
 
 def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
     """The mean step of each rank as one stacked bar."""
-    table = _with_blocked(step_parts(tables, wanted.selection))
+    table = step_parts(tables, wanted.selection)
     if not table.rows:
         return None
     split = any(cell is not None for cell in column(table, WAITING))
@@ -87,15 +82,3 @@ def _steps_title(table: Table, parts: tuple[str, ...]) -> str:
     titles = {one.name: (one.title or one.name).lower() for one in table.columns}
     told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
     return f"A step takes {seconds(step)}: {told}" if told else f"A step takes {seconds(step)}"
-
-
-def _with_blocked(table: Table) -> Table:
-    """What blocks is first waiting and then moving data, so that it is moving data as far as that goes."""
-    names = [one.name for one in table.columns]
-    exposed, transfer = names.index("exposed_ns"), names.index("transfer_ns")
-    for at, row in enumerate(table.rows):
-        moving = min(number(row[exposed]), number(row[transfer])) if row[transfer] is not None else None
-        waiting = number(row[exposed]) - moving if moving is not None else None
-        table.rows[at] = (*row, waiting, moving)
-    table.columns = (*table.columns, *BLOCKED)
-    return table

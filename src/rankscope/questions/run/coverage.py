@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankscope.model import Cell, Column, Role, Table, Tables, Unit
+from rankscope.model import COLLECTIVE_LAYERS, Cell, Column, Role, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -16,11 +16,11 @@ OVERHEAD_COLUMNS = (
     Column(
         "cost_ns",
         Unit.NS,
-        "Recording",
-        "(`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of `call_cost_ns` and "
-        "`collective_cost_ns`",
+        "Recording, at least",
+        "`steps_cost_ns` + (`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of `call_cost_ns` "
+        "and `collective_cost_ns`: at least, for what is not measured costs something too",
     ),
-    Column("share", Unit.SHARE, "Of elapsed", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
+    Column("share", Unit.SHARE, "Of elapsed, at least", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
     Column(
         "calls", Unit.COUNT, "Calls", "number of updates of tallies: calls, and completions of nonblocking operations"
     ),
@@ -38,6 +38,13 @@ OVERHEAD_COLUMNS = (
         "Per collective",
         "cost of recording one collective with its log record, as calibrated in that process at its start",
     ),
+    Column(
+        "steps_cost_ns",
+        Unit.NS,
+        "At ends of steps",
+        "measured in that process: time in which the recorder asked the system for CPU time, faults, switches and run "
+        "delay, once or twice a step",
+    ),
     Column("setup_ns", Unit.NS, "Set-up", "time that loading the recorder took"),
 )
 SQL = """
@@ -45,29 +52,39 @@ SQL = """
     logged AS (SELECT process, sum(collectives)::BIGINT AS collectives FROM groups GROUP BY process),
     costs AS (
         SELECT rank, coalesce(calls, 0) AS calls, least(coalesce(collectives, 0), coalesce(calls, 0)) AS collectives,
-            call_cost_ns, collective_cost_ns, setup_ns, elapsed_ns
+            call_cost_ns, collective_cost_ns, coalesce(steps_cost_ns, 0) AS steps_cost_ns, setup_ns, elapsed_ns
         FROM ranks LEFT JOIN counted USING (process) LEFT JOIN logged USING (process)
         WHERE {condition} AND call_cost_ns IS NOT NULL)
     SELECT rank,
-        (calls - collectives) * call_cost_ns + collectives * greatest(call_cost_ns, collective_cost_ns) AS cost_ns,
-        elapsed_ns, calls, collectives, call_cost_ns, collective_cost_ns, setup_ns
+        steps_cost_ns + (calls - collectives) * call_cost_ns
+            + collectives * greatest(call_cost_ns, collective_cost_ns) AS cost_ns,
+        elapsed_ns, calls, collectives, call_cost_ns, collective_cost_ns, steps_cost_ns, setup_ns
     FROM costs ORDER BY (cost_ns + setup_ns) / nullif(elapsed_ns, 0), rank"""
 
 
+NOT_MEASURED = [
+    "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data at hand, at the "
+    "start of the process. Of elapsed: recording and set-up, of the whole process.",
+    "Not in it: Python's way into the recorder (some µs for each range, backward and optimizer step), what CUPTI does "
+    "for records of kernels, caches that were emptied. Only turns of bare and recorded runs show the whole.",
+]
+
+
 def overhead(tables: Tables, selection: Selection = ALL) -> Table:
-    """Calibrated cost of a call times the calls, and the set-up, for the least, median and most burdened rank."""
+    """What recording cost at least, for the least, median and most burdened rank, and what is not in it."""
     found = tables.query(SQL.format(condition=selection.condition))
     table = Table("overhead", "Cost of recording", OVERHEAD_COLUMNS, [])
     places = {"minimum": 0, "median": (len(found) - 1) // 2, "maximum": len(found) - 1} if found else {}
     table.rows = [_row(which, found[at]) for which, at in places.items()]
-    table.notes.append("Calibrated when each process started. Of elapsed: recording and set-up, of the whole process.")
+    if found:
+        table.notes += NOT_MEASURED
     return table
 
 
 def _row(which: str, found: tuple[Any, ...]) -> tuple[Cell, ...]:
-    rank, cost_ns, elapsed_ns, calls, collectives, per_call, per_collective, setup_ns = found
+    rank, cost_ns, elapsed_ns, calls, collectives, per_call, per_collective, steps_ns, setup_ns = found
     share = (cost_ns + setup_ns) / elapsed_ns if elapsed_ns else None
-    return which, rank, cost_ns, share, calls, collectives, per_call, per_collective, setup_ns
+    return which, rank, cost_ns, share, calls, collectives, per_call or None, per_collective or None, steps_ns, setup_ns
 
 
 # ---------------------------------------------------------------- coverage
@@ -114,6 +131,7 @@ def coverage(tables: Tables, selection: Selection = ALL) -> Table:
     _add_processes(tables, table)
     _add_endings(tables, table)
     _add_losses(tables, table)
+    _add_unnumbered(tables, table)
     _add_unwrapped(tables, table)
     _add_unrecorded(tables, table)
     _add_warnings(tables, table)
@@ -235,6 +253,17 @@ def _add_unwrapped(tables: Tables, table: Table) -> None:
     if not _recorded(tables):
         return
     table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+
+
+def _add_unnumbered(tables: Tables, table: Table) -> None:
+    """Collectives of loaded files that have no sequence number: which is which on the other ranks is told by order."""
+    sql = f"""SELECT count(*), list(DISTINCT rank) FROM untraced_events JOIN ranks USING (process)
+        WHERE role = 'rank' AND tool <> '' AND layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence IS NULL"""
+    loaded = tables.query("SELECT loaded_files FROM run")[0][0]
+    count, ranks = tables.query(sql)[0] if loaded else (0, [])
+    if count:
+        what = "records of collectives without a sequence number: matched by group and order"
+        table.rows.append((what, count, ranges(ranks)))
 
 
 def _add_unrecorded(tables: Tables, table: Table) -> None:

@@ -125,7 +125,7 @@ TALLIES_COLUMNS = (
     ),
     Column("name", Unit.NAME, "Name", "what was counted"),
     Column("calls", Unit.COUNT, "Calls", "number of calls"),
-    Column("total_ns", Unit.NS, "Time", "sum of the time inside them"),
+    Column("total_ns", Unit.NS, "Time", "sum of the time inside them; of collectives of Gloo from start to completion"),
     Column("share", Unit.SHARE, "Of layer", "`total_ns` ÷ the layer's sum; empty for rows within a range"),
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
     Column("min_ns", Unit.NS, "Min", "shortest call"),
@@ -143,7 +143,7 @@ TALLIES_SQL = """
         SELECT layer, "group", replace(within, chr(31), ' > ') AS within, name, sum(calls)::BIGINT AS calls,
             fsum(total_ns) AS total_ns, min(min_ns) AS min_ns, max(max_ns) AS max_ns, sum(bytes)::BIGINT AS bytes,
             sum(errors)::BIGINT AS errors, count(DISTINCT process) AS ranks
-        FROM counted JOIN ranks USING (process) WHERE kind = 'call' AND {condition} GROUP BY ALL),
+        FROM counted JOIN ranks USING (process) WHERE (kind = 'call' OR layer = 'gloo') AND {condition} GROUP BY ALL),
     layers AS (SELECT layer, fsum(total_ns) AS layer_ns FROM summed WHERE within = '' GROUP BY layer)
     SELECT layer, "group", within, name, calls, total_ns,
         CASE WHEN within = '' THEN total_ns / nullif(layer_ns, 0) END, total_ns / nullif(calls, 0), min_ns, max_ns,

@@ -15,6 +15,8 @@ from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
 from rankscope.questions.steps.arrays import RankSteps, Same, StepFile
 from rankscope.questions.steps.inferred import pattern_steps
+from rankscope.questions.steps.traced import SAID
+from rankscope.questions.wording import rank_words
 
 # ---------------------------------------------------------------- which of the first steps are warm-up?
 WINDOW = 3  # steps that must be at the steady level one after the other
@@ -129,9 +131,9 @@ TITLES = {
     "compute": "compute",
     "other": "other",
     "exposed": "communication, exposed",
-    "wait": "waiting for others",
-    "transfer": "moving data",
-    "hidden": "communication, hidden",
+    "wait": "wait",
+    "transfer": "transfer",
+    "hidden": "communication, overlapped",
     "gc": "garbage collection",
     "runnable": "waiting for a CPU",
     "cpu": "CPU time of the thread",
@@ -144,7 +146,7 @@ class Steps:
     """All ranks' steps, and which of them are the steady ones."""
 
     ranks: list[RankSteps]  # in the order of ranks
-    source: str  # "recorded", "pattern" or ""
+    source: str  # "recorded", "traced" (of a loaded trace), "pattern" or ""
     left_out: int = 0  # warm-up steps, by number: those before the first steady one
     first_steady: int = 0
     notes: list[str] = field(default_factory=list)
@@ -194,7 +196,8 @@ def steps_of(tables: Tables) -> Steps:
 def _steps_of(tables: Tables) -> Steps:
     ranks = recorded_steps(tables)
     if ranks:
-        made = Steps(ranks, "recorded", notes=_losses(tables))
+        traced = _traced(tables)
+        made = Steps(ranks, "traced" if traced else "recorded", notes=_losses(tables) + traced)
     else:
         found, notes = pattern_steps(tables)
         made = Steps(found, "pattern" if found else "", notes=notes)
@@ -215,6 +218,13 @@ def _first_steady(ranks: list[RankSteps]) -> tuple[int, int]:
         flagged[at] |= one.flagged
     left_out = warmup_steps(longest, flagged)
     return (int(numbers[left_out]) if left_out < len(numbers) else int(numbers[-1]) + 1), left_out
+
+
+def _traced(tables: Tables) -> list[str]:
+    """What tells the steps of loaded traces."""
+    sql = """SELECT steps_from, list(rank ORDER BY rank) FROM ranks
+        WHERE role = 'rank' AND steps_from <> '' AND process IN (SELECT process FROM steps) GROUP BY 1 ORDER BY 1"""
+    return [f"{SAID[source]} ({rank_words(ranks)})." for source, ranks in tables.query(sql) if source in SAID]
 
 
 def _losses(tables: Tables) -> list[str]:

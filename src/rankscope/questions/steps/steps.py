@@ -13,7 +13,7 @@ from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import OF_WHICH, PARTS, TITLES, Steps, steps_of
-from rankscope.questions.steps.waits import waits_per_step
+from rankscope.questions.steps.waits import exposed_split, waits_per_step
 from rankscope.questions.wording import counted
 
 STEPS_COLUMNS = (
@@ -26,7 +26,13 @@ STEPS_COLUMNS = (
         "collection, waiting for a CPU, CPU time of the thread and of the process",
     ),
     Column("steps", Unit.COUNT, "Steps", "number of values: steady steps × ranks"),
-    Column("share", Unit.SHARE, "Of step", "sum of the values ÷ sum of the lengths of the steps"),
+    Column(
+        "share",
+        Unit.SHARE,
+        "Of step",
+        "sum of the values ÷ sum of the lengths of the steps; above 1 for the CPU time of a process with several busy "
+        "threads",
+    ),
     Column("min_ns", Unit.NS, "Min", "smallest value"),
     Column("max_ns", Unit.NS, "Max", "largest value"),
     Column("mean_ns", Unit.NS, "Mean", "sum of the values ÷ `steps`"),
@@ -163,14 +169,22 @@ STEP_PARTS_COLUMNS = (
     ),
     Column("sum_share", Unit.SHARE, "Sum/step", "(sum of the parts + `exposed_ns`) ÷ `step_ns`"),
     Column("exposed_share", Unit.SHARE, "Comm. share", "`exposed_ns` ÷ `step_ns`"),
+    Column("exposed_wait_ns", Unit.NS, "Exposed wait", "`exposed_ns` − `exposed_transfer_ns`"),
+    Column(
+        "exposed_transfer_ns",
+        Unit.NS,
+        "Exposed transfer",
+        "the smaller of `exposed_ns` and `transfer_ns` + `leaving_ns`: wait comes first in a collective, so what holds "
+        "up the loop is transfer as far as that goes",
+    ),
     Column(
         "wait_ns",
         Unit.NS,
-        "Wait",
+        "Wait, exposed or not",
         "wait of the matched collectives begun in the steady steps ÷ steps that the log reaches; collectives side "
         "by side are summed",
     ),
-    Column("transfer_ns", Unit.NS, "Transfer", "transfer of the same collectives ÷ the same steps"),
+    Column("transfer_ns", Unit.NS, "Transfer, exposed or not", "transfer of the same collectives ÷ the same steps"),
     Column("leaving_ns", Unit.NS, "Exit skew", "exit skew of the same collectives ÷ the same steps"),
     Column(
         "hidden_ns",
@@ -215,6 +229,7 @@ def _row(one: RankSteps, mask: Any, waits: tuple[float, ...] | None) -> tuple[Ce
         *(one.rank, one.host, int(mask.sum()), step),
         *(own.get(name) for name in OWN),
         *(exposed, whole, exposed / step if step else None),
+        *(exposed_split(exposed, waits) if waits else (None, None)),
         *(waits or (None, None, None)),
         *(within.get(name) for name in ("hidden", "gc", "runnable", "cpu")),
     )

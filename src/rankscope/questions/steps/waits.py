@@ -1,4 +1,4 @@
-"""How much of a steady step are the collectives waiting, and how much moving data?"""
+"""How much of a steady step is wait in collectives, and how much transfer?"""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def times_of(log: CollectiveLog, found: Steps) -> StepTimes | None:
     none = np.zeros(0, np.int64)
     own = [none if one is None else places[id(one.number)] for one in ranks]
     first = int(np.searchsorted(numbers, found.first_steady))
-    made = StepTimes(numbers, ranks, own, log.base_ns, first, found.source == "recorded")
+    made = StepTimes(numbers, ranks, own, log.base_ns, first, found.source in ("recorded", "traced"))
     made._across = Across(made)
     return made
 
@@ -156,18 +156,25 @@ class _Sums:
 
     places: Array
     oldest: Array  # when the first was entered
-    inside: Array  # members × (waiting, moving data, leaving) in steady steps
+    inside: Array  # members × (wait, transfer, exit skew) in steady steps
 
 
 _KEPT: WeakKeyDictionary[Tables, Waits] = WeakKeyDictionary()
 
 
 def waits_per_step(tables: Tables, found: Steps) -> Waits:
-    """Of each rank: waiting, moving data and leaving per steady step that the log reaches; overlapping ones add up."""
+    """Of each rank: wait, transfer and exit skew per steady step that the log reaches; overlapping ones add up."""
     if tables not in _KEPT:
         times = step_times(tables)
         _KEPT[tables] = _waits(tables, times, found) if times is not None else {}
     return _KEPT[tables]
+
+
+def exposed_split(exposed_ns: float, waits: Sequence[float]) -> tuple[float, float]:
+    """Exposed wait and exposed transfer of a mean step: wait comes first in a collective, so what blocks is the end of
+    it as far as that goes, which is transfer and exit skew."""
+    after_ns = min(exposed_ns, waits[1] + waits[2])
+    return exposed_ns - after_ns, after_ns
 
 
 def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
