@@ -23,8 +23,8 @@ LABELS = {
     "data loading": "the loop waits for its data loader",
     "exposed communication": "of a step on GPUs: a kernel communicates and none computes; on hosts: the loop is "
     "blocked in collectives",
-    "wait": "of exposed communication: before the last rank has come, as the matched collectives tell",
-    "transfer": "of exposed communication: after the last rank has come",
+    "wait": "of exposed communication: for ranks that have not come yet, as the matched collectives tell",
+    "transfer": "of exposed communication: after the last rank has come, exit skew included",
     "copies": "copies and sets on a GPU, and no kernel",
     "idle": "nothing goes on on a GPU",
     "idle: launching": "the GPU has nothing to do because the host launches too slowly",
@@ -48,6 +48,7 @@ LABELS = {
     "overlapped": "communication beside computing, which costs nothing: within compute",
     "wait caused": "the rank's share of all wait that any rank causes",
     "imbalance": "largest ÷ mean over the ranks of a step's time outside exposed communication",
+    "recording cost": "the largest share of the table overhead: what of the cost could be measured",
     "HIGH": "a finding that could save 10 % of the run or more",
     "MED": "a finding that could save 3 % of the run or more",
     "LOW": "a finding that could save less than 3 % of the run",
@@ -94,14 +95,14 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     loaded = bool(about.get("tools"))
     problems = [*_missing(coverage, answer("ranks"), loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
     advice = [_advice(row) for row in rows_of(findings) if row["rule"] != "incomplete_coverage" or not problems]
-    not_checked = [note for note in findings.notes if note.startswith("Not ")] if about.get("ranks") else []
+    not_checked = [note for note in findings.notes if note.startswith("Not looked for")] if about.get("ranks") else []
     ranks, note = _ranks(answer)
     step = _step(answer)
     return Screen(
         _name(str(about.get("command") or ""), name),
         _facts(about, coverage),
         problems,
-        _completeness(coverage, answer("overhead"), str(about.get("tools") or "")),
+        _completeness(coverage, str(about.get("tools") or ""), _cost(answer)),
         step or _without_steps(answer),
         _phases(answer("phases")),
         advice,
@@ -197,7 +198,7 @@ def _unread(bad_files: Sequence[str]) -> list[str]:
     return [f"INCOMPLETE: {counted(len(bad_files), 'file')} could not be read: {bad_files[0]}"] if bad_files else []
 
 
-def _completeness(coverage: Table, overhead: Table, tools: str) -> str:
+def _completeness(coverage: Table, tools: str, cost: str) -> str:
     rows = {row["what"]: row for row in rows_of(coverage)}
     seen = rows.get("ranks seen", {"count": 0})["count"]
     if tools:
@@ -207,8 +208,16 @@ def _completeness(coverage: Table, overhead: Table, tools: str) -> str:
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
     told = f"Complete: {seen:,} of {expected:,} rank{'s' * (expected != 1)}, {'; '.join(lost) or 'nothing lost'}"
-    cost = max((_number(row, "share") for row in rows_of(overhead)), default=None)
-    return f"{told}; recording cost {percent(cost)}" if cost is not None else told
+    return f"{told}; {cost}" if cost else told
+
+
+def _cost(answer: Answer) -> str:
+    """What recording cost on the rank that it cost most; CUPTI's part is known where windows have measured it."""
+    known = max((_number(row, "share") for row in rows_of(answer("overhead"))), default=None)
+    if known is None:
+        return ""
+    without = ", CUPTI left out" if answer("gpu").rows and not answer("gpu_windows").rows else ""
+    return f"recording cost at least {percent(known)}{without}"
 
 
 # ---------------------------------------------------------------- where does the time go?
@@ -259,19 +268,10 @@ def host_bars(rows: Sequence[Row]) -> list[Bar]:
         return Bar(label, ns, ns / step if step else 0.0, depth)
 
     own = [bar(label, mean(_number(row, name) for row in rows)) for name, label in OWN.items()]
-    splits = [exposed_split(row) for row in rows]
     exposed = bar("exposed communication", mean(_number(row, "exposed_ns") for row in rows))
-    waits, transfers = (mean(split[at] for split in splits) for at in (0, 1))
+    waits, transfers = (mean(_number(row, f"exposed_{name}_ns") for row in rows) for name in ("wait", "transfer"))
     parts = [bar("wait", waits, 1), bar("transfer", transfers, 1)] if waits + transfers > 0 else []
     return _worth_a_line([*sorted(own, key=lambda one: -one.ns), exposed, *parts])
-
-
-def exposed_split(row: Row) -> tuple[float, float]:
-    """Wait and transfer within a rank's exposed communication: waiting comes first, and what is exposed is transfer
-    as far as it goes, because collectives that lie beside computing are blocked in at their end."""
-    exposed = _number(row, "exposed_ns")
-    transfer = min(exposed, _number(row, "transfer_ns"))
-    return min(exposed - transfer, _number(row, "wait_ns")), transfer
 
 
 def _worth_a_line(bars: Sequence[Bar]) -> list[Bar]:
@@ -407,8 +407,6 @@ def _verdict(about: Row, not_checked: Sequence[str], figures: bool) -> str:
 
 
 # ---------------------------------------------------------------- ranks
-WAIT = Column("wait_ns", Unit.NS, "Wait", LABELS["wait"])
-TRANSFER = Column("transfer_ns", Unit.NS, "Transfer", LABELS["transfer"])
 WHO = Column("who", Unit.NAME, "", "which of many ranks it is: fastest, median, slowest by its own time, or an outlier")
 
 
@@ -460,14 +458,15 @@ def _host_ranks(answer: Answer) -> Ranks | None:
     many_hosts = len({row.get("host") for row in found}) > 1
     called = {"rank": "Rank", **({"host": "Host"} if many_hosts else {}), "step_ns": "Step"}
     columns = _columns(answer("step_parts"), {**called, **{name: _title(OWN[name]) for name in parts}})
-    matched = any(row.get("wait_ns") is not None for row in found)  # else nobody knows what of it is wait
-    columns += [WAIT, TRANSFER] if matched else _columns(answer("step_parts"), {"exposed_ns": "Exposed"})
+    matched = any(row.get("exposed_wait_ns") is not None for row in found)  # else nobody knows what of it is wait
+    split = {"exposed_wait_ns": "Wait", "exposed_transfer_ns": "Transfer"} if matched else {"exposed_ns": "Exposed"}
+    columns += _columns(answer("step_parts"), split)
     columns += _columns(answer("waiting"), {"caused_share": "Wait caused"}) if any(caused.values()) else []
     rows = []
     for row in found:
         first = (row["rank"], *([row["host"]] if many_hosts else []), row["step_ns"], *(row[name] for name in parts))
         last = (caused.get(row["rank"]),) if any(caused.values()) else ()
-        rows.append((*first, *(exposed_split(row) if matched else (row["exposed_ns"],)), *last))
+        rows.append((*first, *(row[name] for name in split), *last))
     own = [_number(row, "step_ns") - _number(row, "exposed_ns") for row in found]
     return columns, rows, own, _imbalance(own)
 
@@ -587,7 +586,7 @@ def _size(size_bytes: float) -> str:
 
 
 def percent(share: float) -> str:
-    return "under 0.1 %" if 0 <= share < 0.001 else f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
 
 VALUES: dict[str, Callable[[float], str]] = {
