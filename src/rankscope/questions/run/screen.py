@@ -214,10 +214,10 @@ def _completeness(coverage: Table, tools: str, cost: str) -> str:
 def _cost(answer: Answer) -> str:
     """What recording cost on the rank that it cost most; CUPTI's part is known where windows have measured it."""
     known = max((_number(row, "share") for row in rows_of(answer("overhead"))), default=None)
-    if known is None:
+    if not known:
         return ""
-    without = ", CUPTI left out" if answer("gpu").rows and not answer("gpu_windows").rows else ""
-    return f"recording cost at least {percent(known)}{without}"
+    without = " without CUPTI" if answer("gpu").rows and not answer("gpu_windows").rows else ""
+    return f"recording cost ≥ {percent(known)}{without}"
 
 
 # ---------------------------------------------------------------- where does the time go?
