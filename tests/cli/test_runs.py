@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from mpis import ROOT
 from rankscope.api.compare import side_of
+from rankscope.cli.load import run as load
 from rankscope.cli.report import run as report
 from rankscope.cli.runs import run as runs
 from runs.small_run import SECOND, START, mpi_rank, write_run
@@ -53,6 +55,17 @@ def test_a_run_is_found(asked: str, ranks: int, here: Path, capsys: pytest.Captu
 def test_one_that_is_not_there(asked: str, told: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report([asked]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_what_was_loaded_under_a_name_is_found_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load([str(ROOT / "tests/formats/fixtures/start_times.md"), "--name", "april"]) == 0
+    *_, command = capsys.readouterr().out.splitlines()
+    assert command == "rankscope report april"
+    assert report(["april"]) == 0
+    assert capsys.readouterr().out.startswith("rankscope  april   loaded from handmade")
 
 
 def test_a_comparison_takes_names_and_numbers(here: Path) -> None:
