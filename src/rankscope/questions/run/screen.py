@@ -54,7 +54,7 @@ LABELS = {
 }
 LEVELS = ("CHECK", "HIGH", "MED", "LOW", "ONCE")
 HIGH, MEDIUM = 0.1, 0.03  # of the run
-PAID_ONCE = ("slow_start", "first_collective")
+PAID_ONCE = ("slow_start", "first_collective", "compiling")
 NOTICEABLE = 0.01  # of the step: less is not worth a line
 MOST_EXPECTED = 10_000_000
 MOST_BARS = 6
@@ -118,7 +118,9 @@ def _facts(about: Row, coverage: Table) -> list[str]:
     if about.get("hosts"):
         facts.append(counted(int(about["hosts"]), "host"))
     ends = {row["what"].removeprefix("ended: "): row for row in rows_of(coverage) if row["what"].startswith("ended: ")}
-    if len(ends) == 1:
+    if list(ends) == ["still running"]:
+        facts.append("running")
+    elif len(ends) == 1:
         [end] = ends
         facts.append(f"all {'exited' if end.startswith('exit') else 'ended with'} {end.removeprefix('exit ')}")
     else:
