@@ -123,6 +123,7 @@ class Section:
     tables: list[Table]
     charts: list[Chart] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    group: str = ""  # of questions, as the navigation calls it
     lead: str = ""  # the answer in a sentence, of a question with which the page begins
     timeline: DrawnTimeline | None = None  # what its chart of kind "timeline" draws
     groups: list[Table] = field(default_factory=list)  # parts by group of steps: for selections, not to be looked at
@@ -147,18 +148,6 @@ class Graph:
     value_axis: str
     unit: Unit
     curves: Sequence[Curve]
-
-
-@dataclass(slots=True)
-class Page:
-    """All that a page about one run shows: the top, then the questions."""
-
-    title: str
-    overview: Table
-    coverage: Table
-    findings: Table
-    sections: list[Section]
-    notes: list[str] = field(default_factory=list)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -216,3 +205,28 @@ class Screen:
     rank_count: int
     step_ns: float | None  # mean steady step; None: the run has none
     running: bool
+    imbalance: float | None = None  # largest ÷ mean of the ranks' own time; None: there is no more than one
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One key figure of a run."""
+
+    label: str
+    value: str
+    meaning: str
+
+
+@dataclass(slots=True)
+class Page:
+    """All that a page about one run shows: the first screen, then the questions."""
+
+    title: str
+    screen: Screen
+    figures: Sequence[Figure]
+    overview: Table
+    coverage: Table
+    sections: list[Section]
+    notes: list[str] = field(default_factory=list)
+    first: str = ""  # the section whose picture is on the first screen

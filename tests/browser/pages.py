@@ -10,6 +10,11 @@ from rankscope.cli.report import run as report
 
 # everything is drawn and filled in
 FILLED = {"do": "wait", "code": "[...document.querySelectorAll('.rows, .picture')].every((one) => one.children.length)"}
+# what is folded is opened
+UNFOLDED = {
+    "do": "evaluate",
+    "code": "document.querySelectorAll('main details').forEach((one) => { one.open = true; })",
+}
 # name, head and rows of every table, all rows
 TABLES = """
     document.querySelectorAll('.more:not([hidden])').forEach((button) => button.click());

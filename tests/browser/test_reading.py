@@ -28,7 +28,7 @@ def test_what_a_screen_reader_is_told(chromium: Chromium, page: Path) -> None:
     found = list(nodes(told))
     named = [(one["role"], one.get("name", "")) for one in found]
     headings = [(one["level"], one["name"]) for one in found if one["role"] == "heading"]
-    assert headings[0] == (1, "run")
+    assert headings[0] == (1, "train.py")
     assert all(after <= before + 1 for (before, _), (after, _) in pairwise(headings))
     assert (2, "Who waits for whom?") in headings
     for role in ("button", "link", "searchbox", "combobox", "image", "img", "region"):

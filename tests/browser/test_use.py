@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from browser.chromium import Chromium
-from browser.pages import FILLED, text_of
+from browser.pages import FILLED, UNFOLDED, text_of
 
 SLOW = 5  # the rank that is slow in its forward pass
 NAV = "getComputedStyle(document.querySelector('nav')).display"
@@ -33,8 +33,8 @@ def test_sort_and_filter(chromium: Chromium, page: Path) -> None:
     rows = evaluate(text_of("step_parts"))
     count = evaluate("document.querySelector('#table-step_parts .count').textContent")
     search = {"do": "type", "selector": "#table-step_parts input", "text": "node0001 100"}
-    steps = [FILLED, rows, click(head), rows, how, click(head), rows, how, search, rows, count]
-    _, first, _, down, falling, _, up, rising, _, found, told = chromium.ask(page, *steps).answers
+    steps = [FILLED, UNFOLDED, rows, click(head), rows, how, click(head), rows, how, search, rows, count]
+    _, _, first, _, down, falling, _, up, rising, _, found, told = chromium.ask(page, *steps).answers
     assert [row["rank"] for row in first[:3]] == ["0", "1", "2"]
     assert (down[0]["rank"], falling) == (str(SLOW), "descending")
     assert rising == "ascending"
@@ -52,7 +52,7 @@ def test_a_head_tells_the_formula(chromium: Chromium, page: Path) -> None:
 def test_top_list_follows_the_search(chromium: Chromium, page: Path) -> None:
     listed = evaluate("[...document.querySelectorAll('.toplist .words')].map((one) => one.textContent)")
     search = {"do": "type", "selector": "#table-gpu input", "text": "kernel_1"}
-    _, first, _, found = chromium.ask(page, FILLED, listed, search, listed).answers
+    _, _, first, _, found = chromium.ask(page, FILLED, UNFOLDED, listed, search, listed).answers
     assert len(first) == 12
     assert sorted(found) == ["kernel_1", "kernel_10", "kernel_11"]
 

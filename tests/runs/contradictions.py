@@ -21,8 +21,8 @@ from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
 from rankscope.questions.mpi.calls import OUTSIDE
 from rankscope.questions.page import PageOptions, page_of
-from rankscope.questions.page.section import percent, seconds
 from rankscope.questions.steps.steps import OWN
+from rankscope.questions.wording import percent, seconds
 
 Row = dict[str, Any]
 NOT_LOOKED_FOR = "Not looked for"

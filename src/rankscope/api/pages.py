@@ -35,7 +35,8 @@ def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs
     chosen = Selection(selection.ranks)
     more = {name: partial(_answer, run, name, chosen, kernels) for name in run.default_tables()}
     notes = [] if events else [UNREAD]
-    wanted = PageOptions(chosen, run.kernel_names(kernels), more, notes, import_icicle(store, chosen))
+    seen = run.screen(chosen, logs=events)
+    wanted = PageOptions(chosen, run.kernel_names(kernels), more, notes, seen, import_icicle(store, chosen))
     return to_html(page_of(store, run.folder.resolve().name, wanted))
 
 

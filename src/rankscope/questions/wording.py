@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
+from rankscope.model import Unit
+
 MOST_RANGES = 6  # of ranks in one cell
 
 
@@ -53,3 +55,36 @@ def rank_words(numbers: Iterable[int]) -> str:
     """rank 3, ranks 0-2."""
     found = set(numbers)
     return f"rank{'s' * (len(found) != 1)} {ranges(found)}"
+
+
+# ---------------------------------------------------------------- numbers in sentences
+SIZES = ((1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"))
+
+
+def seconds(ns: float) -> str:
+    """A time in three digits."""
+    if abs(ns) >= 999.5e9:
+        return f"{ns / 1e9:,.0f} s"
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= scale:
+            return f"{ns / scale:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def percent(share: float) -> str:
+    return "less than 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+
+
+def size(size_bytes: float) -> str:
+    for scale, unit in SIZES:
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:.3g} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def in_words(value: float, unit: Unit) -> str:
+    if unit is Unit.NS:
+        return seconds(value)
+    if unit is Unit.BYTES:
+        return size(value)
+    return percent(value) if unit is Unit.SHARE else f"{value:,.3g}"

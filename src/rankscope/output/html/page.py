@@ -8,6 +8,7 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Iterator
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.output.cells import filled, heading, printable, shown
-from rankscope.pictures import Chart, DrawnTimeline, Level, Page, Section
+from rankscope.pictures import Advice, Chart, DrawnTimeline, Level, Page, Section
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The scripts and styles of a page, each in one piece, and the policy that lets nothing else in.
@@ -38,6 +39,7 @@ MODULES = (
     "sizes",
     "top",
     "icicle",
+    "levels",
     "timeline",
     "charts",
     "theme",
@@ -87,6 +89,7 @@ def _hash(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # The tables of a page as JSON that no name in them can break out of.
 FORMAT = 1
+DETAILS = "Details"  # the group of questions that answer nothing about the program
 
 
 def page_data(sections: list[Section]) -> str:
@@ -179,53 +182,65 @@ def _cell(cell: Cell) -> Cell:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The top of a page: findings with links to their evidence, what ran, and what was seen of it.
-EVIDENCE = re.compile(r"(?:^|(?<=; ))([a-z_]+)(?=: )")
-
-
-def top(page: Page) -> str:
-    known = {table.name for section in page.sections for table in section.tables}
-    return "\n".join((_findings(page.findings, known), _overview(page), _coverage(page.coverage)))
-
-
-def _plain_text(words: str) -> str:
+# The first screen of a page: what is wrong with the recording, key figures, one step, and what to do.
+def text(words: str) -> str:
+    """Words as themselves: neither markup nor anything that deceives the eye."""
     return escape(printable(words))
 
 
-def _findings(table: Table, known: set[str]) -> str:
-    names = [column.name for column in table.columns]
-    entries = "".join(_finding(dict(zip(names, row, strict=True)), known) for row in table.rows)
-    nothing = "<p>No rule found anything worth changing in what it could look at.</p>"
-    body = f'<ol class="findings">{entries}</ol>' if entries else nothing
-    return _part("findings", "What matters most?", _said(table) + body + _notes(table))
-
-
-def _finding(cells: dict[str, Cell], known: set[str]) -> str:
-    told = f"<strong>{_plain_text(str(cells['finding']))}</strong>"
-    saved = cells["saved_ns"]
-    if saved is not None:
-        share = shown(cells["share"], Unit.SHARE)
-        told += (
-            f' <span class="saved">could save {shown(saved, Unit.NS)}{f" ({share} of the run)" if share else ""}</span>'
-        )
-    evidence = EVIDENCE.sub(lambda found: _link(found[1], known), _plain_text(str(cells["evidence"] or "")))
-    action = str(cells["action"])
-    return f"<li>{told}<p>{_plain_text(action[:1].upper() + action[1:])}.</p>" + (
-        f'<p class="evidence">Evidence: {evidence}</p></li>' if evidence else "</li>"
+def _first_screen(page: Page) -> str:
+    problems = "".join(f'<p class="warning">{text(told)}</p>' for told in page.screen.problems)
+    notes = "".join(f'<p class="note">{text(note)}</p>' for note in page.notes)
+    figures = "".join(
+        f'<div title="{text(one.meaning)}"><dt>{text(one.label)}</dt><dd>{text(one.value)}</dd></div>'
+        for one in page.figures
+    )
+    lead = "\n".join(_section(section) for section in page.sections if section.lead)
+    step = "\n".join(_section(section) for section in page.sections if section.name == page.first)
+    return (
+        f'{problems}{notes}<dl class="figures" aria-label="Key figures">{figures}</dl>\n{lead}\n'
+        f'<div class="first">\n{step}\n{_findings(page)}\n</div>'
     )
 
 
-def _link(name: str, known: set[str]) -> str:
-    target = name if name == "coverage" else f"table-{name}"
-    return f'<a href="#{target}">{name}</a>' if name in known or name == "coverage" else name
+def _findings(page: Page) -> str:
+    known = {table.name for section in page.sections for table in section.tables}
+    advice = page.screen.advice
+    entries = "".join(_advice(one, known, opened=at == 0) for at, one in enumerate(advice))
+    body = f'<ol class="findings">{entries}</ol>' if entries else f"<p>{text(page.screen.verdict)}</p>"
+    unchecked = "".join(f'<p class="note">{text(told)}</p>' for told in page.screen.not_checked)
+    folded = f"<details><summary>What was not checked</summary>{unchecked}</details>" if unchecked else ""
+    return _part("findings", "What to do", body + folded)
 
 
-def _overview(page: Page) -> str:
+def _advice(one: Advice, known: set[str], opened: bool) -> str:
+    """A finding whose action and evidence open in place."""
+    saved = ""
+    if one.saved_ns is not None:
+        share = f", {shown(one.share, Unit.SHARE)} of the run" if one.share is not None else ""
+        saved = f' <span class="saved">could save {shown(one.saved_ns, Unit.NS)}{share}</span>'
+    summary = f'<span class="level {one.level.lower()}">{one.level}</span> <strong>{text(one.title)}</strong>{saved}'
+    proofs = "".join(_proof(table, told, known) for table, told in one.proofs)
+    action = f"<p>{text(one.action[:1].upper() + one.action[1:])}.</p>"
+    return f"<li><details{' open' * opened}><summary>{summary}</summary>{action}{proofs}</details></li>"
+
+
+def _proof(table: str, told: str, known: set[str]) -> str:
+    """What a table says, with its rows where the page has them."""
+    if table in known:
+        summary = f'<summary>{text(told)} <a href="#table-{table}">{table}</a></summary>'
+        return f'<details class="proof" data-table="{table}">{summary}<div class="evidence"></div></details>'
+    name = f'<a href="#{table}">{table}</a>' if table in ("coverage", "overview") else f"<code>{text(table)}</code>"
+    return f'<p class="evidence">{text(told)} {name}</p>'
+
+
+def _details(page: Page) -> str:
+    """What ran and what was seen of it: at the end, as nothing of it is an answer."""
     table = page.overview
     pairs = [(table.columns[at], row[at]) for row in table.rows[:1] for at in filled(table.columns, table.rows)]
     facts = "".join(f"<dt>{escape(heading(column))}</dt><dd>{_value(cell, column)}</dd>" for column, cell in pairs)
-    notes = "".join(f'<p class="note">{_plain_text(note)}</p>' for note in page.notes)
-    return _part("overview", "What ran?", _said(table) + f"<dl>{facts}</dl>" + notes)
+    about = _part("overview", "What ran?", _said(table) + f'<dl class="facts">{facts}</dl>')
+    return f"{about}\n{_coverage(page.coverage)}"
 
 
 def _coverage(table: Table) -> str:
@@ -240,7 +255,7 @@ def _coverage(table: Table) -> str:
         for row in table.rows
     )
     grid = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    return _part("coverage", "What was seen of it?", _said(table) + grid + _notes(table))
+    return _part("coverage", "Data completeness", _said(table) + grid + _notes(table))
 
 
 def _side(column: Column) -> str:
@@ -252,11 +267,11 @@ def _value(cell: Cell, column: Column) -> str:
 
 
 def _said(table: Table) -> str:
-    return "".join(f'<p class="warning">Warning: {_plain_text(told)}</p>' for told in table.warnings)
+    return "".join(f'<p class="warning">Warning: {text(told)}</p>' for told in table.warnings)
 
 
 def _notes(table: Table) -> str:
-    return "".join(f'<p class="note">{_plain_text(told)}</p>' for told in table.notes)
+    return "".join(f'<p class="note">{text(told)}</p>' for told in table.notes)
 
 
 def _part(name: str, question: str, body: str) -> str:
@@ -279,13 +294,13 @@ DOCUMENT = """<!DOCTYPE html>
 <body>
 <a class="skip" href="#main">Skip to the findings</a>
 <header>
-<h1>{title}</h1>
-<button type="button" id="theme" hidden>Dark</button>
+<div><h1>{name}</h1><p class="facts">{facts}</p></div>
+<div class="actions"><button type="button" id="link" hidden>Copy link</button>
+<button type="button" id="theme" hidden>Dark</button></div>
 </header>
 <nav aria-label="Sections"><ol>{contents}</ol></nav>
 <main id="main" tabindex="-1">
 {first}
-{top}
 {sections}
 </main>
 <p id="told" class="unseen" role="status" aria-live="polite"></p>
@@ -300,33 +315,37 @@ prints the same tables.</p></noscript>
 
 def to_html(page: Page) -> str:
     """The whole page in one file that needs no other and asks for none."""
+    seen = page.screen
     return DOCUMENT.format(
         policy=escape(policy()),
-        title=text(page.title),
+        title=text(f"{seen.name} – {page.title}"),
+        name=text(seen.name),
+        facts=text(" · ".join([page.title, *seen.facts, seen.completeness])),
         style=style(),
-        contents="".join(_entry(name, question) for name, question in _contents(page)),
-        first="\n".join(_section(section) for section in page.sections if section.lead),
-        top=top(page),
-        sections="\n".join(_section(section) for section in page.sections if not section.lead),
+        contents="".join(f'<li><a href="#{text(name)}">{text(words)}</a></li>' for words, name in _contents(page)),
+        first=_first_screen(page),
+        sections="\n".join(_rest(page)),
         data=page_data(page.sections),
         scripts="\n".join(_script(kind, code) for kind, code in scripts()),
     )
 
 
-def text(words: str) -> str:
-    """Words as themselves: neither markup nor anything that deceives the eye."""
-    return escape(printable(words))
+def _rest(page: Page) -> Iterator[str]:
+    """All that is not on the first screen; what ran is the first of the details."""
+    below = [section for section in page.sections if not section.lead and section.name != page.first]
+    groups = [section.group for section in below]
+    at = groups.index(DETAILS) if DETAILS in groups else len(below)
+    yield from (_section(section) for section in below[:at])
+    yield _details(page)
+    yield from (_section(section) for section in below[at:])
 
 
 def _contents(page: Page) -> list[tuple[str, str]]:
-    first = [(section.name, section.question) for section in page.sections if section.lead]
-    asked = [(section.name, section.question) for section in page.sections if not section.lead]
-    top_of_it = [("findings", "What matters most?"), ("overview", "What ran?"), ("coverage", "What was seen of it?")]
-    return [*first, *top_of_it, *asked]
-
-
-def _entry(name: str, question: str) -> str:
-    return f'<li><a href="#{text(name)}">{text(question)}</a></li>'
+    """Where each group of questions begins."""
+    found = {section.group: section.name for section in reversed(page.sections) if not section.lead}
+    order = dict.fromkeys(section.group for section in page.sections if not section.lead)
+    groups = [(group, found[group]) for group in order if group != DETAILS]
+    return [("What to do", "findings"), *groups, (DETAILS, "overview")]
 
 
 def _section(section: Section) -> str:
@@ -337,7 +356,7 @@ def _section(section: Section) -> str:
         + (f'<p class="lead">{text(section.lead)}</p>\n' if section.lead else "")
         + "".join(f'<p class="note">{text(note)}</p>\n' for note in section.notes)
         + "".join(_figure(name, at, chart) for at, chart in enumerate(section.charts))
-        + "".join(_table(table, folded=not section.charts and not section.lead) for table in section.tables)
+        + "".join(_table(table, folded=not section.lead) for table in section.tables)
         + "</section>"
     )
 

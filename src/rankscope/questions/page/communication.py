@@ -9,9 +9,10 @@ from rankscope.questions.collectives.wait_map import wait_map, waiting_parts
 from rankscope.questions.collectives.waiting import AWAITED, INCONCLUSIVE, wait_matrix, waiting
 from rankscope.questions.condense import condensed
 from rankscope.questions.mpi.messages import matrix, sizes
-from rankscope.questions.page.section import PageOptions, column, hosts_of, number, percent, seconds, size
+from rankscope.questions.page.section import PageOptions, column, hosts_of, number
 from rankscope.questions.page.tables import marked
 from rankscope.questions.selection import Selection
+from rankscope.questions.wording import percent, seconds, size
 
 
 # ---------------------------------------------------------------- which rank waits in which step, and for whom?

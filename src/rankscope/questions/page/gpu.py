@@ -12,18 +12,10 @@ from rankscope.questions.gpu.device_time import gpu_gaps, gpu_time
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.gpu.kernels import gpu, gpu_copies, kernels
 from rankscope.questions.gpu.steps import gpu_steps
-from rankscope.questions.page.section import (
-    PageOptions,
-    column,
-    hosts_of,
-    largest_parts,
-    mean,
-    number,
-    percent,
-    seconds,
-)
+from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number
 from rankscope.questions.page.step_times import device_groups
 from rankscope.questions.page.tables import bars, cut, marked
+from rankscope.questions.wording import percent, seconds
 
 WHERE = Column("gpu", Unit.NAME, "Rank/GPU")
 MOST_NAMES = 1000

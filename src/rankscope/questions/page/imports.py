@@ -9,8 +9,8 @@ from typing import Any
 
 from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
-from rankscope.questions.page.section import PageOptions, column, number, seconds
-from rankscope.questions.wording import counted
+from rankscope.questions.page.section import PageOptions, column, number
+from rankscope.questions.wording import counted, seconds
 
 COLUMNS = (
     Column("name", Unit.NAME, "Module"),

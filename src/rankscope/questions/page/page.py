@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from rankscope.model import Table, Tables
-from rankscope.pictures import Chart, Page, Section
-from rankscope.questions.findings import findings
+from rankscope.pictures import Chart, Figure, Page, Screen, Section
 from rankscope.questions.page.communication import communication_section, wait_map_section, waiting_section
 from rankscope.questions.page.gpu import gpu_section, gpu_steps_section, gpu_time_section
 from rankscope.questions.page.imports import imports_section
 from rankscope.questions.page.ranks import balance_section, memory_section
-from rankscope.questions.page.section import PageOptions, column, number, percent, seconds
+from rankscope.questions.page.section import PageOptions, column, number
 from rankscope.questions.page.step_times import step_times_section
-from rankscope.questions.page.steps import start_section, step_parts_section
+from rankscope.questions.page.steps import START, start_section, startup_ns, step_parts_section
 from rankscope.questions.page.tables import differing_section, more_section
 from rankscope.questions.page.timeline import timeline_section
+from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.run.coverage import LOSSES, coverage, overhead
 from rankscope.questions.run.overview import overview
+from rankscope.questions.run.screen import LABELS, NOTICEABLE, screen
+from rankscope.questions.selection import Selection
+from rankscope.questions.wording import percent, seconds
+
+DETAILS = "Details"
 
 
 # ---------------------------------------------------------------- what did the recording cost, and what was lost?
@@ -44,32 +51,68 @@ def _title(table: Table, lost: Sequence[object]) -> str:
 
 
 # ---------------------------------------------------------------- page
-SECTIONS: tuple[Callable[[Tables, PageOptions], Section | None], ...] = (
-    differing_section,
-    gpu_steps_section,
-    step_parts_section,
-    step_times_section,
-    timeline_section,
-    start_section,
-    imports_section,
-    wait_map_section,
-    waiting_section,
-    communication_section,
-    gpu_section,
-    gpu_time_section,
-    memory_section,
-    balance_section,
-    overhead_section,
+Make = Callable[[Tables, PageOptions], Section | None]
+# as the navigation calls them, in its order; what many ranks differ in comes before all else
+GROUPS: tuple[tuple[str, tuple[Make, ...]], ...] = (
+    ("Ranks", (differing_section,)),
+    ("Steps", (gpu_steps_section, step_times_section, timeline_section, step_parts_section)),
+    ("Communication", (wait_map_section, waiting_section, communication_section)),
+    ("Ranks", (balance_section,)),
+    ("GPU", (gpu_time_section, gpu_section)),
+    ("Memory", (memory_section,)),
+    ("Start-up", (start_section,)),
+    ("Imports", (imports_section,)),
+    (DETAILS, (overhead_section,)),
 )
+FIRST = ("gpu_steps", "steps", "gpu_time", "balance", "start")  # whose picture says most about where the time goes
 
 
 def page_of(tables: Tables, title: str, wanted: PageOptions | None = None) -> Page:
-    """The top, each section that has anything to show, and the tables that belong to none."""
+    """The first screen, each section that has anything to show, and the tables that belong to none."""
     wanted = wanted or PageOptions()
-    sections = [section for make in SECTIONS if (section := make(tables, wanted)) is not None]
-    top = overview(tables, wanted.selection), coverage(tables), findings(tables)
-    placed = {table.name for section in sections for table in section.tables} | {table.name for table in top}
+    sections = list[Section]()
+    for group, makers in GROUPS:
+        found = [section for make in makers if (section := make(tables, wanted)) is not None]
+        sections += [replace(section, group=group) for section in found]
+    top = overview(tables, wanted.selection), coverage(tables)
+    placed = {table.name for section in sections for table in section.tables}
+    placed |= {"findings", *(table.name for table in top)}
     if any(section.lead for section in sections):
         placed |= {"outliers", "alike", "places"}  # without rows they have their sentence
     others = more_section([make() for name, make in wanted.more.items() if name not in placed])
-    return Page(title, *top, [*sections, *([others] if others else [])], list(wanted.notes))
+    sections += [replace(others, group=DETAILS)] if others else []
+    seen = wanted.screen or screen(partial(_answer, tables, wanted.selection), title, "")
+    names = {section.name for section in sections}
+    first = next((name for name in FIRST if name in names), "")
+    return Page(title, seen, _figures(tables, wanted, seen), *top, sections, list(wanted.notes), first)
+
+
+def _answer(tables: Tables, selection: Selection, name: str) -> Table:
+    return QUESTIONS[name].answer(tables, selection)
+
+
+# ---------------------------------------------------------------- key figures
+UNSEEN = "–"  # not recorded, or there is none
+
+
+def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
+    """Step, exposed communication, GPU busy, imbalance and start-up: as the screen of the terminal has them."""
+    shares = {bar.label: bar.share for bar in seen.bars.bars if bar.depth == 0} if seen.bars else {}
+    spread = {label: number(value) for label, value, _ in seen.bars.figures} if seen.bars else {}
+    on_gpus = seen.bars is not None and seen.bars.table in ("gpu_steps", "gpu_time")
+    step = seconds(seen.step_ns) if seen.step_ns else UNSEEN
+    tail = f", p99 {seconds(spread['p99'])}" if "p99" in spread else ""
+    exposed = _share(shares.get("exposed communication", 0.0)) if seen.step_ns or on_gpus else UNSEEN
+    busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
+    start = startup_ns(tables, wanted.selection)
+    return [
+        Figure("Step", f"{step}{tail}", "mean length of the steady steps, and their 99th percentile"),
+        Figure("Exposed communication", exposed, LABELS["exposed communication"]),
+        Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or set goes on"),
+        Figure("Imbalance", f"{seen.imbalance:.2f}" if seen.imbalance else UNSEEN, LABELS["imbalance"]),
+        Figure("Start-up", seconds(start) if start else UNSEEN, str(START.formula)),
+    ]
+
+
+def _share(share: float) -> str:
+    return "below 1 %" if share < NOTICEABLE else "above 99 %" if share > 1 - NOTICEABLE else f"{100 * share:.0f} %"

@@ -8,9 +8,10 @@ from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
 from rankscope.questions.gpu.memory import gpu_memory
-from rankscope.questions.page.section import PageOptions, column, hosts_of, mean, number, seconds, size
+from rankscope.questions.page.section import PageOptions, column, hosts_of, mean, number
 from rankscope.questions.page.tables import bars, cut, marked
 from rankscope.questions.ranks.ranks import balance, hosts, ranks
+from rankscope.questions.wording import seconds, size
 
 # ---------------------------------------------------------------- how much memory does each rank hold at most?
 COLUMNS = (

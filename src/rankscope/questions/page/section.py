@@ -6,40 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.model import Cell, Table, Tables, Unit
+from rankscope.model import Cell, Table, Tables
+from rankscope.pictures import Screen
 from rankscope.questions.selection import ALL, Selection
-
-# ---------------------------------------------------------------- numbers in the sentences above pictures
-SIZES = ((1024.0**4, "TiB"), (1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"))
-
-
-def seconds(ns: float) -> str:
-    """A time in three digits."""
-    if abs(ns) >= 999.5e9:
-        return f"{ns / 1e9:,.0f} s"
-    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if abs(ns) >= scale:
-            return f"{ns / scale:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def percent(share: float) -> str:
-    return "less than 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.2g} %" if share < 0.995 else "100 %"
-
-
-def size(size_bytes: float) -> str:
-    for scale, unit in SIZES:
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.3g} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
-def in_words(value: float, unit: Unit) -> str:
-    if unit is Unit.NS:
-        return seconds(value)
-    if unit is Unit.BYTES:
-        return size(value)
-    return percent(value) if unit is Unit.SHARE else f"{value:,.3g}"
+from rankscope.questions.wording import percent
 
 
 def number(cell: Cell) -> float:
@@ -77,4 +47,5 @@ class PageOptions:
     called: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, Callable[[], Table]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    screen: Screen | None = None  # None: worked out from all that was read
     imports: Mapping[str, Any] | None = None  # nested: name, wall_ns, self_wall_ns, calls, self_calls, children

@@ -12,10 +12,11 @@ from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.events.timeline import as_it_is, begin_of, clocks_of
 from rankscope.questions.gpu.steps import BUSY, IDLE
-from rankscope.questions.page.section import PageOptions, column, number, seconds
+from rankscope.questions.page.section import PageOptions, column, number
 from rankscope.questions.steps.arrays import RankSteps, some_of
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.steps import OWN, steps
+from rankscope.questions.wording import seconds
 
 MOST_ROWS = 600  # about as many as a picture has room for
 MOST_CELLS = 20_000  # of the parts by group of steps: they are what a selection needs, and nothing that is looked at

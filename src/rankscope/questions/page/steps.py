@@ -7,12 +7,13 @@ from dataclasses import replace
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Section
 from rankscope.questions.condense import condensed
-from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number, seconds
+from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number
 from rankscope.questions.page.step_times import host_groups
 from rankscope.questions.page.tables import bars, marked
 from rankscope.questions.selection import Selection
 from rankscope.questions.steps.phases import SEGMENTS, phase_ranks, phases
 from rankscope.questions.steps.steps import OWN, step_parts, steps
+from rankscope.questions.wording import seconds
 
 # ---------------------------------------------------------------- what does each rank go through before its first step?
 UP_TO_STEP = SEGMENTS[: SEGMENTS.index("steps")]
@@ -31,17 +32,28 @@ def start_section(tables: Tables, wanted: PageOptions) -> Section | None:
     table = phase_ranks(tables, wanted.selection)
     if not table.rows:
         return None
-    stepped = any(number(cell) for cell in column(table, "first_step_ns"))
-    names = [f"{name.replace(' ', '_')}_ns" for name in (UP_TO_STEP if stepped else UP_TO_COLLECTIVE)]
-    parts = tuple(name for name in names if any(number(cell) for cell in column(table, name)))
+    parts, until = _startup_parts(table)
     hosts = hosts_of(tables)
     _add(table, parts, hosts)
     few = condensed(table, hosts, START.name, marked(tables, wanted))
-    until = "first step" if stepped else "first collective"
     axis = "time since the process started"
     charts = bars(few, _title(table, parts, until), parts, axis, "host", START.name)
     question = "What does each rank go through before its first step?"
     return Section("start", question, [*few.tables, phases(tables, Selection(wanted.selection.ranks))], charts)
+
+
+def startup_ns(tables: Tables, selection: Selection) -> float:
+    """Mean over the ranks of the time up to the end of the first step."""
+    table = phase_ranks(tables, selection)
+    return sum(mean(table, name) for name in _startup_parts(table)[0]) if table.rows else 0.0
+
+
+def _startup_parts(table: Table) -> tuple[tuple[str, ...], str]:
+    """The phases that take any time, and what they lead up to."""
+    stepped = any(number(cell) for cell in column(table, "first_step_ns"))
+    names = [f"{name.replace(' ', '_')}_ns" for name in (UP_TO_STEP if stepped else UP_TO_COLLECTIVE)]
+    parts = tuple(name for name in names if any(number(cell) for cell in column(table, name)))
+    return parts, "first step" if stepped else "first collective"
 
 
 def _add(table: Table, parts: tuple[str, ...], hosts: dict[int, str]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rankscope.model import Table, Tables
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import Condensed
-from rankscope.questions.page.section import PageOptions, column, in_words, number
+from rankscope.questions.page.section import PageOptions, column, number
 from rankscope.questions.ranks.behaviour import FAR, alike
 from rankscope.questions.ranks.outliers import far_places, outliers, outlying_ranks, places
 from rankscope.questions.selection import MANY_RANKS, Selection
-from rankscope.questions.wording import counted
+from rankscope.questions.wording import counted, in_words
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from rankscope.pictures import Blocks, Chart, DrawnTimeline, Level, Line, Sectio
 from rankscope.questions.events.timeline import as_it_is, begin_of, clocks_of, in_order, timeline
 from rankscope.questions.gpu.activities import COMMUNICATION, COMPUTE, kind_of
 from rankscope.questions.gpu.steps import BUSY, IDLE
-from rankscope.questions.page.section import PageOptions, seconds
+from rankscope.questions.page.section import PageOptions
 from rankscope.questions.page.tables import marked
 from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
-from rankscope.questions.wording import counted
+from rankscope.questions.wording import counted, seconds
 
 MOST_BLOCKS = 60_000  # of all levels: half a megabyte
 MOST_RANKS = 64

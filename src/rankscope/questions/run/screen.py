@@ -9,10 +9,9 @@ from statistics import mean
 
 from rankscope.model import Cell, Table, Unit
 from rankscope.pictures import Advice, Bar, Bars, Screen
-from rankscope.questions.page.section import seconds
 from rankscope.questions.run.coverage import LOSSES
 from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
-from rankscope.questions.wording import counted, ranges
+from rankscope.questions.wording import counted, ranges, seconds
 
 # Every word of the screen with its meaning: docs/metrics.md and `rankscope explain` have them from here.
 LABELS = {
@@ -68,7 +67,7 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     problems = [*_missing(coverage, answer("ranks"), loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
     advice = [_advice(row) for row in rows_of(findings) if row["rule"] != "incomplete_coverage" or not problems]
     not_checked = [note for note in findings.notes if note.startswith("Not looked for")] if about.get("ranks") else []
-    ranks, note = compared(answer)
+    ranks, note, imbalance = compared(answer)
     step = _step(answer)
     return Screen(
         _name(str(about.get("command") or ""), name),
@@ -86,6 +85,7 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
         int(about.get("ranks") or 0),
         _mean(step),
         any(row["what"] == "ended: still running" for row in rows_of(coverage)),
+        imbalance,
     )
 
 

@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 from rankscope.model import Cell, Column, Table, Unit
-from rankscope.questions.page.section import seconds, size
+from rankscope.questions.wording import seconds, size
 
 Row = Mapping[str, Any]  # of an answer, by the names of its columns
 Answer = Callable[[str], Table]  # by the name of its question; without rows where the run has none
@@ -61,8 +61,8 @@ def percent(share: float) -> str:
 WHO = Column("who", Unit.NAME, "", "which of many ranks it is: fastest, median, slowest by its own time, or an outlier")
 
 
-def compared(answer: Answer) -> tuple[Table | None, str]:
-    """Each rank, or of many the fastest, median and slowest; and a sentence about their balance."""
+def compared(answer: Answer) -> tuple[Table | None, str, float | None]:
+    """Each rank, or of many the fastest, median and slowest; and their balance as a sentence and as a number."""
     for make in (_device_ranks, _host_ranks, _gpu_time_ranks, _plain_ranks):
         made = make(answer)
         if made is not None:
@@ -71,8 +71,8 @@ def compared(answer: Answer) -> tuple[Table | None, str]:
             have = len({row[0] for row in rows})
             seen = len(rows_of(answer("ranks")))
             table.notes += [f"{have:,} of {seen:,} ranks have steps"] if have < seen else []
-            return table, note
-    return _figures(answer("figures")), ""
+            return table, note, _uneven(own)
+    return _figures(answer("figures")), "", None
 
 
 Ranks = tuple[list[Column], list[tuple[Cell, ...]], list[float], str]  # by which ranks are ordered, and a sentence
@@ -186,9 +186,12 @@ def _title(label: str) -> str:
 
 
 def _imbalance(own: Sequence[float], what: str = "own time") -> str:
-    if len(own) < 2 or not mean(own):
-        return ""
-    return f"imbalance {max(own) / mean(own):.2f} (largest ÷ mean {what})"
+    uneven = _uneven(own)
+    return f"imbalance {uneven:.2f} (largest ÷ mean {what})" if uneven is not None else ""
+
+
+def _uneven(own: Sequence[float]) -> float | None:
+    return max(own) / mean(own) if len(own) > 1 and mean(own) else None
 
 
 def _few(columns: list[Column], rows: list[tuple[Cell, ...]], own: Sequence[float]) -> Table:

@@ -6,7 +6,7 @@ import { partColours } from './colours.js';
 import { hideHover, showHover } from './hover.js';
 import { onSteps } from './selection.js';
 
-const THICK = 22, TALLEST = 560, FONT = '12px system-ui, sans-serif';
+const THICK = 22, TALLEST = 560, TALLEST_FIRST = 330, FONT = '12px system-ui, sans-serif';
 const LONGEST_LABEL = 200;
 
 export class Bars {
@@ -14,6 +14,8 @@ export class Bars {
   constructor(chart, table, host, groups = null) {
     Object.assign(this, { chart, host, whole: table });
     this.order = chart.orders[0] ?? '';
+    this.hidden = new Set(); // names of parts that are left out
+    this.tallest = host.closest('.first') ? TALLEST_FIRST : TALLEST;
     this.canvas = make('div', { class: 'canvas', tabindex: '0', role: 'img' });
     this.canvas.addEventListener('keydown', (event) => this.key(event));
     this.canvas.addEventListener('mouseleave', hideHover);
@@ -75,7 +77,9 @@ export class Bars {
     this.columns.forEach((column, at) => {
       const swatch = make('span', { class: 'swatch' });
       swatch.style.background = this.colours[at];
-      legend.append(make('li', { title: column.formula ?? false }, swatch, column.title));
+      const entry = make('button', { type: 'button', title: column.formula ?? false, 'aria-pressed': String(!this.hidden.has(column.name)) }, swatch, column.title);
+      entry.addEventListener('click', () => this.toggle(column.name, entry));
+      legend.append(make('li', {}, entry));
     });
     const made = this.columns.length > 1 ? [legend] : [];
     const orders = this.chart.orders.filter((name) => place(this.table, name) >= 0);
@@ -85,6 +89,14 @@ export class Bars {
     }
     if (this.about) made.push(make('strong', {}, this.about));
     return made;
+  }
+
+  // Leaves a part out of the picture, or shows it again.
+  toggle(name, entry) {
+    if (this.hidden.has(name)) this.hidden.delete(name);
+    else this.hidden.add(name);
+    entry.setAttribute('aria-pressed', String(!this.hidden.has(name)));
+    this.draw();
   }
 
   rows() {
@@ -104,14 +116,15 @@ export class Bars {
   // Up to and with each part; the largest sum is drawn first and the others over it.
   sums() {
     let below = this.shownRows.map(() => 0);
-    return this.parts.map((at) => (below = this.shownRows.map((row, number) => below[number] + Math.max(0, row[at] ?? 0))));
+    const value = (row, at) => (this.hidden.has(this.table.columns[at].name) ? 0 : Math.max(0, row[at] ?? 0));
+    return this.parts.map((at) => (below = this.shownRows.map((row, number) => below[number] + value(row, at))));
   }
 
   options() {
     const rows = this.shownRows.length;
     const unit = axisUnit(this.unit, this.largest);
-    const title = measureTexts([this.chart.row_axis], TALLEST).measured + 8; // stands upright beside the bars
-    const inner = Math.min(TALLEST, Math.max(rows * THICK, 2 * THICK, title));
+    const title = measureTexts([this.chart.row_axis], this.tallest).measured + 8; // stands upright beside the bars
+    const inner = Math.min(this.tallest, Math.max(rows * THICK, 2 * THICK, title));
     const bars = uPlot.paths.bars({ size: [rows > inner / 4 ? 1 : 0.8, THICK], gap: 0 });
     const fills = [...this.colours].reverse();
     return {

@@ -8,6 +8,7 @@ import { increments, measureTexts } from './bars.js';
 import { chooseSteps, onSteps } from './selection.js';
 
 const TALL = 220, FONT = '12px system-ui, sans-serif';
+const SPIKE = 8; // times the usual step
 const BLUE = '#0072B2', BAND = 'rgba(86, 180, 233, 0.35)', LINES = ['#009E73', '#D55E00'];
 
 export class Curve {
@@ -55,6 +56,9 @@ export class Curve {
     const steps = this.column(this.chart.label), most = this.column('max_ns');
     const lines = this.chart.lines.map(([, value]) => steps.map(() => value));
     this.largest = most.reduce((sofar, value) => Math.max(sofar, value), 0) || 1;
+    this.least = this.column('min_ns').reduce((sofar, value) => Math.min(sofar, value), this.largest);
+    // where a few steps are far longer than all others, nothing else would be seen of these
+    this.log = this.least > 0 && this.largest > SPIKE * this.chart.lines[0][1];
     const data = [steps, this.column('min_ns'), most, this.column('median_ns'), ...lines];
     this.plot = new uPlot(this.options(), data, this.canvas);
     this.mark();
@@ -68,10 +72,10 @@ export class Curve {
     return {
       width: Math.max(280, this.canvas.clientWidth || 600), height: TALL, padding: [8, 16, 0, 0], legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
-      scales: { x: { time: false }, y: { range: [0, this.largest * 1.05] } },
+      scales: { x: { time: false }, y: this.log ? { distr: 3, range: [this.least * 0.8, this.largest * 1.25] } : { range: [0, this.largest * 1.05] } },
       axes: [
         { ...axis, label: this.chart.row_axis, labelSize: 18, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7], values: (_, splits) => splits.map(tickText) },
-        { ...axis, label: `${this.chart.value_axis}, ${unit.name}`, labelSize: 18, size: measured + 14, incrs: increments(unit.scale, this.largest), values: (_, splits) => splits.map((value) => tickText(value / unit.scale)) },
+        { ...axis, label: `${this.chart.value_axis}, ${unit.name}${this.log ? ' (log)' : ''}`, labelSize: 18, size: measured + 14, ...(this.log ? { splits: () => roundBetween(this.least * 0.8, this.largest * 1.25), filter: (_, splits) => splits } : { incrs: increments(unit.scale, this.largest) }), values: (_, splits) => splits.map((value) => tickText(value / unit.scale)) },
       ],
       series: [
         {}, { ...plain, stroke: 'transparent' }, { ...plain, stroke: 'transparent' }, { ...plain, stroke: BLUE, width: 1.5 },
@@ -137,4 +141,11 @@ export class Curve {
     } else this.anchor = undefined;
     this.hover(this.row, { left: this.plot.valToPos(this.table.rows[this.row][this.at[this.chart.label]], 'x') }, true);
   }
+}
+
+// 1, 2 and 5 times powers of ten; the powers alone where these are many.
+function roundBetween(low, high) {
+  const found = [], factors = high / low > 1000 ? [1] : [1, 2, 5];
+  for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) found.push(...factors.map((factor) => factor * power));
+  return found.filter((value) => value >= low && value <= high);
 }

@@ -1,5 +1,6 @@
 // Fills the page in.
 import { sections } from './data.js';
+import { copy } from './csv.js';
 import { TableView } from './table.js';
 import { addChart, heightOf, later, whenIdle } from './charts.js';
 import { startTheme } from './theme.js';
@@ -32,6 +33,17 @@ function unfold() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target?.tagName === 'DETAILS') target.open = true;
 }
+
+// The table that proves a finding, in place, when its sentence is opened.
+const tables = new Map([...sections.values()].flatMap((section) => section.tables.map((table) => [table.name, table])));
+document.querySelectorAll('.proof').forEach((proof) => proof.addEventListener('toggle', () => {
+  const host = proof.querySelector('.evidence');
+  if (proof.open && !host.children.length) new TableView(tables.get(proof.dataset.table), host);
+}));
+
+const link = document.getElementById('link');
+link.hidden = false;
+link.addEventListener('click', () => copy(location.href, 'the link'));
 addEventListener('hashchange', unfold);
 unfold();
 

@@ -56,4 +56,7 @@ export function axisUnit(unit, largest) {
   return { scale: 1, name: { ns: 'ns', bytes: 'B', 'bytes/s': 'B/s' }[unit] ?? '' };
 }
 
-export const tickText = (number) => commas(String(Number(number.toPrecision(6))));
+export function tickText(number) {
+  const [whole, ...rest] = String(Number(number.toPrecision(6))).split('.');
+  return [commas(whole), ...rest].join('.');
+}
