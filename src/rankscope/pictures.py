@@ -109,7 +109,7 @@ class DrawnTimeline:
 
     lines: Sequence[Line]
     names: Sequence[str]
-    kinds: Sequence[str]  # of each name: "part", "communication", "copy" or ""
+    kinds: Sequence[str]  # of each name: "communication", "copy", of a part of the step its column, or ""
     levels: Sequence[Level]  # the coarsest first; a later one stands for its stretch
     end_ns: int  # since the begin
 

@@ -16,6 +16,7 @@ from rankscope.questions.gpu.activities import COMMUNICATION, COMPUTE, kind_of
 from rankscope.questions.gpu.steps import BUSY, IDLE
 from rankscope.questions.page.section import PageOptions
 from rankscope.questions.page.tables import marked
+from rankscope.questions.run.screen_ranks import IDLE as IDLE_WORDS
 from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
 from rankscope.questions.wording import counted, seconds
 
@@ -448,25 +449,25 @@ def _parts(run: _Run, one: Any, names: _Names) -> dict[Line, Blocks]:
     own = {**{name: one.own[name] for name in one.own}, "exposed": one.exposed_ns}
     parts = [(name, own[name]) for name in ORDER if name in own and own[name].any()]
     start = run.since_begin(one.rank, one.begin_ns)
-    told = {name: names.place(TITLES.get(name, name), "part") for name, _ in parts}
+    told = {name: names.place(TITLES.get(name, name), f"{name}_ns") for name, _ in parts}
     return {Line(f"rank {one.rank}", "parts", "parts"): _in_a_row(start, [(told[name], ns) for name, ns in parts])}
 
 
 DEVICE_SQL = f"""
     SELECT d.process, device, d.begin_ns, {", ".join(f"d.{name}_ns" for name in BUSY)}, {", ".join(IDLE.values())}
     FROM device_steps d LEFT JOIN steps s USING (process, number) WHERE NOT d.cut ORDER BY ALL"""
-DEVICE_TITLES = {"compute": "compute", "exposed": "communication, exposed", "copy": "copies"}
+DEVICE_TITLES = {"compute_ns": "compute", "exposed_ns": TITLES["exposed"], "copy_ns": "copies", **IDLE_WORDS}
 
 
 def _device_parts(run: _Run, rank: int, rows: Sequence[tuple[Any, ...]], names: _Names) -> dict[Line, Blocks]:
     """The same of the steps of each GPU, on its own clock."""
     found: dict[Line, Blocks] = {}
-    titles = [DEVICE_TITLES.get(name, f"idle: {name}") for name in (*BUSY, *IDLE)]
     for device in sorted({row[1] for row in rows}):
         own = [row for row in rows if row[1] == device]
         values = np.array([row[3:] for row in own], np.float64)
         start = run.since_begin(rank, np.array([row[2] for row in own], np.int64))
-        parts = [(names.place(title, "part"), values[:, at]) for at, title in enumerate(titles) if values[:, at].any()]
+        kept = [(at, f"{name}_ns") for at, name in enumerate((*BUSY, *IDLE)) if values[:, at].any()]
+        parts = [(names.place(DEVICE_TITLES[name], name), values[:, at]) for at, name in kept]
         found[Line(f"rank {rank}", "gpu parts", f"GPU {device} parts")] = _in_a_row(start, parts)
     return found
 

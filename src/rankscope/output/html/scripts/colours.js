@@ -10,6 +10,8 @@ const KNOWN = {
   exposed_transfer_ns: BLUE, exposed_ns: BLUE, transfer_ns: BLUE, comm_ns: BLUE,
   comm_exposed_ns: BLUE, overlap_ns: SKY, copy_alone_ns: PURPLE,
   other_ns: GREY, idle_ns: GREY, compute_ns: GREEN, outside_ns: GREEN, compute_alone_ns: GREEN,
+  copy_ns: PURPLE, launch_ns: '#A6761D', sync_ns: '#7A5195', preempted_ns: '#1B4F72', python_ns: YELLOW, gc_ns: '#66C2A5',
+  compile_ns: VERMILLION, blocked_ns: '#9ECAE1', checkpoint_ns: '#B3B3B3', device_ns: '#C9CDD2', unknown_ns: GREY,
   data_ns: ORANGE, forward_ns: SKY, backward_ns: GREEN, optimizer_ns: PURPLE, zero_grad_ns: YELLOW,
 };
 
@@ -30,21 +32,14 @@ export function heatColour(share) {
 }
 
 const KINDS = { communication: BLUE, copy: PURPLE };
-const PART_WORDS = {
-  'data wait': 'data_ns', 'communication, exposed': 'exposed_ns', copies: 'copy_alone_ns', compute: 'compute_ns', zero_grad: 'zero_grad_ns',
-};
 const NAMED = [GREEN, SKY, ORANGE, YELLOW, '#66C2A5', '#A6761D', '#7A5195', VERMILLION];
 
-export const kindColour = (kind) => KINDS[kind];
-
-// A part of the step by its name in words.
-export const partColour = (name) => KNOWN[PART_WORDS[name] ?? `${name}_ns`] ?? (name.startsWith('idle') ? nameColour(name, GREYS) : GREY);
-
-const GREYS = ['#8C8C8C', '#A3A3A3', '#757575', '#B3B3B3'];
+// Of communication, copies, and parts of the step by the names of their columns.
+export const kindColour = (kind) => KINDS[kind] ?? KNOWN[kind] ?? (kind ? GREY : null);
 
 // The same for the same name on every page.
-export function nameColour(name, from = NAMED) {
+export function nameColour(name) {
   let sum = 0;
   for (let at = 0; at < name.length; at += 1) sum = (sum * 31 + name.charCodeAt(at)) >>> 0;
-  return from[sum % from.length];
+  return NAMED[sum % NAMED.length];
 }

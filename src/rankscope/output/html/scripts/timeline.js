@@ -3,7 +3,7 @@
 import { colourOf, make, tell } from './elements.js';
 import { place } from './data.js';
 import { axisUnit, shown, tickText, timeText } from './numbers.js';
-import { kindColour, nameColour, partColour } from './colours.js';
+import { kindColour, nameColour } from './colours.js';
 import { hideHover, showHover } from './hover.js';
 import { measureTexts } from './bars.js';
 import { firstAfter, unpacked } from './levels.js';
@@ -19,7 +19,7 @@ export class Timeline {
     Object.assign(this, { chart, table, host, drawn });
     this.begins = table.rows.map((row) => chart.parts.map((name) => row[place(table, name)]));
     this.found = null; // by name: whether it is searched for
-    const colours = drawn.names.map((name, at) => colourFor(name, drawn.kinds[at]));
+    const colours = drawn.names.map((name, at) => kindColour(drawn.kinds[at]) ?? nameColour(name));
     this.colours = colours.map((colour) => packed(colour));
     this.inks = colours.map(inkOn);
     this.isSteps = drawn.lines.map(([, kind]) => kind === 'steps');
@@ -384,11 +384,6 @@ const FADED = packed('#b8bec4', 0x60), STEP = packed('#bfc5cb');
 function inkOn(colour) {
   const [r, g, b] = colour.match(/\w\w/g).map((pair) => parseInt(pair, 16));
   return 0.3 * r + 0.59 * g + 0.11 * b > 110 ? '#111111' : '#ffffff';
-}
-
-function colourFor(name, kind) {
-  if (kind === 'part') return partColour(name);
-  return kindColour(kind) ?? nameColour(name);
 }
 
 function tallOf(drawn) {
