@@ -13,7 +13,7 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.gpu import gpu_communication, gpu_copies_alone, gpu_idle_causes, gpu_window
+from rankscope.questions.findings.gpu import gpu_active_window, gpu_communication, gpu_copies_alone, gpu_idle_causes
 from rankscope.questions.findings.startup import (
     failed_ranks,
     first_collective,
@@ -25,6 +25,7 @@ from rankscope.questions.findings.steps import checkpointing, compiling, data_bo
 from rankscope.questions.findings.stragglers import has_run_delay, host_imbalance, oversubscribed, straggler
 from rankscope.questions.gpu.activities import ANY_WORK
 from rankscope.questions.gpu.steps import device_steps_of
+from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.phases import waterfalls
@@ -41,7 +42,7 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     gpu_communication,
     gpu_idle_causes,
     gpu_copies_alone,
-    gpu_window,
+    gpu_active_window,
     data_bound,
     gc_bound,
     checkpointing,
@@ -64,7 +65,12 @@ COLUMNS = (
         "elapsed time of the job that could be saved at most if only this were cured; savings of several findings "
         "overlap",
     ),
-    Column("share", Unit.SHARE, "Of the run", "`saved_ns` ÷ the longest `elapsed_ns` of a rank, at most 1"),
+    Column(
+        "share",
+        Unit.SHARE,
+        "Of the run",
+        "`saved_ns` ÷ elapsed time of the run, or of its longest process; at most 1",
+    ),
     Column("action", Unit.NAME, "What to do", "what to do next"),
     Column("evidence", Unit.NAME, "Evidence", "the tables that say so, and what their rows say"),
     Column("rule", Unit.NAME, "Rule"),
@@ -73,7 +79,7 @@ COLUMNS = (
 
 def findings_of(tables: Tables) -> list[Finding]:
     """All that the rules say: doubts about the numbers first, then by the share of a long run that could be saved."""
-    elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0] or 1
+    elapsed = run_elapsed_ns(tables) or 1
 
     def share(one: Finding) -> float:
         return (one.saved_ns or 0.0) / (max(elapsed, LONG_NS) if one.once else elapsed)
@@ -96,7 +102,7 @@ def not_looked_for(tables: Tables) -> list[str]:
     elif steps.source != "recorded":
         notes.append(
             "Not looked for: slow data loading, garbage collection, checkpoints and compilation. No training loop told "
-            "its steps (torch, or rankscope.step())."
+            "its steps (torch, or rankscope.step(); of a loaded trace ProfilerStep#, ranges or kernels that repeat)."
         )
     if not has_run_delay(tables):
         notes.append("Not looked for: ranks without a CPU. No kernel told how long they could have run and had none.")
@@ -125,7 +131,9 @@ ON_HOST = """SELECT 1 FROM tallies JOIN ranks USING (process)
 
 
 def _not_in_traces(tables: Tables) -> list[str]:
-    notes = ["Not looked for: ranks without a CPU and garbage collection. A loaded trace does not tell of them."]
+    notes = [
+        "Not looked for: garbage collection and checkpoints that no range names. A loaded trace does not tell of them."
+    ]
     data_ns, others_ns = tables.query(PARTS_TOLD)[0]
     if not data_ns and not others_ns:
         notes.append("Not looked for: what the host does in a step. No range of the trace names a part of it.")
@@ -141,7 +149,7 @@ def _not_in_traces(tables: Tables) -> list[str]:
 
 def findings(tables: Tables, selection: Selection = ALL) -> Table:
     """At most seven; --rank, --top and --sort do not change what is found."""
-    elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
+    elapsed = run_elapsed_ns(tables)
     found = findings_of(tables)
     table = Table("findings", "Findings", COLUMNS, [], vertical=True)
     for number, one in enumerate(found[:MOST], 1):
