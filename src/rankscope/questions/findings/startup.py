@@ -77,7 +77,8 @@ def failed_ranks(tables: Tables) -> list[Finding]:
     size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
     action = "look at the last lines that the program printed; the numbers here are those of the time before"
-    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in found]
+    told = [*failed, *(row for row in found if row not in failed)]
+    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in told]
     return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]
 
 
