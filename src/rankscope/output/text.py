@@ -20,7 +20,7 @@ LEAST_TEXT = 24  # to which a column of text may shrink before others are droppe
 SELDOM_READ = {
     *("variance_ms2", "stdev_ns", "min_ns", "pid", "steps", "sum_share", "wait_error_ns", "caused_error_ns"),
     *("leaving_ns", "zero_grad_ns", "checkpoint_ns", "cpu_ns", "hidden_share", "compute_share", "longest_host"),
-    *("least_rank", "most_rank"),
+    *("least_rank", "most_rank", "collectives", "last_share", "late_ns"),
 }
 ANSWERS = ("verdict", "finding")  # and those go last
 
