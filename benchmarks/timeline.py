@@ -34,12 +34,13 @@ MOVE = """(async () => {
     const canvas = document.querySelector('#timeline canvas');
     document.querySelectorAll('#timeline .view')[%d].click();
     canvas.focus({ preventScroll: true });
+    if (%d) canvas.dispatchEvent(new KeyboardEvent('keydown', { key: '+' })); // all of it could not be moved
     const frames = [];
     window.scripts = [];
     const begin = performance.now();
     let before = begin, turn = 0;
     while (performance.now() - begin < 2000) {
-        const back = (turn++ %% 40) >= 20;
+        const back = (turn++ %% 4) >= 2;
         canvas.dispatchEvent(new KeyboardEvent('keydown', { key: back ? 'ArrowLeft' : 'ArrowRight', bubbles: true }));
         await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
         frames.push(performance.now() - before);
@@ -66,9 +67,11 @@ def make_page(run: Path, page: Path) -> float:
 
 
 def look(page: Path) -> dict[str, Any]:
-    """When the timeline is there, and frames a second while one moves through a stretch and through the whole run."""
+    """When the timeline is there, and frames a second while one moves through a stretch and through half of the run."""
     browser = os.environ.get("RANKSCOPE_BROWSER_ENV") or str(ROOT / ".envs" / "browser")
-    told = [{"do": "evaluate", "code": code} for code in (NEAR, SINCE_START, MOVE % 1, MOVE % 0, MOVE % 1)]
+    told = [
+        {"do": "evaluate", "code": code} for code in (NEAR, SINCE_START, MOVE % (1, 1), MOVE % (0, 0), MOVE % (1, 1))
+    ]
     waits = [{"do": "wait", "code": code} for code in (UNPACKED, FILLED)]
     steps = [told[0], waits[0], told[1], waits[1], *told[2:]]
     asked = json.dumps({"page": str(page), "steps": steps, "width": 1440, "height": 900, "before": SPY})
@@ -97,18 +100,19 @@ def row(folder: Path, events: int, ranks: int) -> str:
 
 
 COLUMNS = ("ranks", "events", "made in, s", "page, MB", "first paint, ms", "timeline drawn, ms")
-FRAMES = ("frames/s in a stretch", "frames/s, whole run")
+FRAMES = ("frames/s in a stretch", "frames/s, half of the run")
 HEAD = f"| {' | '.join((*COLUMNS, *FRAMES))} |\n|{'---:|' * 8}"
 ABOUT = """# The timeline of a page
-{date}, {cpu}, {cores} cores, load {load:.1f}, Chromium without a GPU, 1440 × 900, `benchmarks/timeline.py --save`.
-Kernels, copies, collectives and nested ranges of `benchmarks/trace_law.py` in rank files with a trace.
+{date}, {cpu}, {cores} cores, load {load:.1f}, nice {nice}, Chromium without a GPU, 1440 × 900,
+`benchmarks/timeline.py --save`. Kernels, copies, collectives and nested ranges of `benchmarks/trace_law.py`, in rank
+files with a trace.
 
 {table}
 
 *timeline drawn*: since the page was opened, all of it unpacked and on the screen. *frames/s*: while arrow keys move
 through it, each frame drawn anew; in brackets what the page's own scripts take of a frame, median. *in a stretch*: in
-the middle of the run, event by event; *whole run*: blocks of neighbours. A round of moving before is not counted: one
-frame in it may take the software rasteriser seconds, without a script of the page running.
+the middle of the run, event by event; *half of the run*: blocks of neighbours. A round of moving before is not
+counted: one frame in it may take the software rasteriser seconds, without a script of the page running.
 More events make the page no larger: they are thinned by level when it is written.
 """
 
@@ -124,6 +128,7 @@ def main() -> int:
     print(table)
     if asked.save:
         told = {"date": date.today(), "cpu": cpu_model(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+        told["nice"] = os.nice(0)
         RESULT.write_text(ABOUT.format(table=table, **told), encoding="utf-8")
     return 0
 

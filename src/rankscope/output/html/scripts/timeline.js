@@ -172,9 +172,12 @@ export class Timeline {
       let colour = steps ? STEP : this.colours[name[at]];
       if (this.found && !this.isFound(line, name[at])) colour = FADED;
       // what is not filled is drawn lower
-      const used = count[at] > 1 ? Math.max(1, Math.round((thick * Math.max(60, share[at])) / 255)) : thick;
-      for (let y = top + thick - used; y < top + thick; y += 1) pixels.fill(colour, y * wide + x, y * wide + right);
-      if (used < thick) for (let y = top; y < top + thick - used; y += 1) pixels.fill(0, y * wide + x, y * wide + right);
+      const empty = count[at] > 1 ? thick - Math.max(1, Math.round((thick * Math.max(60, share[at])) / 255)) : 0;
+      for (let y = 0, first = top * wide + x; y < thick; y += 1, first += wide) {
+        const paint = y < empty ? 0 : colour;
+        if (right - x === 1) pixels[first] = paint; // most blocks by far
+        else pixels.fill(paint, first, first + right - x);
+      }
       const room = (right - x) / ratio;
       if (count[at] === 1 && right - x > 2) { // tells neighbours apart
         const edge = right - 1;
