@@ -34,6 +34,7 @@ SHOTS: dict[str, tuple[str, str, bool]] = {
     "start": ("demo", "#start figure", False),
     "imports": ("demo", "#imports figure", False),
     "steps": ("demo", "#steps figure", False),
+    "timeline": ("demo", "#timeline figure", False),
     "wait_map": ("demo", "#wait_map figure", False),
     "waiting": ("demo", "#waiting figure", False),
     "communication": ("demo", "#communication figure", False),

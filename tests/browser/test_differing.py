@@ -32,7 +32,7 @@ def test_the_straggler_is_on_the_first_screen(ranks: int, chromium: Chromium, tm
     law = replace(LAW, ranks=ranks, stragglers=(77,))
     page = tmp_path / "page.html"
     page.write_text(page_text(Run(write_run(tmp_path / "run", law), keep=False)), encoding="utf-8")
-    assert page.stat().st_size < 3_000_000
+    assert page.stat().st_size < 1_500_000
     told = chromium.ask(page, FILLED, {"do": "evaluate", "code": ON_SCREEN})
     first, lead, row, lead_bottom, row_bottom, height = told.answers[1]
     assert first == "differing"

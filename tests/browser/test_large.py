@@ -76,7 +76,7 @@ def test_many_ranks_are_shown_by_host_with_those_that_stand_out(described: Page)
 def test_page_of_many_ranks_loads_and_scrolls(chromium: Chromium, described: Page, tmp_path: Path) -> None:
     page = tmp_path / "large.html"
     page.write_text(to_html(described), encoding="utf-8")
-    assert page.stat().st_size < 3_000_000
+    assert page.stat().st_size < 1_500_000
     told = chromium.ask(page, {"do": "scroll"}, FILLED, {"do": "scroll"}, {"do": "evaluate", "code": TABLES})
     print(f"{page.stat().st_size / 1e6:.1f} MB, first paint after {told.paint_ms:.0f} ms, then {told.answers[2]}")
     on_page: dict[str, Any] = {one["name"]: one["rows"] for one in told.answers[3]}

@@ -17,6 +17,7 @@ from rankscope.api.run import QUESTIONS, Run, Selection
 from rankscope.model import Column, Table, Unit
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
+from rankscope.pictures import Page
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
 from rankscope.questions.mpi.calls import OUTSIDE
@@ -325,9 +326,10 @@ def page(run: Answers) -> Iterator[str]:
     store = run.run.store()
     called, boxes = run.run.kernel_names("short"), import_icicle(store)
     shown = page_of(store, "run", PageOptions(called=called, imports=boxes))
-    for table in (shown.overview, shown.coverage, shown.findings):
+    for table in (shown.overview, shown.coverage):
         if table.rows != run.table(table.name).rows:
             yield f"page: its {table.name} is another one"
+    yield from first_screen(run, shown)
     for section in shown.sections:
         for table in section.tables:
             if table.name in QUESTIONS:
@@ -341,6 +343,30 @@ def page(run: Answers) -> Iterator[str]:
                     yield f"page: {number} is not in {chart.title!r}"
         if section.name == "imports":
             yield from nested(rows_of(section.tables[0]))
+
+
+def first_screen(run: Answers, shown: Page) -> Iterator[str]:
+    """Findings, key figures and the curve of steps: each as its table has it."""
+    found = {(row["rule"], row["saved_ns"]) for row in run["findings"]}
+    for one in shown.screen.advice:
+        if (one.rule, one.saved_ns) not in found:
+            yield f"page: a finding that findings has not: {one.title}"
+    figures = {one.label: one.value for one in shown.figures}
+    rows = run["gpu_steps"] or run["step_parts"]
+    if rows:
+        step, exposed = (sum(row[name] or 0 for row in rows) / len(rows) for name in ("step_ns", "exposed_ns"))
+        if not figures["Step"].startswith(seconds(step)):
+            yield f"page: a step of {figures['Step']}, in the table {seconds(step)}"
+        told = figures["Exposed communication"]
+        if told[0].isdigit() and told != f"{100 * exposed / step:.0f} %":
+            yield f"page: exposed communication {told}, in the table {exposed / step:.3f}"
+    tables = [table for section in shown.sections for table in section.tables if table.name == "step_times"]
+    curve = [row for table in tables for row in rows_of(table)]
+    spread = [row for row in run["steps"] if (row["rank"], row["name"]) == ("all", "step")]
+    for row in spread if curve else []:
+        ends = min(one["min_ns"] for one in curve), max(one["max_ns"] for one in curve)
+        if (sum(one["values"] for one in curve), *ends) != (row["steps"], row["min_ns"], row["max_ns"]):
+            yield f"page: step times of {ends}, in steps {row['min_ns']} to {row['max_ns']}"
 
 
 def differing(shown: Table, told: Table) -> Iterator[str]:
