@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from browser.large_run import write_large_run
+from rankscope.api.export import FORMS
+from rankscope.model import Event, Layer, RankFacts, Reading
 from rankscope.pictures import Blocks, Section
 from rankscope.questions.page import timeline
 from rankscope.questions.page.section import PageOptions
 from rankscope.questions.page.timeline import merged, timeline_section
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
+from runs.loaded import run_of
 
 SLOW = 5
 
@@ -110,3 +113,15 @@ def test_many_ranks_are_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert section.timeline is not None
     assert len({line.rank for line in section.timeline.lines}) == 4
     assert section.notes[0].startswith("4 of 12 ranks are drawn")
+
+
+def test_deep_events_are_left_out_and_told() -> None:
+    """Of six events within each other four are drawn, on a thread of any number; the caption names a real option."""
+    nested = [Event(Layer.NVTX, f"call {n}", n, 100 - n, thread=-7) for n in range(6)]
+    section = made(run_of([Reading(RankFacts(rank=0, world_size=1, host="h", pid=1), events=nested)]))
+    assert section.timeline is not None
+    assert [line.name for line in section.timeline.lines] == [
+        f"ranges of thread -7{' ' * bool(n)}{'›' * n}" for n in range(4)
+    ]
+    assert section.notes[0].startswith("4 of 6 events shown one by one")
+    assert "`rankscope export RUN --perfetto`" in section.notes[0] and "perfetto" in FORMS

@@ -137,8 +137,8 @@ class Timeline:
     def _tracks_of(self, process: int, columns: Mapping[str, Any], start_ns: Array, end_ns: Array) -> Array:
         """The track of each event, by its layer, kind, group and thread; on lanes where they cross each other."""
         layer, kind, group = (columns[name] for name in ("layer", "kind", "group"))
-        thread = columns["thread"].astype(np.int64)
-        threads = int(thread.max(initial=0)) + 1
+        known, thread = np.unique(columns["thread"].astype(np.int64), return_inverse=True)  # numbers may be any
+        threads = len(known)
         key = (layer.codes.astype(np.int64) * len(kind.values) + kind.codes) * len(group.values) + group.codes
         key = key * threads + thread
         present, place = np.unique(key, return_inverse=True)
@@ -148,7 +148,9 @@ class Timeline:
             rest, of_thread = divmod(code, threads)
             rest, of_group = divmod(rest, len(group.values))
             of_layer, of_kind = divmod(rest, len(kind.values))
-            told = _track_name(layer.values[of_layer], kind.values[of_kind], group.values[of_group], of_thread)
+            told = _track_name(
+                layer.values[of_layer], kind.values[of_kind], group.values[of_group], int(known[of_thread])
+            )
             names.setdefault(told, []).append(at)
         for (what, name), codes in names.items():
             rows = np.flatnonzero(np.isin(place, codes)) if len(names) > 1 else np.arange(len(key))

@@ -24,8 +24,8 @@ SORTED_AT_ONCE = 1 << 22
 Array = Any  # of numpy
 
 GROUP = (
-    Column("first_step", Unit.COUNT, "From step"),
-    Column("last_step", Unit.COUNT, "To step"),
+    Column("first_step", Unit.COUNT, "From step", "number of the first step in the row"),
+    Column("last_step", Unit.COUNT, "To step", "number of the last step in the row"),
 )
 COLUMNS = (
     *GROUP,

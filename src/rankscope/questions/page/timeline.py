@@ -38,7 +38,7 @@ COLUMNS = (
         "What",
         "the three steps whose length is nearest to the median, the longest, all; without steps the middle of the run",
     ),
-    Column("step", Unit.COUNT, "Step"),
+    Column("step", Unit.COUNT, "Step", "its number"),
     Column("length_ns", Unit.NS, "Length", "of the step on the rank that takes longest; of the run"),
     Column("rank", Unit.NAME, "Slowest rank", "the rank that takes longest"),
     Column("begin_ns", Unit.NS, "Begins at", "since the run began, on its common clock: the first rank to begin"),
@@ -92,8 +92,9 @@ def _notes(tables: Tables, run: _Run, drawn: DrawnTimeline, events: int) -> list
     )
     if singles < events:
         notes.append(
-            f"{singles:,} of {events:,} events shown one by one; the others as blocks of neighbours, named after what "
-            "takes most of their time. `rankscope export RUN --to perfetto` has all."
+            f"{singles:,} of {events:,} events shown one by one; of the others those that are short are in blocks of "
+            f"neighbours, named after what takes most of their time, and those within {DEEPEST} others are left out. "
+            "`rankscope export RUN --perfetto` has all."
         )
     else:
         notes.append(f"All {events:,} events of these ranks that were recorded are shown.")
@@ -276,11 +277,11 @@ def _drawn(run: _Run, wanted: PageOptions, chosen: Sequence[tuple[int, int]]) ->
     end_ns = run.end_ns()
     levels = _Levels(end_ns, _stretches(chosen))
     per_rank = max(3, MOST_LINES // max(1, len(run.ranks)))
-    for found in _of_ranks(run, wanted, names):
+    for found, count in _of_ranks(run, wanted, names):
+        events += count
         order = sorted(found, key=lambda line: (KIND_ORDER.index(line.kind), line.name))
         kept = sorted(order, key=lambda line: (line.kind not in (STEPS, "parts"), -_busy(found[line])))[:per_rank]
         for line in order:
-            events += len(found[line]) if line.kind not in DRAWN_FROM_SUMS else 0
             if line in kept and len(found[line]):
                 found[line].line[:] = len(lines)
                 lines.append(line)
@@ -349,8 +350,8 @@ class _Levels:
         return [Level(0, self.end_ns, resolution, coarse), *finer]
 
 
-def _of_ranks(run: _Run, wanted: PageOptions, names: _Names) -> Iterator[dict[Line, Blocks]]:
-    """The lines of each rank with all that is on them."""
+def _of_ranks(run: _Run, wanted: PageOptions, names: _Names) -> Iterator[tuple[dict[Line, Blocks], int]]:
+    """The lines of each rank with all that is on them, and how many events and steps it has, drawn or not."""
     made = timeline(run.tables)  # type: ignore[arg-type]
     rank_of = {process: rank for rank, process in run.processes.items()}
     made.actors = [one for one in made.actors if rank_of.get(one.process) in set(run.ranks)]
@@ -361,15 +362,21 @@ def _of_ranks(run: _Run, wanted: PageOptions, names: _Names) -> Iterator[dict[Li
     by_process = groupby([] if run.is_large else made.slices(), lambda one: one.process)
     following = next(by_process, None)
     for actor in made.actors:
-        rank, found = rank_of[actor.process], dict[Line, Blocks]()
+        rank, found, count = rank_of[actor.process], dict[Line, Blocks](), 0
         if following is not None and following[0] == actor.process:
             slices = list(following[1])
             tracks = {track.number: track for track in made.tracks.values() if track.process == actor.process}
             found = _lines_of(f"rank {rank}", slices, tracks, run.begin_ns, names, wanted)
             following = next(by_process, None)
+            count = sum(len(one.start_ns) for one in slices if not _is_steps(one, tracks))
         if rank in steps:
+            count += len(steps[rank].number)
             found |= _steps(run, steps[rank]) | _parts(run, steps[rank], names)
-        yield found | _device_parts(run, rank, devices.get(actor.process, []), names)
+        yield found | _device_parts(run, rank, devices.get(actor.process, []), names), count
+
+
+def _is_steps(one: Slices, tracks: dict[int, Track]) -> bool:
+    return bool(len(one.track)) and tracks[int(one.track[0])].kind == STEPS
 
 
 def _lines_of(
