@@ -1,5 +1,6 @@
 """Writes the columns of every table from the code: those of records into docs/schema.md, those of answers with their
-formulas into docs/metrics.md; with --check only says whether a page differs."""
+formulas into docs/metrics.md; and of pages what `rankscope explain` and `rankscope tables` say, into words.json.
+With --check only says whether one differs."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import argparse
 import hashlib
 import inspect
 import io
+import json
+import re
 import sys
 import tokenize
 from collections.abc import Iterator, Sequence
@@ -14,7 +17,9 @@ from pathlib import Path
 
 from markers import between, filled
 from rankscope import SCHEMA_VERSION
+from rankscope.api.runs import LIST_COLUMNS
 from rankscope.api.schema import ColumnSchema, TableSchema, schema
+from rankscope.api.words import TABLE_COLUMNS
 from rankscope.model import Column
 from rankscope.questions.compare.tables import CHANGES
 from rankscope.questions.imports import projection, replay, saving, staging
@@ -23,6 +28,7 @@ from rankscope.questions.imports.imports import IMPORT_COST_COLUMNS
 from rankscope.questions.live import top
 from rankscope.questions.page import gpu, ranks, steps
 from rankscope.questions.registry import QUESTIONS
+from rankscope.questions.run.screen import LABELS
 from rankscope.questions.scaling import crossovers, scaling
 from rankscope.store.columns import RECORDS
 
@@ -44,6 +50,8 @@ OTHERS: dict[str, Sequence[Column]] = {
     "scale_laws": scaling.LAWS,
     "scale_speed_up": scaling.SPEED_UP,
     "scale_break_even": crossovers.COLUMNS,
+    "runs": LIST_COLUMNS,
+    "tables": TABLE_COLUMNS,
     "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS),
 }
 
@@ -94,10 +102,16 @@ def metrics_page(page: str, tables: Sequence[TableSchema]) -> str:
     for table in tables:
         if table.kind == "question" and not QUESTIONS[table.name].is_wide:
             page = filled(page, f"columns {table.name}", "\n".join((f"{table.about}\n", *column_rows(table.columns))))
+    page = filled(page, "labels", "\n".join(label_rows()))
     for name, columns in OTHERS.items():
         shown = [ColumnSchema(one.name, "", one.unit.value, one.title, one.formula) for one in columns]
         page = filled(page, f"columns {name}", "\n".join(column_rows(shown)))
     return page
+
+
+def label_rows() -> Iterator[str]:
+    yield "| label | what it means |\n|---|---|"
+    yield from (f"| {label} | {escaped(text)} |" for label, text in LABELS.items())
 
 
 def column_rows(columns: Sequence[ColumnSchema]) -> Iterator[str]:
@@ -112,6 +126,39 @@ def escaped(text: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 PAGES = {"schema.md": schema_page, "metrics.md": metrics_page}
+WORDS = DOCS.parent / "src" / "rankscope" / "api" / "words.json"
+TABLE_ROW = re.compile(r"^\|(.*)\|$", re.MULTILINE)
+
+
+def words() -> str:
+    """What `rankscope explain` and `tables` say of metrics.md (words), findings.md (rules) and report.md (tables)."""
+    defined = dict(table_rows(between_headings((DOCS / "metrics.md").read_text(encoding="utf-8"), "## Words"), 2))
+    rules = {
+        rule.strip("`"): told
+        for names, *told in table_rows((DOCS / "findings.md").read_text(encoding="utf-8"), 3)
+        for rule in names.split(", ")
+    }
+    tables = {
+        name.strip("`"): about
+        for names, about in table_rows((DOCS / "report.md").read_text(encoding="utf-8"), 2)
+        for name in names.split(", ")
+    }
+    told = {"words": {word.strip("*"): text for word, text in defined.items()}, "rules": rules, "tables": tables}
+    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+def between_headings(page: str, heading: str) -> str:
+    return page.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+
+
+def table_rows(text: str, columns: int) -> list[list[str]]:
+    """The cells of tables of so many columns that begin with a name, without links."""
+    found = [[plain(cell) for cell in row.split(" | ")] for row in TABLE_ROW.findall(text)]
+    return [row for row in found if len(row) == columns and row[0].startswith(("`", "*"))]
+
+
+def plain(cell: str) -> str:
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell).strip()
 
 
 def main() -> int:
@@ -131,6 +178,12 @@ def main() -> int:
         (DOCS / name).write_text(after, encoding="utf-8")
         if name == "schema.md" and between(before, "version") != between(after, "version"):
             print(f"{between(after, 'version')} Did a column go or change its meaning? Then raise SCHEMA_VERSION.")
+    if words() != (WORDS.read_text(encoding="utf-8") if WORDS.exists() else ""):
+        stale = True
+        if is_check:
+            print(f"{WORDS.name} is not what the docs say: run {COMMAND}", file=sys.stderr)
+        else:
+            WORDS.write_text(words(), encoding="utf-8")
     return int(is_check and stale)
 
 

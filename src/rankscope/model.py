@@ -260,6 +260,7 @@ class RankFacts:
     threads: int | None = None
     user_ns: int | None = None
     system_ns: int | None = None
+    runnable_ns: int | None = None  # its first thread could have run and had no CPU; None where no kernel counts it
     max_rss_bytes: int | None = None
     pinned_peak_bytes: int | None = None  # the most of the host's memory that CUDA held pinned
     unified_faults: int | None = None  # of the host, on unified memory; None where CUPTI refused to tell
@@ -337,7 +338,7 @@ class Event:
     phase: str = ""
     thread: int = 0
     root: int | None = None
-    call_ns: int | None = None  # nonblocking operations: time inside the starting call
+    call_ns: int | None = None  # nonblocking operations: time inside the starting call and the one that waited
     dtype: str = ""  # of a collective's elements
     kind: str = "call"  # as of a tally: a "progress" event lasts from the start of an operation to its completion
     failed: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rankscope.model import Table, Unit, Words
+from rankscope.model import Cell, Table, Unit, Words
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -108,3 +108,60 @@ class Page:
     findings: Table
     sections: list[Section]
     notes: list[str] = field(default_factory=list)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the first screen about a run is made of: the answer before any table.
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One part of a whole."""
+
+    label: str
+    ns: float
+    share: float  # of the whole
+    depth: int = 0  # 1: a part of the last bar of depth 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Where a time goes: its parts add up to it."""
+
+    title: str
+    figures: Sequence[tuple[str, Cell, Unit]]  # beside the title
+    bars: Sequence[Bar]
+    table: str  # that has the numbers
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A finding: what to do, what it saves, and what proves it."""
+
+    level: str  # one of LEVELS in questions/run/screen.py
+    title: str
+    action: str
+    proofs: Sequence[tuple[str, str]]  # a table, and what its rows say
+    rule: str
+    saved_ns: float | None = None
+    share: float | None = None  # of the run
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What ran and whether all of it was seen, where its time goes, what to do, and how its ranks compare."""
+
+    name: str
+    facts: Sequence[str]  # how long, how many ranks, how they ended
+    problems: Sequence[str]  # what is missing or went wrong; it comes before all else
+    completeness: str
+    bars: Bars | None
+    run: Bars | None
+    advice: Sequence[Advice]
+    verdict: str  # in place of advice
+    ranks: Table | None  # few rows: each rank, or those that matter
+    ranks_note: str
+    not_checked: Sequence[str]
+    tables: Sequence[str]  # to go on with
+    rank_count: int
+    step_ns: float | None  # mean steady step; None: the run has none
+    running: bool

@@ -111,12 +111,16 @@ class ChunkKind(IntEnum):
     WINDOWS = 19
 
 
+WAITED_SHIFT = 8  # of call_ticks, with the flag WAITED
+
+
 class CollectiveFlag(IntFlag):
     NONBLOCKING = 1
     FAILED = 2
     ENQUEUED = 4
     DEVICE = 8
     UNSIZED = 16
+    WAITED = 32
 
 
 class GroupKind(IntEnum):
@@ -294,7 +298,7 @@ HEADER = _structure(
     "u8 boot_id pid_namespace",
     "i4 ancestor_pid",
     "u4 identity_reserved",
-    "u8 short_processes short_failed short_cpu_ns",
+    "u8 short_processes short_failed short_cpu_ns runnable_ns",
 )
 CHUNK = _structure("u4 kind thread chunk_bytes row_bytes rows first_id", "V40 reserved")
 TALLY = _structure(

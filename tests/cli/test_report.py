@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import io
 import json
 import os
 import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -33,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_form_tells_the_same_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([str(folder)]) == 0
+    assert run([str(folder), "--full"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"MPI_Allreduce +40 +10.0 s +31.2 %", text) and "\x1b" not in text
     assert run([str(folder), "--format", "csv", "--table", "routines"]) == 0
@@ -72,7 +76,7 @@ def test_mpitrace_layout_of_all_and_of_one(folder: Path, capsys: pytest.CaptureF
 
 
 def test_the_report_can_go_to_a_file(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([str(folder), "--out", str(tmp_path / "report.txt")]) == 0
+    assert run([str(folder), "--full", "--out", str(tmp_path / "report.txt")]) == 0
     assert "MPI routines" in (tmp_path / "report.txt").read_text() and capsys.readouterr().out == ""
 
 
@@ -82,7 +86,9 @@ def test_the_report_can_go_to_a_file(folder: Path, tmp_path: Path, capsys: pytes
         (["nowhere"], "nowhere: no such run"),
         (["RUN", "--rank", "x"], "--rank x: give ranks as in 0,4-7"),
         (["RUN", "--rank", "2,9"], "no rank 9 in this run, which has 0-3"),
-        (["RUN", "--sort", "colour"], "--sort colour: no such column; choose one of"),
+        (["RUN", "--full", "--sort", "colour"], "--sort colour: no such column; choose one of"),
+        (["RUN", "--sort", "bytes"], "--sort and --top order and cut tables: add --table NAME or --full"),
+        (["RUN", "--table", "steps,stepps"], "--table stepps: no such table; nearest: steps, step_parts, gpu_steps"),
         (["RUN", "--top", "-1"], "--top -1"),
         (["RUN", "--out", "no/such/folder"], "no/such/folder: cannot be written"),
     ],
@@ -103,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_rest_shown(
     assert run([str(folder)]) == 1
     told = capsys.readouterr()
     assert "103.rank: not a rank file" in told.err and "MPI_Allreduce" in told.out
-    assert "of 4 ranks expected by run.json, 1 not seen: 3" in told.out
+    assert told.out.startswith("INCOMPLETE: 1 of 4 ranks not seen: 3.")
 
 
 def test_tables_of_events_are_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +141,7 @@ CALL = [sys.executable, "-c", "import sys; from rankscope.cli.report import run;
 
 def test_a_closed_pipe_is_no_error(folder: Path) -> None:
     done = subprocess.run(["sh", "-c", '"$@" | head -1', "sh", *CALL, folder], capture_output=True, text=True)
-    assert done.stdout == "Overview\n" and done.stderr == ""
+    assert done.stdout.startswith("rankscope  ") and done.stdout.count("\n") == 1 and done.stderr == ""
 
 
 def test_a_terminal_without_unicode_gets_escapes(folder: Path) -> None:
@@ -182,3 +188,36 @@ def test_every_question_knows_why_its_answer_may_be_empty(folder: Path) -> None:
         without_rows += not answer.rows
         assert bool(answer.rows) != any(note.startswith("Empty: ") for note in answer.notes), name
     assert without_rows > 20
+
+
+# ---------------------------------------------------------------- on a terminal
+def on_terminal(folder: Path, rows: int, *options: str, **variables: str) -> str:
+    """What a terminal of so many lines is written."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
+    environment = {**os.environ, "TERM": "xterm", **variables}
+    for name in ("COLUMNS", "LINES", *(() if "NO_COLOR" in variables else ("NO_COLOR",))):
+        environment.pop(name, None)
+    with subprocess.Popen([*CALL, folder, *options], stdin=slave, stdout=slave, env=environment) as started:
+        os.close(slave)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while block := os.read(master, 65536):
+                shown += block
+        assert started.wait() == 0
+    os.close(master)
+    return shown.decode()
+
+
+def test_what_is_longer_than_the_terminal_goes_through_the_pager(folder: Path) -> None:
+    pager = "sed -e 's/^/paged: /'"
+    assert on_terminal(folder, 20, "--full", PAGER=pager).count("paged: ") > 20
+    assert "paged: " not in on_terminal(folder, 500, "--full", PAGER=pager)
+    assert "paged: " not in on_terminal(folder, 20, "--full", PAGER="cat")
+    assert "MPI_Allreduce" in on_terminal(folder, 20, "--full", PAGER="no-such-pager-here")
+
+
+def test_colour_on_a_terminal_alone_and_not_where_it_is_unwanted(folder: Path) -> None:
+    assert "\x1b[1mWHAT TO DO\x1b[0m" in on_terminal(folder, 60)
+    assert "\x1b" not in on_terminal(folder, 60, NO_COLOR="1")
+    assert "\x1b" not in subprocess.run([*CALL, folder], capture_output=True, text=True, check=True).stdout

@@ -174,18 +174,35 @@ def test_run_folder_and_latest(rankscope: str, run: Run, work: Path) -> None:
     assert about["options"]["log_records"] == 7
 
 
+@pytest.mark.parametrize("program", ["exit", "_exit", "fork"])
 @pytest.mark.parametrize("words", [(), ("--quiet",)])
-def test_where_it_records_is_said_on_a_terminal(rankscope: str, work: Path, words: tuple[str, ...]) -> None:
+def test_a_terminal_is_told_where_it_records_and_at_the_end_what_to_do(
+    rankscope: str, work: Path, words: tuple[str, ...], program: str
+) -> None:
+    ends = {
+        "exit": "pass",
+        "_exit": "import os; os._exit(0)",
+        "fork": "import os; child = os.fork(); child and os.waitpid(child, 0)",  # which does not say it as well
+    }
     ours, theirs = pty.openpty()
-    subprocess.run([rankscope, "run", *words, "--name", "named", "true"], cwd=work, stderr=theirs, check=True)
+    command = [sys.executable, "-c", f"{ends[program]}"]
+    subprocess.run([rankscope, "run", *words, "--name", "named", *command], cwd=work, stderr=theirs, check=True)
     os.close(theirs)
     os.set_blocking(ours, False)
     try:
-        said = os.read(ours, 1000)
+        said = os.read(ours, 1000).decode().splitlines()
     except OSError:  # nothing was written
-        said = b""
+        said = []
     os.close(ours)
-    assert (b"rankscope: recording to rankscope-runs/" in said) == (not words)
+    assert [line.partition(" rankscope-runs/")[0] for line in said] == (
+        [] if words else ["rankscope: recording to", "rankscope: recorded in"]
+    )
+    assert words or said[-1].endswith("-named; next: rankscope report")
+
+
+def test_no_terminal_no_word(rankscope: str, run: Run, work: Path) -> None:
+    done = run(rankscope, "run", "env", "-0")
+    assert done.stderr == b"" and b"RANKSCOPE_END" not in variables(done.stdout)
 
 
 def test_options_reach_the_recorder(rankscope: str, run: Run, work: Path) -> None:

@@ -16,6 +16,7 @@ from rankscope.api.pages import page_text
 from rankscope.api.run import QUESTIONS, Run, Selection
 from rankscope.model import Column, Table, Unit
 from rankscope.output.forms import FORMS
+from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
@@ -333,6 +334,10 @@ def findings(run: Answers) -> Iterator[str]:
     }
     if not table.rows and any(missing.values()) and NOT_LOOKED_FOR not in told:
         yield f"findings: nothing found, and nothing said of {[what for what, is_so in missing.items() if is_so]}"
+    for row in run["findings"]:
+        for share in re.findall(r"(\d+) ?% of the run", row["finding"]):
+            if row["share"] is not None and abs(int(share) - 100 * row["share"]) > 0.51:
+                yield f"findings: {row['finding']} beside a share of {row['share']}"
     if not table.rows and not any("Empty: " in note for note in table.notes):
         yield "findings: empty, and no word about it"
 
@@ -428,6 +433,7 @@ def sentences(run: Answers) -> Iterator[str]:
     """Every form can be made, and nowhere is "12.1 s of the 7.56 s"."""
     tables = run.run.answers(run.run.default_tables(), Selection())
     texts = [to_text(tables, WIDTH), *(made(tables) for made in FORMS.values()), page_text(run.run)]
+    texts.append(to_screen(run.run.screen(), WIDTH))
     for text in texts:
         for part, part_unit, whole, whole_unit in TIMES.findall(text):
             if in_ns(part, part_unit) > in_ns(whole, whole_unit) * 1.01:

@@ -20,23 +20,25 @@ _open: dict[int, int] = {}  # slots by the id of their work
 _models: list[weakref.ref[Any]] = []
 
 
-def watch(recorder: Any, c10d: Any, method: str, operation: str, number_of: Callable[..., int]) -> None:
+def watch(
+    recorder: Any, c10d: Any, method: str, operation: str, number_of: Callable[..., int], root_of: Callable[..., int]
+) -> None:
     """Record every call of a method that issues a collective."""
     original = getattr(c10d.ProcessGroup, method)
     begin, end = recorder.rankscope_collective_begin, recorder.rankscope_collective_end
 
-    def _begun(group: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
+    def _begun(group: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[int, int]:
         backend = backend_of(group)
         try:
             shown = operation if backend == GLOO else f"{group.name()}:{operation}"
             number, size = number_of(recorder, c10d, group), size_of(method, arguments)
-            return begin(shown.encode(), number, size, -1, 0, backend), backend
+            return begin(shown.encode(), number, size, root_of(method, arguments, named), 0, backend), backend
         except Exception:  # a torch that keeps its groups elsewhere: the program's call goes on
             return 0, backend
 
     @wraps(original)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
-        slot, backend = _begun(self, arguments)
+        slot, backend = _begun(self, arguments, named)
         try:
             work = original(self, *arguments, **named)
         except BaseException as error:

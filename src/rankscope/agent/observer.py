@@ -21,7 +21,9 @@ def start(recorder: Any, torch: Any) -> str:
     try:
         path = build.find(os.path.dirname(os.path.abspath(torch.__file__)))
         library = ctypes.PyDLL(path)
-        library.rankscope_observer_enter.argtypes = library.rankscope_observer_own_group.argtypes = (ctypes.c_uint32,)
+        library.rankscope_observer_enter.argtypes = (ctypes.c_uint32, ctypes.c_int32)
+        library.rankscope_observer_own_group.argtypes = (ctypes.c_uint32,)
+        library.rankscope_observer_group.argtypes = (ctypes.c_char_p, ctypes.c_uint32)
         if library.rankscope_observer_start():
             _library = library
             return NATIVE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -40,6 +41,8 @@ ISSUING = {
     "recv_anysource": "recv",
 }
 BETWEEN_TWO = ("send", "recv")
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+GROUP_MAKERS = ("_new_group_with_tag", "split_group", "shrink_group")
 
 _numbers: dict[str, int] = {}  # of the process groups, by torch's name
 
@@ -48,15 +51,19 @@ def install(recorder: Any, c10d: Any) -> None:
     """Watch initialisation, the methods that issue collectives, and waits."""
     os.register_at_fork(after_in_child=_numbers.clear)
 
+    compiled = observer.compiled()
+
     def initialised() -> None:
         recorder.rankscope_rank(c10d.get_rank(), c10d.get_world_size())
+        if compiled is not None:
+            _tell_groups(recorder, c10d, compiled)
 
     timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group", initialised)
     _renew_exports(c10d, "init_process_group")
     _watch_end(recorder, c10d)
     issuing = {method: operation for method, operation in ISSUING.items() if hasattr(c10d.ProcessGroup, method)}
-    compiled = observer.compiled()
     if compiled is not None:
+        _watch_new_groups(recorder, c10d, compiled)
         for method in issuing:
             _tell_group(recorder, c10d, compiled, method)
         _watch_waits(recorder, c10d.Work, lambda recorder, work: None)
@@ -65,7 +72,7 @@ def install(recorder: Any, c10d: Any) -> None:
 
     for method, operation in issuing.items():
         if operation not in BETWEEN_TWO:
-            fallback.watch(recorder, c10d, method, operation, number_of)
+            fallback.watch(recorder, c10d, method, operation, number_of, root_of)
     _watch_waits(recorder, c10d.Work, fallback.waited)
 
 
@@ -117,6 +124,39 @@ def _own_group(recorder: Any, group: Any) -> None:
         compiled.rankscope_observer_own_group(next(iter(_own)) if len(_own) == 1 else 0)
 
 
+def _watch_new_groups(recorder: Any, c10d: Any, compiled: Any) -> None:
+    """Tell the observer every group as soon as it is made, by the name under which C++ knows it."""
+
+    def watch(name: str) -> None:
+        original = getattr(c10d, name)
+
+        @wraps(original)
+        def maker(*arguments: Any, **named: Any) -> Any:
+            try:
+                made = original(*arguments, **named)
+            except BaseException as error:
+                hide_our_frame(error)
+                raise
+            _tell_groups(recorder, c10d, compiled)
+            return made
+
+        setattr(c10d, name, maker)
+        _renew_exports(c10d, name)
+
+    for name in GROUP_MAKERS:
+        if hasattr(c10d, name):
+            watch(name)
+
+
+def _tell_groups(recorder: Any, c10d: Any, compiled: Any) -> None:
+    try:
+        for group, name in list(c10d._world.pg_names.items()):
+            if name not in _numbers:
+                compiled.rankscope_observer_group(name.encode(), number_of(recorder, c10d, group))
+    except Exception:  # a torch that keeps its groups elsewhere
+        pass
+
+
 def number_of(recorder: Any, c10d: Any, group: Any) -> int:
     """The recorder's number of a process group, which is entered at its first use."""
     name = c10d._world.pg_names.get(group)
@@ -131,6 +171,16 @@ def number_of(recorder: Any, c10d: Any, group: Any) -> int:
         number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
         _numbers[name] = number
     return number
+
+
+def root_of(method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
+    """The root of a collective, as a place in its group; -1 where there is none."""
+    if method not in ROOTED:
+        return -1
+    if "root" in named:
+        return int(named["root"])
+    options = named.get("opts", arguments[-1] if len(arguments) > 1 else 0)
+    return int(getattr(options, "rootRank", options if isinstance(options, int) else 0))
 
 
 def _hash(text: str) -> int:
@@ -148,7 +198,7 @@ def _tell_group(recorder: Any, c10d: Any, compiled: Any, method: str) -> None:
     @wraps(original)
     def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
         try:
-            entered = enter(number_of(recorder, c10d, self))
+            entered = enter(number_of(recorder, c10d, self), root_of(method, arguments, named))
         except Exception:  # a torch that keeps its groups elsewhere: the program's call goes on
             entered = False
         try:
@@ -203,9 +253,8 @@ def _watch_end(recorder: Any, c10d: Any) -> None:
 
 
 def _renew_exports(c10d: Any, name: str) -> None:
-    """torch.distributed has imported the function by its name, if it is there already."""
-    import sys
-
-    package = sys.modules.get("torch.distributed")
-    if package is not None and hasattr(package, name):
-        setattr(package, name, getattr(c10d, name))
+    """Modules that are there already have imported the function by its name."""
+    for importer in ("torch.distributed", "torch.distributed.device_mesh"):
+        module = sys.modules.get(importer)
+        if module is not None and hasattr(module, name):
+            setattr(module, name, getattr(c10d, name))

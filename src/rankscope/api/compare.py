@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rankscope.api.frame import Frame
 from rankscope.api.run import NoRun, Run
-from rankscope.api.runs import is_run
 from rankscope.model import Table, Wrong
 from rankscope.questions.compare.measures import measures
 from rankscope.questions.compare.tables import (
@@ -34,6 +33,7 @@ from rankscope.questions.compare.verdicts import (
 )
 from rankscope.questions.compare.verdicts import UNDECIDED as CANNOT_TELL
 from rankscope.questions.selection import ALL, Selection
+from rankscope.store.folder import is_run
 
 __all__ = ["BadLimit", "CompareOptions", "Compared", "compared", "parse_limit", "side_of"]
 

@@ -25,6 +25,7 @@ from rankscope.model import BadFile, RankFacts, Reading, Role, Severity, Wrong
 from rankscope.questions.wording import counted
 from rankscope.record.place import cleaned
 from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, new_folder, point_latest
+from rankscope.store.folder import named_run
 from rankscope.store.foreign import LoadedFile, loaded_folders, remove_replaced
 
 __all__ = ["FORMATS", "LoadOptions", "Loading", "load"]
@@ -299,11 +300,9 @@ def run_folder(options: LoadOptions, first: Path) -> tuple[Path, bool]:
 
 def named_folder(name: str) -> Path:
     """The run of that name, also one that was recorded under it and so has a date before it."""
-    exact = Path(ROOT).absolute() / cleaned(name)
-    if exact.exists():
-        return exact.resolve()
-    dated = sorted(exact.parent.glob(f"????-??-??T??-??-??-{exact.name}"))
-    return dated[-1] if dated else exact
+    root, cleaned_name = Path(ROOT).absolute(), cleaned(name)
+    found = named_run(root, cleaned_name)
+    return found.resolve() if found is not None else root / cleaned_name
 
 
 def settle_folder(folder: Path, is_new: bool, options: LoadOptions) -> None:

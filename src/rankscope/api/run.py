@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rankscope.api.frame import Frame, arrow_frame
 from rankscope.model import Column, Table, Unit, Wrong
+from rankscope.pictures import Screen
 from rankscope.questions.gpu.kernel_names import FORMS as KERNEL_NAMES
 from rankscope.questions.gpu.kernel_names import kernel_names, renamed
-from rankscope.questions.registry import ALIASES, QUESTIONS, default_tables
-from rankscope.questions.selection import Selection
+from rankscope.questions.registry import ALIASES, QUESTIONS, Needs, default_tables
+from rankscope.questions.run.screen import screen
+from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import ranges
 from rankscope.rank_files.events import trace_events
 from rankscope.rank_files.read import read_rank_file
@@ -24,7 +26,7 @@ from rankscope.store import large_runs
 from rankscope.store.cache import Answers, table_data, table_of
 from rankscope.store.columns import RECORDS
 from rankscope.store.executors import Dask, Killed, cluster
-from rankscope.store.folder import NoRun, find_run, listed, read_host_groups
+from rankscope.store.folder import RUNS, NoRun, find_run, listed, read_host_groups
 from rankscope.store.rank_files import Elsewhere, Progress, unseen
 from rankscope.store.run import BadQuery, OpenOptions, RunTables, open_run
 
@@ -37,6 +39,7 @@ __all__ = [
     "Layout",
     "NoRun",
     "Run",
+    "Screen",
     "Selection",
     "Wrong",
 ]
@@ -95,6 +98,7 @@ LOGS_UNASKED = 128  # rank files whose logs are always read without being asked 
 LOGS_UNASKED_BYTES = 8 << 30  # on disk, of more of them
 EVENTS_WORD = re.compile(r"\bevents\b", re.IGNORECASE)
 OVERVIEW = ("findings", "overview", "coverage")
+OF_RANKS = ("steps", "step_parts", "gpu_steps", "gpu_time", "waiting", "ranks")  # of a screen: for chosen ranks alone
 LISTED = (
     Column("name", Unit.NAME, "Table"),
     Column("kind", Unit.NAME, "Kind"),
@@ -204,6 +208,24 @@ class Run:
     def answer_as_read(self, name: str, selection: Selection, kernels: str = "short") -> Table:
         """The answer by what was read already."""
         return renamed(QUESTIONS[name].answer(self.store(), selection), self.kernel_names(kernels))
+
+    def screen(self, selection: Selection = ALL, logs: bool = True) -> Screen:
+        """What to see first, from the answers to other questions; without logs, from what all rank files sum up."""
+        if logs:
+            self.prepare(events=True)
+        self.ranks_shown(selection)
+        chosen, shown = Selection(selection.ranks), set(self.default_tables())
+
+        @cache
+        def answer(name: str) -> Table:
+            question = QUESTIONS[name]
+            if name not in shown or (question.reads_more_than_sums and not logs and question.needs is not Needs.LOG):
+                return Table(name, "", (), [])
+            return self._answer(name, chosen if name in OF_RANKS else ALL, "short")
+
+        folder = self.folder.resolve()
+        named = f"--name {folder.name}" if folder.parent.name == RUNS.name else f"--out {self.folder}"
+        return screen(answer, folder.name, f"rankscope load FILES {named}", self.bad_files)
 
     def default_tables(self) -> list[str]:
         """The questions to which this run may have an answer."""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from rankscope.model import BadFile
+from rankscope.api.run import NoRun, Run, Wrong
+from rankscope.model import BadFile, Cell, Column, Table, Unit
+from rankscope.pictures import Screen
+from rankscope.questions.wording import counted
 from rankscope.rank_files.facts import Here
 from rankscope.rank_files.live import read_moment
-from rankscope.store.folder import read_job
+from rankscope.store.cache import fingerprint
+from rankscope.store.folder import DATE, is_run, listed, read_job, run_folders
+from rankscope.store.rank_files import below, stamp_of
+from rankscope.whole_file import write_whole
 
 MOST_ASKED = 64  # rank files of a run that are asked whether their process runs
 
@@ -28,17 +39,13 @@ class Listed:
     running: bool
 
 
-def is_run(place: Path) -> bool:
-    return (place / "ranks").is_dir() or (place / "loaded").is_dir()
-
-
 def runs_in(folder: Path) -> list[Listed]:
     """The runs right below a folder, or the folder itself where it is one; links, such as `latest`, are left out."""
     if is_run(folder):
         return [listed_run(folder)]
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    found = [listed_run(folder / name) for name in names if is_run(folder / name)]
+    if not os.access(folder, os.R_OK):
+        raise PermissionError(f"{folder} cannot be listed")
+    found = [listed_run(place) for place in run_folders(folder)]
     return sorted(found, key=lambda one: (-one.started_ns, one.name))
 
 
@@ -73,3 +80,151 @@ def stays_inside(run: Path, root: Path) -> bool:
 
 def _within(path: str, bound: str) -> bool:
     return path == bound or path.startswith(bound.rstrip("/") + "/")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The list of runs: what stands in run.json, and what a look into the rank files has shown once, which is kept.
+SUMMARY = ".summary.json"  # in the folder of a run that has ended
+LIST_COLUMNS = (
+    Column("number", Unit.NAME, "#", "the run's number from the newest, which every command takes: @1"),
+    Column("started", Unit.NAME, "When", "its start or, of loaded files, when they were loaded; local time"),
+    Column("name", Unit.NAME, "Run", "the name of its folder, without the date before it"),
+    Column("command", Unit.NAME, "Command", "what was started, or the tools whose files were loaded"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks seen"),
+    Column("step_ns", Unit.NS, "Step", "mean steady step, on the GPUs' clock where it is known"),
+    Column("finding", Unit.NAME, "First finding", "what the report opens with"),
+)
+NOT_READ = "not read yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the list says of one run beside its name."""
+
+    command: str
+    ranks: int
+    step_ns: float | None
+    finding: str
+
+
+def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
+    """The newest runs of a folder; those not seen before are read as long as the time suffices."""
+    found = run_folders(folder)
+    shown, until_s, unread = found[:most], time.monotonic() + budget_s, 0
+    table = Table("runs", f"Runs in {folder}", LIST_COLUMNS, [])
+    for place, run in enumerate(shown, 1):
+        summary = _kept(run)
+        if summary is None and time.monotonic() < until_s:
+            summary = _summary(run)
+        told = listed_run(run)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(told.started_ns / 1e9))
+        unread += summary is None
+        said = summary or Summary(told.command, told.files, None, NOT_READ)
+        finding = "running" if told.running else said.finding
+        row = (f"@{place}", when, DATE.sub("", told.name), said.command, said.ranks or None, said.step_ns, finding)
+        table.rows.append(row)
+    if unread:
+        table.notes.append(f"{unread} not read yet: --read reads them all.")
+    if len(found) > len(shown):
+        table.notes.append(f"{len(found) - len(shown)} older ones: --all lists them.")
+    return table
+
+
+def _stamp(run: Path) -> str:
+    return fingerprint(run, {below(run, Path(path)): stamp_of(Path(path)) for path in listed(f"{run}/ranks")})
+
+
+def _kept(run: Path) -> Summary | None:
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        told = json.loads((run / SUMMARY).read_bytes())
+        if told.pop("of") == _stamp(run):
+            return Summary(**told)
+    return None
+
+
+def _summary(run: Path) -> Summary | None:
+    """Worked out, and kept if the run has ended; without the right to write it is worked out again."""
+    try:
+        opened = Run(run)
+        screen = opened.screen(logs=opened.reads_logs)
+    except (NoRun, Wrong) as problem:
+        return Summary("", 0, None, str(problem).removeprefix(f"{run}: "))
+    findings = [*screen.problems, *(one.title for one in screen.advice), screen.verdict]
+    made = Summary(screen.name, screen.rank_count, screen.step_ns, findings[0])
+    if not screen.running:
+        told = {"of": _stamp(run), **{name: getattr(made, name) for name in made.__dataclass_fields__}}
+        with suppress(OSError):
+            write_whole(run / SUMMARY, [json.dumps(told).encode()])
+    return made
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The first screen about a study: a line for each point of its matrix, which are runs of their own.
+CELL_COLUMNS = (
+    Column("cell", Unit.NAME, "Cell", "what the axes of the study are there"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks asked for"),
+    Column("done", Unit.NAME, "Done", "repeats that ended well, of all"),
+    Column("wall_ns", Unit.NS, "Wall time", "median of the repeats, launcher included"),
+    Column("step_ns", Unit.NS, "Step", "mean steady step, median of the repeats"),
+    Column("finding", Unit.NAME, "First finding", "of the report about its first repeat, or why it failed"),
+)
+
+
+def study_screen(folder: Path, budget_s: float) -> Screen | None:
+    """What became of the cells of a study; None: the folder is none."""
+    try:
+        about = json.loads((folder / "study.json").read_bytes())
+        title, planned = str(about["title"]), len(about["cells"])
+        cells = [(path.parent, json.loads(path.read_bytes())) for path in sorted(folder.glob("cells/*/cell.json"))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    until_s = time.monotonic() + budget_s
+    points: dict[tuple[str, int], list[tuple[Path, dict[str, Any]]]] = {}
+    for place, told in cells:
+        axes = ", ".join(f"{name} {value}" for name, value in told["values"].items())
+        points.setdefault((axes, told["ranks"]), []).append((place, told))
+    rows = [_point(axes, ranks, repeats, until_s) for (axes, ranks), repeats in points.items()]
+    rows.sort(key=lambda row: (row[3] is None, row[3] or 0))
+    failed = [(place, told) for place, told in cells if told["state"] != "done"]
+    problems = [f"INCOMPLETE: {len(cells)} of {planned} cells have run: --resume"] if len(cells) < planned else []
+    problems += (
+        [f"FAILED: {len(failed)} of {planned} cells: {failed[0][0].name}: {failed[0][1]['reason']}"] if failed else []
+    )
+    facts = [counted(planned, "cell"), counted(about.get("repeats", 1), "repeat")]
+    document = next(iter(sorted(folder.glob("*.md"))), None)
+    return Screen(
+        title,
+        [f"study {folder.name}", *facts],
+        problems,
+        f"Complete: {planned} of {planned} cells done",
+        None,
+        None,
+        [],
+        f"Read the document: {document}"
+        if document
+        else "There is no document yet: `rankscope study --resume` writes it.",
+        Table("cells", "Cells", CELL_COLUMNS, rows),
+        "fastest first; report CELL/attempt-1/run shows one",
+        [],
+        [],
+        0,
+        None,
+        False,
+    )
+
+
+def _point(axes: str, ranks: int, repeats: list[tuple[Path, dict[str, Any]]], until_s: float) -> tuple[Cell, ...]:
+    done = [(place, told) for place, told in repeats if told["state"] == "done"]
+    summaries = []
+    for place, told in done:
+        run = place / str(told["attempt"]) / "run"
+        known = _kept(run) or (_summary(run) if time.monotonic() < until_s else None)
+        summaries += [known] if known is not None else []
+    steps = [one.step_ns for one in summaries if one.step_ns is not None]
+    seconds = [float(told["seconds"]) for _, told in done if told.get("seconds") is not None]
+    finding = summaries[0].finding if summaries else NOT_READ
+    return (
+        *(axes, ranks, f"{len(done)}/{len(repeats)}"),
+        *(median(seconds) * 1e9 if seconds else None, median(steps) if steps else None),
+        finding if done else str(repeats[0][1].get("reason") or repeats[0][1]["state"]),
+    )

@@ -8,6 +8,9 @@ from rankscope import __version__
 COMMANDS = {
     "run": "start a command and record it",
     "report": "show what was recorded",
+    "runs": "list the runs: when, what, ranks, step time, first finding",
+    "tables": "list the tables of a report by subject",
+    "explain": "say what a label, a column, a table or a finding means",
     "imports": "meter what importing costs",
     "top": "watch a running job",
     "hang": "say whether a running job hangs, where and because of whom",
@@ -23,6 +26,7 @@ COMMANDS = {
     "index": "write one file that answers the imports of an environment",
     "slowfs": "show a folder through a slow file system that counts",
     "doctor": "say what can be recorded here, and why not",
+    "completion": "print what makes bash, zsh or fish complete rankscope's words",
 }
 
 HELP = """\
@@ -65,4 +69,4 @@ def call(name: str, arguments: list[str]) -> int:
 
 
 def help_text() -> str:
-    return HELP.format(commands="\n".join(f"  {name:8} {text}" for name, text in COMMANDS.items()))
+    return HELP.format(commands="\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items()))

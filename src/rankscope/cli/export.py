@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankscope.api.export import FOLDERS, FORMS, export
 from rankscope.api.run import NoRun, Run, Selection
-from rankscope.cli.printing import progress, summing
+from rankscope.cli.printing import RUN_HELP, progress, summing
 from rankscope.cli.report import told
 from rankscope.model import Wrong
 from rankscope.output.cells import printable
@@ -49,7 +49,7 @@ def run(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("rankscope export", description=ABOUT, epilog=EPILOG)
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     forms = made.add_mutually_exclusive_group()
     for form in FORMS:
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=FORM_HELP[form])

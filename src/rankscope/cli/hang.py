@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.api.live import Diagnosis, NoRun, diagnose_hang
-from rankscope.cli.printing import FILE_WIDTH, colour_wanted, width
+from rankscope.cli.printing import FILE_WIDTH, RUN_HELP, colour_wanted, width
 from rankscope.model import Table
 from rankscope.output.json import to_json
 from rankscope.output.text import to_text
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         "and where those are instead. Looks twice and changes nothing.",
         epilog="exit code: 0 no hang, 1 cannot be told, 2 no run or no readable file, 3 hang",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     made.add_argument(
         "--wait", type=float, default=1.0, metavar="SECONDS", help="time between the two looks (default: 1)"
     )

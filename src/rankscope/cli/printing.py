@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from rankscope.whole_file import write_whole
 SCREEN_ROWS = 24  # of one table, where nothing else was asked for
 FILE_WIDTH = 120
 PROGRESS_FROM = 256  # files
+BUDGET_S = 3.0  # for runs of a list that were not read before
+RUN_HELP = "folder, name or number (@1: the newest) of the run, as rankscope runs lists them (default: the latest)"
 
 
 def progress(what: str = "reading rank files", least: int = PROGRESS_FROM) -> Callable[[int, int], None]:
@@ -57,21 +60,55 @@ def width(out: Path | None) -> int:
 
 
 def colour_wanted() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    """On a terminal that shows it, and where nobody has asked for none (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+# What is written where a terminal has ASCII alone, letter by letter, so that columns stay where they are.
+ASCII = str.maketrans("█▒─…→×÷–—−µ·≤≥²√Σ±“”‘’", "#+-~>x/---u.<>2vS~\"\"''")
+
+
+def is_ascii() -> bool:
+    """Whether the terminal is said to have ASCII alone: Python itself would write UTF-8 in the locale C."""
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "")
+    return locale in ("C", "POSIX") or encoding in ("ascii", "usascii", "ansix3.41968")
+
+
+def writable(text: str) -> str:
+    """The text in the letters that this terminal has; names in a run may hold others, which become escapes."""
+    if is_ascii():
+        return text.translate(ASCII).encode("ascii", "backslashreplace").decode("ascii")
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def deliver(texts: Iterable[str], out: Path | None) -> None:
-    """To the screen, or to the file that was named."""
+    """To the screen, through a pager where it would run off a terminal, or to the file that was named."""
     if out is None:
-        # names in a run may hold letters that this terminal's encoding has not
-        encoding = sys.stdout.encoding or "utf-8"
+        if sys.stdout.isatty():
+            _page("".join(writable(text) for text in texts))
+            return
         for text in texts:
-            print(text.encode(encoding, "backslashreplace").decode(encoding), end="", flush=True)
+            print(writable(text), end="", flush=True)
         return
     try:
         save(texts, out)
     except OSError as problem:
         raise Wrong(f"{out}: cannot be written: {problem.strerror}") from None
+
+
+def _page(text: str) -> None:
+    """By $PAGER, else less; straight where all fits, or where the pager is not there."""
+    pager = os.environ.get("PAGER", "less -FRX")
+    if text.count("\n") < shutil.get_terminal_size().lines or pager.strip() in ("", "cat"):
+        print(text, end="", flush=True)
+        return
+    sys.stdout.flush()
+    environment = {"LESS": "FRX", **os.environ}
+    done = subprocess.run(pager, shell=True, input=text.encode(errors="replace"), env=environment, check=False)
+    if done.returncode in (126, 127):  # of the shell: there is no such pager
+        print(text, end="", flush=True)
 
 
 def save(texts: Iterable[str], path: Path) -> None:

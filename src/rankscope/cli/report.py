@@ -6,9 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from rankscope.api.run import (
+    ALIASES,
     KERNEL_NAMES,
     LOGS_UNASKED,
     LOGS_UNASKED_BYTES,
@@ -16,11 +18,24 @@ from rankscope.api.run import (
     Layout,
     NoRun,
     Run,
+    Screen,
     Selection,
 )
-from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, progress, save, summing, width
+from rankscope.api.runs import study_screen
+from rankscope.cli.printing import (
+    BUDGET_S,
+    RUN_HELP,
+    SCREEN_ROWS,
+    colour_wanted,
+    deliver,
+    progress,
+    save,
+    summing,
+    width,
+)
 from rankscope.model import Table, Wrong
 from rankscope.output.forms import FORMS
+from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
 
 # ---------------------------------------------------------------- report
@@ -31,11 +46,21 @@ def run(argv: list[str]) -> int:
     """0: all shown; 1: some files could not be read; 2: nothing could be shown."""
     options = parser().parse_args(argv)
     try:
+        options.table = table_names(options.table or ())
         selection = selection_of(options)
+        if (
+            is_screen(options)
+            and options.run is not None
+            and (study := study_screen(options.run, BUDGET_S)) is not None
+        ):
+            deliver([screen_text(study, options)], options.out)
+            return 0
         shown = {"progress": progress(), "summing": summing()}
         opened = Run(options.run, dask=options.dask, keep=not options.fresh, groups=options.groups, **shown)
         opened.prepare(events=wants_events(opened, options))
-        if options.html is not None:
+        if is_screen(options):
+            deliver([first_screen(opened, selection, options)], options.out)
+        elif options.html is not None:
             write_page(opened, selection, options)
         else:
             deliver(pieces(opened, selection, options), options.out)
@@ -45,6 +70,23 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:  # as in `rankscope report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return told(opened)
+
+
+def is_screen(options: argparse.Namespace) -> bool:
+    """Whether nothing else was asked for than to see what matters."""
+    asked = options.full or options.table or options.html is not None
+    return not asked and options.format == "text" and options.layout == "native"
+
+
+def first_screen(opened: Run, selection: Selection, options: argparse.Namespace) -> str:
+    """At most 40 lines; `--full` has the tables."""
+    if options.sort is not None or options.top is not None:
+        raise Wrong("--sort and --top order and cut tables: add --table NAME or --full")
+    return screen_text(opened.screen(selection, options.logs or opened.reads_logs), options)
+
+
+def screen_text(made: Screen, options: argparse.Namespace) -> str:
+    return to_screen(made, width(options.out), colour=options.out is None and colour_wanted())
 
 
 def wants_events(opened: Run, options: argparse.Namespace) -> bool:
@@ -58,9 +100,10 @@ def wants_events(opened: Run, options: argparse.Namespace) -> bool:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "rankscope report", description="Show what was recorded of a run, also while it runs."
+        "rankscope report",
+        description="Show what was recorded of a run, also while it runs: one screen with what matters, or its tables.",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument(
         "--layout",
@@ -79,7 +122,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
-    made.add_argument("--table", action="append", choices=list(QUESTIONS), metavar="NAME", help=table_help())
+    made.add_argument(
+        "--table", action="append", metavar="NAME[,NAME]", help="only these tables: rankscope tables lists them"
+    )
+    made.add_argument("--full", action="store_true", help="all tables of the run that have anything to say")
     made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
     made.add_argument(
         "--logs",
@@ -106,8 +152,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def table_help() -> str:
-    return f"only this table, may be repeated: {', '.join(QUESTIONS)}"
+def table_names(asked: Sequence[str]) -> list[str]:
+    """Names of tables with commas between them; of one that there is not, the nearest."""
+    names = [ALIASES.get(name, name) for text in asked for name in text.split(",") if name]
+    for name in names:
+        if name not in QUESTIONS:
+            like = get_close_matches(name, (*QUESTIONS, *ALIASES), 3, 0.0)
+            raise Wrong(f"--table {name}: no such table; nearest: {', '.join(like)} (rankscope tables lists all)")
+    return names
 
 
 def selection_of(options: argparse.Namespace) -> Selection:

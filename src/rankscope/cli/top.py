@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rankscope.api.live import MANY_RANKS, OUTLIERS, LiveView, NoRun, live_view
-from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, width
+from rankscope.cli.printing import RUN_HELP, SCREEN_ROWS, colour_wanted, deliver, width
 from rankscope.output.text import to_text
 
 
@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         description="Watch a running job: where its ranks are, how fast, who waits and for whom. Reads the rank files "
         "and changes nothing. q or Ctrl-C leaves it; it ends with the job.",
     )
-    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of the run (default: the latest)")
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     made.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="time between two looks (default: 2)"
     )

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from rankscope.model import Cell, Table, Unit
+from rankscope.model import Cell, Column, Table, Unit
 from rankscope.output.cells import filled, heading, printable, shown
 
 GAP = 2  # columns of the screen between two columns of a table
 WIDEST_NAME = 44
+LEAST_TEXT = 24  # to which a column of text may shrink before others are dropped
+# Columns that go first where a table is wider than the screen.
+SELDOM_READ = {
+    *("variance_ms2", "stdev_ns", "min_ns", "pid", "steps", "sum_share", "wait_error_ns", "caused_error_ns"),
+    *("leaving_ns", "zero_grad_ns", "checkpoint_ns", "cpu_ns", "hidden_share", "compute_share", "longest_host"),
+    *("least_rank", "most_rank"),
+}
 
 
 def to_text(tables: Sequence[Table], width: int, colour: bool = False) -> str:
@@ -65,13 +72,39 @@ def _list(table: Table, row: tuple[Cell, ...]) -> Grid:
 
 
 def _grids(table: Table, width: int) -> list[RenderableType]:
-    """One grid, or several one below the other that each repeat the first column, where one would be too wide."""
+    """One grid of the columns that fit, and a line that names the others."""
     cells = {at: _column_cells(table, at) for at in filled(table.columns, table.rows)}
-    pieces = _pieces({at: _width(texts) for at, texts in cells.items()}, width)
-    grids: list[RenderableType] = []
-    for piece in pieces:
-        grids += ([Text()] if grids else []) + [_grid(table, {at: cells[at] for at in piece})]
-    return grids
+    widths = {at: _width(texts, LEAST_TEXT if _is_text(table, at) else WIDEST_NAME) for at, texts in cells.items()}
+    kept, dropped = fitting(table.columns, widths, width)
+    return [_grid(table, {at: cells[at] for at in kept}), *([_dropped(table, dropped, width)] if dropped else [])]
+
+
+def _dropped(table: Table, dropped: Sequence[int], width: int) -> Text:
+    """One line: how many, as many of their names as there is room for, and where they are."""
+    count = "1 column" if len(dropped) == 1 else f"{len(dropped)} columns"
+    names = ", ".join(heading(table.columns[at]) for at in dropped)
+    room = max(0, width - len(f"{count} dropped: ; --format csv has all"))
+    return _line(
+        f"{count} dropped: {names if len(names) <= room else names[: room - 1] + '…'}; --format csv has all", "dim"
+    )
+
+
+def fitting(columns: Sequence[Column], widths: Mapping[int, int], width: int) -> tuple[list[int], list[int]]:
+    """The columns, by place, that a screen has room for, and those that it has not: those that matter least, from the
+    right, and then others from the right. The first stays: it names the row."""
+    first, *others = widths
+    order = sorted(others, key=lambda at: (columns[at].name not in SELDOM_READ, -at))
+    kept, left = set(widths), width - sum(widths.values())
+    for at in order:
+        if left >= 0:
+            break
+        kept.discard(at)
+        left += widths[at]
+    for at in reversed(order):  # what is narrow may fit again beside what had to stay
+        if at not in kept and widths[at] <= left:
+            kept.add(at)
+            left -= widths[at]
+    return [at for at in widths if at in kept or at == first], [at for at in widths if at not in kept]
 
 
 def _column_cells(table: Table, at: int) -> list[str]:
@@ -79,28 +112,21 @@ def _column_cells(table: Table, at: int) -> list[str]:
     return [heading(column), *(shown(row[at], column.unit) for row in table.rows)]
 
 
-def _width(texts: Sequence[str]) -> int:
-    return min(WIDEST_NAME, max(Text(text).cell_len for text in texts)) + GAP
+def _width(texts: Sequence[str], most: int) -> int:
+    return min(most, max(Text(text).cell_len for text in texts)) + GAP
 
 
-def _pieces(widths: dict[int, int], width: int) -> list[list[int]]:
-    first, *others = widths
-    pieces, left = [[first]], width - widths[first]
-    for at in others:
-        if widths[at] > left and len(pieces[-1]) > 1:
-            pieces.append([first])
-            left = width - widths[first]
-        pieces[-1].append(at)
-        left -= widths[at]
-    return pieces
+def _is_text(table: Table, at: int) -> bool:
+    """Whether its cells may be broken into lines where there is little room."""
+    return table.columns[at].unit is Unit.NAME and any(isinstance(row[at], str) for row in table.rows)
 
 
 def _grid(table: Table, cells: dict[int, list[str]]) -> Grid:
     grid = Grid(box=box.SIMPLE_HEAD, padding=(0, GAP - 1, 0, 0), show_edge=False, pad_edge=False, header_style="cyan")
     for at, texts in cells.items():
-        name = table.columns[at].unit is Unit.NAME and any(isinstance(row[at], str) for row in table.rows)
-        justify, overflow = ("left", "fold") if name else ("right", "ellipsis")
-        grid.add_column(Text(texts[0]), justify=justify, overflow=overflow, no_wrap=not name, max_width=WIDEST_NAME)  # type: ignore[arg-type]
+        text = _is_text(table, at)
+        justify, overflow = ("left", "fold") if text else ("right", "ellipsis")
+        grid.add_column(Text(texts[0]), justify=justify, overflow=overflow, no_wrap=not text, max_width=WIDEST_NAME)  # type: ignore[arg-type]
     for row in zip(*(texts[1:] for texts in cells.values()), strict=True):
         grid.add_row(*(Text(text) for text in row))
     return grid

@@ -137,7 +137,7 @@ def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here, kept: Ke
     facts.phase = PHASES[phase] if phase < len(PHASES) else ""
     facts.threads = int(usage["threads"]) or None
     _add_mpi(facts, header, clock, ended_ticks)
-    _add_usage(facts, usage)
+    _add_usage(facts, header)
     _add_cost(facts, header, clock)
     return facts
 
@@ -185,9 +185,10 @@ def _add_mpi(facts: RankFacts, header: Any, clock: Clock, ended_ticks: int) -> N
         facts.mpi_elapsed_ns = max(0, clock.ns(until - int(header["mpi_started_ticks"])))
 
 
-def _add_usage(facts: RankFacts, usage: Any) -> None:
+def _add_usage(facts: RankFacts, header: Any) -> None:
     for name in USAGE:
-        setattr(facts, name, int(usage[name]) % 2**63)
+        setattr(facts, name, int(header["facts"][name]) % 2**63)
+    facts.runnable_ns = int(header["runnable_ns"]) % 2**63 or None
 
 
 def _add_cost(facts: RankFacts, header: Any, clock: Clock) -> None:

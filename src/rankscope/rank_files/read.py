@@ -11,7 +11,7 @@ import numpy as np
 
 from rankscope import rank_file
 from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity, Words
-from rankscope.rank_file import ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
+from rankscope.rank_file import WAITED_SHIFT, ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock, gpu_clocks
 from rankscope.rank_files.cuda import (
@@ -252,6 +252,7 @@ def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: 
     layer = np.where(by_nccl[rows["name"]], np.int32(LayerNumber.NCCL), layers[rows["group"]])
     unended = (rows["end_ticks"] == 0) | flagged(CollectiveFlag.ENQUEUED)
     called = flagged(CollectiveFlag.NONBLOCKING) & ~flagged(CollectiveFlag.DEVICE)
+    call_ticks = rows["call_ticks"].astype(np.int64) << np.where(flagged(CollectiveFlag.WAITED), WAITED_SHIFT, 0)
     return {
         "layer": Words(layer, LAYERS),
         "name": names,
@@ -263,7 +264,7 @@ def _event_columns(rows: Rows, clock: Clock, strings: Any, labels: Any, layers: 
         "phase": _words(rows["phase"], PHASES, path, "phase"),
         "thread": rows["thread"].astype(np.int32),
         "root": np.ma.masked_array(rows["root"], rows["root"] < 0),
-        "call_ns": np.ma.masked_array((rows["call_ticks"] * clock.ns_per_tick).astype(np.int64), ~called),
+        "call_ns": np.ma.masked_array((call_ticks * clock.ns_per_tick).astype(np.int64), ~called),
         "kind": Words(flagged(CollectiveFlag.NONBLOCKING).astype(np.int32), KINDS),
         "failed": flagged(CollectiveFlag.FAILED),
     }

@@ -98,13 +98,21 @@ def try_to_plan(options: RunOptions, program: str, environment: dict[str, str], 
     except Exception as error:  # a mistake of ours is no reason to stop a job
         warn(place, f"{type(error).__name__}: {error}; please report this, the command runs without rankscope")
     else:
+        plan.environment.pop("RANKSCOPE_END", None)  # of a run that this one is inside of
         if plan.folder.created:
-            announce(options, plan.folder)
+            announce(options, plan)
         return plan
     return None
 
 
-def announce(options: RunOptions, folder: RunFolder) -> None:
+def announce(options: RunOptions, plan: LaunchPlan) -> None:
+    """Where it is recorded, now, and by the recorder when the command has ended."""
+    folder = plan.folder
+    if speaks(options):
+        named = f" {shown(folder.path)}" if options.out else ""
+        plan.environment["RANKSCOPE_END"] = (
+            f"rankscope: recorded in {shown(folder.path)}; next: rankscope report{named}"
+        )
     if options.out and folder.path != os.path.abspath(options.out):
         say(f"{options.out} already holds another run: recording to {shown(folder.path)}")
     elif speaks(options):

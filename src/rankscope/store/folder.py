@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 FORMAT = 1
-LATEST = Path("rankscope-runs/latest")
+RUNS = Path("rankscope-runs")
+LATEST = RUNS / "latest"
+DATE = re.compile(r"^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-")  # before the name of a run
 
 
 class NoRun(Exception):
@@ -36,14 +40,66 @@ class Job:
 
 
 def find_run(path: Path | None) -> Path:
-    """The folder of the run that was asked for, by default the latest."""
-    folder = path or LATEST
+    """The folder of a run by its path, its name, `latest` (the default), or its number: @1 is the newest."""
+    folder = LATEST if path is None else path if path.exists() else _by_name(str(path)) or path
     if not folder.exists():
-        record = "record one with `rankscope run COMMAND` or name a run's folder"
-        raise NoRun(f"{folder}: no such run: {record}")
+        raise NoRun(f"{folder}: no such run: {_instead(str(path or ''))}")
     if not folder.is_dir():
         raise NoRun(f"{folder}: not a folder: name the folder that `rankscope run` made")
     return folder
+
+
+def _by_name(text: str) -> Path | None:
+    if text == "latest":
+        return LATEST
+    if text.startswith("@"):
+        found = run_folders(RUNS)
+        place = int(text[1:]) if text[1:].isdecimal() and len(text) < 8 else 0
+        if not 0 < place <= len(found):
+            raise NoRun(f"{text}: {len(found)} runs in {RUNS}/: @1 is the newest (rankscope runs lists them)")
+        return found[place - 1]
+    return named_run(RUNS, text)
+
+
+def named_run(folder: Path, name: str) -> Path | None:
+    """The run of that name, also one that has a date before it: of several the newest."""
+    if "/" not in name and (folder / name).is_dir():
+        return folder / name
+    dated = [known for known in _names(str(folder)) if DATE.match(known) and DATE.sub("", known, count=1) == name]
+    return folder / dated[-1] if dated else None
+
+
+def _instead(text: str) -> str:
+    """What to do: other names that are like it, or how to make a run."""
+    known = {DATE.sub("", name, count=1): None for name in _names(str(RUNS)) if not name.startswith(".")}
+    like = get_close_matches(text, [name for name in known if name != "latest"], 3, 0.5)
+    if like:
+        return f"did you mean {' or '.join(like)}? (rankscope runs lists them)"
+    return "record one with `rankscope run COMMAND` or name a run's folder"
+
+
+def is_run(place: Path) -> bool:
+    return (place / "ranks").is_dir() or (place / "loaded").is_dir()
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The runs right below a folder, newest first, by a look at run.json alone; links, as `latest`, are left out."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted((one for one in found if is_run(one)), key=lambda one: (-moment_of(one), one.name))
+
+
+def moment_of(run: Path) -> int:
+    """When it was started or, of one that holds loaded files, made."""
+    try:
+        told = json.loads((run / "run.json").read_bytes())
+        moments = [told.get(key) for key in ("started_ns", "made_ns")]
+        return next(moment for moment in moments if type(moment) is int)
+    except (OSError, ValueError, AttributeError, StopIteration):
+        return run.stat().st_mtime_ns
 
 
 def rank_files(folder: Path, loaded: Sequence[object] = ()) -> list[Path]:

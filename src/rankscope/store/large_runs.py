@@ -314,11 +314,16 @@ class LogPart:
         return {**columns, "progress": called.combine_chunks().to_numpy(zero_copy_only=False)}
 
     def timed(self) -> Mapping[str, Any]:
-        """The records with their times; the end is when the rank went on, of nonblocking ones that of the call."""
+        """The records with the times for which the rank stood still: of nonblocking ones of MPI the call that waited,
+        before their end, of others the starting call."""
         table = self._read([*LOGGED, "start_ns", "end_ns", "bytes", "call_ns"])
         start, end, call = (table.column(name) for name in ("start_ns", "end_ns", "call_ns"))
+        waited = pc.and_(pc.equal(table.column("layer"), "mpi"), pc.and_(pc.is_valid(call), pc.greater_equal(end, 0)))
         went_on = pc.coalesce(pc.add(start, call), pc.if_else(pc.less(end, 0), start, end))
-        return columns_of(table.set_column(table.column_names.index("end_ns"), "end_ns", went_on))
+        began = pc.if_else(waited, pc.max_element_wise(start, pc.subtract(end, call)), start)
+        for name, values in (("start_ns", began), ("end_ns", pc.if_else(waited, end, went_on))):
+            table = table.set_column(table.column_names.index(name), name, values)
+        return columns_of(table)
 
     def _read(self, columns: list[str]) -> pa.Table:
         table = read_part(self.path, self.here, "events", columns)

@@ -138,7 +138,7 @@ def test_figures_alone_are_a_document_and_can_be_reported(capsys: pytest.Capture
     run = loaded(write("a", "figure ring time 8 1500", "figure ring time 16 4000000", "note odd", "note odd"))
     assert ranks(run) == [(None, "document", "")]
     capsys.readouterr()
-    assert report.run(["run"]) == 0
+    assert report.run(["run", "--full"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "ring time 8 ranks 1.50 µs" in out and "ring time 16 ranks 4.00 ms" in out
     assert "What is wrong with the input" in out and "warning a:4 odd 2" in out

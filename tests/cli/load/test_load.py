@@ -165,7 +165,7 @@ def test_a_run_that_was_recorded_is_extended(capsys: pytest.CaptureFixture[str])
     sql = "SELECT rank, layer, sum(calls) FROM tallies JOIN ranks USING (process) GROUP BY ALL ORDER BY ALL"
     assert run.query(sql) == [(0, "gpu", 3), (0, "mpi", 10), (1, "mpi", 10)]
     assert not Path("rankscope-runs/latest").exists()
-    assert report.run([str(folder)]) == 0
+    assert report.run([str(folder), "--full"]) == 0
     assert "MPI_Allreduce" in (out := capsys.readouterr().out) and "gemm" in out and "unknown" not in out
 
 
@@ -204,7 +204,7 @@ def test_names_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     Path(name).write_text(GPU.format(rank=0) + "tally gpu \x1b]0;x\x07[bold] 1 1\nnote \x1b[31m<script>\n")
     Path(name + "2").write_text("toy profile\ntally \x1b[2J\n")
     assert command.run([name, name + "2"]) == 1
-    assert report.run([]) == 0
+    assert report.run(["--full"]) == 0
     told = capsys.readouterr()
     assert "\x1b" not in told.out + told.err and "\x07" not in told.out and "<script>" in told.out
 

@@ -23,15 +23,17 @@ from rankscope.questions.findings.communication import (
 )
 from rankscope.questions.findings.finding import Finding
 from rankscope.questions.findings.startup import (
+    failed_ranks,
     first_collective,
     heaviest_import,
     incomplete_coverage,
     slow_start,
     wrong_launcher,
 )
+from rankscope.questions.findings.steps import checkpointing, compiling, gc_bound, stalled
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
 from rankscope.questions.findings.table import MOST, RULES, findings, not_looked_for
-from rankscope.rank_file import Flag, MarkKind, Part
+from rankscope.rank_file import Flag, LayerNumber, MarkKind, Part, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run
@@ -207,25 +209,133 @@ def test_one_slow_rank_is_no_slow_host(tmp_path: Path) -> None:
     assert host_imbalance(hosts(tmp_path, [10, 10.2, 14, 10.1, 10.1, 10])) == []
 
 
-def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int) -> Tables:
+def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int, cpu_ms: float = 8.0) -> Tables:
     made = []
     for number in range(ranks):
-        facts = {"threads": 2, "involuntary_switches": 2_000}
-        one = rank(number, ranks, cpus_allowed=cpus, facts=facts)
-        one.steps(steps([{Part.FORWARD: 10.0}] * 30, runnable_ns=[runnable_ms * MS] * 30))
+        one = rank(number, ranks, cpus_allowed=cpus, facts={"threads": 9})
+        times = {"runnable_ns": [runnable_ms * MS] * 30, "process_cpu_ns": [cpu_ms * MS] * 30}
+        one.steps(steps([{Part.FORWARD: 10.0}] * 30, **times))
         made.append(one)
     return opened(folder, *made)
 
 
 def test_oversubscribed(tmp_path: Path) -> None:
-    one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=4)))
-    assert one.title == "4 ranks of 2 threads share 4 CPUs of node0"
+    """Four ranks use 0.8 CPUs each and would use 0.2 more."""
+    one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=3)))
+    told = "4 ranks on node0 have no CPU for 20% of a step: they want 4.0 CPUs at a time and have 3"
+    assert one.title == told and "fewer ranks" in one.action
     assert one.saved_ns == pytest.approx(28 * 2 * MS)
 
 
-@pytest.mark.parametrize(("runnable_ms", "cpus"), [(0.1, 4), (2.0, 8)])
-def test_not_oversubscribed(tmp_path: Path, runnable_ms: float, cpus: int) -> None:
-    assert oversubscribed(busy(tmp_path, runnable_ms, ranks=4, cpus=cpus)) == []
+def test_other_programs_take_the_cpus(tmp_path: Path) -> None:
+    one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=8)))
+    assert "other programs" in one.title and "other programs" in one.action
+
+
+def test_idle_threads_want_no_cpu(tmp_path: Path) -> None:
+    assert oversubscribed(busy(tmp_path, 0.1, ranks=4, cpus=4)) == []
+
+
+def test_oversubscribed_without_steps(tmp_path: Path) -> None:
+    """Plain MPI: each of two ranks had no CPU for 4 s."""
+    facts = {"user_ns": 6 * SECOND}
+    made = [
+        rank(number, 2, cpus_allowed=1, runnable_ns=4 * SECOND, ended_ticks=10 * SECOND, facts=facts)
+        for number in range(2)
+    ]
+    one = only(oversubscribed(opened(tmp_path, *made)))
+    assert re.search(r"have no CPU for \d+% of the run: they want [12]\.\d CPUs at a time and have 1", one.title)
+    assert one.saved_ns == 4e9
+
+
+def two(folder: Path, parts: Sequence[Sequence[dict[Part, float]]], **more: Sequence[float]) -> Tables:
+    """The steps of two ranks: parts in ms; whoever is done sooner is blocked in backward until the other comes."""
+    lengths = [max(sum(own.values()) for own in both) for both in zip(*parts, strict=True)]
+    made = []
+    for number, own in enumerate(parts):
+        blocked = [{Part.BACKWARD: length - sum(one.values())} for length, one in zip(lengths, own, strict=True)]
+        whole = [
+            {**one, Part.BACKWARD: one[Part.BACKWARD] + waits[Part.BACKWARD]}
+            for one, waits in zip(own, blocked, strict=True)
+        ]
+        file = rank(number, 2)
+        file.steps(steps(whole, blocked, **more))
+        made.append(file)
+    return opened(folder, *made)
+
+
+USUAL = {Part.FORWARD: 10.0, Part.BACKWARD: 10.0}
+
+
+def test_garbage_on_all_ranks(tmp_path: Path) -> None:
+    """Of 28 steady steps of 20 ms every second one collects for 4 ms."""
+    one = only(gc_bound(two(tmp_path, [[USUAL] * 30] * 2, gc_ticks=[4.0 * MILLI * (at % 2) for at in range(30)])))
+    assert one.title == "Python collects garbage for 2 ms of a step of 20 ms (10%)"
+    assert one.saved_ns == pytest.approx(14 * 4 * MS) and one.evidence == ["step_parts: GC, 56 ms in 14 of 28 steps"]
+
+
+def test_little_garbage(tmp_path: Path) -> None:
+    assert gc_bound(two(tmp_path, [[USUAL] * 30] * 2, gc_ticks=[0.5 * MILLI] * 30)) == []
+
+
+def test_checkpoints_cost_what_the_slowest_rank_takes(tmp_path: Path) -> None:
+    def saving(took_ms: float) -> list[dict[Part, float]]:
+        return [USUAL | ({Part.CHECKPOINT: took_ms} if at % 10 == 9 else {}) for at in range(30)]
+
+    one = only(checkpointing(two(tmp_path, [saving(30.0), saving(50.0)])))
+    assert one.saved_ns == pytest.approx(3 * 50 * MS) and "50 ms in each of 3 steps" in one.evidence[0]
+    assert checkpointing(two(tmp_path / "none", [[USUAL] * 30] * 2)) == []
+
+
+def standing(step: int, part: Part, took_ms: float) -> list[dict[Part, float]]:
+    return [USUAL | ({part: took_ms} if at == step else {}) for at in range(30)]
+
+
+def test_a_stall_is_found_with_its_rank_and_part(tmp_path: Path) -> None:
+    run = two(tmp_path, [[USUAL] * 30, standing(19, Part.DATA, 60_000.0)])
+    one = only(stalled(run))
+    told = "Step 20 takes 60 s where the median step takes 20 ms: 60 s of it in data wait of rank 1 (node0)"
+    assert one.title == told and one.saved_ns == pytest.approx(60e9)
+    assert straggler(run) == []
+
+
+@pytest.mark.parametrize(("part", "took_ms"), [(Part.CHECKPOINT, 60_000.0), (Part.OTHER, 90.0)])
+def test_no_stall(tmp_path: Path, part: Part, took_ms: float) -> None:
+    """A checkpoint has a rule of its own; a tenth of a second is nothing."""
+    assert stalled(two(tmp_path, [[USUAL] * 30, standing(19, part, took_ms)])) == []
+
+
+@pytest.mark.parametrize(("phase", "rule"), [(4, "compiling"), (5, "recompiling")])
+def test_compiling(tmp_path: Path, phase: int, rule: str) -> None:
+    """3 s in all, until the first step has ended or after it, where 30 steps take 6 s."""
+    made = rank(0, 1)
+    made.steps(steps([{Part.FORWARD: 200.0}] * 30))
+    made.tally("torch.compile", 3, 3 * SECOND, layer=LayerNumber.TORCH, phase=phase)
+    one = only(compiling(opened(tmp_path, made)))
+    assert one.rule == rule and one.saved_ns == 3e9 and one.once == (rule == "compiling")
+
+
+def test_ranks_that_fail(tmp_path: Path) -> None:
+    made = [rank(number, 4, state=State.EXITED, exit_code=1) for number in range(4)]
+    one = only(failed_ranks(opened(tmp_path / "all", *made)))
+    assert one.title == "The job failed: exit 1 on all 4 ranks" and one.saved_ns is None
+    stopped = [rank(number, 2, state=State.SIGNALLED, end_signal=15) for number in range(2)]
+    assert failed_ranks(opened(tmp_path / "stopped", *stopped)) == []
+    killed = [rank(0, 2, state=State.SIGNALLED, end_signal=15), rank(1, 2, state=State.SIGNALLED, end_signal=11)]
+    assert only(failed_ranks(opened(tmp_path / "killed", *killed))).title == "The job failed: SIGSEGV on rank 1"
+
+
+def test_waiting_that_convicts_is_a_finding(tmp_path: Path) -> None:
+    """Too few steps to compare, and yet rank 1 came last to all collectives by 4 of 10 ms."""
+    made = [rank(number, 2) for number in range(2)]
+    for number, one in enumerate(made):
+        own = 6.0 if number == 0 else 10.0
+        parts = {Part.FORWARD: own, Part.COMMUNICATION: 10.5 - own}
+        one.steps(steps([parts] * 11, [{Part.COMMUNICATION: 10.5 - own}] * 11))
+        log(one, [("MPI_Allreduce", 64, 1_000 + 10.5 * at + own, 1_010.5 + 10.5 * at) for at in range(11)])
+    one_found = only(straggler(opened(tmp_path, *made)))
+    assert one_found.title == "The others wait for rank 1 (node0)"
+    assert one_found.saved_ns == pytest.approx(9 * 4 * MS, rel=0.01)
 
 
 def test_data_parallel_in_a_document_of_2019() -> None:
@@ -290,12 +400,14 @@ def test_what_could_not_be_looked_for_is_said(tmp_path: Path) -> None:
     """Two ranks without steps, collectives and marks; then one whose loop told its steps."""
     bare = not_looked_for(opened(tmp_path / "bare", rank(0, 2), rank(1, 2)))
     assert [note.partition(".")[0].partition(": ")[2] for note in bare] == [
-        "slow data loading and ranks without a CPU",
+        "slow data loading, garbage collection, checkpoints and compilation",
+        "ranks without a CPU",
+        "single steps that take much longer",
         "late ranks, exposed communication, tiny collectives",
         "a slow start",
     ]
-    stepped = rank(0, 1)
-    stepped.steps(steps([{Part.FORWARD: 5.0}] * 12))
+    stepped = rank(0, 1, cpus_allowed=2)
+    stepped.steps(steps([{Part.FORWARD: 5.0}] * 12, runnable_ns=[1.0] * 12))
     assert [note for note in not_looked_for(opened(tmp_path / "stepped", stepped)) if "slow start" not in note] == []
 
 

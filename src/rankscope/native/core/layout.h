@@ -130,6 +130,7 @@ struct rs_header {
     /* descendants that had nothing to tell and left no file */
     uint64_t short_processes, short_failed;     /* all; those that a signal or a status other than 0 ended */
     uint64_t short_cpu_ns;          /* CPU time of those that ended themselves */
+    uint64_t runnable_ns;           /* its first thread could have run and had no CPU, when the facts were taken */
 };
 
 enum rs_chunk_kind {
@@ -175,7 +176,7 @@ struct rs_collective {
     uint64_t bytes;
     uint32_t sequence;          /* of this collective on its group, from 1 */
     uint32_t number;
-    uint32_t call_ticks;        /* nonblocking: time inside the starting call, saturated */
+    uint32_t call_ticks;        /* nonblocking: time inside the starting call, saturated; with RS_COLL_WAITED see there */
     int32_t root;               /* -1 where there is none */
     uint16_t name, group, thread;
     uint8_t phase, flags;
@@ -184,8 +185,10 @@ enum rs_collective_flag {
     RS_COLL_NONBLOCKING = 1, RS_COLL_FAILED = 2,
     RS_COLL_ENQUEUED = 4,       /* end_ticks is the end of the starting call: its completion is told by nobody */
     RS_COLL_DEVICE = 8,         /* enter_ticks is its start on the device; call_ticks the time from call to start */
-    RS_COLL_UNSIZED = 16        /* under way, and its bytes are known only when it is over */
+    RS_COLL_UNSIZED = 16,       /* under way, and its bytes are known only when it is over */
+    RS_COLL_WAITED = 32         /* call_ticks is the time in the starting call and in the one that waited, >> RS_WAITED_SHIFT */
 };
+#define RS_WAITED_SHIFT 8
 
 /* One communicator, window, file, GPU stream, NVTX domain or range, or process group of torch. */
 struct rs_group {

@@ -5,6 +5,7 @@
 
 #include "process.h"
 #include "recorder.h"
+#include "steps.h"
 
 #define MOST_GROUPS 4094u
 
@@ -87,6 +88,7 @@ static void store_facts(struct rs_facts *facts)
     facts->minor_faults = (uint64_t)usage.ru_minflt;
     facts->major_faults = (uint64_t)usage.ru_majflt;
     rs_row_done(&facts->seq, odd);
+    RS_SET(rs.file->runnable_ns, rs_runnable_ns(rs.file->pid));
 }
 
 void rs_refresh_facts(void)

@@ -1,7 +1,9 @@
 /* Nonblocking and persistent operations: when they start and when they are complete. */
 #include "mpi_wrappers.h"
 
-RS_HOT void note_completion(struct rs_thread *thread, struct rs_completed done, const void *status, uint64_t now)
+/* `waited`: how long the call took that waited for it; 0: it was found to be complete. */
+RS_HOT void note_completion(struct rs_thread *thread, struct rs_completed done, const void *status, uint64_t now,
+                            uint64_t waited)
 {
     if (done.flags & RS_REQUEST_RECEIVE)
         done.bytes = status ? rs_status_bytes(status) : 0;
@@ -13,14 +15,14 @@ RS_HOT void note_completion(struct rs_thread *thread, struct rs_completed done, 
     if (done.flags & RS_REQUEST_IDUP)
         rs_group_new((W)rs_handle_at((W)done.record, 0), RS_GROUP_COMM, done.group, "dup", -1);
     else
-        rs_collective_end((struct rs_logged){done.record, done.record_number}, now, 0);
+        rs_collective_completed((struct rs_logged){done.record, done.record_number}, now, waited);
 }
 
-RS_HOT void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now)
+RS_HOT void complete(struct rs_thread *thread, uint64_t handle, const void *status, uint64_t now, uint64_t waited)
 {
     struct rs_completed done;
     if (rs_request_take(thread, handle, &done))
-        note_completion(thread, done, status, now);
+        note_completion(thread, done, status, now, waited);
 }
 
 /* The handles before the call, which sets them to null, and statuses of our own where the program wants none: nothing
@@ -89,7 +91,7 @@ static int wrap_Wait(ARGS_2)
     TIMED_WAITING(Wait, 2, 0, RS_NO_PEER)
     NOTE(Wait)
     if (known && !failed)
-        complete(thread, handle, (const void *)a1, leave);
+        complete(thread, handle, (const void *)a1, leave, leave - enter);
     CLOSE
 }
 EXPORT_ALWAYS(Wait, 2)
@@ -107,20 +109,20 @@ static int wrap_Test(ARGS_3)
     TIMED(3)
     NOTE(Test)
     if (known && !failed && *(const int *)a1)
-        complete(thread, handle, (const void *)a2, leave);
+        complete(thread, handle, (const void *)a2, leave, 0);
     CLOSE
 }
 EXPORT_ALWAYS(Test, 3)
 
 /* One solo section for all of them. */
-RS_HOT void complete_all(struct rs_thread *thread, const struct waited *waited, uint64_t now)
+RS_HOT void complete_all(struct rs_thread *thread, const struct waited *waited, uint64_t now, uint64_t took)
 {
     int solo = rs_solo_enter(thread);
     for (int64_t i = 0; i < waited->n; i++) {
         struct rs_completed done;
         uint64_t handle = waited->handles[i];
         if (solo ? rs_request_take_held(rs_request_bucket(handle), handle, &done) : rs_request_take(thread, handle, &done))
-            note_completion(thread, done, status_of(waited, i), now);
+            note_completion(thread, done, status_of(waited, i), now, took);
     }
     if (solo)
         rs_solo_leave(thread);
@@ -131,7 +133,7 @@ static void complete_changed(struct rs_thread *thread, const struct waited *wait
 {
     for (int64_t i = 0; i < waited->n; i++)
         if (rs_handle_at(requests, i) != waited->handles[i])
-            complete(thread, waited->handles[i], NULL, now);
+            complete(thread, waited->handles[i], NULL, now, 0);
 }
 
 static int wrap_Waitall(ARGS_3)
@@ -144,7 +146,7 @@ static int wrap_Waitall(ARGS_3)
     if (RS_UNLIKELY(failed))
         complete_changed(thread, &waited, a1, leave);
     else
-        complete_all(thread, &waited, leave);
+        complete_all(thread, &waited, leave, leave - enter);
     CLOSE
 }
 EXPORT_ALWAYS(Waitall, 3)
@@ -157,7 +159,7 @@ static int wrap_Testall(ARGS_4)
     TIMED(4)
     NOTE(Testall)
     if (known && !failed && *(const int *)a2)
-        complete_all(thread, &waited, leave);
+        complete_all(thread, &waited, leave, 0);
     CLOSE
 }
 EXPORT_ALWAYS(Testall, 4)
@@ -172,7 +174,7 @@ static int wrap_Waitany(ARGS_4)
     if (known && !failed) {
         int index = *(const int *)a2;
         if (index >= 0 && index < waited.n)
-            complete(thread, waited.handles[index], status_of(&waited, 0), leave);
+            complete(thread, waited.handles[index], status_of(&waited, 0), leave, leave - enter);
     }
     CLOSE
 }
@@ -188,19 +190,20 @@ static int wrap_Testany(ARGS_5)
     if (known && !failed && *(const int *)a3) {
         int index = *(const int *)a2;
         if (index >= 0 && index < waited.n)
-            complete(thread, waited.handles[index], status_of(&waited, 0), leave);
+            complete(thread, waited.handles[index], status_of(&waited, 0), leave, 0);
     }
     CLOSE
 }
 EXPORT_ALWAYS(Testany, 5)
 
-static void complete_some(struct rs_thread *thread, struct waited *waited, W done, W indices, uint64_t now)
+static void complete_some(struct rs_thread *thread, struct waited *waited, W done, W indices, uint64_t now,
+                          uint64_t took)
 {
     int n = *(const int *)done;
     for (int i = 0; i < n; i++) {
         int index = ((const int *)indices)[i];
         if (index >= 0 && index < waited->n)
-            complete(thread, waited->handles[index], status_of(waited, i), now);
+            complete(thread, waited->handles[index], status_of(waited, i), now, took);
     }
 }
 
@@ -212,7 +215,7 @@ static int wrap_Waitsome(ARGS_5)
     TIMED_WAITING(Waitsome, 5, 0, RS_NO_PEER)
     NOTE(Waitsome)
     if (known && !failed)
-        complete_some(thread, &waited, a2, a3, leave);
+        complete_some(thread, &waited, a2, a3, leave, leave - enter);
     CLOSE
 }
 EXPORT_ALWAYS(Waitsome, 5)
@@ -225,7 +228,7 @@ static int wrap_Testsome(ARGS_5)
     TIMED(5)
     NOTE(Testsome)
     if (known && !failed)
-        complete_some(thread, &waited, a2, a3, leave);
+        complete_some(thread, &waited, a2, a3, leave, 0);
     CLOSE
 }
 EXPORT_ALWAYS(Testsome, 5)

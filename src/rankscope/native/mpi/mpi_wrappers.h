@@ -92,6 +92,18 @@ static inline void rs_collective_started(struct rs_logged logged, uint64_t call_
         rs_collective_end(logged, now, failed);
 }
 
+/* A nonblocking one is complete: what the program stood still for it is the starting call and this. */
+static inline void rs_collective_completed(struct rs_logged logged, uint64_t now, uint64_t waited)
+{
+    struct rs_collective *record = logged.record;
+    if (waited && record && rs_log_number(record) == logged.number) {
+        uint64_t inside = (record->call_ticks + waited) >> RS_WAITED_SHIFT;
+        RS_SET(record->call_ticks, inside > UINT32_MAX ? UINT32_MAX : (uint32_t)inside);
+        RS_SET(record->flags, (uint8_t)(record->flags | RS_COLL_WAITED));
+    }
+    rs_collective_end(logged, now, 0);
+}
+
 static inline void rs_collective_seen(const struct rs_mpi_group *group)
 {
     if (RS_UNLIKELY(rs.phase == RS_PHASE_FIRST_COLLECTIVE) && group->size > 1)

@@ -12,7 +12,7 @@ static uint64_t running, changed_ticks;
 /* The loop's thread, while it runs something that may wait for collectives where nobody sees it wait. */
 static struct {
     uint8_t watched, begun;
-    int32_t tid;
+    int32_t tid;                /* 0: not known yet */
     clockid_t clock;
     uint64_t begin_ticks, cpu_ns, runnable_ns, covered_ticks;
 } exposure;
@@ -74,21 +74,22 @@ struct rs_in_progress rs_progress_now(uint64_t now)
     return found;
 }
 
+/* It is always the loop's thread that asks. */
 void rs_exposure_begin(void)
 {
-    clockid_t clock;
-    if (pthread_getcpuclockid(pthread_self(), &clock) != 0 || !rs_lock_take(&lock))
+    if (!exposure.tid) {
+        if (pthread_getcpuclockid(pthread_self(), &exposure.clock) != 0)
+            return;
+        exposure.tid = (int32_t)syscall(SYS_gettid);
+    }
+    if (!rs_lock_take(&lock))
         return;
-    exposure.clock = clock;
-    exposure.tid = (int32_t)syscall(SYS_gettid);
     exposure.begun = 0;
     exposure.watched = 1;
     if (running)
         watch_from(rs_ticks());
     rs_lock_give(&lock);
 }
-
-int rs_exposure_begun(void) { return exposure.begun; }
 
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }

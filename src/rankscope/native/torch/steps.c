@@ -12,7 +12,8 @@ uint8_t rs_step_open;
 static struct {
     const struct rs_thread *owner;
     struct rs_sample sums;              /* up to date until sums.ticks */
-    uint64_t gap_ticks;                 /* outside every part, not yet known to be forward or other */
+    uint64_t gap_ticks, gap_blocked_ticks;      /* outside every part, not yet known to be forward or other */
+    uint64_t told_blocked_ticks;        /* blocked since exposure is watched, as whoever waited has told */
     uint8_t nested[MOST_NESTED];
     uint32_t depth, beyond;             /* beyond: entered deeper than there is room for */
     uint32_t optimizers_open, backwards_open;
@@ -70,7 +71,29 @@ static void advance(uint64_t now)
 static void settle_gap(uint8_t part)
 {
     loop.sums.part_ticks[part] += loop.gap_ticks;
-    loop.gap_ticks = 0;
+    loop.sums.blocked_ticks[part] += loop.gap_blocked_ticks;
+    loop.gap_ticks = loop.gap_blocked_ticks = 0;
+}
+
+/* What the thread did from here on belongs to another part. Waits in C++ (buckets and buffers of DDP, functional
+ * collectives) are seen by nobody: of what the thread stood still, all that was not told is added to the part. */
+static void end_exposure(uint64_t now)
+{
+    uint64_t exposed = rs_exposure_end(now);
+    uint64_t untold = exposed > loop.told_blocked_ticks ? exposed - loop.told_blocked_ticks : 0;
+    loop.told_blocked_ticks = 0;
+    if (loop.depth)
+        loop.sums.blocked_ticks[loop.nested[loop.depth - 1]] += untold;
+    else
+        loop.gap_blocked_ticks += untold;
+}
+
+/* Who waits for data or writes a checkpoint does not wait for a collective that happens to be in progress. */
+static void begin_exposure(void)
+{
+    uint8_t part = loop.depth ? loop.nested[loop.depth - 1] : RS_NO_PART;
+    if (part != RS_PART_DATA && part != RS_PART_CHECKPOINT)
+        rs_exposure_begin();
 }
 
 /* What only the system and other threads know. */
@@ -157,19 +180,19 @@ void rs_part_enter(uint8_t part, uint64_t now)
 {
     if (part >= RS_PARTS || !open_first(now))
         return;
-    advance(now);
-    if (!loop.depth)
-        settle_gap(part == RS_PART_BACKWARD ? RS_PART_FORWARD : RS_PART_OTHER);
     if (loop.depth == MOST_NESTED) {
         loop.beyond++;
         return;
     }
+    advance(now);
+    end_exposure(now);
+    if (!loop.depth)
+        settle_gap(part == RS_PART_BACKWARD ? RS_PART_FORWARD : RS_PART_OTHER);
     loop.nested[loop.depth++] = part;
+    begin_exposure();
     loop.optimizers_open += part == RS_PART_OPTIMIZER;
-    if (part == RS_PART_BACKWARD && !loop.backwards_open++) {
+    if (part == RS_PART_BACKWARD && !loop.backwards_open++)
         loop.sums.backwards++;
-        rs_exposure_begin();
-    }
     note(now, 0);
 }
 
@@ -195,31 +218,43 @@ void rs_part_leave(uint8_t part, uint64_t now)
         return;
     }
     advance(now);
-    if (!take_out(part))
+    end_exposure(now);
+    int taken = take_out(part);
+    begin_exposure();
+    if (!taken)
         return;
-    if (part == RS_PART_BACKWARD && !--loop.backwards_open)
-        loop.sums.blocked_ticks[RS_PART_BACKWARD] += rs_exposure_end(now);
+    loop.backwards_open -= part == RS_PART_BACKWARD;
     note(now, 0);
     if (part == RS_PART_OPTIMIZER && !--loop.optimizers_open)
         optimizer_ended();
 }
 
-/* Inside a part it is blocked time of that part; outside, a part of its own. During backward it is found by
- * rs_exposure_end already. */
+/* Inside a part it is blocked time of that part; outside, a part of its own. */
 void rs_step_blocked(uint64_t begin, uint64_t end)
 {
     if (!is_owner())
         return;
     note(begin, RS_DOING_BLOCKED);
     note(end, 0);
+    loop.told_blocked_ticks += end - begin;
     if (!loop.depth) {
         advance(begin);
         loop.sums.part_ticks[RS_PART_COMMUNICATION] += end > loop.sums.ticks ? end - loop.sums.ticks : 0;
         loop.sums.blocked_ticks[RS_PART_COMMUNICATION] += end > loop.sums.ticks ? end - loop.sums.ticks : 0;
         loop.sums.ticks = end > loop.sums.ticks ? end : loop.sums.ticks;
-    } else if (!loop.backwards_open || !rs_exposure_begun()) {
+    } else {
         loop.sums.blocked_ticks[loop.nested[loop.depth - 1]] += end - begin;
     }
+}
+
+/* A step ends here, in whatever part. */
+static void settle(uint64_t now)
+{
+    advance(now);
+    end_exposure(now);
+    begin_exposure();
+    if (!loop.depth)
+        settle_gap(RS_PART_OTHER);
 }
 
 /* --- for Python and for the program itself --- */
@@ -236,11 +271,9 @@ RS_EXPORT void rankscope_optimizer_skipped(uint64_t identity)
 {
     if (!is_owner())
         return;
-    advance(rs_ticks());
+    settle(rs_ticks());
     loop.flags |= RS_STEP_SKIPPED;
     loop.optimizer = identity;
-    if (!loop.depth)
-        settle_gap(RS_PART_OTHER);
     optimizer_ended();
 }
 
@@ -257,9 +290,7 @@ RS_EXPORT void rankscope_step(void)
     if (!rs_telling() || !open_first(loop.owner ? now : earliest()))
         return;
     loop.told = 1;
-    advance(now);
-    if (!loop.depth)
-        settle_gap(RS_PART_OTHER);
+    settle(now);
     end_step(0);
 }
 

@@ -56,7 +56,6 @@ void rs_progress_end(uint64_t now);
 struct rs_in_progress rs_progress_now(uint64_t now);
 /* From here on, watch how long this thread is off its CPU while collectives are in progress. */
 void rs_exposure_begin(void);
-int rs_exposure_begun(void);
 uint64_t rs_exposure_end(uint64_t now);
 void rs_progress_forget(void);
 

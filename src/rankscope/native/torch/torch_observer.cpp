@@ -1,13 +1,19 @@
 // Observes torch: ranges of its user scope, and collectives with their asynchronous end. Compiled once against the
 // torch in use (agent/build.py); everything is kept by librankscope.so, which is preloaded. Nothing here may throw.
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/library.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 
 extern "C" {
 uint64_t rankscope_range_begin(const char *name);
@@ -21,14 +27,15 @@ namespace {
 
 enum Backend { kNone = 0, kGloo = 1, kNccl = 2, kOther = 3 };
 
-// Which group a collective is issued on. It goes with torch's own thread-local state from the thread that issues to
-// the thread that runs.
+// Which group a collective is issued on, and its root there (-1: none, or not known). It goes with torch's own
+// thread-local state from the thread that issues to the thread that runs.
 struct IssuedOn : public c10::DebugInfoBase {
-    explicit IssuedOn(uint32_t number) : group(number) {}
+    IssuedOn(uint32_t number, int32_t at) : group(number), root(at) {}
     uint32_t group;
+    int32_t root;
 };
 
-// Of collectives that torch issues itself, out of Python's sight: those of DistributedDataParallel.
+// Of collectives that torch issues itself, out of Python's sight: those of DistributedDataParallel, functional ones.
 std::atomic<uint32_t> own_group{0};
 
 struct Begun : public at::ObserverContext {
@@ -61,10 +68,10 @@ uint64_t bytes_of(const at::RecordFunction &function)
     return bytes;
 }
 
-uint32_t group_of()
+IssuedOn issued_on()
 {
     auto *info = static_cast<IssuedOn *>(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::TEST_INFO_2));
-    return info ? info->group : own_group.load(std::memory_order_relaxed);
+    return info ? *info : IssuedOn(own_group.load(std::memory_order_relaxed), -1);
 }
 
 std::unique_ptr<at::ObserverContext> collective_began(const at::RecordFunction &function, const char *name, int backend)
@@ -75,7 +82,8 @@ std::unique_ptr<at::ObserverContext> collective_began(const at::RecordFunction &
     } catch (...) {  // a tensor without a storage
     }
     const char *shown = backend == kGloo ? name + 5 : name;
-    uint32_t slot = rankscope_collective_begin(shown, group_of(), bytes, -1, function.handle(), backend);
+    IssuedOn on = issued_on();
+    uint32_t slot = rankscope_collective_begin(shown, on.group, bytes, on.root, function.handle(), backend);
     return std::make_unique<Begun>(0, slot, backend);
 }
 
@@ -100,10 +108,85 @@ void ended(const at::RecordFunction &function, at::ObserverContext *context)
         rankscope_collective_end(begun->slot, begun->backend == kNccl ? 2 : 0);
 }
 
+// --- on which group C++ issues: buckets and buffers of DistributedDataParallel, functional collectives, compiled code
+
+std::mutex groups_lock;
+std::map<std::string, uint32_t> &groups()
+{
+    static auto *known = new std::map<std::string, uint32_t>;  // by torch's name; used until the process is gone
+    return *known;
+}
+
+// Of a call of an operator of c10d; a group of 0 where it is not one that Python has told.
+IssuedOn issued_by(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
+{
+    IssuedOn on(0, -1);
+    const auto &arguments = op.schema().arguments();
+    size_t first = stack.size() - arguments.size();
+    for (size_t i = 0; i < arguments.size(); i++) {
+        const c10::IValue &value = stack[first + i];
+        if (arguments[i].name() == "root_rank" && value.isInt())
+            on.root = (int32_t)value.toInt();
+        if (arguments[i].name() == "process_group" && value.isCustomClass()) {
+            const std::string &name = value.toCustomClass<c10d::ProcessGroup>()->getGroupName();
+            std::lock_guard<std::mutex> guard(groups_lock);
+            auto found = groups().find(name);
+            on.group = found == groups().end() ? 0 : found->second;
+        }
+    }
+    return on;
+}
+
+// In the place of a fallthrough, and nothing but that, with the group told to whoever runs the collective.
+void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack)
+{
+    std::shared_ptr<IssuedOn> on;
+    try {
+        IssuedOn found = issued_by(op, *stack);
+        if (found.group)
+            on = std::make_shared<IssuedOn>(found);
+    } catch (...) {  // a torch with other arguments
+    }
+    if (!on) {
+        op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+        return;
+    }
+    c10::DebugInfoGuard guard(c10::DebugInfoKind::TEST_INFO_2, on);
+    op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+}
+
+void watch_operators()
+{
+    auto &dispatcher = c10::Dispatcher::singleton();
+    auto *kept = new torch::Library(torch::Library::IMPL, "c10d", c10::DispatchKey::ADInplaceOrView, __FILE__, __LINE__);
+    for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
+        auto op = dispatcher.findSchema(name);
+        if (name.name.rfind("c10d::", 0) || !op || op->hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView))
+            continue;
+        for (const auto &argument : op->schema().arguments())
+            if (argument.name() == "process_group")
+                kept->impl(name.name.c_str(), torch::CppFunction::makeFromBoxedFunction<&told_by_operator>());
+    }
+}
+
 }  // namespace
+
+// A group that collectives may be issued on, by torch's name for it.
+extern "C" void rankscope_observer_group(const char *name, uint32_t number)
+{
+    try {
+        std::lock_guard<std::mutex> guard(groups_lock);
+        groups()[name] = number;
+    } catch (...) {
+    }
+}
 
 extern "C" int rankscope_observer_start()
 {
+    try {
+        watch_operators();
+    } catch (...) {  // then only what Python issues has a group
+    }
     try {
         auto callback = at::RecordFunctionCallback(began, ended).needsInputs(true).needsIds(true);
         callback.scopes({at::RecordScope::USER_SCOPE});
@@ -117,10 +200,10 @@ extern "C" int rankscope_observer_start()
 extern "C" void rankscope_observer_own_group(uint32_t group) { own_group.store(group, std::memory_order_relaxed); }
 
 // Around a call that issues collectives on a group.
-extern "C" int rankscope_observer_enter(uint32_t group)
+extern "C" int rankscope_observer_enter(uint32_t group, int32_t root)
 {
     try {
-        c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::TEST_INFO_2, std::make_shared<IssuedOn>(group));
+        c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::TEST_INFO_2, std::make_shared<IssuedOn>(group, root));
         return 1;
     } catch (...) {
         return 0;

@@ -15,6 +15,7 @@ from rankscope.questions.collectives.operations import OPERATIONS, Waits, operat
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
 UNENDED = "without an end, or without times, on some member"
 DISAGREE = "members called different operations or named different roots"
+NO_ROOT = "whose root no member has told"
 TWICE = "numbered twice by one member"
 ABSENT = "on groups of which a member left no file"
 GUESSED = "on communicators whose identity is a guess or not unique"
@@ -217,8 +218,9 @@ def _match_group(
     same = (operation[at] == operation[at][:, :1]).all(axis=1) & (root == root[:, :1]).all(axis=1)
     log.left_out[DISAGREE] += int(np.count_nonzero(~same))
     log.left_out[UNENDED] += int(np.count_nonzero(same & ~ended))
-    rooted = ROOTED[operation[at][:, 0]]
-    good = same & ended & (root[:, 0] < members) & (~rooted | (root[:, 0] >= 0))
+    has_root = (root[:, 0] < members) & (~ROOTED[operation[at][:, 0]] | (root[:, 0] >= 0))
+    log.left_out[NO_ROOT] += int(np.count_nonzero(same & ended & ~has_root))
+    good = same & ended & has_root
     if good.any():
         found = _matched(log, group, taken[good], operation[at][good, 0], records)
         log.groups = [*log.groups, replace(found, number=len(log.groups))]

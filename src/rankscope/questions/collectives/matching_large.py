@@ -14,6 +14,7 @@ from rankscope.model import Tables, Words
 from rankscope.questions.collectives.matching import (
     DISAGREE,
     MEMBERS,
+    NO_ROOT,
     NOT_ALL,
     ROOTED,
     TWICE,
@@ -165,7 +166,9 @@ class MatchingPlan:
         left_out[DISAGREE] += int(np.count_nonzero(whole & ~same))
         left_out[UNENDED] += int(np.count_nonzero(whole & same & ~found.ended))
         root, operation = found.lowest["root"], np.where(whole, found.lowest["operation"], 0)
-        self.good = whole & same & found.ended & (root < members) & (~ROOTED[operation] | (root >= 0))
+        has_root = (root < members) & (~ROOTED[operation] | (root >= 0))
+        left_out[NO_ROOT] += int(np.count_nonzero(whole & same & found.ended & ~has_root))
+        self.good = whole & same & found.ended & has_root
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

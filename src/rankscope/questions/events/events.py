@@ -62,7 +62,10 @@ EVENTS_COLUMNS = (
     Column("thread", Unit.NAME, "Thread"),
     Column("root", Unit.NAME, "Root", "rank of the root in the group, of a collective from the log"),
     Column(
-        "call_ns", Unit.NS, "In the call", "of a nonblocking collective from the log: time inside the starting call"
+        "call_ns",
+        Unit.NS,
+        "In the call",
+        "of a nonblocking collective from the log: time inside the starting call and inside the one that waited for it",
     ),
     Column("failed", Unit.NAME, "Failed", "`yes` where the call returned an error"),
 )

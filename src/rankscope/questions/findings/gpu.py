@@ -8,7 +8,7 @@ from statistics import mean
 from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import DeviceSteps, device_steps_of
-from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.data import steps_of
 from rankscope.questions.wording import counted
 
 NOTICEABLE = 0.05  # of the step
@@ -207,34 +207,4 @@ def gpu_window(tables: Tables) -> list[Finding]:
         )
         for ns, least, what, action, table in told
         if ns >= least * span
-    ]
-
-
-# ---------------------------------------------------------------- the loader is slow everywhere, on CPUs
-DATA_NOTICEABLE = 0.1
-
-
-def data_bound(tables: Tables) -> list[Finding]:
-    """All ranks wait for their data loaders: nobody is late, and the step is long. GPUs tell it better themselves."""
-    found: Steps = steps_of(tables)
-    if device_steps_of(tables):
-        return []
-    shares = []
-    for one in found.ranks:
-        mask = found.steady(one)
-        if mask.any() and "data" in one.own:
-            shares.append((float(one.own["data"][mask].mean()), float(one.length_ns[mask].mean())))
-    least = min((data for data, _ in shares), default=0.0)
-    step = mean(length for _, length in shares) if shares else 0.0
-    if not shares or least < DATA_NOTICEABLE * step:
-        return []
-    return [
-        Finding(
-            "data_bound",
-            f"{'All ' + counted(len(shares), 'rank') + ' wait' if len(shares) > 1 else 'The rank waits'} for the data "
-            f"loader for {seconds(least)} of a step of {seconds(step)} ({least / step:.0%})",
-            "give the data loader more workers (num_workers), prefetch more, or a faster source",
-            [f"step_parts: no rank waits less than {seconds(least)} a step"],
-            least * _all_steps(tables),
-        )
     ]

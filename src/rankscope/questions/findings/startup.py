@@ -7,7 +7,7 @@ from statistics import median
 from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.steps.phases import Waterfall, waterfalls
-from rankscope.questions.wording import counted, ranges
+from rankscope.questions.wording import counted, ending_text, ranges
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What makes the other numbers doubtful: ranks that do not know of each other, and what was not seen.
@@ -61,6 +61,32 @@ def _missing(tables: Tables) -> list[str]:
     return [f"of {counted(size, 'rank')}, {len(gone)} left no file: {ranges(gone)}"] if gone else []
 
 
+DELIBERATE = (2, 15)  # SIGINT, SIGTERM: somebody stopped the job, or its launcher the ranks that were left
+ENDED = """
+    SELECT ending, exit_code, end_signal, list(rank ORDER BY rank), min(ended_ns) FROM ranks
+    WHERE role = 'rank' AND tool = '' AND rank IS NOT NULL AND (ending IN ('signalled', 'aborted')
+        OR (ending = 'exited' AND exit_code <> 0)) GROUP BY ALL ORDER BY 5, 1"""
+
+
+def failed_ranks(tables: Tables) -> list[Finding]:
+    """Ranks that ended with an error; who was stopped by SIGINT or SIGTERM has not failed itself."""
+    found = tables.query(ENDED)
+    failed = [row for row in found if row[0] != "signalled" or row[2] not in DELIBERATE]
+    if not failed:
+        return []
+    size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
+    first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
+    action = "look at the last lines that the program printed; the numbers here are those of the time before"
+    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in found]
+    return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]
+
+
+def _which(ranks: list[int], size: int) -> str:
+    if len(ranks) == size > 1:
+        return f"all {size} ranks"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranges(ranks)}"
+
+
 # ---------------------------------------------------------------- startup
 SLOW_NS = 5e9
 NOTICEABLE = 0.1  # of the elapsed time
@@ -91,13 +117,14 @@ def slow_start(tables: Tables) -> list[Finding]:
     if typical < SLOW_NS or typical < NOTICEABLE * elapsed:
         return []
     longest = max(found, key=lambda one: one.segments.get(slowest, 0))
+    whole = max(one.elapsed_ns for one in found)  # as in the column `share`
     told = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
     )
     return [
         Finding(
             "slow_start",
-            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / elapsed:.0%} of the run",
+            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run",
             ACTIONS[slowest],
             [f"phases: {told}", *(heaviest_import(tables) if slowest == "imports" else [])],
             typical,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from weakref import WeakKeyDictionary
@@ -13,7 +14,9 @@ from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import AWAITED, sums
 from rankscope.questions.collectives.waiting import straggler as awaited_rank
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.findings.steps import stall
 from rankscope.questions.steps.data import Steps, steps_of
+from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.stragglers.device_causes import device_causes
 from rankscope.questions.stragglers.lateness import Chosen, estimates
@@ -78,54 +81,78 @@ def host_imbalance(tables: Tables) -> list[Finding]:
     ]
 
 
-# ---------------------------------------------------------------- more threads want to run than there are CPUs
-NOTICEABLE = 0.1  # of the step, on the median rank of a host
-SWITCHES_A_SECOND = 50.0  # on the median rank
+# ---------------------------------------------------------------- ranks could run and have no CPU
+NOTICEABLE = 0.1  # of the step, or of the run, on the median rank of a host
 SQL = """
-    SELECT host, count(*), median(cpus_allowed), median(threads), list(rank),
-        median(involuntary_switches / greatest(elapsed_ns, 1) * 1e9), sum(user_ns + system_ns) / max(elapsed_ns)
-    FROM ranks WHERE role = 'rank' AND tool = '' AND cpus_allowed > 0 GROUP BY host ORDER BY host"""
+    SELECT rank, host, cpus_allowed, elapsed_ns::DOUBLE, (user_ns + system_ns)::DOUBLE, runnable_ns::DOUBLE FROM ranks
+    WHERE role = 'rank' AND tool = '' AND cpus_allowed > 0 AND elapsed_ns > 0 ORDER BY host, rank"""
+
+
+@dataclass(slots=True)
+class _Wanting:
+    """One rank: of what time, for how long it had no CPU, how many CPUs it used meanwhile; the CPUs it may use."""
+
+    whole_ns: float
+    runnable_ns: float
+    used: float
+    cpus: int
+    steps: int = 0  # 0: of the whole process
+
+    @property
+    def share(self) -> float:
+        return self.runnable_ns / self.whole_ns
 
 
 def oversubscribed(tables: Tables) -> list[Finding]:
-    """Of the hosts on which ranks × threads exceed the CPUs, that where the ranks wait most for a CPU."""
-    waits = _waits(tables)
+    """Of the hosts whose ranks wait for a CPU that on which they wait longest, in steps or else in the whole run."""
+    by_host: dict[str, list[_Wanting]] = {}
+    for host, one in _wanting(tables):
+        by_host.setdefault(host, []).append(one)
     made = []
-    for host, ranks, cpus, threads, places, switches, busy in tables.query(SQL):
-        wanted = ranks * max(1, int(threads or 1))
-        here = [waits[rank] for rank in places if rank in waits]
-        if wanted <= cpus or not here:
+    for host, ranks in by_host.items():
+        share = median(one.share for one in ranks)
+        if share < NOTICEABLE:
             continue
-        share, ns, steps = (median(column) for column in zip(*here, strict=True))
-        if share < NOTICEABLE or (switches or 0) < SWITCHES_A_SECOND:
-            continue
-        made.append(
-            Finding(
-                "oversubscribed",
-                f"{counted(ranks, 'rank')} of {counted(int(threads or 1), 'thread')} share "
-                f"{counted(int(cpus), 'CPU')} of {host}",
-                "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
-                "num_workers)",
-                [
-                    f"step_parts: {seconds(ns)} a step ({share:.0%}) without a CPU on the median rank",
-                    f"ranks: {switches:.0f} involuntary switches a second, {busy:.1f} CPUs busy",
-                ],
-                ns * steps,
-            )
+        cpus = max(one.cpus for one in ranks)
+        wanted = sum(one.used + one.share for one in ranks)
+        of = "a step" if ranks[0].steps else "the run"
+        told = f"{counted(len(ranks), 'rank')} on {host} have no CPU for {share:.0%} of {of}: "
+        if wanted > cpus:
+            told += f"they want {wanted:.1f} CPUs at a time and have {cpus}"
+            action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
+            action += "num_workers)"
+        else:
+            told += f"other programs, or other threads of theirs, take its {cpus}"
+            action = "keep other programs off its CPUs, start fewer threads (OMP_NUM_THREADS, num_workers), or bind "
+            action += "ranks to cores of their own"
+        lost_ns = median(one.runnable_ns * max(1, one.steps) for one in ranks)
+        each = median(one.runnable_ns for one in ranks)
+        evidence = (
+            f"step_parts: Runnable, no CPU, {seconds(each)} a step on the median rank"
+            if ranks[0].steps
+            else f"ranks: {seconds(each)} of {seconds(median(one.whole_ns for one in ranks))} on the median rank"
         )
+        made.append(Finding("oversubscribed", told, action, [evidence], lost_ns))
     return sorted(made, key=lambda one: -(one.saved_ns or 0))[:1]
 
 
-def _waits(tables: Tables) -> dict[int, tuple[float, float, float]]:
-    """Of each rank with recorded steps: the share of a step, the ns of it, and the steps."""
+def has_run_delay(tables: Tables) -> bool:
+    """Whether a kernel said of any rank how long it had no CPU."""
+    return any(one.runnable_ns > 0 for _, one in _wanting(tables))
+
+
+def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
     found = steps_of(tables)
-    made = {}
-    for one in found.ranks:
-        mask = found.steady(one)
-        if "runnable" in one.of_which and mask.any():
-            ns = float(np.mean(one.of_which["runnable"][mask]))
-            made[one.rank] = (ns / float(np.mean(one.length_ns[mask])), ns, float(mask.sum()))
-    return made
+    of_rank = {one.rank: one for one in found.ranks if "runnable" in one.of_which and found.steady(one).any()}
+    for rank, host, cpus, elapsed_ns, cpu_ns, runnable_ns in tables.query(SQL):
+        if rank in of_rank:
+            one = of_rank[rank]
+            mask = found.steady(one)
+            length = float(one.length_ns[mask].mean())
+            used = float(one.of_which["process_cpu"][mask].mean()) / length
+            yield host, _Wanting(length, float(one.of_which["runnable"][mask].mean()), used, cpus, int(mask.sum()))
+        elif runnable_ns and not of_rank:
+            yield host, _Wanting(elapsed_ns, runnable_ns, (cpu_ns or 0.0) / elapsed_ns, cpus)
 
 
 # ---------------------------------------------------------------- stragglers
@@ -149,17 +176,16 @@ OF_A_KERNEL = {  # by the beginning of the cause
     "a slower kernel": "compare its inputs with those of the others, then clock speed and power limit of its GPU",
 }
 ON_HOST = "look at what its host does there that the others do not: input, logging, synchronising, Python"
+WAITED_NOTICEABLE = 0.05  # of the steps
 OTHERWISE = "look at what it computes outside collectives that the others do not"
 
 
 def straggler(tables: Tables) -> list[Finding]:
-    """One finding per late rank; without steps, the rank that the matched collectives prove to be waited for.
-
-    So, too, where the collectives run on the device: the host does not wait where they do, and its parts do not tell.
-    """
+    """One finding per late rank; where its steps do not tell one, the rank that the matched collectives prove to be
+    waited for, unless that was in a few steps only."""
     whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
     found = [_finding(one) for one in causes_of(tables) if one.late.rank not in whole_host]
-    if found or whole_host or (len(steps_of(tables).ranks) > 1 and not _on_device(tables)):
+    if found or whole_host or stall(tables) is not None:
         return found
     return _by_waiting(tables)
 
@@ -189,6 +215,9 @@ def _by_waiting(tables: Tables) -> list[Finding]:
     if place is None or verdict != AWAITED:
         return []
     caused = float(waiting.caused_ns[place])
+    saved_ns = _exposed_at_most(tables, known.log.ranks[place], caused / max(1, len(known.log.ranks) - 1))
+    if saved_ns is None:
+        return []
     told = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
     share = caused / waiting.all_caused_ns
     evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {share:.0%} of all waiting"]
@@ -202,4 +231,21 @@ def _by_waiting(tables: Tables) -> list[Finding]:
         evidence.insert(0, f"causes: {one.evidence}")
         of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if one.name.startswith(cause))
         action = ACTIONS.get(one.name) or next(of_a_kernel, ON_HOST)
-    return [Finding("straggler", told, action, evidence, caused / max(1, len(known.log.ranks) - 1))]
+    return [Finding("straggler", told, action, evidence, saved_ns)]
+
+
+def _exposed_at_most(tables: Tables, rank: int, waited_ns: float) -> float | None:
+    """Waiting before the steps, or that the others have hidden behind computing, is no loss in them; None where hardly
+    any is left."""
+    found = steps_of(tables)
+    others = [one for one in found.ranks if one.rank != rank and found.steady(one).any()]
+    if not others or _on_device(tables):
+        return waited_ns
+    waits = waits_per_step(tables, found)
+    steady = [(one, found.steady(one)) for one in others]
+    in_steps = [(waits[one.rank].wait_ns if one.rank in waits else 0.0, int(mask.sum())) for one, mask in steady]
+    in_steps_ns = median(wait_ns * steps for wait_ns, steps in in_steps)
+    exposed_ns = median(float(one.exposed_ns[mask].sum()) for one, mask in steady)
+    whole_ns = median(float(one.length_ns[mask].sum()) for one, mask in steady)
+    least_ns = min(waited_ns, in_steps_ns, exposed_ns)
+    return least_ns if least_ns >= WAITED_NOTICEABLE * whole_ns else None

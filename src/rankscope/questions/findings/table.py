@@ -13,15 +13,16 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.gpu import (
-    data_bound,
-    gpu_communication,
-    gpu_copies_alone,
-    gpu_idle_causes,
-    gpu_window,
+from rankscope.questions.findings.gpu import gpu_communication, gpu_copies_alone, gpu_idle_causes, gpu_window
+from rankscope.questions.findings.startup import (
+    failed_ranks,
+    first_collective,
+    incomplete_coverage,
+    slow_start,
+    wrong_launcher,
 )
-from rankscope.questions.findings.startup import first_collective, incomplete_coverage, slow_start, wrong_launcher
-from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
+from rankscope.questions.findings.steps import checkpointing, compiling, data_bound, gc_bound, stalled
+from rankscope.questions.findings.stragglers import has_run_delay, host_imbalance, oversubscribed, straggler
 from rankscope.questions.gpu.activities import ANY_WORK
 from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.selection import ALL, Selection
@@ -33,6 +34,7 @@ LONG_NS = 3.6e12  # a trial of some minutes is to tell about a job of an hour or
 RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     wrong_launcher,
     incomplete_coverage,
+    failed_ranks,
     straggler,
     host_imbalance,
     exposed_communication,
@@ -41,6 +43,10 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     gpu_copies_alone,
     gpu_window,
     data_bound,
+    gc_bound,
+    checkpointing,
+    compiling,
+    stalled,
     tiny_collectives,
     pickled_objects,
     slow_start,
@@ -89,9 +95,13 @@ def not_looked_for(tables: Tables) -> list[str]:
         notes += _not_in_traces(tables)
     elif steps.source != "recorded":
         notes.append(
-            "Not looked for: slow data loading and ranks without a CPU. No training loop told its steps (torch, or "
-            "rankscope.step(); of a loaded trace ProfilerStep#, ranges, or kernels that repeat)."
+            "Not looked for: slow data loading, garbage collection, checkpoints and compilation. No training loop told "
+            "its steps (torch, or rankscope.step())."
         )
+    if not has_run_delay(tables):
+        notes.append("Not looked for: ranks without a CPU. No kernel told how long they could have run and had none.")
+    if not steps.ranks:
+        notes.append("Not looked for: single steps that take much longer. There are no steps.")
     if ranks > 1 and not steps.ranks and not collectives_of(tables).splits:
         notes.append(
             "Not looked for: late ranks, exposed communication, tiny collectives. No collective is in the logs of all "

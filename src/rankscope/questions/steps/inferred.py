@@ -127,12 +127,18 @@ LEAST_SHARE = 0.6  # of the collectives that must lie in steps
 MOST_TOLD = 4
 MANY_MORE = 1.5
 ASKED_RANKS = 6  # whose collectives are looked at for the period
+# A nonblocking collective of MPI stands where the program stood still for it: in the call that waited, before its end.
 LOGGED = f"layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"
 HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
 SQL = f"""
-    SELECT process, layer, name, "group", sequence, start_ns,
-        coalesce(call_ns + start_ns, end_ns, start_ns) AS end_ns, coalesce(bytes, 0) AS bytes
-    FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} {{}} ORDER BY rank, start_ns"""
+    SELECT process, layer, name, "group", sequence, bytes,
+        CASE WHEN waited THEN greatest(start_ns, end_ns - call_ns) ELSE start_ns END AS start_ns,
+        CASE WHEN waited THEN end_ns ELSE coalesce(call_ns + start_ns, end_ns, start_ns) END AS end_ns
+    FROM (
+        SELECT rank, process, layer, name, "group", sequence, start_ns, end_ns, call_ns, coalesce(bytes, 0) AS bytes,
+            layer = 'mpi' AND call_ns IS NOT NULL AND end_ns IS NOT NULL AS waited
+        FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} {{}})
+    ORDER BY rank, 7"""
 COUNTED = f"SELECT count(*) FROM untraced_events WHERE {LOGGED}"
 MOST_RECORDS = 4_000_000  # that are asked for at a time
 

@@ -50,7 +50,7 @@ class RankLog:
     kind: LogKind
     sequence: Array
     start_ns: Array
-    end_ns: Array  # when the rank went on: of nonblocking ones the end of the call
+    end_ns: Array  # when the rank went on; of nonblocking ones of MPI both are those of the wait, else of the call
 
     @property
     def series(self) -> tuple[Array, Array]:

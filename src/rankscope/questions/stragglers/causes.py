@@ -11,7 +11,7 @@ from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import PARTS, TITLES, steps_of
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
-from rankscope.questions.stragglers.lateness import WITHIN, Estimate, Late, late_ranks, lateness_ns
+from rankscope.questions.stragglers.lateness import WITHIN, Estimate, Late, late_ranks, lateness_ns, preempted_ns
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which range of the program takes a late rank longer than its peers?
@@ -159,6 +159,8 @@ def cause_of(late: Late) -> LateCause:
     by = lateness_ns(late)
     for component, name in (("gc", "garbage collection"), ("runnable", "preemption")):
         found = late.components.get(component, NOTHING)
+        if component == "runnable" and (component not in late.outstanding or preempted_ns(late) < MOST * by):
+            continue
         if found.value >= max(MOST * by, SURE * found.error, MORE * late.usual_ns.get(component, 0.0)):
             return _caused(late, component, name)
     faults_ns = _fault_ns(late)
@@ -181,6 +183,9 @@ COMPUTE = ("forward", "backward", "optimizer")
 def _caused(late: Late, component: str, name: str) -> LateCause:
     found, usual = late.components[component], late.usual_ns[component]
     told = f"{TITLES.get(component, component)} {_ms(usual + found.value)} a step, its peers {_ms(usual)}"
+    if component in (*COMPUTE, "other") and "cpu" in late.components:
+        more_ns = late.components["cpu"].value
+        told += f"; {_ms(more_ns)} of it more CPU time" if more_ns >= MOST * found.value / 2 else "; no more CPU time"
     return LateCause(late, name, found.value, usual, told)
 
 

@@ -79,6 +79,7 @@ OUTSTANDING = 3.0  # times the spread of the other ranks
 # Waiting for a CPU comes and goes with whatever else a host does: it must be more of the step,
 NOTICEABLE_PREEMPTION = 0.1
 MORE_PREEMPTION = 0.5  # and so much more than what the peers wait
+NOTICEABLE_LEFT = 0.1  # of the step, without it
 MOST = 0.5
 SYNCHRONOUS = 0.3  # of the excess that the others must be seen to wait
 MOST_CELLS = 1 << 21  # ranks × steps that are compared at a time
@@ -157,10 +158,21 @@ def _is_late(one: Late) -> bool:
     return one.excess.value >= enough and one.waited_ns >= enough
 
 
+def preempted_ns(one: Late) -> float:
+    """How much longer it waits for a CPU than its peers would, had they as much to compute."""
+    if "runnable" not in one.components:
+        return 0.0
+    excess_ns, usual_ns = one.components["runnable"].value, one.usual_ns["runnable"]
+    cpu, usual_cpu_ns = one.components.get("cpu"), one.usual_ns.get("cpu", 0.0)
+    more = max(0.0, cpu.value) / usual_cpu_ns if cpu is not None and usual_cpu_ns > 0 else 0.0
+    return excess_ns - more * max(0.0, usual_ns)
+
+
 def _is_contention(one: Late) -> bool:
-    """Whether most of it is waiting for a CPU, and no more than any rank may have to."""
-    waits = one.components.get("runnable")
-    return waits is not None and "runnable" not in one.outstanding and waits.value >= MOST * lateness_ns(one)
+    """Whether most of it may be waiting for a CPU, no more than any rank may have to, and little is left without."""
+    late_ns, waits_ns = lateness_ns(one), preempted_ns(one)
+    left_ns = late_ns - waits_ns
+    return "runnable" not in one.outstanding and waits_ns >= MOST * late_ns and left_ns < NOTICEABLE_LEFT * one.step_ns
 
 
 def peers_medians(values: Array) -> Array:

@@ -1,0 +1,130 @@
+"""What does a word of a report mean: a label, a column, a table, a phase or a finding?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rankscope.api.schema import schema
+from rankscope.model import Column, Table, Unit, Wrong
+from rankscope.questions.registry import ALIASES, QUESTIONS
+from rankscope.questions.run.screen import LABELS
+from rankscope.questions.steps.phases import SEGMENT_FORMULAS
+
+DOCS = "words.json"  # of docs/metrics.md, docs/findings.md and docs/report.md, by tools/docs_schema.py
+PLAIN_NAME = "a name, not a number"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One meaning of one word."""
+
+    word: str
+    kind: str  # "word", "label", "phase", "column of steps, step_parts", "table", "finding"
+    text: str
+    also: str = ""  # another name of the same: what stands over a column
+
+
+def explain(word: str) -> list[Meaning]:
+    """All that the word means, the most general first; an unknown word is an error that names the nearest."""
+    known = _known()
+    asked = _key(word)
+    for matches in (_is, _ends, _has):
+        found = [one for one in known if matches(asked, one)]
+        if found:
+            return _joined(found)
+    names = {_key(name): name for one in known for name in (one.word, one.also) if name}
+    like = [names[key] for key in get_close_matches(asked, names, 3, 0.4)]
+    raise Wrong(f"{word}: no such word{'; did you mean ' + ', '.join(like) + '?' if like else ''}")
+
+
+@cache
+def _known() -> list[Meaning]:
+    return list(meanings())
+
+
+def _is(asked: str, one: Meaning) -> bool:
+    return asked in (_key(one.word), _key(one.also))
+
+
+def _ends(asked: str, one: Meaning) -> bool:
+    """`launching` of `idle: launching`, `exposed` of `comm. exposed`."""
+    return any(_key(name).endswith(f" {asked}") for name in (one.word, one.also))
+
+
+def _has(asked: str, one: Meaning) -> bool:
+    return len(asked) > 3 and any(f" {asked}" in f" {_key(name)}" for name in (one.word, one.also))
+
+
+def _key(text: str) -> str:
+    """Without what nobody remembers: case, punctuation, the unit of a column."""
+    return " ".join(re.sub(r"[^a-z0-9/%]+", " ", text.lower()).removesuffix(" ns").split())
+
+
+def _joined(found: list[Meaning]) -> list[Meaning]:
+    """Columns of several tables that mean the same are one."""
+    made: dict[tuple[str, str, str], list[str]] = {}
+    for one in found:
+        made.setdefault((one.word, one.also, one.text), []).append(one.kind)
+    return [Meaning(word, _kinds(kinds), text, also) for (word, also, text), kinds in made.items()]
+
+
+def _kinds(kinds: list[str]) -> str:
+    tables = [kind.removeprefix(COLUMN) for kind in kinds if kind.startswith(COLUMN)]
+    return COLUMN + ", ".join(tables) if tables else kinds[0]
+
+
+COLUMN = "column of "
+
+
+def _docs() -> Any:
+    return json.loads(files("rankscope.api").joinpath(DOCS).read_text(encoding="utf-8"))
+
+
+def meanings() -> Iterator[Meaning]:
+    """Everything that has a definition: words, labels of the screen, phases, findings, tables, columns."""
+    told = _docs()
+    yield from (Meaning(word, "word", text) for word, text in told["words"].items())
+    yield from (Meaning(label, "label", text) for label, text in LABELS.items())
+    yield from (Meaning(phase, "phase", text) for phase, text in SEGMENT_FORMULAS.items())
+    for rule, (fires, saved) in told["rules"].items():
+        yield Meaning(rule, "finding", f"fires when {fires}" + (f"; could save: {saved}" if saved != "–" else ""))
+    aliases = {name: alias for alias, name in ALIASES.items()}
+    for table in schema():
+        if table.kind != "question":
+            continue
+        columns = ", ".join(column.name for column in table.columns)
+        empty = QUESTIONS[table.name].empty
+        text = f"{told['tables'][table.name]}\n{table.about}\nColumns: {columns}" + (
+            f"\nEmpty where {empty}" if empty else ""
+        )
+        yield Meaning(table.name, "table", text, aliases.get(table.name, ""))
+        for column in table.columns:
+            yield Meaning(column.name, f"{COLUMN}{table.name}", column.formula or PLAIN_NAME, column.title)
+
+
+# ---------------------------------------------------------------- which tables are there?
+SUBJECTS = {"mpi": "MPI", "gpu": "GPU", "run": "the run", "collectives": "communication", "stragglers": "ranks"}
+TABLE_COLUMNS = (
+    Column("subject", Unit.NAME, "Subject", "what it is about"),
+    Column("name", Unit.NAME, "Table", "as `rankscope report --table` takes it"),
+    Column("about", Unit.NAME, "What it tells", "in one line"),
+)
+
+
+def table_list() -> Table:
+    """The tables of a report, those of one subject together, in the order of a report."""
+    docs = _docs()
+    table = Table("tables", "Tables", TABLE_COLUMNS, [])
+    subjects = {name: question.module.partition(".")[0] for name, question in QUESTIONS.items()}
+    called = {name: SUBJECTS.get(subject, subject) for name, subject in subjects.items()}
+    for subject in dict.fromkeys(called.values()):
+        for name in (name for name in QUESTIONS if called[name] == subject):
+            table.rows.append((subject, name, docs["tables"][name]))
+    return table

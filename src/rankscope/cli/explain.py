@@ -1,0 +1,44 @@
+"""`rankscope explain`: says what a word of a report means."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+
+from rankscope.api.words import Meaning, explain
+from rankscope.cli.printing import deliver, width
+from rankscope.model import Wrong
+from rankscope.output.cells import printable
+
+HELP = "say what a label, a column, a table or a finding means"
+ABOUT = """\
+Say what a word of a report means: a label of the first screen, a column (as it stands over it or as it is in CSV), a
+table, a phase, the rule of a finding. Definitions and formulas are those of the documentation."""
+WIDEST = 100
+
+
+def run(argv: list[str]) -> int:
+    """0: explained; 2: no such word."""
+    options = parser().parse_args(argv)
+    try:
+        found = explain(" ".join(options.word))
+    except Wrong as problem:
+        print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
+        return 2
+    deliver(["\n".join(shown(one, min(width(None), WIDEST)) for one in found)], None)
+    return 0
+
+
+def shown(one: Meaning, columns: int) -> str:
+    """The word, what kind of word it is, and its meaning below."""
+    also = f" ({one.also})" if one.also and one.also != one.word else ""
+    head = textwrap.wrap(f"{one.word}{also}: {one.kind}", columns, subsequent_indent="    ")
+    lines = [line for text in one.text.splitlines() for line in textwrap.wrap(text, columns - 2)]
+    return "\n".join([*head, *(f"  {line}" for line in lines)]) + "\n"
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("rankscope explain", description=ABOUT)
+    made.add_argument("word", nargs="+", metavar="WORD", help="as in: exposed communication")
+    return made

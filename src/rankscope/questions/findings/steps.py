@@ -1,0 +1,245 @@
+"""The loop does something else than computing: on all ranks, or in a few steps that take much longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Tables
+from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.gpu.steps import device_steps_of
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import TITLES, Steps, steps_of
+from rankscope.questions.stragglers.causes import causes_of
+from rankscope.questions.stragglers.lateness import Chosen
+from rankscope.questions.wording import counted
+
+NOTICEABLE = 0.05  # of the steps
+
+# ---------------------------------------------------------------- the loader is slow everywhere
+DATA_NOTICEABLE = 0.1
+
+
+def data_bound(tables: Tables) -> list[Finding]:
+    """All ranks wait for their data loaders: nobody is late, and the step is long. GPUs tell it better themselves."""
+    found = steps_of(tables)
+    if device_steps_of(tables):
+        return []
+    shares = []
+    for one in found.ranks:
+        mask = found.steady(one)
+        if mask.any() and "data" in one.own:
+            shares.append((float(one.own["data"][mask].mean()), float(one.length_ns[mask].mean())))
+    least = min((data for data, _ in shares), default=0.0)
+    step = mean(length for _, length in shares) if shares else 0.0
+    if not shares or least < DATA_NOTICEABLE * step:
+        return []
+    return [
+        Finding(
+            "data_bound",
+            f"{'All ' + counted(len(shares), 'rank') + ' wait' if len(shares) > 1 else 'The rank waits'} for the data "
+            f"loader for {seconds(least)} of a step of {seconds(step)} ({least / step:.0%})",
+            "give the data loader more workers (num_workers), prefetch more, or a faster source",
+            [f"step_parts: no rank waits less than {seconds(least)} a step"],
+            least * max(len(one.number) for one in found.ranks),
+        )
+    ]
+
+
+# ---------------------------------------------------------------- garbage collection, checkpoints
+@dataclass(slots=True)
+class _Taken:
+    """What a part takes in all steady steps: of each step on the rank that has most of it, for which all wait."""
+
+    sum_ns: float
+    steps_ns: float  # the same steps, whole
+    steps: int
+    having: int  # steps that have any of it
+
+    @property
+    def is_noticeable(self) -> bool:
+        return self.having > 0 and self.steps_ns > 0 and self.sum_ns >= NOTICEABLE * self.steps_ns
+
+
+def _taken(found: Steps, ask: Callable[[RankSteps], Any]) -> _Taken:
+    common = found.common()
+    if not len(common):
+        return _Taken(0.0, 0.0, 0, 0)
+    chosen = Chosen(found.ranks, common)
+    most = chosen.table(ask).max(axis=0)
+    whole = chosen.table(lambda one: one.length_ns).mean(axis=0)
+    return _Taken(float(most.sum()), float(whole.sum()), len(common), int((most > 0).sum()))
+
+
+def gc_bound(tables: Tables) -> list[Finding]:
+    """Python collects garbage in the steps of all ranks; of one rank alone it is a cause of its lateness."""
+    found = steps_of(tables)
+    if device_steps_of(tables) or not all("gc" in one.of_which for one in found.ranks):
+        return []
+    taken = _taken(found, lambda one: one.of_which["gc"])
+    if not taken.is_noticeable or any(one.name == "garbage collection" for one in causes_of(tables)):
+        return []
+    return [
+        Finding(
+            "gc_bound",
+            f"Python collects garbage for {seconds(taken.sum_ns / taken.steps)} of a step of "
+            f"{seconds(taken.steps_ns / taken.steps)} ({taken.sum_ns / taken.steps_ns:.0%})",
+            "call gc.freeze() after the start, or gc.disable() and collect every some hundred steps on all ranks",
+            [f"step_parts: GC, {seconds(taken.sum_ns)} in {taken.having} of {counted(taken.steps, 'step')}"],
+            taken.sum_ns,
+        )
+    ]
+
+
+def checkpointing(tables: Tables) -> list[Finding]:
+    """The loop stands still while checkpoints are written."""
+    found = steps_of(tables)
+    if not all("checkpoint" in one.own for one in found.ranks):
+        return []
+    taken = _taken(found, lambda one: one.own["checkpoint"])
+    if not taken.is_noticeable:
+        return []
+    return [
+        Finding(
+            "checkpointing",
+            f"The loop stands still for checkpoints: {seconds(taken.sum_ns)}, {taken.sum_ns / taken.steps_ns:.0%} of "
+            "the steps",
+            "write them beside the loop (torch.distributed.checkpoint.async_save), shard them over the ranks, to a "
+            "faster file system, or less often",
+            [
+                f"step_parts: Checkpoint, {seconds(taken.sum_ns / taken.having)} in each of "
+                f"{counted(taken.having, 'step')}"
+            ],
+            taken.sum_ns,
+        )
+    ]
+
+
+# ---------------------------------------------------------------- torch.compile
+COMPILING_NS = 2e9  # before the loop is steady: it is paid once
+COMPILED = """
+    SELECT rank, coalesce(sum(total_ns) FILTER (tallies.phase <> 'steady'), 0)::DOUBLE,
+        coalesce(sum(total_ns) FILTER (tallies.phase = 'steady'), 0)::DOUBLE,
+        coalesce(sum(calls) FILTER (tallies.phase <> 'steady'), 0)::BIGINT,
+        coalesce(sum(calls) FILTER (tallies.phase = 'steady'), 0)::BIGINT
+    FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer = 'torch' AND kind = 'call' AND name = 'torch.compile' GROUP BY rank"""
+
+
+def compiling(tables: Tables) -> list[Finding]:
+    """torch compiles before and in the first step, which is paid once, or later again."""
+    told = [row[1:] for row in tables.query(COMPILED)]
+    if not told:
+        return []
+    first_ns, later_ns, calls, again = (median(column) for column in zip(*told, strict=True))
+    made = []
+    if first_ns >= COMPILING_NS:
+        made.append(
+            Finding(
+                "compiling",
+                f"torch compiles for {seconds(first_ns)} until the first step has ended",
+                "keep its caches between jobs (TORCHINDUCTOR_CACHE_DIR on a disk that stays), or compile one repeated "
+                "block instead of the whole model",
+                [f"phase_calls: torch.compile, {calls:.0f} times on the median rank"],
+                first_ns,
+                once=True,
+            )
+        )
+    steps_ns = max((float(one.length_ns.sum()) for one in steps_of(tables).ranks), default=0.0)
+    if 0 < NOTICEABLE * steps_ns <= later_ns and not device_steps_of(tables):
+        made.append(
+            Finding(
+                "recompiling",
+                f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
+                f"({later_ns / steps_ns:.0%} of the steps)",
+                "keep shapes the same, or mark them dynamic (torch._dynamo.mark_dynamic); TORCH_LOGS=recompiles tells "
+                "why",
+                [f"phase_calls: torch.compile in the phase steady, {again:.0f} times on the median rank"],
+                later_ns,
+            )
+        )
+    return made
+
+
+# ---------------------------------------------------------------- a few steps take much longer than all others
+FEWEST_STEPS = 12
+TIMES = 5.0  # the median step
+STALL_NS = 1e9
+FEW = 0.05  # of the steps: more are no exception
+
+
+@dataclass(slots=True)
+class Stall:
+    """The longest of the steps that stand out, with the rank whose own time it was; all of them in sum."""
+
+    steps: int
+    excess_ns: float
+    usual_ns: float
+    number: int
+    length_ns: float
+    rank: int | None  # None: all were blocked in collectives
+    host: str
+    part: str
+    part_ns: float
+
+
+def stall(tables: Tables) -> Stall | None:
+    """None where no step is much longer than the others."""
+    found = steps_of(tables)
+    common = found.common()
+    if len(common) < FEWEST_STEPS:
+        return None
+    chosen = Chosen(found.ranks, common)
+    lengths = chosen.table(lambda one: one.length_ns).max(axis=0)
+    usual_ns = float(np.median(lengths))
+    excess = lengths - usual_ns
+    places = np.flatnonzero((excess >= STALL_NS) & (excess >= TIMES * usual_ns))
+    if not len(places) or len(places) > max(1.0, FEW * len(common)):
+        return None
+    longest = int(places[np.argmax(excess[places])])
+    rank, host, part, part_ns = _who(found, chosen, longest, float(excess[longest]))
+    sum_ns = float(excess[places].sum())
+    if part == "checkpoint" or sum_ns < NOTICEABLE * float(lengths.sum()):
+        return None
+    return Stall(
+        len(places), sum_ns, usual_ns, int(common[longest]), float(lengths[longest]), rank, host, part, part_ns
+    )
+
+
+def _who(found: Steps, chosen: Chosen, place: int, excess_ns: float) -> tuple[int | None, str, str, float]:
+    """Whose own time in that step is longest beyond its usual, and in which part."""
+    best: tuple[int | None, str, str, float] = (None, "", "", 0.0)
+    for one in found.ranks:
+        for part, values in one.own.items():
+            own = chosen.of(one, values)
+            more = float(own[place] - np.median(own))
+            if more > best[3]:
+                best = (one.rank, one.host, part, more)
+    return best if best[3] >= excess_ns / 2 else (None, "", "", 0.0)
+
+
+def stalled(tables: Tables) -> list[Finding]:
+    """One step, or very few, in which somebody stood still."""
+    one = stall(tables)
+    if one is None:
+        return []
+    whose = "no rank's own: all are blocked in collectives"
+    action = "look at the network and the file system at that time; nobody computed"
+    if one.rank is not None:
+        whose = f"{seconds(one.part_ns)} of it in {TITLES.get(one.part, one.part)} of rank {one.rank} ({one.host})"
+        action = "look at what that rank did then: files, evaluation, logging, another program on its host"
+    others = f", and {counted(one.steps - 1, 'other step')} like it" if one.steps > 1 else ""
+    return [
+        Finding(
+            "stalled",
+            f"Step {one.number} takes {seconds(one.length_ns)} where the median step takes {seconds(one.usual_ns)}"
+            f"{others}: {whose}",
+            action,
+            [f"steps: Max of step and of its parts, {counted(one.steps, 'step')} {seconds(one.excess_ns)} too long"],
+            one.excess_ns,
+        )
+    ]
