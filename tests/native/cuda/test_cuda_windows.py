@@ -130,6 +130,7 @@ def check_estimates(folder: Path, steps: int) -> None:
     assert row["estimated_kernels"] == pytest.approx(5 * steps, rel=0.1)
     assert row["recorded_steps"] == pytest.approx(row["kernels"] / 5, rel=0.1)
     assert row["cost"] >= 0 and 0 < row["spent_share"] < 1
+    assert run.table("overhead").to_arrow().to_pylist()[0]["gpu_cost_ns"] == row["spent_ns"]
     notes = [note for name in ("gpu", "gpu_time", "gpu_steps") for note in run.table(name).notes]
     assert sum("window" in note for note in notes) == 3
 

@@ -17,8 +17,8 @@ OVERHEAD_COLUMNS = (
         "cost_ns",
         Unit.NS,
         "Recording, at least",
-        "`steps_cost_ns` + (`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of `call_cost_ns` "
-        "and `collective_cost_ns`: at least, for what is not measured costs something too",
+        "`steps_cost_ns` + `gpu_cost_ns` + (`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of "
+        "`call_cost_ns` and `collective_cost_ns`: at least, for what is not measured costs something too",
     ),
     Column("share", Unit.SHARE, "Of elapsed, at least", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
     Column(
@@ -45,6 +45,12 @@ OVERHEAD_COLUMNS = (
         "measured in that process: time in which the recorder asked the system for CPU time, faults, switches and run "
         "delay, once or twice a step",
     ),
+    Column(
+        "gpu_cost_ns",
+        Unit.NS,
+        "GPU records",
+        "`gpu_windows.spent_ns`: measured where the GPUs are recorded in windows, and 0 elsewhere",
+    ),
     Column("setup_ns", Unit.NS, "Set-up", "time that loading the recorder took"),
 )
 SQL = """
@@ -52,13 +58,16 @@ SQL = """
     logged AS (SELECT process, sum(collectives)::BIGINT AS collectives FROM groups GROUP BY process),
     costs AS (
         SELECT rank, coalesce(calls, 0) AS calls, least(coalesce(collectives, 0), coalesce(calls, 0)) AS collectives,
-            call_cost_ns, collective_cost_ns, coalesce(steps_cost_ns, 0) AS steps_cost_ns, setup_ns, elapsed_ns
+            call_cost_ns, collective_cost_ns, coalesce(steps_cost_ns, 0) AS steps_cost_ns,
+            coalesce(spent_ns, 0) AS gpu_cost_ns, setup_ns, elapsed_ns
         FROM ranks LEFT JOIN counted USING (process) LEFT JOIN logged USING (process)
+            LEFT JOIN gpu_recordings USING (process)
         WHERE {condition} AND call_cost_ns IS NOT NULL)
     SELECT rank,
-        steps_cost_ns + (calls - collectives) * call_cost_ns
+        steps_cost_ns + gpu_cost_ns + (calls - collectives) * call_cost_ns
             + collectives * greatest(call_cost_ns, collective_cost_ns) AS cost_ns,
-        elapsed_ns, calls, collectives, call_cost_ns, collective_cost_ns, steps_cost_ns, setup_ns
+        elapsed_ns, calls, collectives, call_cost_ns, collective_cost_ns, steps_cost_ns, gpu_cost_ns,
+        setup_ns
     FROM costs ORDER BY (cost_ns + setup_ns) / nullif(elapsed_ns, 0), rank"""
 
 
@@ -66,7 +75,8 @@ NOT_MEASURED = [
     "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data at hand, at the "
     "start of the process. Of elapsed: recording and set-up, of the whole process.",
     "Not in it: Python's way into the recorder (some µs for each range, backward and optimizer step), what CUPTI does "
-    "for records of kernels, caches that were emptied. Only turns of bare and recorded runs show the whole.",
+    "for records of kernels (measured with --cuda windows only), caches that were emptied. Only turns of bare and "
+    "recorded runs show the whole.",
 ]
 
 
@@ -82,9 +92,20 @@ def overhead(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 def _row(which: str, found: tuple[Any, ...]) -> tuple[Cell, ...]:
-    rank, cost_ns, elapsed_ns, calls, collectives, per_call, per_collective, steps_ns, setup_ns = found
+    rank, cost_ns, elapsed_ns, calls, collectives, per_call, per_collective, *measured, setup_ns = found
     share = (cost_ns + setup_ns) / elapsed_ns if elapsed_ns else None
-    return which, rank, cost_ns, share, calls, collectives, per_call or None, per_collective or None, steps_ns, setup_ns
+    return (
+        which,
+        rank,
+        cost_ns,
+        share,
+        calls,
+        collectives,
+        per_call or None,
+        per_collective or None,
+        *measured,
+        setup_ns,
+    )
 
 
 # ---------------------------------------------------------------- coverage
