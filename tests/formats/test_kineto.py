@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from rankscope.formats import json_stream, kineto
+from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Reading, Severity, Words
@@ -309,3 +310,64 @@ def test_numbers_of_any_kind_do_no_harm() -> None:
     found = rows(read(trace(events)), "layer", "correlation", "sequence")
     assert sum(layer == "gpu" for layer, *_ in found) == 2 * len(odd)
     assert np.isfinite([number or 0 for _, number, _ in found]).all()
+
+
+# ---------------------------------------------------------------- what older versions write, and what sums need
+def test_categories_of_old_versions() -> None:
+    """As torch 1.8 wrote them; ranges of torch's loop were operators."""
+    old = [
+        span("Operator", "ProfilerStep#3", 1000, 100),
+        span("Operator", "Optimizer.step#SGD.step", 1080, 10),
+        span("Operator", "aten::add", 1001, 5),
+        span("Runtime", "cudaLaunchKernel", 1002, 3, correlation=9),
+        gpu("Kernel", "add", 1006, 2, correlation=9),
+        gpu("Memcpy", "Memcpy HtoD (Pageable -> Device)", 1010, 1, bytes=64),
+        gpu("Memset", "Memset (Device)", 1012, 1, bytes=32),
+    ]
+    content = json.dumps({"schemaVersion": 1, "traceEvents": old}).encode()
+    assert kineto.sniff(content)
+    found = rows(read(content), "layer", "group", "sequence", "user_range", "pageable")
+    assert found == [
+        ("step", "", 3, False, False),
+        ("torch", "", None, True, False),
+        ("torch", "", None, False, False),
+        ("cuda_api", "", None, False, False),
+        ("gpu", "1/7", None, False, False),
+        ("gpu", "1/7", None, False, True),
+        ("gpu", "1/7", None, False, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "operation", "algorithm"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclAllReduce", "RING LL"),
+        ("ncclKernel_ReduceScatter_TREE_LL128_Sum_half(ncclDevComm*)", "ncclReduceScatter", "TREE LL128"),
+        ("ncclDevKernel_AllGather_NVLS_SIMPLE(ncclDevKernelArgs)", "ncclAllGather", "NVLS SIMPLE"),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "ncclAllReduce", "RING LL"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "ncclSendRecv", ""),
+        ("void gemm<float>(int)", "", ""),
+    ],
+)
+def test_kernels_of_nccl_say_what_they_do(kernel: str, operation: str, algorithm: str) -> None:
+    assert nccl_operation(kernel) == (operation, algorithm)
+
+
+def test_a_kernel_of_nccl_without_metadata_is_a_collective_of_the_only_group() -> None:
+    events = [gpu("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 1000, 5, 20, correlation=4)]
+    readings = read(trace(events))
+    told = rows(readings, "layer", "name", "group", "sequence", "correlation", "kind", "algorithm")
+    assert told[1] == ("nccl", "ncclAllReduce", "NCCL", None, 4, "progress", "ncclAllReduce RING LL")
+    assert [(one.name, one.identity) for one in readings[-1].groups][1:] == [("NCCL", "tensor 7, by order")]
+
+
+def test_memory_of_the_caching_allocator() -> None:
+    def memory(size: int, allocated: int, reserved: int, kind: int = 1) -> dict[str, Any]:
+        told = {"Device Type": kind, "Device Id": 2, "Bytes": size}
+        about = {**told, "Total Allocated": allocated, "Total Reserved": reserved}
+        return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 77, "tid": 5, "ts": 1, "args": about}
+
+    moments = [memory(100, 100, 500), memory(300, 400, 900), memory(-100, 300, 900), memory(9999, 1, 1, kind=0)]
+    [device] = read(trace([*EVENTS, *moments]))[-1].devices
+    assert (device.device, device.pool_allocations, device.pool_releases) == (2, 2, 1)
+    assert (device.pool_used_bytes, device.pool_used_peak_bytes, device.pool_peak_bytes) == (300, 400, 900)

@@ -181,3 +181,32 @@ def test_the_file_is_not_changed_and_nothing_is_left_beside_it(old_export: Path)
 def test_another_database_is_not_taken_for_nsys(tmp_path: Path) -> None:
     path = made(tmp_path / "x.sqlite", "CREATE TABLE people (name TEXT)", {})
     assert not nsys.sniff(Source(path).head())
+
+
+def test_what_sums_need_of_copies_ranges_memory_and_communicators(tmp_path: Path) -> None:
+    schema = (
+        SCHEMA.replace("copyKind INTEGER);", "copyKind INTEGER, srcKind INTEGER, dstKind INTEGER);")
+        + """
+        CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER, name TEXT, label TEXT);
+        CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER, globalPid INTEGER, deviceId INTEGER, bytes INTEGER,
+            memKind INTEGER, memoryOperationType INTEGER);"""
+    )
+    content = ROWS | {
+        "CUPTI_ACTIVITY_KIND_MEMCPY": [(50, 60, 0, 8, PID, 4096, 1, 0, 2), (61, 62, 0, 8, PID, 1, 1, 1, 2)],
+        "ENUM_CUDA_MEM_KIND": [(0, "", "Pageable"), (1, "", "Pinned"), (2, "", "Device")],
+        "CUDA_GPU_MEMORY_USAGE_EVENTS": [
+            (3, PID, 0, 700, 2, 1),  # of before the report
+            (1, PID, 0, 500, 2, 0),
+            (2, PID, 0, 200, 2, 0),
+            (4, PID, 0, 999, 1, 0),  # pinned on the host
+        ],
+    }
+    first, _ = by_process(made(tmp_path / "x.sqlite", schema, content))
+    hinted = [one.event_columns["pageable"].tolist() for one in first if "pageable" in one.event_columns]
+    assert hinted == [[True, False]]
+    [ranged] = [one.event_columns for one in first if "user_range" in one.event_columns]
+    assert ranged["user_range"].tolist() == [False, True, True]  # an operator, NCCL's and the program's
+    [device] = [one for reading in first for one in reading.devices]
+    assert (device.allocations, device.allocated_bytes, device.peak_bytes, device.current_bytes) == (2, 700, 700, 0)
+    [group] = first[0].groups
+    assert (group.name, group.identity, group.size) == ("1140850688", "MPI_COMM_WORLD, by order", 2)

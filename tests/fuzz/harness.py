@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from fuzz.mutations import mutated
+from rankscope.api.load import summed
 from rankscope.formats.recognition import parts
 from rankscope.formats.registry import FORMATS, Format, format_named
 from rankscope.formats.source import Source
@@ -87,10 +88,12 @@ def _head(path: Path) -> bytes:
 
 def _read(known: Format, path: Path) -> None:
     """As loading does it: every reading becomes tables, and is forgotten."""
-    for number, reading in enumerate(known.read(Source(path))):
+    found = ((known.name, reading) for reading in known.read(Source(path)))
+    for number, (_, reading) in enumerate(summed(found)):
         reading_tables(0, reading, events=True)
         records_table("ranks", [0], [reading.facts])
         assert number < MOST_READINGS, "readings without end"
+        assert not any("please report this" in note.text for note in reading.notes), reading.notes
 
 
 def _guarded(data: bytes, name: str, found: Findings, work: Any, quiet: bool = False) -> Any:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from native.cuda.test_cuda_steps import COMMUNICATION, COMPUTE, COPY, LOADER, OPTIMIZER, Span, Truth
 from rankscope.api.load import LoadOptions, load
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import RunTables, open_run
+from scripts.gpu_step_truth import COMMUNICATION, COMPUTE, COPY, LOADER, OPTIMIZER, Span, Truth
 
 TICK_NS = 10_000
 BASE_NS = 1_760_000_000_000_000_000

@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
@@ -21,7 +21,7 @@ from rankscope import __version__
 from rankscope.formats.recognition import find_files, is_run, pieces, readings, settle_ranks
 from rankscope.formats.registry import FORMATS
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, RankFacts, Reading, Role, Severity, Wrong
+from rankscope.model import BadFile, Note, RankFacts, Reading, Role, Severity, Wrong
 from rankscope.questions.wording import counted
 from rankscope.record.place import cleaned
 from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, new_folder, point_latest
@@ -112,33 +112,59 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
     return outcome
 
 
-def _summed(found: Iterator[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]]:
-    """The readings, and after those of each process that came with single events what these sum up to."""
+@dataclass(slots=True)
+class _ProcessTotals:
+    """Sums up the events of one process; where that fails, which is our mistake, the events are kept all the same."""
+
+    name: str = ""
+    facts: RankFacts = field(default_factory=RankFacts)
+    told: set[str] = field(default_factory=set)  # layers of which the source has sums of its own
     totals: Any = None
-    before: tuple[str, RankFacts] = "", RankFacts()
-    told: set[str] = set()
-    for name, reading in found:
-        if not reading.continues:
-            if totals is not None:
-                yield before[0], totals.reading(before[1], frozenset(told))
-            totals, told = None, set()
-        before = name, reading.facts
-        told.update(one.layer for one in reading.tallies)
+    problem: str = ""
+
+    def add(self, name: str, reading: Reading) -> None:
+        self.name, self.facts = name, reading.facts
+        self.told.update(one.layer for one in reading.tallies)
         if reading.event_columns:
-            if totals is None:
+            if self.totals is None:
                 from rankscope.questions.events.totals import TraceTotals  # most files have no single events
 
-                totals = TraceTotals()
-            totals.add(reading.event_columns)
-        if totals is not None:
-            totals.take_memory(reading)
+                self.totals = TraceTotals()
+            self._guarded(lambda: self.totals.add(reading.event_columns))
+        if self.totals is not None:
+            self.totals.take_memory(reading)
+
+    def readings(self) -> Iterator[tuple[str, Reading]]:
+        if self.totals is None:
+            return
+        made = self._guarded(lambda: self.totals.reading(self.facts, frozenset(self.told)))
+        if made is None:
+            text = f"its events could not be summed up ({self.problem}): please report this"
+            made = Reading(self.facts, True, notes=[Note(text, Severity.WARNING, self.facts.source)])
+        yield self.name, made
+
+    def _guarded(self, work: Callable[[], Any]) -> Any:
+        try:
+            return None if self.problem else work()
+        except Exception as problem:
+            self.problem = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
+            return None
+
+
+def summed(found: Iterable[tuple[str, Reading]]) -> Iterator[tuple[str, Reading]]:
+    """The readings, and after those of each process that came with single events what these sum up to."""
+    process = _ProcessTotals()
+    for name, reading in found:
+        if not reading.continues:
+            yield from process.readings()
+            process = _ProcessTotals()
+        process.add(name, reading)
         yield name, reading
-    if totals is not None:
-        yield before[0], totals.reading(before[1], frozenset(told))
+    yield from process.readings()
 
 
 def _fill(made: LoadedFile, source: Source, chosen: Any, outcome: FileOutcome) -> None:
-    for name, reading in _summed(readings(source, chosen)):
+    for name, reading in summed(readings(source, chosen)):
         made.add(reading)
         outcome.warnings += sum(note.severity is Severity.WARNING for note in reading.notes)
         if name and name not in outcome.formats:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mpis import ROOT
-from native.cuda.test_cuda_steps import COMMUNICATION, COMPUTE, COPY, Span, Truth, expected, swept
 from rankscope.formats import json_stream, nsys
 from rankscope.questions.findings.table import findings, findings_of
 from rankscope.questions.gpu.activities import kind_of
@@ -22,6 +21,7 @@ from rankscope.questions.gpu.steps import CAUSES, gpu_steps
 from rankscope.questions.steps.steps import step_parts, steps
 from rankscope.store.run import RunTables
 from runs.traced_job import COPY_BYTES, Job, loaded, simulated, to_kineto, to_nsys
+from scripts.gpu_step_truth import COMMUNICATION, COMPUTE, COPY, Span, Truth, expected, swept
 
 WRITERS: dict[str, Callable[[Job, Path], Path]] = {"kineto": to_kineto, "nsys": to_nsys}
 ARCHIVE = ROOT / "benchmarks" / "results" / "h200" / "gpu_check-2026-11-15.tar.xz"

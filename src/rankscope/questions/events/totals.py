@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ COUNTED = (Layer.GPU, *API_LAYERS, Layer.NCCL, Layer.GLOO, Layer.MPI, Layer.OS)
 RANGES = (Layer.NVTX, Layer.TORCH)  # of these only ranges of the program: operators lie in each other
 KINDS = ("call", "progress")
 SIZE_CLASSES = 64
-NO_WORDS = ("",)
+MOST_CELLS = 1 << 62
+MOST_BYTES = 2.0**62
 
 
 # ---------------------------------------------------------------- tallies
@@ -45,18 +47,24 @@ class EventTallies:
 
     def add(self, columns: Columns, rows: Array) -> None:
         """Those rows of a block."""
-        layer, name, group = (columns[key] for key in ("layer", "name", "group"))
-        kind = columns.get("kind") or Words(np.zeros(len(layer.codes), np.int32), ["call"])
+        layer = columns["layer"]
+        kind = columns.get("kind") or Words(np.zeros(len(layer.codes), np.int32), [KINDS[0]])
+        words = [Words(one.codes[rows], one.values) for one in (layer, columns["group"], columns["name"], kind)]
         size = _sizes(columns, rows)
-        is_range = np.array([one in RANGES for one in layer.values], bool)[layer.codes[rows]]
+        is_range = np.array([one in RANGES for one in layer.values], bool)[words[0].codes]
         threads, thread = np.unique(np.where(is_range, threads_of(columns, rows), 0), return_inverse=True)
-        shape = (*(len(one.values) for one in (layer, group, name, kind)), SIZE_CLASSES + 1, len(threads))
-        places = (*(one.codes[rows] for one in (layer, group, name, kind)), _size_classes(size), thread)
+        shape = (*(len(one.values) for one in words), SIZE_CLASSES + 1, len(threads))
+        if prod(shape) >= MOST_CELLS:  # of a file that nobody's job wrote
+            for some in np.array_split(rows, 2):
+                self.add(_with_used_words(columns, some), np.arange(len(some)))
+            return
+        places = (*(one.codes for one in words), _size_classes(size), thread)
         cells, codes = np.unique(np.ravel_multi_index(places, shape), return_inverse=True)
-        numbers = self._numbered(zip(*np.unravel_index(cells, shape), strict=True), (layer, group, name, kind), threads)
+        numbers = self._numbered(zip(*np.unravel_index(cells, shape), strict=True), words, threads)
         start_ns, end_ns = (np.asarray(columns[key], np.int64)[rows] for key in ("start_ns", "end_ns"))
         add_lengths(numbers[codes], start_ns, end_ns, self._sums)
-        self._bytes += np.bincount(numbers[codes], np.maximum(size, 0), len(self._bytes)).astype(np.int64)
+        added = np.bincount(numbers[codes], np.maximum(size, 0), len(self._bytes))
+        self._bytes = np.minimum(self._bytes + added, MOST_BYTES).astype(np.int64)
 
     def _numbered(self, cells: Any, words: Sequence[Words], threads: Array) -> Array:
         made = []
@@ -77,14 +85,27 @@ class EventTallies:
                 continue
             calls, total_ns, min_ns, max_ns, low, high = row
             yield Tally(
-                *(layer, name, calls, total_ns, _stream(group) if layer == Layer.GPU else group, size_class),
+                *(layer, name, calls, float(total_ns), _stream(group) if layer == Layer.GPU else group, size_class),
                 kind=kind,
                 thread=thread,
-                min_ns=min_ns,
-                max_ns=max_ns,
+                min_ns=float(min_ns),
+                max_ns=float(max_ns),
                 sum_squares_ns2=float(high << 64 | low),
                 bytes=size if size_class is not None else None,
             )
+
+
+def _with_used_words(columns: Columns, rows: Array) -> Columns:
+    """These rows alone, with those of their words that they use."""
+    made: dict[str, Any] = {}
+    for key in ("layer", "group", "name", "kind", "start_ns", "end_ns", "bytes", "thread"):
+        column = columns.get(key)
+        if isinstance(column, Words):
+            used, codes = np.unique(column.codes[rows], return_inverse=True)
+            made[key] = Words(codes, [column.values[code] for code in used.tolist()])
+        elif column is not None:
+            made[key] = column[rows]
+    return made
 
 
 def _sizes(columns: Columns, rows: Array) -> Array:

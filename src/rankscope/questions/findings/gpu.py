@@ -178,7 +178,7 @@ WINDOWS = """
     FROM devices JOIN ranks USING (process) WHERE role = 'rank' AND span_ns > 0"""
 
 
-def gpu_window(tables: Tables) -> list[Finding]:
+def gpu_active_window(tables: Tables) -> list[Finding]:
     """From the first activity to the last, where no step is known. Idle time only of loaded traces, which begin and end
     where somebody wanted to look: that of a whole process has its start in it."""
     found = tables.query(WINDOWS) if not device_steps_of(tables) else []
@@ -198,7 +198,7 @@ def gpu_window(tables: Tables) -> list[Finding]:
     )
     return [
         Finding(
-            "gpu_window",
+            "gpu_active_window",
             f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
             f"({ns / span:.0%})",
             f"{action} (rankscope report --table {table})",

@@ -13,7 +13,7 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.gpu import gpu_communication, gpu_copies_alone, gpu_idle_causes, gpu_window
+from rankscope.questions.findings.gpu import gpu_active_window, gpu_communication, gpu_copies_alone, gpu_idle_causes
 from rankscope.questions.findings.startup import (
     failed_ranks,
     first_collective,
@@ -41,7 +41,7 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     gpu_communication,
     gpu_idle_causes,
     gpu_copies_alone,
-    gpu_window,
+    gpu_active_window,
     data_bound,
     gc_bound,
     checkpointing,
@@ -96,7 +96,7 @@ def not_looked_for(tables: Tables) -> list[str]:
     elif steps.source != "recorded":
         notes.append(
             "Not looked for: slow data loading, garbage collection, checkpoints and compilation. No training loop told "
-            "its steps (torch, or rankscope.step())."
+            "its steps (torch, or rankscope.step(); of a loaded trace ProfilerStep#, ranges or kernels that repeat)."
         )
     if not has_run_delay(tables):
         notes.append("Not looked for: ranks without a CPU. No kernel told how long they could have run and had none.")
@@ -125,7 +125,9 @@ ON_HOST = """SELECT 1 FROM tallies JOIN ranks USING (process)
 
 
 def _not_in_traces(tables: Tables) -> list[str]:
-    notes = ["Not looked for: ranks without a CPU and garbage collection. A loaded trace does not tell of them."]
+    notes = [
+        "Not looked for: garbage collection and checkpoints that no range names. A loaded trace does not tell of them."
+    ]
     data_ns, others_ns = tables.query(PARTS_TOLD)[0]
     if not data_ns and not others_ns:
         notes.append("Not looked for: what the host does in a step. No range of the trace names a part of it.")

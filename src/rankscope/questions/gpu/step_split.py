@@ -20,6 +20,7 @@ from rankscope.questions.gpu.steps import CAUSES
 from rankscope.questions.gpu.walk import NONE, Launches
 
 Array = Any  # of numpy
+MOST_NS = 2.0**62  # of a sum: a damaged trace may have any lengths
 STARTING_NS = 3000  # a shorter gap is none that the host could have filled
 GAP_CLASSES, SHORTEST_GAP_NS = 8, 1000  # as the recorder has them: each bound is ten times that before
 KERNELS = [KINDS.index(COMPUTE), KINDS.index(COMMUNICATION)]
@@ -128,13 +129,18 @@ class Gaps:
         bounds = SHORTEST_GAP_NS * 10 ** np.arange(GAP_CLASSES - 1)
         place = np.searchsorted(bounds, lengths_ns, "right")
         self.counts += np.bincount(place, minlength=GAP_CLASSES)
-        self.idle_ns += np.bincount(place, lengths_ns, GAP_CLASSES).astype(np.int64)
+        self.idle_ns += _summed(place, lengths_ns, GAP_CLASSES)
 
     def rows(self, device: int) -> Iterator[DeviceGaps]:
         for place in np.flatnonzero(self.counts).tolist():
             least_ns = SHORTEST_GAP_NS * 10 ** (place - 1) if place else 0
             below_ns = SHORTEST_GAP_NS * 10**place if place < GAP_CLASSES - 1 else None
             yield DeviceGaps(device, least_ns, below_ns, int(self.counts[place]), int(self.idle_ns[place]))
+
+
+def _summed(places: Array, lengths_ns: Array, count: int) -> Array:
+    """The lengths at each place: whole numbers, exact below 2^53."""
+    return np.minimum(np.bincount(places, lengths_ns, count), MOST_NS).astype(np.int64)
 
 
 def device_gaps(device: Device, number: int) -> list[DeviceGaps]:
@@ -172,7 +178,7 @@ def _work_of(device: Device, copies: Copies, steps: StepWindows, launches: Launc
         inside = step >= 0
         mine = kernel & inside
         made.kernels += np.bincount(step[mine], minlength=count)
-        made.kernel_ns += np.bincount(step[mine], (end_ns - start_ns)[mine], count).astype(np.int64)
+        made.kernel_ns += _summed(step[mine], (end_ns - start_ns)[mine], count)
         np.maximum.at(made.last_kernel_ns, step[mine], end_ns[mine])
         np.maximum.at(made.last_ns, step[inside], end_ns[inside])
         outside = np.flatnonzero(kernel & ~inside)
@@ -256,7 +262,7 @@ def split_steps(
     inside = waited_in >= 0
     made["sync_calls"] = np.bincount(waited_in[inside], minlength=len(begin_ns))
     lengths_ns = (syncs.end_ns - syncs.start_ns)[inside]
-    made["sync_ns"] = np.bincount(waited_in[inside], lengths_ns, len(begin_ns)).astype(np.int64)
+    made["sync_ns"] = _summed(waited_in[inside], lengths_ns, len(begin_ns))
     return made
 
 

@@ -33,8 +33,10 @@ LAYERS = f"layer IN {sql_list([Layer.GPU, Layer.CUDA_API, Layer.NVTX])}"
 LAUNCHING = sql_list([Layer.GPU, Layer.CUDA_API])
 WITHIN = f"process IN (SELECT process FROM range_tallies WHERE layer IN {LAUNCHING})"
 LAUNCHED = f"process IN (SELECT process FROM tallies WHERE layer IN {LAUNCHING})"
-# A recording tells what ranges hold, or it was not asked to; other tools' files are taken by their word.
-ATTRIBUTED = f"(coalesce(tool, '') <> '' OR {WITHIN} OR NOT {LAUNCHED})"
+# A recording tells what ranges hold, or it was not asked to; other tools' files are taken by their word, but for those
+# that were summed up from single events.
+SUMMED = "process IN (SELECT process FROM devices)"
+ATTRIBUTED = f"((coalesce(tool, '') <> '' AND NOT {SUMMED}) OR {WITHIN} OR NOT {LAUNCHED})"
 PROCESSES = f"""
     SELECT process, pid, command, {ATTRIBUTED} FROM ranks
     WHERE {{condition}} AND process IN (SELECT process FROM tallies WHERE {LAYERS}) ORDER BY process"""

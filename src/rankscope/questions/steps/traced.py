@@ -191,7 +191,7 @@ FEWEST_STEPS = 5
 FEWEST_KERNELS = 8  # of a step: a loop over one kernel is no training
 RAREST = 24  # kernels that are asked for the period: those of a step's beginning or end are rare
 LAGS = 6
-ALIKE = 0.9  # of the kernels must be the same one period later
+ALIKE = 0.8  # of the kernels must be the same one period later
 NEARLY = 0.02
 
 
