@@ -211,7 +211,7 @@ demo: $(VENV_READY) .envs/openmpi/.ready native
 	@$(BIN)/rankscope report $(DEMO_RUN) --html $(DEMO_RUN).html
 	@echo
 	@echo 'The run is in $(DEMO_RUN), its page in $(DEMO_RUN).html: open it in a browser. Next:'
-	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --format markdown'
+	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --full'
 	@echo '  $(BIN)/rankscope report $(DEMO_RUN) --layout mpitrace --rank 0'
 	@echo '  mpirun -n 4 rankscope run python your_training.py'
 

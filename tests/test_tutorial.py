@@ -11,7 +11,7 @@ from mpis import ROOT
 from tutorial_output import PAGE, blocks, filled, run_page
 
 # with its unit, sign and separators; a rule under a table's head has the width of its numbers
-NUMBER = re.compile(r"[<+-]?\d[\d,.–]*( ?(ns|µs|ms|s|%|[KMGT]?i?B|MB)\b| %)?|[─…]+")
+NUMBER = re.compile(r"[<+-]?\d[\d,.–]*( ?(ns|µs|ms|s|%|[KMGT]?i?B|MB)\b| %)?|[─…█▒]+")
 
 
 # what a comparison says of which metric depends on the machine

@@ -2,8 +2,8 @@
 
     python tools/golden.py runs RUNS             collect the runs: recorded ones of benchmarks/results, other tools'
                                                  files of ../shared where it is there, synthetic ones
-    python tools/golden.py write RUNS ANSWERS    every table as JSON and CSV, the report as text, the page's data, the
-                                                 layouts of other tools, comparisons of neighbouring runs
+    python tools/golden.py write RUNS ANSWERS    every table as JSON and CSV, the report as screen and text, the page's
+                                                 data, the layouts of other tools, comparisons of neighbouring runs
     python tools/golden.py compare OLD NEW       which answers differ, and how; exit code 1 if any does
     python tools/golden.py tables OLD NEW        the same of the tables' cells alone: by the columns' names, whatever
                                                  they are called on the screen, numbers to a microsecond or 1 in 10^5
@@ -14,7 +14,9 @@ The runs stay as they are between two writes: what differs then is the program's
 from __future__ import annotations
 
 import argparse
+import csv
 import difflib
+import io
 import json
 import os
 import re
@@ -111,7 +113,8 @@ def write_answers(path: Path, target: Path) -> None:
     every = ["report", str(path), "--top", str(LARGEST_TABLE_ROWS), *tables]
     (target / "tables.json").write_text(one_a_line(output([*every, "--format", "json"])))
     (target / "tables.csv").write_text(output([*every, "--format", "csv"]))
-    (target / "report.txt").write_text(output(["report", str(path)]))
+    (target / "screen.txt").write_text(output(["report", str(path)]))
+    (target / "report.txt").write_text(output(["report", str(path), "--full"]))
     for layout in LAYOUTS:
         (target / f"{layout}.txt").write_text(output(["report", str(path), "--layout", layout]))
     page = target / "page.html"
@@ -123,11 +126,8 @@ def write_answers(path: Path, target: Path) -> None:
 
 
 def table_names() -> list[str]:
-    text = " ".join(run(["report", "--help"]).stdout.split())
-    found = re.search(r"may be repeated: (.*?) --html", text)
-    if found is None:
-        raise SystemExit("golden: rankscope report --help names no tables")
-    return [name.strip() for name in found[1].split(",")]
+    told = csv.DictReader(io.StringIO(run(["tables", "--format", "csv"]).stdout))
+    return [row["name"] for row in told]
 
 
 def one_a_line(text: str) -> str:

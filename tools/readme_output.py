@@ -13,7 +13,7 @@ from markers import fenced, filled
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-PLAIN = {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb"}
+PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def demo_run(folder: Path) -> Path:

@@ -484,3 +484,23 @@ def test_compiling_is_a_range(rankscope: str, tmp_path: Path, environment: dict[
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     (reading,) = readings_of(tmp_path / "run").values()
     assert ranges_of(reading)["torch.compile"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_group_of_what_torch_issues_itself(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Compiled code, inference mode, autograd, modes of Python, coalesced broadcasts: as bare, each on its group."""
+    job = [*torchrun(2)[:-1], ROOT / "tests" / "programs" / "issued_by_torch.py"]
+    bare = start(job, tmp_path, environment)
+    done = start([rankscope, "run", "--out", tmp_path / "run", *job], tmp_path, environment)
+    assert (bare.returncode, done.returncode) == (0, 0), done.stderr
+    assert sorted(done.stdout.split("\n")) == sorted(bare.stdout.split("\n"))
+    ranks = [recorded.read(path) for path in recorded.rank_files(tmp_path / "run")]
+    ranks = [reading for reading in ranks if reading.facts.rank is not None]
+    assert len(ranks) == 2
+    for reading in ranks:
+        told = events_of(reading)
+        assert [name for name, *_ in told].count("all_reduce") >= 2 and not any("not known" in one[1] for one in told)
+        names, roots = reading.event_columns["name"], reading.event_columns["root"]
+        broadcasts = [at for at, code in enumerate(names.codes) if names.values[code] == "broadcast"]
+        assert [int(roots[at]) for at in broadcasts] == [1]

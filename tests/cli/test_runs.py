@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from mpis import ROOT
+from rankscope.api.compare import side_of
+from rankscope.cli.load import run as load
 from rankscope.cli.report import run as report
 from rankscope.cli.runs import run as runs
 from runs.small_run import SECOND, START, mpi_rank, write_run
@@ -54,13 +57,32 @@ def test_one_that_is_not_there(asked: str, told: str, here: Path, capsys: pytest
     assert told in capsys.readouterr().err
 
 
+def test_what_was_loaded_under_a_name_is_found_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load([str(ROOT / "tests/formats/fixtures/start_times.md"), "--name", "april"]) == 0
+    *_, command = capsys.readouterr().out.splitlines()
+    assert command == "rankscope report april"
+    assert report(["april"]) == 0
+    assert capsys.readouterr().out.startswith("rankscope  april   loaded from handmade")
+
+
+def test_a_comparison_takes_names_and_numbers(here: Path) -> None:
+    assert [side_of(text)[1][0].name for text in ("@1", "march", "@3")] == [
+        "2026-11-16T10-00-00-train",
+        "march",
+        "2026-11-14T10-00-00-train",
+    ]
+
+
 def listed(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
     assert runs(["--format", "csv", *options]) == 0
     return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
 def test_the_list(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = listed(capsys)
+    found = listed(capsys, "--read")
     assert [(row["number"], row["name"], row["ranks"]) for row in found] == [
         ("@1", "train", "3"),
         ("@2", "march", "2"),
@@ -74,7 +96,7 @@ def test_the_list(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_was_read_once_is_not_read_again_until_the_run_changes(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = listed(capsys)
+    before = listed(capsys, "--read")
 
     def refuse(*_: object) -> None:
         raise AssertionError("read again")

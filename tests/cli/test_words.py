@@ -12,7 +12,8 @@ from rankscope.cli import COMMANDS, main
 from rankscope.cli.completion import bash, commands
 from rankscope.model import Wrong
 from rankscope.questions.registry import ALIASES, QUESTIONS
-from rankscope.questions.run.screen import IDLE, LABELS, LEVELS, OWN
+from rankscope.questions.run.screen import LABELS, LEVELS
+from rankscope.questions.run.screen_ranks import IDLE, OWN
 
 
 def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

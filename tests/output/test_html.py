@@ -124,5 +124,5 @@ def test_the_command_writes_a_page_or_says_why_not(tmp_path: Path, capsys: pytes
     assert report([str(run), "--html", str(tmp_path / "no" / "page.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert report([str(run), "--html", str(page), "--format", "csv"]) == 2
-    assert "--html: goes without" in capsys.readouterr().err
+    assert "--html cannot be combined with" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -13,6 +13,7 @@ import rankscope as rs
 from output.screens import KEPT, WIDTHS, kept, runs, shown
 from rankscope.api.run import Selection
 from rankscope.output.screen import MOST_LINES, WIDEST_TEXT, to_screen
+from runs.small_run import mpi_rank, write_run
 
 KINDS = sorted({path.stem.rpartition("-")[0] for path in KEPT.glob("*.txt")})
 CALL = [sys.executable, "-c", "import sys; from rankscope.cli.report import run; sys.exit(run(sys.argv[1:]))"]
@@ -82,3 +83,10 @@ def test_on_a_terminal_of_ascii_alone(made: dict[str, Path]) -> None:
 def test_ranks_can_be_chosen(made: dict[str, Path]) -> None:
     text = to_screen(rs.open(made["many_ranks"]).screen(Selection(frozenset((16, 17, 18)))), 100)
     assert [line.split()[0] for line in text.partition("RANKS")[2].splitlines()[1:4]] == ["16", "17", "18"]
+
+
+def test_a_job_that_failed_says_so_first(tmp_path: Path) -> None:
+    failed = write_run(tmp_path / "failed", *(mpi_rank(rank, 2, exit_code=rank) for rank in range(2)))
+    first, second, *_ = to_screen(rs.open(failed).screen(), 100).splitlines()
+    assert first == "FAILED: 1 rank did not end well (exit 1): 1"
+    assert second.endswith("1 × exit 0 (rank 0), 1 × exit 1 (rank 1)")

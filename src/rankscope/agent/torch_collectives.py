@@ -56,14 +56,14 @@ def install(recorder: Any, c10d: Any) -> None:
     def initialised() -> None:
         recorder.rankscope_rank(c10d.get_rank(), c10d.get_world_size())
         if compiled is not None:
-            _tell_groups(recorder, c10d, compiled)
+            _number_all(recorder, c10d)
 
     timed_by_marks(recorder, c10d, "init_process_group", b"init_process_group", initialised)
     _renew_exports(c10d, "init_process_group")
     _watch_end(recorder, c10d)
     issuing = {method: operation for method, operation in ISSUING.items() if hasattr(c10d.ProcessGroup, method)}
     if compiled is not None:
-        _watch_new_groups(recorder, c10d, compiled)
+        _watch_new_groups(recorder, c10d)
         for method in issuing:
             _tell_group(recorder, c10d, compiled, method)
         _watch_waits(recorder, c10d.Work, lambda recorder, work: None)
@@ -124,8 +124,8 @@ def _own_group(recorder: Any, group: Any) -> None:
         compiled.rankscope_observer_own_group(next(iter(_own)) if len(_own) == 1 else 0)
 
 
-def _watch_new_groups(recorder: Any, c10d: Any, compiled: Any) -> None:
-    """Tell the observer every group as soon as it is made, by the name under which C++ knows it."""
+def _watch_new_groups(recorder: Any, c10d: Any) -> None:
+    """Number every group as soon as it is made: C++ may be the first to use it."""
 
     def watch(name: str) -> None:
         original = getattr(c10d, name)
@@ -137,7 +137,7 @@ def _watch_new_groups(recorder: Any, c10d: Any, compiled: Any) -> None:
             except BaseException as error:
                 hide_our_frame(error)
                 raise
-            _tell_groups(recorder, c10d, compiled)
+            _number_all(recorder, c10d)
             return made
 
         setattr(c10d, name, maker)
@@ -148,17 +148,16 @@ def _watch_new_groups(recorder: Any, c10d: Any, compiled: Any) -> None:
             watch(name)
 
 
-def _tell_groups(recorder: Any, c10d: Any, compiled: Any) -> None:
+def _number_all(recorder: Any, c10d: Any) -> None:
     try:
-        for group, name in list(c10d._world.pg_names.items()):
-            if name not in _numbers:
-                compiled.rankscope_observer_group(name.encode(), number_of(recorder, c10d, group))
+        for group in list(c10d._world.pg_names):
+            number_of(recorder, c10d, group)
     except Exception:  # a torch that keeps its groups elsewhere
         pass
 
 
 def number_of(recorder: Any, c10d: Any, group: Any) -> int:
-    """The recorder's number of a process group, which is entered at its first use."""
+    """The recorder's number of a process group; the observer knows it by the name that C++ has for the group."""
     name = c10d._world.pg_names.get(group)
     if name is None:
         return 0
@@ -170,6 +169,9 @@ def number_of(recorder: Any, c10d: Any, group: Any) -> int:
         identity = _hash(f"{name}/{','.join(map(str, ranks))}")
         number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
         _numbers[name] = number
+        compiled = observer.compiled()
+        if compiled is not None:
+            compiled.rankscope_observer_group(name.encode(), number)
     return number
 
 

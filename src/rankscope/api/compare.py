@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob
 from os import PathLike
@@ -33,7 +34,7 @@ from rankscope.questions.compare.verdicts import (
 )
 from rankscope.questions.compare.verdicts import UNDECIDED as CANNOT_TELL
 from rankscope.questions.selection import ALL, Selection
-from rankscope.store.folder import is_run
+from rankscope.store.folder import find_run, is_run
 
 __all__ = ["BadLimit", "CompareOptions", "Compared", "compared", "parse_limit", "side_of"]
 
@@ -126,6 +127,9 @@ def _short(text: str, folders: Sequence[Path]) -> str:
 
 def _runs_of(part: str) -> list[Path]:
     places = [Path(part)] if Path(part).exists() else [Path(one) for one in sorted(glob(part))]
+    if not places:
+        with suppress(NoRun):  # then it is the name or the number of no run either
+            places = [find_run(Path(part))]
     found: list[Path] = []
     for place in places:
         if is_run(place):

@@ -7,13 +7,13 @@ from rankscope import __version__
 # name -> what it does; the command is rankscope.cli.<name> with run(arguments) -> exit code and HELP.
 COMMANDS = {
     "run": "start a command and record it",
-    "report": "show what was recorded",
+    "report": "show a run: one screen of what matters, its tables, or a page",
     "runs": "list the runs: when, what, ranks, step time, first finding",
     "tables": "list the tables of a report by subject",
     "explain": "say what a label, a column, a table or a finding means",
     "imports": "meter what importing costs",
     "top": "watch a running job",
-    "hang": "say whether a running job hangs, where and because of whom",
+    "hang": "is the job hung, in which collective, and which rank is missing",
     "compare": "say what changed between runs, and how sure that is",
     "scale": "say how costs grow with the size of the job, and project them",
     "study": "run a matrix of jobs and write what it shows as a document",

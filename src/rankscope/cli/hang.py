@@ -68,7 +68,7 @@ def _frames(thread: Mapping[str, Any]) -> list[tuple[str, int, str]]:
 
 
 # ---------------------------------------------------------------- hang
-HELP = "say whether a running job hangs, where and because of whom"
+HELP = "is the job hung, in which collective, and which rank is missing"
 NO_HANG, INCONCLUSIVE, BAD_INPUT, HANG = 0, 1, 2, 3
 
 

@@ -60,6 +60,7 @@ def load_and_tell(options: argparse.Namespace) -> int:
     if loaded.folder is not None and loaded.read:
         folder = loaded.folder
         shown = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
+        shown = folder.name if options.name else shown
         print(f"{printable(loaded.summary())}\nrankscope report {printable(shlex.quote(shown))}")
     for problem in loaded.problems:
         say(problem)

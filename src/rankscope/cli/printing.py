@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -86,7 +87,7 @@ def writable(text: str) -> str:
 def deliver(texts: Iterable[str], out: Path | None) -> None:
     """To the screen, through a pager where it would run off a terminal, or to the file that was named."""
     if out is None:
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and isinstance(texts, Sequence):  # else it may be longer than memory
             _page("".join(writable(text) for text in texts))
             return
         for text in texts:
@@ -106,8 +107,13 @@ def _page(text: str) -> None:
         return
     sys.stdout.flush()
     environment = {"LESS": "FRX", **os.environ}
-    done = subprocess.run(pager, shell=True, input=text.encode(errors="replace"), env=environment, check=False)
-    if done.returncode in (126, 127):  # of the shell: there is no such pager
+    with subprocess.Popen(pager, shell=True, stdin=subprocess.PIPE, env=environment) as started:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pager
+        try:
+            started.communicate(text.encode(errors="replace"))
+        finally:
+            signal.signal(signal.SIGINT, before)
+    if started.returncode in (126, 127):  # of the shell: there is no such pager
         print(text, end="", flush=True)
 
 

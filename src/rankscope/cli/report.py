@@ -207,8 +207,8 @@ def rendered(opened: Run, selection: Selection, options: argparse.Namespace) -> 
 
 def write_page(opened: Run, selection: Selection, options: argparse.Namespace) -> None:
     """One HTML file that shows the run: all its ranks, or those of --rank."""
-    if options.table or options.out or options.format != "text" or options.layout != "native":
-        raise Wrong("--html: goes without --table, --format, --layout and --out")
+    if options.full or options.table or options.out or options.format != "text" or options.layout != "native":
+        raise Wrong("--html cannot be combined with --full, --table, --format, --layout or --out")
     from rankscope.api.pages import page_text
 
     text = page_text(opened, selection, options.names, options.logs)

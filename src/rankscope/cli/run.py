@@ -31,7 +31,7 @@ options:
                  (also the files it asks for)
   --index[=FILE] let Python's imports be answered by the environment's index (see rankscope index)
   --name NAME    name of the run in place of the script's
-  --quiet        do not say (on a terminal) where the run is recorded; warnings stay
+  --quiet        do not say (on a terminal) where the run is recorded and, at its end, what to type next; warnings stay
   --help         this text
 
 Exit code: the command's own; 2 if our options are wrong; 127 or 126 if the command is not found or cannot be run.

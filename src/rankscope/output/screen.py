@@ -261,7 +261,10 @@ def _aligned(column: Column, text: str, width: int) -> str:
 def _not_checked(notes: Sequence[str], width: int, detail: Detail) -> Iterator[Line]:
     if not notes:
         return
-    told = "; ".join(_what(note) for note in notes)
+    whats: list[str] = []
+    for what in map(_what, notes):
+        whats += [] if any(what in other for other in whats) else [what]
+    told = "; ".join(whats)
     lines = _wrapped(f"Not checked: {printable(told)} (why: --table findings)", width, "")
     if len(lines) > detail.notes:
         told = _cut("Not checked: " + printable(told), width * detail.notes - len(" (why: --table findings)") - 8)

@@ -151,7 +151,7 @@ def test_iprof_layout_has_three_parts(runs: Path, capsys: pytest.CaptureFixture[
 
 
 def test_native_tables_of_a_recorded_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = shown(capsys, runs / "ddp")
+    text = shown(capsys, runs / "ddp", "--full")
     for title in (
         "GPU time",
         "GPU time over the ranks",

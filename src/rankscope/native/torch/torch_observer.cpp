@@ -137,9 +137,14 @@ IssuedOn issued_by(const c10::OperatorHandle &op, const torch::jit::Stack &stack
     return on;
 }
 
+// The key just above the kernels of the backends: whoever calls (autograd, compiled code, modes and subclasses in
+// Python), it comes last, and nothing is registered there for these operators.
+constexpr c10::DispatchKey kKey = c10::DispatchKey::BackendSelect;
+
 // In the place of a fallthrough, and nothing but that, with the group told to whoever runs the collective.
 void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack)
 {
+    keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
     std::shared_ptr<IssuedOn> on;
     try {
         IssuedOn found = issued_by(op, *stack);
@@ -148,20 +153,20 @@ void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, t
     } catch (...) {  // a torch with other arguments
     }
     if (!on) {
-        op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+        op.redispatchBoxed(keys, stack);
         return;
     }
     c10::DebugInfoGuard guard(c10::DebugInfoKind::TEST_INFO_2, on);
-    op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+    op.redispatchBoxed(keys, stack);
 }
 
 void watch_operators()
 {
     auto &dispatcher = c10::Dispatcher::singleton();
-    auto *kept = new torch::Library(torch::Library::IMPL, "c10d", c10::DispatchKey::ADInplaceOrView, __FILE__, __LINE__);
+    auto *kept = new torch::Library(torch::Library::IMPL, "c10d", kKey, __FILE__, __LINE__);
     for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
         auto op = dispatcher.findSchema(name);
-        if (name.name.rfind("c10d::", 0) || !op || op->hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView))
+        if (name.name.rfind("c10d::", 0) || !op || op->hasKernelForDispatchKey(kKey))
             continue;
         for (const auto &argument : op->schema().arguments())
             if (argument.name() == "process_group")

@@ -6,6 +6,7 @@ from statistics import median
 
 from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.steps.phases import Waterfall, waterfalls
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -77,7 +78,8 @@ def failed_ranks(tables: Tables) -> list[Finding]:
     size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
     action = "look at the last lines that the program printed; the numbers here are those of the time before"
-    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in found]
+    told = [*failed, *(row for row in found if row not in failed)]
+    evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in told]
     return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]
 
 
@@ -117,7 +119,7 @@ def slow_start(tables: Tables) -> list[Finding]:
     if typical < SLOW_NS or typical < NOTICEABLE * elapsed:
         return []
     longest = max(found, key=lambda one: one.segments.get(slowest, 0))
-    whole = max(one.elapsed_ns for one in found)  # as in the column `share`
+    whole = run_elapsed_ns(tables) or elapsed  # as in the column `share`
     told = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
     )

@@ -84,7 +84,8 @@ def host_imbalance(tables: Tables) -> list[Finding]:
 # ---------------------------------------------------------------- ranks could run and have no CPU
 NOTICEABLE = 0.1  # of the step, or of the run, on the median rank of a host
 SQL = """
-    SELECT rank, host, cpus_allowed, elapsed_ns::DOUBLE, (user_ns + system_ns)::DOUBLE, runnable_ns::DOUBLE FROM ranks
+    SELECT rank, host, cpus_allowed, elapsed_ns::DOUBLE, (user_ns + system_ns)::DOUBLE, runnable_ns::DOUBLE,
+        coalesce(mpi_elapsed_ns, elapsed_ns)::DOUBLE FROM ranks
     WHERE role = 'rank' AND tool = '' AND cpus_allowed > 0 AND elapsed_ns > 0 ORDER BY host, rank"""
 
 
@@ -110,29 +111,31 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         by_host.setdefault(host, []).append(one)
     made = []
     for host, ranks in by_host.items():
-        share = median(one.share for one in ranks)
+        # in the whole of a run who waits for others may spin, and loses nothing by it: there the one that waits least
+        typical = median if ranks[0].steps else min
+        share = typical([one.share for one in ranks])
         if share < NOTICEABLE:
             continue
         cpus = max(one.cpus for one in ranks)
         wanted = sum(one.used + one.share for one in ranks)
         of = "a step" if ranks[0].steps else "the run"
-        told = f"{counted(len(ranks), 'rank')} on {host} have no CPU for {share:.0%} of {of}: "
+        have, they = ("have", "they want") if len(ranks) > 1 else ("has", "it wants")
+        told = f"{counted(len(ranks), 'rank')} on {host} {have} no CPU for {share:.0%} of {of}: "
         if wanted > cpus:
-            told += f"they want {wanted:.1f} CPUs at a time and have {cpus}"
+            told += f"{they} {wanted:.1f} CPUs at a time and {have} {cpus}"
             action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
             action += "num_workers)"
         else:
-            told += f"other programs, or other threads of theirs, take its {cpus}"
+            told += f"other programs, or other threads of the job, take its {cpus}"
             action = "keep other programs off its CPUs, start fewer threads (OMP_NUM_THREADS, num_workers), or bind "
             action += "ranks to cores of their own"
-        lost_ns = median(one.runnable_ns * max(1, one.steps) for one in ranks)
-        each = median(one.runnable_ns for one in ranks)
+        each = typical([one.runnable_ns for one in ranks])
         evidence = (
             f"step_parts: Runnable, no CPU, {seconds(each)} a step on the median rank"
             if ranks[0].steps
-            else f"ranks: {seconds(each)} of {seconds(median(one.whole_ns for one in ranks))} on the median rank"
+            else f"ranks (SQL): runnable_ns ÷ elapsed_ns, at least {share:.0%} on every rank"
         )
-        made.append(Finding("oversubscribed", told, action, [evidence], lost_ns))
+        made.append(Finding("oversubscribed", told, action, [evidence], each * max(1, ranks[0].steps)))
     return sorted(made, key=lambda one: -(one.saved_ns or 0))[:1]
 
 
@@ -144,7 +147,7 @@ def has_run_delay(tables: Tables) -> bool:
 def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
     found = steps_of(tables)
     of_rank = {one.rank: one for one in found.ranks if "runnable" in one.of_which and found.steady(one).any()}
-    for rank, host, cpus, elapsed_ns, cpu_ns, runnable_ns in tables.query(SQL):
+    for rank, host, cpus, elapsed_ns, cpu_ns, runnable_ns, span_ns in tables.query(SQL):
         if rank in of_rank:
             one = of_rank[rank]
             mask = found.steady(one)
@@ -152,7 +155,8 @@ def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
             used = float(one.of_which["process_cpu"][mask].mean()) / length
             yield host, _Wanting(length, float(one.of_which["runnable"][mask].mean()), used, cpus, int(mask.sum()))
         elif runnable_ns and not of_rank:
-            yield host, _Wanting(elapsed_ns, runnable_ns, (cpu_ns or 0.0) / elapsed_ns, cpus)
+            # its share of the whole process is taken for that between MPI_Init and MPI_Finalize, too
+            yield host, _Wanting(span_ns, runnable_ns / elapsed_ns * span_ns, (cpu_ns or 0.0) / elapsed_ns, cpus)
 
 
 # ---------------------------------------------------------------- stragglers

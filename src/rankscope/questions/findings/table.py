@@ -25,6 +25,7 @@ from rankscope.questions.findings.steps import checkpointing, compiling, data_bo
 from rankscope.questions.findings.stragglers import has_run_delay, host_imbalance, oversubscribed, straggler
 from rankscope.questions.gpu.activities import ANY_WORK
 from rankscope.questions.gpu.steps import device_steps_of
+from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.phases import waterfalls
@@ -64,7 +65,12 @@ COLUMNS = (
         "elapsed time of the job that could be saved at most if only this were cured; savings of several findings "
         "overlap",
     ),
-    Column("share", Unit.SHARE, "Of the run", "`saved_ns` ÷ the longest `elapsed_ns` of a rank, at most 1"),
+    Column(
+        "share",
+        Unit.SHARE,
+        "Of the run",
+        "`saved_ns` ÷ elapsed time of the run, or of its longest process; at most 1",
+    ),
     Column("action", Unit.NAME, "What to do", "what to do next"),
     Column("evidence", Unit.NAME, "Evidence", "the tables that say so, and what their rows say"),
     Column("rule", Unit.NAME, "Rule"),
@@ -73,7 +79,7 @@ COLUMNS = (
 
 def findings_of(tables: Tables) -> list[Finding]:
     """All that the rules say: doubts about the numbers first, then by the share of a long run that could be saved."""
-    elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0] or 1
+    elapsed = run_elapsed_ns(tables) or 1
 
     def share(one: Finding) -> float:
         return (one.saved_ns or 0.0) / (max(elapsed, LONG_NS) if one.once else elapsed)
@@ -143,7 +149,7 @@ def _not_in_traces(tables: Tables) -> list[str]:
 
 def findings(tables: Tables, selection: Selection = ALL) -> Table:
     """At most seven; --rank, --top and --sort do not change what is found."""
-    elapsed = tables.query("SELECT max(elapsed_ns) FROM ranks WHERE role = 'rank'")[0][0]
+    elapsed = run_elapsed_ns(tables)
     found = findings_of(tables)
     table = Table("findings", "Findings", COLUMNS, [], vertical=True)
     for number, one in enumerate(found[:MOST], 1):

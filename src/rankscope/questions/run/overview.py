@@ -199,6 +199,19 @@ OVERVIEW_SQL = f"""
     FROM ranks"""
 
 
+ELAPSED_SQL = """
+    SELECT max(ended_ns) - least(min(ranks.started_ns), (SELECT min(started_ns) FROM run)), max(elapsed_ns)
+    FROM ranks"""
+
+
+def run_elapsed_ns(tables: Tables) -> int | None:
+    """From the start of the run to the last end of a process, or, where that is not known, of its longest process."""
+    whole_ns: int | None
+    longest_ns: int | None
+    whole_ns, longest_ns = tables.query(ELAPSED_SQL)[0]
+    return whole_ns if whole_ns and whole_ns > 0 else longest_ns
+
+
 def overview(tables: Tables, selection: Selection = ALL) -> Table:
     """One run in a few facts."""
     ranks, hosts, processes, first_ns, last_ns, versions, sources, rank_command, tools = tables.query(OVERVIEW_SQL)[0]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from statistics import mean, median
-from typing import Any
+from collections.abc import Callable, Sequence
+from statistics import mean
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model import Cell, Table, Unit
 from rankscope.pictures import Advice, Bar, Bars, Screen
+from rankscope.questions.page.section import seconds
 from rankscope.questions.run.coverage import LOSSES
+from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
 from rankscope.questions.wording import counted, ranges
-
-Row = Mapping[str, Any]  # of an answer, by the names of its columns
-Answer = Callable[[str], Table]  # by the name of its question; without rows where the run has none
 
 # Every word of the screen with its meaning: docs/metrics.md and `rankscope explain` have them from here.
 LABELS = {
@@ -23,8 +20,8 @@ LABELS = {
     "data loading": "the loop waits for its data loader",
     "exposed communication": "of a step on GPUs: a kernel communicates and none computes; on hosts: the loop is "
     "blocked in collectives",
-    "wait": "of exposed communication: before the last rank has come, as the matched collectives tell",
-    "transfer": "of exposed communication: after the last rank has come",
+    "wait": "of exposed communication: for ranks that have not come yet, as the matched collectives tell",
+    "transfer": "of exposed communication: after the last rank has come, exit skew included",
     "unmatched": "of exposed communication: in collectives that are not in the logs of all their ranks",
     "copies": "copies and sets on a GPU, and no kernel",
     "idle": "nothing goes on on a GPU",
@@ -49,6 +46,7 @@ LABELS = {
     "overlapped": "communication beside computing, which costs nothing: within compute",
     "wait caused": "the rank's share of all wait that any rank causes",
     "imbalance": "largest ÷ mean over the ranks of a step's time outside exposed communication",
+    "recording cost": "the largest share of the table overhead: what of the cost could be measured",
     "HIGH": "a finding that could save 10 % of the run or more",
     "MED": "a finding that could save 3 % of the run or more",
     "LOW": "a finding that could save less than 3 % of the run",
@@ -57,35 +55,10 @@ LABELS = {
 }
 LEVELS = ("CHECK", "HIGH", "MED", "LOW", "ONCE")
 HIGH, MEDIUM = 0.1, 0.03  # of the run
-PAID_ONCE = ("slow_start", "first_collective")
+PAID_ONCE = ("slow_start", "first_collective", "compiling")
 NOTICEABLE = 0.01  # of the step: less is not worth a line
-COLUMN_NOTICEABLE = 0.03  # of the step: less is not worth a column of each rank
-MOST_RANKS = 8
 MOST_EXPECTED = 10_000_000
 MOST_BARS = 6
-IDLE = {
-    "launch_ns": "idle: launching",
-    "data_ns": "idle: data loading",
-    "sync_ns": "idle: synchronizing",
-    "preempted_ns": "idle: no CPU",
-    "python_ns": "idle: Python",
-    "gc_ns": "idle: GC",
-    "compile_ns": "idle: compiling",
-    "blocked_ns": "idle: host collective",
-    "checkpoint_ns": "idle: checkpoint",
-    "device_ns": "idle: kernel start",
-    "unknown_ns": "idle: unknown",
-}
-OWN = {
-    "data_ns": "data loading",
-    "zero_grad_ns": "zero_grad",
-    "forward_ns": "forward",
-    "backward_ns": "backward",
-    "optimizer_ns": "optimizer",
-    "checkpoint_ns": "checkpoint",
-    "compute_ns": "compute",
-    "other_ns": "other",
-}
 
 
 def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) -> Screen:
@@ -95,14 +68,14 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     loaded = bool(about.get("tools"))
     problems = [*_missing(coverage, answer("ranks"), loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
     advice = [_advice(row) for row in rows_of(findings) if row["rule"] != "incomplete_coverage" or not problems]
-    not_checked = [note for note in findings.notes if note.startswith("Not ")] if about.get("ranks") else []
-    ranks, note = _ranks(answer)
+    not_checked = [note for note in findings.notes if note.startswith("Not looked for")] if about.get("ranks") else []
+    ranks, note = compared(answer)
     step = _step(answer)
     return Screen(
         _name(str(about.get("command") or ""), name),
         _facts(about, coverage),
         problems,
-        _completeness(coverage, answer("overhead"), str(about.get("tools") or "")),
+        _completeness(coverage, str(about.get("tools") or ""), _cost(answer)),
         step or _without_steps(answer),
         _phases(answer("phases")),
         advice,
@@ -119,18 +92,6 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
 
 def _mean(step: Bars | None) -> float | None:
     return next((float(value) for label, value, _ in step.figures if label == "mean"), None) if step else None  # type: ignore[arg-type]
-
-
-def rows_of(table: Table) -> list[Row]:
-    """The rows of an answer by the names of its columns; of two of a name the first counts."""
-    names = [column.name for column in table.columns]
-    return [dict(reversed(list(zip(names, row, strict=True)))) for row in table.rows]
-
-
-def _number(row: Row, name: str) -> float:
-    """What is not known counts nothing."""
-    value = row.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 # ---------------------------------------------------------------- what ran, and was all of it seen?
@@ -158,7 +119,9 @@ def _facts(about: Row, coverage: Table) -> list[str]:
     if about.get("hosts"):
         facts.append(counted(int(about["hosts"]), "host"))
     ends = {row["what"].removeprefix("ended: "): row for row in rows_of(coverage) if row["what"].startswith("ended: ")}
-    if len(ends) == 1:
+    if list(ends) == ["still running"]:
+        facts.append("running")
+    elif len(ends) == 1:
         [end] = ends
         facts.append(f"all {'exited' if end.startswith('exit') else 'ended with'} {end.removeprefix('exit ')}")
     else:
@@ -198,7 +161,7 @@ def _unread(bad_files: Sequence[str]) -> list[str]:
     return [f"INCOMPLETE: {counted(len(bad_files), 'file')} could not be read: {bad_files[0]}"] if bad_files else []
 
 
-def _completeness(coverage: Table, overhead: Table, tools: str) -> str:
+def _completeness(coverage: Table, tools: str, cost: str) -> str:
     rows = {row["what"]: row for row in rows_of(coverage)}
     seen = rows.get("ranks seen", {"count": 0})["count"]
     if tools:
@@ -207,9 +170,17 @@ def _completeness(coverage: Table, overhead: Table, tools: str) -> str:
         return f"Loaded: {counted(seen, 'rank')}; what {tools.replace('_', ' ')} itself lost is not known"
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
-    told = f"Complete: {seen:,} of {counted(expected, 'rank')}, {'; '.join(lost) or 'nothing lost'}"
-    cost = max((_number(row, "share") for row in rows_of(overhead)), default=None)
-    return f"{told}; measured cost of recording {percent(cost)}" if cost is not None else told
+    told = f"Complete: {seen:,} of {expected:,} rank{'s' * (expected != 1)}, {'; '.join(lost) or 'nothing lost'}"
+    return f"{told}; {cost}" if cost else told
+
+
+def _cost(answer: Answer) -> str:
+    """What recording cost on the rank that it cost most; CUPTI's part is known where windows have measured it."""
+    known = max((number(row, "share") for row in rows_of(answer("overhead"))), default=None)
+    if not known:
+        return ""
+    without = " without CUPTI" if answer("gpu").rows and not answer("gpu_windows").rows else ""
+    return f"recording cost ≥ {percent(known)}{without}"
 
 
 # ---------------------------------------------------------------- where does the time go?
@@ -220,12 +191,12 @@ def _step(answer: Answer) -> Bars | None:
     on_hosts = rows_of(answer("step_parts"))
     if not on_gpus and not on_hosts:
         return None
-    whole = mean(_number(row, "step_ns") for row in on_gpus or on_hosts)
+    whole = mean(number(row, "step_ns") for row in on_gpus or on_hosts)
     figures: list[tuple[str, Cell, Unit]] = [("mean", whole, Unit.NS)]
     if lengths is not None:
         figures += [("p50", lengths["p50_ns"], Unit.NS), ("p99", lengths["p99_ns"], Unit.NS)]
-    slowest = max(_number(row, "step_ns") for row in on_gpus or on_hosts)
-    figures.append(("step", max(int(_number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
+    slowest = max(number(row, "step_ns") for row in on_gpus or on_hosts)
+    figures.append(("step", max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
     figures += [("steps/s", 1e9 / slowest, Unit.NUMBER)] if slowest else []
     bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts)
     if on_gpus:
@@ -236,10 +207,10 @@ def _step(answer: Answer) -> Bars | None:
 
 def device_bars(rows: Sequence[Row]) -> list[Bar]:
     """Compute, exposed communication, copies and idle time by cause, mean over the GPUs."""
-    step = mean(_number(row, "step_ns") for row in rows)
+    step = mean(number(row, "step_ns") for row in rows)
 
     def part(label: str, name: str, depth: int = 0) -> Bar:
-        ns = mean(_number(row, name) for row in rows)
+        ns = mean(number(row, name) for row in rows)
         return Bar(label, ns, ns / step if step else 0.0, depth)
 
     exposed = part("exposed communication", "exposed_ns")
@@ -252,19 +223,20 @@ def device_bars(rows: Sequence[Row]) -> list[Bar]:
     return _worth_a_line(bars)
 
 
-EXPOSED = {"exposed_wait_ns": "wait", "exposed_transfer_ns": "transfer", "exposed_unmatched_ns": "unmatched"}
+EXPOSED = ("wait", "transfer", "unmatched")  # of which exposed communication consists
 
 
 def host_bars(rows: Sequence[Row]) -> list[Bar]:
     """The host's own parts and exposed communication, mean over the ranks."""
-    step = mean(_number(row, "step_ns") for row in rows)
+    step = mean(number(row, "step_ns") for row in rows)
 
     def bar(label: str, ns: float, depth: int = 0) -> Bar:
         return Bar(label, ns, ns / step if step else 0.0, depth)
 
-    own = [bar(label, mean(_number(row, name) for row in rows)) for name, label in OWN.items()]
-    exposed = bar("exposed communication", mean(_number(row, "exposed_ns") for row in rows))
-    parts = [bar(label, mean(_number(row, name) for row in rows), 1) for name, label in EXPOSED.items()]
+    own = [bar(label, mean(number(row, name) for row in rows)) for name, label in OWN.items()]
+    exposed = bar("exposed communication", mean(number(row, "exposed_ns") for row in rows))
+    within = {name: mean(number(row, f"exposed_{name}_ns") for row in rows) for name in EXPOSED}
+    parts = [bar(name, ns, 1) for name, ns in within.items()]
     return _worth_a_line([*sorted(own, key=lambda one: -one.ns), exposed, *parts])
 
 
@@ -287,23 +259,23 @@ def _without_steps(answer: Answer) -> Bars | None:
 
 
 def _gpu_time(answer: Answer) -> Bars | None:
-    rows = [row for row in rows_of(answer("gpu_time")) if _number(row, "span_ns")]
+    rows = [row for row in rows_of(answer("gpu_time")) if number(row, "span_ns")]
     if not rows:
         return None
-    span = mean(_number(row, "span_ns") for row in rows)
+    span = mean(number(row, "span_ns") for row in rows)
 
     def bar(label: str, value: Callable[[Row], float]) -> Bar:
         ns = mean(value(row) for row in rows)
         return Bar(label, ns, ns / span)
 
     def copies(row: Row) -> float:
-        return max(0.0, _number(row, "busy_ns") - _number(row, "compute_ns") - _number(row, "exposed_ns"))
+        return max(0.0, number(row, "busy_ns") - number(row, "compute_ns") - number(row, "exposed_ns"))
 
     bars = [
-        bar("compute", lambda row: _number(row, "compute_ns")),
-        bar("exposed communication", lambda row: _number(row, "exposed_ns")),
+        bar("compute", lambda row: number(row, "compute_ns")),
+        bar("exposed communication", lambda row: number(row, "exposed_ns")),
         bar("copies", copies),
-        bar("idle", lambda row: _number(row, "idle_ns")),
+        bar("idle", lambda row: number(row, "idle_ns")),
     ]
     figures = [("active", span, Unit.NS), ("GPU", len(rows), Unit.COUNT)]
     note = "no steps: first to last activity"
@@ -311,11 +283,11 @@ def _gpu_time(answer: Answer) -> Bars | None:
 
 
 def _largest(rows: Sequence[Row], name: Callable[[Row], str], title: str, table: str, note: str) -> Bars | None:
-    total = sum(_number(row, "total_ns") for row in rows)
+    total = sum(number(row, "total_ns") for row in rows)
     if not total:
         return None
-    ordered = sorted(rows, key=lambda row: -_number(row, "total_ns"))[:MOST_BARS]
-    bars = [Bar(name(row), _number(row, "total_ns"), _number(row, "total_ns") / total) for row in ordered]
+    ordered = sorted(rows, key=lambda row: -number(row, "total_ns"))[:MOST_BARS]
+    bars = [Bar(name(row), number(row, "total_ns"), number(row, "total_ns") / total) for row in ordered]
     left = total - sum(bar.ns for bar in bars)
     bars += [Bar("rest", left, left / total)] if left >= NOTICEABLE * total else []
     return Bars(title, [("in all", total, Unit.NS)], _worth_a_line(bars), table, note)
@@ -336,7 +308,7 @@ def _tallies(answer: Answer) -> Bars | None:
     rows = [row for row in rows_of(answer("tallies")) if not row.get("within")]
     layers = {row["layer"]: 0.0 for row in rows}
     for row in rows:
-        layers[row["layer"]] += _number(row, "total_ns")
+        layers[row["layer"]] += number(row, "total_ns")
     if not layers:
         return None
     layer = max(layers, key=lambda key: layers[key])
@@ -356,7 +328,7 @@ def _phases(table: Table) -> Bars | None:
     rows = rows_of(table)
     if not rows:
         return None
-    bars = [Bar(_phase(row), _number(row, "median_ns"), _number(row, "share")) for row in rows]
+    bars = [Bar(_phase(row), number(row, "median_ns"), number(row, "share")) for row in rows]
     return Bars("Where the run goes", [], sorted(bars, key=lambda bar: -bar.share), "phases")
 
 
@@ -400,159 +372,6 @@ def _verdict(about: Row, not_checked: Sequence[str], figures: bool) -> str:
     return "Nothing found: every rule had its data."
 
 
-# ---------------------------------------------------------------- ranks
-WHO = Column("who", Unit.NAME, "", "which of many ranks it is: fastest, median, slowest by its own time, or an outlier")
-
-
-def _ranks(answer: Answer) -> tuple[Table | None, str]:
-    """Each rank, or of many the fastest, median and slowest; and a sentence about their balance."""
-    for make in (_device_ranks, _host_ranks, _gpu_time_ranks, _plain_ranks):
-        made = make(answer)
-        if made is not None:
-            columns, rows, own, note = made
-            table = _few(columns, rows, own)
-            have = len({row[0] for row in rows})
-            seen = len(rows_of(answer("ranks")))
-            table.notes += [f"{have:,} of {seen:,} ranks have steps"] if have < seen else []
-            return table, note
-    return _figures(answer("figures")), ""
-
-
-Ranks = tuple[list[Column], list[tuple[Cell, ...]], list[float], str]  # by which ranks are ordered, and a sentence
-
-
-def _columns(table: Table, called: Mapping[str, str]) -> list[Column]:
-    """Columns of an answer by their names, under other headings where one is given."""
-    by_name = {column.name: column for column in reversed(table.columns)}
-    return [replace(by_name[name], title=title or by_name[name].title) for name, title in called.items()]
-
-
-def _device_ranks(answer: Answer) -> Ranks | None:
-    found = rows_of(answer("gpu_steps"))
-    if not found:
-        return None
-    step = mean(_number(row, "step_ns") for row in found)
-    causes = [name for name in IDLE if max(_number(row, name) for row in found) >= COLUMN_NOTICEABLE * step][:3]
-    names = ["step_ns", "compute_ns", "exposed_ns", "wait_ns", "copy_ns", "idle_ns"]
-    titles = ["Step", "Compute", "Exposed", "Wait", "Copies", "Idle"]
-    called = {**dict(zip(names, titles, strict=True)), **{name: _title(IDLE[name][6:]) for name in causes}}
-    columns = _columns(answer("gpu_steps"), {"rank": "Rank", "device": "GPU", **called})
-    rows = [(row["rank"], row["device"], *(row.get(name) for name in (*names, *causes))) for row in found]
-    own = [_number(row, "step_ns") - _number(row, "exposed_ns") for row in found]
-    return columns, rows, own, _imbalance(own)
-
-
-def _host_ranks(answer: Answer) -> Ranks | None:
-    found = rows_of(answer("step_parts"))
-    if not found:
-        return None
-    step = mean(_number(row, "step_ns") for row in found)
-    parts = [name for name in OWN if max(_number(row, name) for row in found) >= COLUMN_NOTICEABLE * step]
-    caused = {row["rank"]: row.get("caused_share") for row in rows_of(answer("waiting"))}
-    many_hosts = len({row.get("host") for row in found}) > 1
-    called = {"rank": "Rank", **({"host": "Host"} if many_hosts else {}), "step_ns": "Step"}
-    columns = _columns(answer("step_parts"), {**called, **{name: _title(OWN[name]) for name in parts}})
-    matched = any(row.get("wait_ns") is not None for row in found)  # else nobody knows what of it is wait
-    split = {"exposed_wait_ns": "Wait", "exposed_transfer_ns": "Transfer"} if matched else {"exposed_ns": "Exposed"}
-    columns += _columns(answer("step_parts"), split)
-    columns += _columns(answer("waiting"), {"caused_share": "Wait caused"}) if any(caused.values()) else []
-    rows = []
-    for row in found:
-        first = (row["rank"], *([row["host"]] if many_hosts else []), row["step_ns"], *(row[name] for name in parts))
-        last = (caused.get(row["rank"]),) if any(caused.values()) else ()
-        rows.append((*first, *(row[name] for name in split), *last))
-    own = [_number(row, "step_ns") - _number(row, "exposed_ns") for row in found]
-    return columns, rows, own, _imbalance(own)
-
-
-def _gpu_time_ranks(answer: Answer) -> Ranks | None:
-    found = [row for row in rows_of(answer("gpu_time")) if _number(row, "span_ns")]
-    if not found:
-        return None
-    names = ["span_ns", "busy_ns", "compute_ns", "exposed_ns", "idle_ns"]
-    titles = ["Active", "Busy", "Compute", "Exposed", "Idle"]
-    called = {"rank": "Rank", "device": "GPU", **dict(zip(names, titles, strict=True))}
-    columns = _columns(answer("gpu_time"), called)
-    rows = [(row["rank"], row["device"], *(row.get(name) for name in names)) for row in found]
-    own = [_number(row, "busy_ns") - _number(row, "exposed_ns") for row in found]
-    return columns, rows, own, _imbalance(own, "GPU time outside exposed communication")
-
-
-def _plain_ranks(answer: Answer) -> Ranks | None:
-    found = rows_of(answer("ranks"))
-    if len(found) < 2 or not any(row.get("elapsed_ns") or row.get("mpi_elapsed_ns") for row in found):
-        return None
-    many_hosts = len({row.get("host") for row in found}) > 1
-    names = ["mpi_elapsed_ns", "elapsed_ns", "comm_ns", "user_ns", "max_rss_bytes"]
-    kept = [*(["host"] if many_hosts else []), *(name for name in names if any(row.get(name) for row in found))]
-    columns = _columns(answer("ranks"), {"rank": "Rank", **dict.fromkeys(kept, "")})
-    rows = [(row["rank"], *(row.get(name) for name in kept)) for row in found]
-    own = [_number(row, "mpi_elapsed_ns") or _number(row, "elapsed_ns") for row in found]
-    own = [value - _number(row, "comm_ns") for value, row in zip(own, found, strict=True)]
-    return columns, rows, own, _imbalance(own, "time outside MPI")
-
-
-FIGURES = (
-    Column("series", Unit.NAME, "Series", "library, place or method, as the document names it"),
-    Column("what", Unit.NAME, "What", "what was measured"),
-    Column("least_scale", Unit.NUMBER, "From", "the smallest size that has a figure"),
-    Column("least", Unit.NAME, "It is", "the figure at that size"),
-    Column("most_scale", Unit.NUMBER, "To", "the largest size that has a figure"),
-    Column("most", Unit.NAME, "Then", "the figure at that size"),
-    Column("growth", Unit.NAME, "Grows", "the last ÷ the first"),
-)
-
-
-def _figures(table: Table) -> Table | None:
-    """Of a document: each series at its smallest and at its largest size."""
-    series: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
-    for row in rows_of(table):
-        for name, form in VALUES.items():
-            if isinstance(row.get(name), int | float) and row.get("scale") is not None:
-                told = series.setdefault((str(row["series"]), str(row["name"])), [])
-                told.append((float(row["scale"]), float(row[name]), form(float(row[name]))))
-    rows: list[tuple[Cell, ...]] = []
-    for (of, what), points in series.items():
-        first, last = min(points), max(points)
-        if last[0] > first[0]:
-            growth = f"{last[1] / first[1]:,.2f} ×" if first[1] else ""
-            rows.append((of, what, _whole(first[0]), first[2], _whole(last[0]), last[2], growth))
-    return Table("screen_figures", "Figures", FIGURES, rows) if rows else None
-
-
-def _whole(value: float) -> Cell:
-    return int(value) if value.is_integer() else value
-
-
-def _title(label: str) -> str:
-    return label[:1].upper() + label[1:]
-
-
-def _imbalance(own: Sequence[float], what: str = "own time") -> str:
-    if len(own) < 2 or not mean(own):
-        return ""
-    return f"imbalance {max(own) / mean(own):.2f} (largest ÷ mean {what})"
-
-
-def _few(columns: list[Column], rows: list[tuple[Cell, ...]], own: Sequence[float]) -> Table:
-    """All of a few; of many the ends, the middle, and those far from it."""
-    table = Table("screen_ranks", "Ranks", columns, rows)
-    if len(rows) <= MOST_RANKS:
-        return table
-    order = sorted(range(len(rows)), key=lambda at: own[at])
-    middle = median(own)
-    spread = 1.4826 * median(abs(value - middle) for value in own)
-    far = [at for at in reversed(order) if spread and abs(own[at] - middle) > 3.5 * spread]
-    chosen = {order[0]: "fastest", order[len(order) // 2]: "median", order[-1]: "slowest"}
-    for at in far[: MOST_RANKS - len(chosen)]:
-        chosen.setdefault(at, "outlier")
-    table.columns = [WHO, *columns]
-    table.rows = [(chosen[at], *rows[at]) for at in sorted(chosen, key=lambda at: own[at])]
-    more = len(far) - sum(at in chosen for at in far)
-    table.notes = [f"{len(rows):,} ranks" + (f", {more} more outliers" if more > 0 else "")]
-    return table
-
-
 # ---------------------------------------------------------------- words
 SHOWN_NEXT = (
     *("gpu_steps", "steps", "collectives", "waiting", "gpu", "kernels", "routines", "imports", "phases", "figures"),
@@ -562,32 +381,3 @@ SHOWN_NEXT = (
 def _next(answer: Answer) -> list[str]:
     """Tables of this run to go on with."""
     return [name for name in SHOWN_NEXT if answer(name).rows][:5]
-
-
-def seconds(ns: float) -> str:
-    """A time in three digits."""
-    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if abs(ns) >= scale:
-            return f"{ns / scale:,.0f} {unit}" if abs(ns) >= 999.5 * scale else f"{ns / scale:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def _size(size_bytes: float) -> str:
-    for scale, unit in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.3g} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
-def percent(share: float) -> str:
-    return "under 0.1 %" if 0 <= share < 0.001 else f"{100 * share:.2g} %" if share < 0.995 else "100 %"
-
-
-VALUES: dict[str, Callable[[float], str]] = {
-    "value_ns": seconds,
-    "value_bytes": _size,
-    "value_count": lambda value: f"{value:,.0f}",
-    "value_share": percent,
-    "value_bytes_per_s": lambda value: f"{_size(value)}/s",
-    "value": lambda value: f"{value:,.3g}",
-}
