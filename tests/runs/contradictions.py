@@ -313,9 +313,10 @@ def device_steps(run: Answers) -> Iterator[str]:
         if row["overlapped_ns"] > row["compute_ns"] + NS or (row["wait_ns"] or 0) > row["exposed_ns"] + NS:
             yield f"{who}: a part is larger than its whole"
         whole = times.get((row["rank"], str(row["device"])))
-        for part, of in (("step_ns", "span_ns"), ("compute_ns", "compute_ns"), ("exposed_ns", "exposed_ns")):
-            if whole is not None and row[part] * row["steps"] > whole[of] * 1.001 + 1e5:
-                yield f"{who}: {part} × steps {row[part] * row['steps']}, gpu_time {whole[of]}"
+        busy = {**row, "busy_ns": row["step_ns"] - row["idle_ns"]}  # the first step may begin before any activity does
+        for part in ("busy_ns", "compute_ns", "exposed_ns"):
+            if whole is not None and busy[part] * row["steps"] > whole[part] * 1.001 + 1e5:
+                yield f"{who}: {part} × steps {busy[part] * row['steps']}, gpu_time {whole[part]}"
 
 
 # ---------------------------------------------------------------- what is said

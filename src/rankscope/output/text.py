@@ -20,8 +20,9 @@ LEAST_TEXT = 24  # to which a column of text may shrink before others are droppe
 SELDOM_READ = {
     *("variance_ms2", "stdev_ns", "min_ns", "pid", "steps", "sum_share", "wait_error_ns", "caused_error_ns"),
     *("leaving_ns", "zero_grad_ns", "checkpoint_ns", "cpu_ns", "hidden_share", "compute_share", "longest_host"),
-    *("least_rank", "most_rank"),
+    *("least_rank", "most_rank", "collectives", "last_share", "late_ns"),
 }
+ANSWERS = ("verdict", "finding")  # and those go last
 
 
 def to_text(tables: Sequence[Table], width: int, colour: bool = False) -> str:
@@ -91,9 +92,9 @@ def _dropped(table: Table, dropped: Sequence[int], width: int) -> Text:
 
 def fitting(columns: Sequence[Column], widths: Mapping[int, int], width: int) -> tuple[list[int], list[int]]:
     """The columns, by place, that a screen has room for, and those that it has not: those that matter least, from the
-    right, and then others from the right. The first stays: it names the row."""
+    right, then others from the right, then answers. The first stays: it names the row."""
     first, *others = widths
-    order = sorted(others, key=lambda at: (columns[at].name not in SELDOM_READ, -at))
+    order = sorted(others, key=lambda at: (columns[at].name in ANSWERS, columns[at].name not in SELDOM_READ, -at))
     kept, left = set(widths), width - sum(widths.values())
     for at in order:
         if left >= 0:

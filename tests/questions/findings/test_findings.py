@@ -267,6 +267,23 @@ def two(folder: Path, parts: Sequence[Sequence[dict[Part, float]]], **more: Sequ
 USUAL = {Part.FORWARD: 10.0, Part.BACKWARD: 10.0}
 
 
+@pytest.mark.parametrize(("cpu_ms", "cause"), [(12.0, "forward"), (4.0, "preemption")])
+def test_more_work_is_no_preemption(tmp_path: Path, cpu_ms: float, cause: str) -> None:
+    """Rank 1 takes 20 ms longer in forward, most of it without a CPU: for it has more to compute, or not."""
+    made = []
+    for number in range(2):
+        own = 10.0 + 20.0 * number
+        file = rank(number, 2)
+        waits = {
+            "cpu_ns": [(cpu_ms if number else 4.0) * MS] * 30,
+            "runnable_ns": [(14.0 if number else 2.0) * MS] * 30,
+        }
+        blocked = [{Part.BACKWARD: 30.0 - own}] * 30
+        file.steps(steps([{Part.FORWARD: own, Part.BACKWARD: 32.0 - own}] * 30, blocked, **waits))
+        made.append(file)
+    assert only(straggler(opened(tmp_path, *made))).title == f"Rank 1 (node0) is late by 20 ms a step: {cause}"
+
+
 def test_garbage_on_all_ranks(tmp_path: Path) -> None:
     """Of 28 steady steps of 20 ms every second one collects for 4 ms."""
     one = only(gc_bound(two(tmp_path, [[USUAL] * 30] * 2, gc_ticks=[4.0 * MILLI * (at % 2) for at in range(30)])))

@@ -12,6 +12,7 @@ from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.page.section import seconds
 from rankscope.questions.run.coverage import LOSSES
 from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
+from rankscope.questions.steps.traced import KERNELS, SAID
 from rankscope.questions.wording import counted, ranges
 
 # Every word of the screen with its meaning: docs/metrics.md and `rankscope explain` have them from here.
@@ -199,10 +200,12 @@ def _step(answer: Answer) -> Bars | None:
     figures.append(("step", max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
     figures += [("steps/s", 1e9 / slowest, Unit.NUMBER)] if slowest else []
     bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts)
+    is_guess = any(note.startswith(SAID[KERNELS]) for note in answer("steps").notes)
+    title = f"Where a {'guessed ' if is_guess else ''}step goes"
     if on_gpus:
-        title = f"Where a step goes on {'the GPU' if len(on_gpus) == 1 else f'{len(on_gpus)} GPUs'}"
-        return Bars(title, figures, bars, "gpu_steps")
-    return Bars("Where a step goes", figures, bars, "step_parts")
+        where = "the GPU" if len(on_gpus) == 1 else f"{len(on_gpus)} GPUs"
+        return Bars(f"{title} on {where}", figures, bars, "gpu_steps")
+    return Bars(title, figures, bars, "step_parts")
 
 
 def device_bars(rows: Sequence[Row]) -> list[Bar]:

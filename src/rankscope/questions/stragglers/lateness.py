@@ -80,6 +80,7 @@ OUTSTANDING = 3.0  # times the spread of the other ranks
 NOTICEABLE_PREEMPTION = 0.1
 MORE_PREEMPTION = 0.5  # and so much more than what the peers wait
 NOTICEABLE_LEFT = 0.1  # of the step, without it
+MORE_WORK = 0.5  # of the peers' CPU time: who has so much more to compute is late for that, whoever else wants a CPU
 MOST = 0.5
 SYNCHRONOUS = 0.3  # of the excess that the others must be seen to wait
 MOST_CELLS = 1 << 21  # ranks × steps that are compared at a time
@@ -165,7 +166,7 @@ def preempted_ns(one: Late) -> float:
     excess_ns, usual_ns = one.components["runnable"].value, one.usual_ns["runnable"]
     cpu, usual_cpu_ns = one.components.get("cpu"), one.usual_ns.get("cpu", 0.0)
     more = max(0.0, cpu.value) / usual_cpu_ns if cpu is not None and usual_cpu_ns > 0 else 0.0
-    return excess_ns - more * max(0.0, usual_ns)
+    return excess_ns - more * max(0.0, usual_ns) if more < MORE_WORK else 0.0
 
 
 def _is_contention(one: Late) -> bool:
