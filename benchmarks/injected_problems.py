@@ -109,7 +109,9 @@ def run(case: Case, folder: Path, on: bool) -> float:
         environment |= {**allowed, "OMPI_MCA_mpi_yield_when_idle": "1"}
         launch = [str(bin_folder / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", str(case.ranks)]
         command = [*launch, *(case.before if on else ()), *record, str(bin_folder / "python"), *program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{case.problem} ended with {done.returncode}:\n{done.stderr}")
     return max(map(float, re.findall(r'"loop_s": ([\d.]+)', done.stdout)))  # lines of two ranks may be one
 
 
