@@ -22,7 +22,7 @@ def test_waiting_and_moving_are_those_of_the_law(tmp_path: Path) -> None:
         assert rows[rank]["last"] == (law.last == rank).sum()
         assert rows[rank]["transfer_ns"] == law.transfers_ns().sum()
         assert rows[rank]["caused_ns"] == waits[:, law.last == rank].sum()
-    assert rows[5]["verdict"] == "waited for"
+    assert rows[5]["verdict"] == "straggler"
     assert rows[5]["caused_ns"] == max(row["caused_ns"] for row in rows.values())
 
 

@@ -16,12 +16,14 @@ from rankscope.api.pages import page_text
 from rankscope.api.run import QUESTIONS, Run, Selection
 from rankscope.model import Column, Table, Unit
 from rankscope.output.forms import FORMS
+from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
 from rankscope.pictures import Page
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
 from rankscope.questions.mpi.calls import OUTSIDE
 from rankscope.questions.page import PageOptions, page_of
+from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.steps import OWN
 from rankscope.questions.wording import percent, seconds
 
@@ -213,8 +215,11 @@ def parts_of_steps(run: Answers) -> Iterator[str]:
         if not same(total([row], *parts, "exposed_ns"), row["step_ns"], 1e-3, 10):
             yield f"step_parts: rank {row['rank']}: {total([row], *parts, 'exposed_ns')} of {row['step_ns']}"
         split = row["exposed_wait_ns"]
-        if split is not None and not same(split + row["exposed_transfer_ns"], row["exposed_ns"]):
+        exposed = total([row], "exposed_wait_ns", "exposed_transfer_ns", "exposed_unmatched_ns")
+        if split is not None and not same(exposed, row["exposed_ns"]):
             yield f"step_parts: rank {row['rank']}: exposed is not wait + transfer"
+        if split is not None and (split > row["wait_ns"] + NS or exposed > row["step_ns"] + NS):
+            yield f"step_parts: rank {row['rank']}: more exposed than there is"
     lengths = {row["rank"]: row["mean_ns"] for row in run["steps"] if row["name"] == "step"}
     for row in run["step_parts"]:
         told = lengths.get(str(row["rank"]), lengths.get("all") if len(run["step_parts"]) == 1 else None)
@@ -223,8 +228,23 @@ def parts_of_steps(run: Answers) -> Iterator[str]:
 
 
 @rule
+def numbers_of_steps(run: Answers) -> Iterator[str]:
+    """What is step 7 on one rank is step 7 on the others: together they have hardly more than one of them."""
+    found = steps_of(run.run.store())
+    together = {int(number) for one in found.ranks for number in one.number}
+    most = max((len(one.number) for one in found.ranks), default=0)
+    if len(together) > 1.5 * most:
+        yield f"steps: {len(together)} numbers, no rank has more than {most}"
+
+
+@rule
 def phases(run: Answers) -> Iterator[str]:
-    """The phases of a process are its life."""
+    """The phases of a process are its life, and its steps lie in those of the steps."""
+    inside_steps = {row["rank"]: row["steps"] * row["step_ns"] for row in run["step_parts"]}
+    for row in run["phase_ranks"]:
+        stepping = total([row], "first_collective_ns", "first_step_ns", "steps_ns")
+        if inside_steps.get(row["rank"], 0) > stepping * 1.01 + 1e7:
+            yield f"phase_ranks: rank {row['rank']}: {stepping} in steps, step_parts {inside_steps[row['rank']]}"
     columns = [one.name for one in run.table("phase_ranks").columns if one.name.endswith("_ns")]
     inside = [name for name in columns if name != "elapsed_ns"]
     lives = {row["rank"]: row["elapsed_ns"] for row in run["ranks"]}
@@ -316,6 +336,10 @@ def findings(run: Answers) -> Iterator[str]:
     }
     if not table.rows and any(missing.values()) and NOT_LOOKED_FOR not in told:
         yield f"findings: nothing found, and nothing said of {[what for what, is_so in missing.items() if is_so]}"
+    for row in run["findings"]:
+        for share in re.findall(r"(\d+) ?% of the run", row["finding"]):
+            if row["share"] is not None and abs(int(share) - 100 * row["share"]) > 0.51:
+                yield f"findings: {row['finding']} beside a share of {row['share']}"
     if not table.rows and not any("Empty: " in note for note in table.notes):
         yield "findings: empty, and no word about it"
 
@@ -436,6 +460,7 @@ def sentences(run: Answers) -> Iterator[str]:
     """Every form can be made, and nowhere is "12.1 s of the 7.56 s"."""
     tables = run.run.answers(run.run.default_tables(), Selection())
     texts = [to_text(tables, WIDTH), *(made(tables) for made in FORMS.values()), page_text(run.run)]
+    texts.append(to_screen(run.run.screen(), WIDTH))
     for text in texts:
         for part, part_unit, whole, whole_unit in TIMES.findall(text):
             if in_ns(part, part_unit) > in_ns(whole, whole_unit) * 1.01:

@@ -10,6 +10,7 @@ from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
 from rankscope.questions.collectives.collectives import rate
 from rankscope.questions.collectives.operations import OPERATIONS, operation_of
+from rankscope.questions.collectives.waiting import AWAITED
 from rankscope.studies.plan import Outcome, by_place
 
 
@@ -78,15 +79,15 @@ def by_call(ranks: Sequence[dict[str, list[int]]]) -> Iterator[tuple[int, ...]]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Of the recorded time in collectives, how much was waiting for the last rank and how much was moving data?
+# Of the recorded time in collectives, how much was wait for the last rank and how much transfer?
 PLACE = (Column("backend", Unit.NAME, "Backend"), Column("ranks", Unit.COUNT, "Ranks"))
 PARTS = ("wait_ns", "transfer_ns", "leaving_ns")
 SHARES = (
     *PLACE,
     Column("collectives", Unit.COUNT, "Collectives"),
-    Column("wait_ns", Unit.NS, "Waiting"),
-    Column("transfer_ns", Unit.NS, "Moving"),
-    Column("leaving_ns", Unit.NS, "Leaving"),
+    Column("wait_ns", Unit.NS, "Wait, all ranks"),
+    Column("transfer_ns", Unit.NS, "Transfer, all ranks"),
+    Column("leaving_ns", Unit.NS, "Exit skew, all ranks"),
     Column("wait_share", Unit.SHARE, "Wait share"),
     Column("awaited", Unit.NAME, "Waited for"),
 )
@@ -95,19 +96,19 @@ SIZES = (
     Column("name", Unit.NAME, "Recorded as"),
     Column("up_to_bytes", Unit.BYTES, "Up to"),
     Column("collectives", Unit.COUNT, "Collectives"),
-    Column("wait_ns", Unit.NS, "Waiting"),
-    Column("transfer_ns", Unit.NS, "Moving"),
-    Column("leaving_ns", Unit.NS, "Leaving"),
+    Column("wait_ns", Unit.NS, "Wait, all ranks"),
+    Column("transfer_ns", Unit.NS, "Transfer, all ranks"),
+    Column("leaving_ns", Unit.NS, "Exit skew, all ranks"),
     Column("wait_share", Unit.SHARE, "Wait share"),
-    Column("bus_rate", Unit.RATE, "Bus bw, moving"),
-    Column("naive_rate", Unit.RATE, "Naive bw"),
+    Column("bus_rate", Unit.RATE, "Bus bw"),
+    Column("naive_rate", Unit.RATE, "Bandwidth incl. wait"),
 )
 
 
 def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
     """Sums by backend and scale, and by size; the recorder's, over the first repeat of each."""
-    shares = Table("waits", "Waiting against moving data", SHARES, [])
-    sizes = Table("waits_by_size", "Waiting against moving data, by size", SIZES, [])
+    shares = Table("waits", "Wait and transfer", SHARES, [])
+    sizes = Table("waits_by_size", "Wait and transfer, by size", SIZES, [])
     unseen: dict[str, list[str]] = {}
     for (backend, ranks), repeats in by_place(outcomes, "backend").items():
         if ranks == 1:
@@ -148,7 +149,7 @@ def awaited(outcome: Outcome) -> str:
     """The rank that the others wait for, if one stands out."""
     answer = outcome.run.table("waiting")
     rank, verdict = answer.columns.index("rank"), answer.columns.index("verdict")
-    return next((f"rank {row[rank]}" for row in answer.rows if row[verdict] == "waited for"), "")
+    return next((f"rank {row[rank]}" for row in answer.rows if row[verdict] == AWAITED), "")
 
 
 # ---------------------------------------------------------------- collective tables

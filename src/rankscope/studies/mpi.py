@@ -70,8 +70,8 @@ def negotiation(places: Places) -> Table:
         Column("small_share", Unit.SHARE, "Of MPI time"),
         Column("reduce_calls_share", Unit.SHARE, "Of all-reduce calls"),
         Column("reduce_share", Unit.SHARE, "Of all-reduce time"),
-        Column("small_wait_share", Unit.SHARE, "Waiting, ≤ 8 bytes"),
-        Column("large_wait_share", Unit.SHARE, "Waiting, larger"),
+        Column("small_wait_share", Unit.SHARE, "Wait share, ≤ 8 bytes"),
+        Column("large_wait_share", Unit.SHARE, "Wait share, larger"),
     )
     made = Table("negotiation", "Negotiation: calls of at most 8 bytes", columns, [])
     for place, repeats in places.items():
@@ -98,8 +98,8 @@ def negotiation(places: Places) -> Table:
         "Samples/s: steps × batch × ranks ÷ the seconds of the slowest rank, over the epochs after the first.",
         "Calls and times: mean of the ranks, from MPI_Init to MPI_Finalize. A call of at most 8 bytes carries no "
         "gradient: ranks agree by it that a tensor is ready everywhere.",
-        "Waiting: share of the time in collectives that passed until the last rank had come; the rest is moving data "
-        "and leaving. Ranks wait in the first collective after their work, which is the small one.",
+        "Wait share: of the time in collectives, what passed until the last rank had come; the rest is transfer "
+        "and exit skew. Ranks wait in the first collective after their work, which is the small one.",
     ]
     return made
 

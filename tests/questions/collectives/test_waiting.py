@@ -129,7 +129,7 @@ def simulated(folder: Path, skew: Skew, late: dict[int, float], **more: float) -
 def test_the_late_rank_is_named_on_hosts_whose_clocks_disagree(tmp_path: Path) -> None:
     run = simulated(tmp_path, Skew([0, 0, 1, 1], [0, 2e9], [0, 5e-5]), {2: 5.0 * MILLI})
     table = waiting(run)
-    assert table.rows[0][0] == 2 and column(table, "verdict") == ["waited for", "waits", "waits", "waits"]
+    assert table.rows[0][0] == 2 and column(table, "verdict") == ["straggler", "waits", "waits", "waits"]
     assert table.notes[0].startswith("The others wait for rank 2 (node1): ")
     # three others wait 5 ms in each of 300 collectives, and what the jitter adds
     assert float(str(column(table, "caused_ns")[0])) == pytest.approx(3 * 300 * 5 * MILLI, rel=0.1)
@@ -140,7 +140,7 @@ def test_the_late_rank_is_named_on_hosts_whose_clocks_disagree(tmp_path: Path) -
 
 def test_nobody_is_named_where_all_are_late_in_turn(tmp_path: Path) -> None:
     table = waiting(simulated(tmp_path, Skew([0, 0, 1, 1], [0, 2e9], [0, 5e-5]), {}, jitter=0.3))
-    assert "waited for" not in column(table, "verdict")
+    assert "straggler" not in column(table, "verdict")
     assert table.notes[0] == "No rank stands out as the one that the others wait for."
 
 
@@ -150,7 +150,7 @@ def test_an_effect_below_the_clocks_error_is_inconclusive(tmp_path: Path) -> Non
         tmp_path, Skew([0, 1, 2, 3], [0, 2e9, 1e9, -1e9], [0, 0, 0, 0]), {2: 5.0 * MILLI}, transfer_ns=30 * MILLI
     )
     table = waiting(run)
-    assert "waited for" not in column(table, "verdict") and "inconclusive" in column(table, "verdict")
+    assert "straggler" not in column(table, "verdict") and "inconclusive" in column(table, "verdict")
     assert any(note.startswith("Inconclusive") for note in table.notes)
 
 

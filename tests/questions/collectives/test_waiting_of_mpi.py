@@ -47,7 +47,7 @@ def analysed(folder: Path) -> Collectives:
 def test_the_late_rank_is_named_with_the_wait_it_causes(recorded: Path) -> None:
     run = open_run(recorded / "run", read_rank_file)
     table = waiting(run)
-    assert table.rows[0][0] == LATE_RANK and table.rows[0][-1] == "waited for"
+    assert table.rows[0][0] == LATE_RANK and table.rows[0][-1] == "straggler"
     assert "The others wait for rank 2" in table.notes[0]
     found = collectives_of(run).splits[0]
     assert not sum(collectives_of(run).log.left_out.values())
@@ -94,7 +94,7 @@ def test_other_clocks_change_the_answer_by_less_than_they_say(recorded: Path, tm
         assert found.wait_ns.sum() == pytest.approx(expected.wait_ns.sum(), rel=0.1)
         assert found.transfer_ns.sum() == pytest.approx(expected.transfer_ns.sum(), rel=0.1)
         table = waiting(open_run(copy, read_rank_file))
-        assert table.rows[0][0] == LATE_RANK and table.rows[0][-1] in ("waited for", "inconclusive")
+        assert table.rows[0][0] == LATE_RANK and table.rows[0][-1] in ("straggler", "inconclusive")
     assert sum(good) >= 0.99 * len(good)
 
 
@@ -139,7 +139,7 @@ def test_without_a_late_rank_only_one_that_the_program_saw_late_is_named(mpi: Mp
     """Nobody is made late, but a busy machine may starve a rank: then its own notes must show it."""
     job(mpi, tmp_path, "Allreduce", late_ms=0)
     table = waiting(open_run(tmp_path / "run", read_rank_file))
-    named = [row[0] for row in table.rows if row[-1] == "waited for"]
+    named = [row[0] for row in table.rows if row[-1] == "straggler"]
     calls = np.stack([np.load(tmp_path / f"calls-{rank}.npy") for rank in range(RANKS)], axis=1)
     last = calls[:, :, 0].argmax(axis=1)
     caused = np.bincount(last, told(tmp_path)[0].sum(axis=1), RANKS)

@@ -12,6 +12,7 @@ import pytest
 from rankscope.model import Tables
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.periods import period_of
+from rankscope.questions.stragglers.causes import causes
 from runs.step_runs import log, opened, rank
 
 Call = tuple[str, int, float]  # name, bytes, ms of compute before it
@@ -60,6 +61,42 @@ def test_equal_collectives_are_told_apart_by_the_compute_before_them(tmp_path: P
     steps = found(tmp_path, [*PROLOGUE, *([one, two, three] * 40)])
     assert len(steps.ranks[0].number) == 40
     assert [np.unique(gaps).tolist() for gaps in steps.ranks[0].gaps.values()] == [[8e6], [1e6], [2e6]]
+
+
+def test_steps_that_begin_elsewhere_on_some_ranks_have_the_same_numbers(tmp_path: Path) -> None:
+    """Rank 0 computes before the broadcast, rank 1 before the reduction; each has a size that the other has not."""
+    made = [rank(number, 2) for number in range(2)]
+    for number, one in enumerate(made):
+        own = ("MPI_Allreduce", 3000 + 1000 * number, 0.1)
+        step: list[Call] = [
+            ("MPI_Bcast", 1 << 16, 8.0 - 7.9 * number),
+            own,
+            ("MPI_Reduce", 1 << 18, 0.1 + 7.9 * number),
+        ]
+        now, entries = 1_000.0, []
+        for name, size, compute in step * 40:
+            entries.append((name, size, now + compute, now + compute + 0.5))
+            now += compute + 0.5
+        log(one, entries)
+    steps = steps_of(opened(tmp_path, *made))
+    assert len(steps.common()) >= 38
+    assert max(int(one.number[-1]) for one in steps.ranks) <= 40
+
+
+def test_a_late_rank_whose_steps_have_no_part_in_common_with_the_others(tmp_path: Path) -> None:
+    made = [rank(number, 3) for number in range(3)]
+    for number, one in enumerate(made):
+        late = 4.0 * (number == 1)
+        own = ("MPI_Allgather" if late else "MPI_Allreduce", 4096, 0.1)
+        step: list[Call] = [("MPI_Bcast" if late else "MPI_Scatter", 1 << 16, 8.0 + late), own]
+        now, entries = 1_000.0, []
+        for name, size, compute in step * 40:
+            entries.append((name, size, now + compute, now + compute + 4.5 - late))
+            now += compute + 4.5 - late
+        log(one, entries)
+    (found,) = causes(opened(tmp_path, *made)).rows
+    assert found[0] == 1 and found[2] == "own compute"
+    assert found[-1] == "all own time +4 ms a step against its peers"
 
 
 def test_many_equal_collectives_of_a_step_are_one_step(tmp_path: Path) -> None:

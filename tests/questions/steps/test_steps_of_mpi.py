@@ -41,7 +41,7 @@ def test_every_step_is_found_and_its_parts_add_up(openmpi: Mpi, tmp_path: Path, 
         told = dict(zip(names, row, strict=True))
         assert told["compute_ns"] + told["exposed_ns"] == pytest.approx(told["step_ns"], rel=0.03)
         assert told["wait_ns"] + told["transfer_ns"] + told["leaving_ns"] == pytest.approx(told["exposed_ns"], rel=0.03)
-        assert told["exposed_wait_ns"] + told["exposed_transfer_ns"] == pytest.approx(told["exposed_ns"])
+        assert told["exposed_unmatched_ns"] < 0.03 * told["exposed_ns"]
         assert told["exposed_wait_ns"] == pytest.approx(told["wait_ns"], abs=0.03 * told["exposed_ns"])
 
 

@@ -97,11 +97,11 @@ WAITING_COLUMNS = (
         "verdict",
         Unit.NAME,
         "Verdict",
-        "*waited for*: it stands out; *inconclusive*: the effect is not larger than the clocks' error; *waits*: its"
-        " wait is longer than its transfer, and at least 5 % of the span",
+        "*straggler*: the others wait for it, and it stands out; *inconclusive*: the effect is not larger than the "
+        "clocks' error; *waits*: its wait is longer than its transfer, and at least 5 % of the span",
     ),
 )
-INCONCLUSIVE, AWAITED, WAITS = "inconclusive", "waited for", "waits"
+INCONCLUSIVE, AWAITED, WAITS = "inconclusive", "straggler", "waits"
 NOTICEABLE = 0.05  # of the time between the first and the last collective
 FEWEST = 8  # collectives in which a rank that is named came last
 OUTSTANDING = 2.0  # times the share that each would have if all came last equally often

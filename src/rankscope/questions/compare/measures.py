@@ -123,9 +123,9 @@ def _over_ranks(found: Steps, shared: Array, column: str, name: str = "") -> Arr
 
 def _add_waits(made: Measures, tables: Tables, found: Steps) -> None:
     waits = list(waits_per_step(tables, found).values())
-    for at, name in enumerate(("wait", "transfer")):
-        if waits:
-            made.values[Metric("part", name)] = float(np.median([one[at] for one in waits]))
+    if waits:
+        made.values[Metric("part", "wait")] = float(np.median([one.wait_ns for one in waits]))
+        made.values[Metric("part", "transfer")] = float(np.median([one.transfer_ns for one in waits]))
 
 
 def _add_phases(made: Measures, tables: Tables) -> None:

@@ -15,7 +15,7 @@ from rankscope.questions.collectives.wait_and_transfer import Split, collectives
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import device_steps_of
 from rankscope.questions.steps.data import Steps, steps_of
-from rankscope.questions.steps.waits import exposed_split, waits_per_step
+from rankscope.questions.steps.waits import waits_per_step
 
 # ---------------------------------------------------------------- many tiny collectives where few larger ones would do
 TINY_BYTES = 4096
@@ -248,7 +248,7 @@ def exposed_communication(tables: Tables) -> list[Finding]:
         if not mask.any() or one.rank not in waits:
             return []
         exposed = float(one.exposed_ns[mask].mean())
-        moving.append(exposed_split(exposed, waits[one.rank])[1])
+        moving.append(waits[one.rank].exposed(exposed)[1])
         lengths.append(float(one.length_ns[mask].mean()))
         counts.append(int(mask.sum()))
     if len(moving) < 2:

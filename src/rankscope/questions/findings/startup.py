@@ -6,6 +6,7 @@ from statistics import median
 
 from rankscope.model import Tables
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.steps.phases import Waterfall, waterfalls
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -118,13 +119,14 @@ def slow_start(tables: Tables) -> list[Finding]:
     if typical < SLOW_NS or typical < NOTICEABLE * elapsed:
         return []
     longest = max(found, key=lambda one: one.segments.get(slowest, 0))
+    whole = run_elapsed_ns(tables) or elapsed  # as in the column `share`
     told = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
     )
     return [
         Finding(
             "slow_start",
-            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / elapsed:.0%} of the run",
+            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run",
             ACTIONS[slowest],
             [f"phases: {told}", *(heaviest_import(tables) if slowest == "imports" else [])],
             typical,

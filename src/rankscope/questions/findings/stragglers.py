@@ -247,7 +247,8 @@ def _exposed_at_most(tables: Tables, rank: int, waited_ns: float) -> float | Non
         return waited_ns
     waits = waits_per_step(tables, found)
     steady = [(one, found.steady(one)) for one in others]
-    in_steps_ns = median(waits.get(one.rank, (0.0,))[0] * int(mask.sum()) for one, mask in steady)
+    in_steps = [(waits[one.rank].wait_ns if one.rank in waits else 0.0, int(mask.sum())) for one, mask in steady]
+    in_steps_ns = median(wait_ns * steps for wait_ns, steps in in_steps)
     exposed_ns = median(float(one.exposed_ns[mask].sum()) for one, mask in steady)
     whole_ns = median(float(one.length_ns[mask].sum()) for one, mask in steady)
     least_ns = min(waited_ns, in_steps_ns, exposed_ns)

@@ -69,12 +69,13 @@ def _title(table: Table, parts: tuple[str, ...], until: str) -> str:
     told = f"It takes {seconds(mean(table, START.name))} until the end of the {until}"
     if len(parts) < 2:
         return told
-    longest = max(parts, key=lambda name: mean(table, name))
-    return f"{told}, {seconds(mean(table, longest))} of it {titles[longest]}"
+    of_each = {name: sum(number(cell) for cell in column(table, name)) / len(table.rows) for name in parts}
+    longest = max(parts, key=lambda name: of_each[name])
+    return f"{told}, {seconds(of_each[longest])} of it {titles[longest]}"
 
 
 # ---------------------------------------------------------------- steps
-WAITING, MOVING = "exposed_wait_ns", "exposed_transfer_ns"
+WAITING, MOVING, UNMATCHED = "exposed_wait_ns", "exposed_transfer_ns", "exposed_unmatched_ns"
 
 
 def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
@@ -83,7 +84,7 @@ def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
     if not table.rows:
         return None
     split = any(cell is not None for cell in column(table, WAITING))
-    drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING] if split else ["exposed_ns"])
+    drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING, UNMATCHED] if split else ["exposed_ns"])
     parts = tuple(name for name in drawn if any(number(cell) for cell in column(table, name)))
     few = condensed(table, hosts_of(tables), "exposed_ns", marked(tables, wanted))
     blocked = WAITING if split else "exposed_ns"

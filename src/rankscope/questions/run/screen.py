@@ -22,6 +22,7 @@ LABELS = {
     "blocked in collectives",
     "wait": "of exposed communication: for ranks that have not come yet, as the matched collectives tell",
     "transfer": "of exposed communication: after the last rank has come, exit skew included",
+    "unmatched": "of exposed communication: in collectives that are not in the logs of all their ranks",
     "copies": "copies and sets on a GPU, and no kernel",
     "idle": "nothing goes on on a GPU",
     "idle: launching": "the GPU has nothing to do because the host launches too slowly",
@@ -225,6 +226,9 @@ def device_bars(rows: Sequence[Row]) -> list[Bar]:
     return _worth_a_line(bars)
 
 
+EXPOSED = ("wait", "transfer", "unmatched")  # of which exposed communication consists
+
+
 def host_bars(rows: Sequence[Row]) -> list[Bar]:
     """The host's own parts and exposed communication, mean over the ranks."""
     step = mean(number(row, "step_ns") for row in rows)
@@ -234,8 +238,8 @@ def host_bars(rows: Sequence[Row]) -> list[Bar]:
 
     own = [bar(label, mean(number(row, name) for row in rows)) for name, label in OWN.items()]
     exposed = bar("exposed communication", mean(number(row, "exposed_ns") for row in rows))
-    waits, transfers = (mean(number(row, f"exposed_{name}_ns") for row in rows) for name in ("wait", "transfer"))
-    parts = [bar("wait", waits, 1), bar("transfer", transfers, 1)] if waits + transfers > 0 else []
+    within = {name: mean(number(row, f"exposed_{name}_ns") for row in rows) for name in EXPOSED}
+    parts = [bar(name, ns, 1) for name, ns in within.items()]
     return _worth_a_line([*sorted(own, key=lambda one: -one.ns), exposed, *parts])
 
 

@@ -125,6 +125,7 @@ def _one_step(tokens: list[int], at: int, pattern: Pattern) -> list[int]:
 FEWEST_STEPS = 8
 LEAST_SHARE = 0.6  # of the collectives that must lie in steps
 MOST_TOLD = 4
+MANY_MORE = 1.5
 ASKED_RANKS = 6  # whose collectives are looked at for the period
 # A nonblocking collective of MPI stands where the program stood still for it: in the call that waited, before its end.
 LOGGED = f"layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"
@@ -331,11 +332,13 @@ def _number(found: Sequence[_Found]) -> None:
     """The same number on every rank for the same step: by the first collective where all ranks share its group."""
     numbers: dict[int, Array] = {}
     distinct = {id(one.sequence): one.sequence for one in found}
-    if len({group for one in found for group in one.groups}) == 1:
-        places = np.unique(np.concatenate(list(distinct.values())))
+    most = max((len(sequence) for sequence in distinct.values()), default=0)
+    is_one_group = len({group for one in found for group in one.groups}) == 1
+    places = np.unique(np.concatenate(list(distinct.values()))) if is_one_group else ()
+    # far more places than any rank has steps: those of some begin at another of the collectives of a step
+    if is_one_group and len(places) < MANY_MORE * most:
         numbers = {key: np.searchsorted(places, sequence) + 1 for key, sequence in distinct.items()}
     else:  # the end of a log is whole, its beginning may be overwritten
-        most = max((len(sequence) for sequence in distinct.values()), default=0)
         by_length = {len(one): np.arange(most - len(one) + 1, most + 1) for one in distinct.values()}
         numbers = {key: by_length[len(sequence)] for key, sequence in distinct.items()}
     for one in found:

@@ -94,6 +94,8 @@ def _waterfalls(tables: Tables) -> list[Waterfall]:
             if int(ends[rank].number[0]) == 1:
                 found.setdefault("first_step_begin", (int(first), ""))
                 found.setdefault("first_step_end", (int(first + ends[rank].length_ns[0]), ""))
+            else:  # which was the first is not known, but these are steps
+                found.setdefault("first_step_end", (int(first), ""))
             found["last_step_end"] = (int(last), "")
         if found and started_ns is not None and ended_ns is not None and ended_ns > started_ns:
             found["process_start"] = (started_ns, "")

@@ -13,7 +13,7 @@ from rankscope.model import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import OF_WHICH, PARTS, TITLES, Steps, steps_of
-from rankscope.questions.steps.waits import exposed_split, waits_per_step
+from rankscope.questions.steps.waits import StepWaits, waits_per_step
 from rankscope.questions.wording import counted
 
 STEPS_COLUMNS = (
@@ -169,13 +169,24 @@ STEP_PARTS_COLUMNS = (
     ),
     Column("sum_share", Unit.SHARE, "Sum/step", "(sum of the parts + `exposed_ns`) ÷ `step_ns`"),
     Column("exposed_share", Unit.SHARE, "Comm. share", "`exposed_ns` ÷ `step_ns`"),
-    Column("exposed_wait_ns", Unit.NS, "Exposed wait", "`exposed_ns` − `exposed_transfer_ns`"),
+    Column(
+        "exposed_wait_ns",
+        Unit.NS,
+        "Exposed wait",
+        "wait of the blocking ones of the collectives of `wait_ns`, and what nonblocking ones add to it",
+    ),
     Column(
         "exposed_transfer_ns",
         Unit.NS,
         "Exposed transfer",
-        "the smaller of `exposed_ns` and `transfer_ns` + `leaving_ns`: wait comes first in a collective, so what holds "
-        "up the loop is transfer as far as that goes",
+        "transfer and exit skew of the blocking ones; of the rest of `exposed_ns` (nonblocking ones), transfer and "
+        "exit skew as far as they go, then wait: wait comes first in a collective, its end holds up the loop",
+    ),
+    Column(
+        "exposed_unmatched_ns",
+        Unit.NS,
+        "Exposed, unmatched",
+        "`exposed_ns` − `exposed_wait_ns` − `exposed_transfer_ns`: no matched collective explains it",
     ),
     Column(
         "wait_ns",
@@ -219,7 +230,7 @@ def step_parts(tables: Tables, selection: Selection = ALL) -> Table:
     return arranged(table, selection)
 
 
-def _row(one: RankSteps, mask: Any, waits: tuple[float, ...] | None) -> tuple[Cell, ...]:
+def _row(one: RankSteps, mask: Any, waits: StepWaits | None) -> tuple[Cell, ...]:
     step = float(one.length_ns[mask].mean())
     own = {name: float(values[mask].mean()) for name, values in one.own.items()}
     exposed = float(one.exposed_ns[mask].mean())
@@ -229,7 +240,7 @@ def _row(one: RankSteps, mask: Any, waits: tuple[float, ...] | None) -> tuple[Ce
         *(one.rank, one.host, int(mask.sum()), step),
         *(own.get(name) for name in OWN),
         *(exposed, whole, exposed / step if step else None),
-        *(exposed_split(exposed, waits) if waits else (None, None)),
-        *(waits or (None, None, None)),
+        *(waits.exposed(exposed) if waits else (None, None, None)),
+        *((waits.wait_ns, waits.transfer_ns, waits.leaving_ns) if waits else (None, None, None)),
         *(within.get(name) for name in ("hidden", "gc", "runnable", "cpu")),
     )

@@ -147,7 +147,7 @@ def times_of(log: CollectiveLog, found: Steps) -> StepTimes | None:
 # ---------------------------------------------------------------- waits
 # of numpy
 MANY = 256  # members
-Waits = dict[int, tuple[float, ...]]
+Waits = dict[int, "StepWaits"]
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class _Sums:
 
     places: Array
     oldest: Array  # when the first was entered
-    inside: Array  # members × (wait, transfer, exit skew) in steady steps
+    inside: Array  # members × what StepWaits has, in steady steps
 
 
 _KEPT: WeakKeyDictionary[Tables, Waits] = WeakKeyDictionary()
@@ -170,16 +170,33 @@ def waits_per_step(tables: Tables, found: Steps) -> Waits:
     return _KEPT[tables]
 
 
-def exposed_split(exposed_ns: float, waits: Sequence[float]) -> tuple[float, float]:
-    """Exposed wait and exposed transfer of a mean step: wait comes first in a collective, so what blocks is the end of
-    it as far as that goes, which is transfer and exit skew."""
-    after_ns = min(exposed_ns, waits[1] + waits[2])
-    return exposed_ns - after_ns, after_ns
+@dataclass(frozen=True, slots=True)
+class StepWaits:
+    """Of the collectives of a mean steady step, in ns: all of them, and those of them that block the rank."""
+
+    wait_ns: float
+    transfer_ns: float
+    leaving_ns: float
+    blocking_wait_ns: float
+    blocking_after_ns: float  # transfer and exit skew
+
+    def exposed(self, exposed_ns: float) -> tuple[float, float, float]:
+        """Exposed wait, exposed transfer, and what of the exposed time no matched collective explains.
+
+        Blocking ones are exposed whole. What is left was spent on nonblocking ones: wait comes first in a collective,
+        so what holds up the rank is the end of it as far as that goes.
+        """
+        after_ns = min(exposed_ns, self.blocking_after_ns)
+        wait_ns = min(exposed_ns - after_ns, self.blocking_wait_ns)
+        left_ns = exposed_ns - after_ns - wait_ns
+        end_ns = min(left_ns, max(0.0, self.transfer_ns + self.leaving_ns - self.blocking_after_ns))
+        begin_ns = min(left_ns - end_ns, max(0.0, self.wait_ns - self.blocking_wait_ns))
+        return wait_ns + begin_ns, after_ns + end_ns, left_ns - end_ns - begin_ns
 
 
 def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
     known = collectives_of(tables)
-    sums, oldest = np.zeros((len(known.log.ranks), 3)), np.full(len(known.log.ranks), np.inf)
+    sums, oldest = np.zeros((len(known.log.ranks), 5)), np.full(len(known.log.ranks), np.inf)
     for one in known.of_each(_sums):
         sums[one.places] += one.inside
         oldest[one.places] = np.minimum(oldest[one.places], one.oldest)
@@ -191,7 +208,7 @@ def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
         steady = begins[found.steady(steps)]
         covered = int((steady >= oldest[place] - steps.length_ns.max()).sum()) if len(steady) else 0
         if covered:
-            made[steps.rank] = tuple((sums[place] / covered).tolist())
+            made[steps.rank] = StepWaits(*(sums[place] / covered).tolist())
     return made
 
 
@@ -199,8 +216,14 @@ def _waits(tables: Tables, times: StepTimes, found: Steps) -> Waits:
 def _sums(log: CollectiveLog, split: Split) -> _Sums:
     times: StepTimes = log.steps
     inside = times.codes(split) >= times.first_steady
-    by_member = np.stack([_inside(values, inside) for values in (split.wait_ns, split.transfer_ns, split.leaving_ns)])
-    return _Sums(split.group.members, split.group.enter_ns.min(axis=0), by_member.T)
+    values = [_inside(values, inside) for values in (split.wait_ns, split.transfer_ns, split.leaving_ns)]
+    if split.group.progress.any():
+        blocking = inside & ~split.group.progress[:, None]
+        after_ns = split.stay_ns - split.wait_ns
+        values += [_inside(split.wait_ns, blocking), _inside(after_ns, blocking)]
+    else:
+        values += [values[0], values[1] + values[2]]
+    return _Sums(split.group.members, split.group.enter_ns.min(axis=0), np.stack(values).T)
 
 
 def _inside(values: Array, inside: Array) -> Array:

@@ -170,8 +170,8 @@ def cause_of(late: Late) -> LateCause:
     if _all_slower(late):
         return LateCause(late, "slower processor", by, None, _growths(late))
     parts = {name: found.value for name, found in late.components.items() if name not in WITHIN}
-    longest = max(parts, key=lambda name: parts[name])
-    if parts[longest] >= MOST * by:
+    longest = max(parts, key=lambda name: parts[name], default="")  # none where the ranks have no part in common
+    if longest and parts[longest] >= MOST * by:
         return _caused(late, longest, TITLES.get(longest, f"own compute {longest}"))
     return LateCause(late, "own compute", by, None, _growths(late))
 
@@ -208,7 +208,7 @@ def _growths(late: Late) -> str:
         for name, found in late.components.items()
         if name not in WITHIN and (name in PARTS or late.usual_ns[name])
     ]
-    return ", ".join(told) + " a step against its peers"
+    return ", ".join(told or [f"all own time {_signed_ms(late.excess.value)}"]) + " a step against its peers"
 
 
 def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
