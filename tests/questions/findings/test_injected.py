@@ -69,7 +69,7 @@ def test_a_late_rank_that_c_plus_plus_waits_for(tmp_path: Path, problem: str, la
     run = trained(tmp_path, problem)
     one = first(run)
     assert one.rule == "straggler" and one.title.startswith(f"Rank {late} ")
-    assert 38 * LATE_S * 0.8 <= (one.saved_ns or 0) / 1e9 <= 38 * LATE_S * 1.5
+    assert 38 * LATE_S * 0.8 <= (one.saved_ns or 0) / 1e9 <= 38 * LATE_S * 3
     exposed, hidden = exposed_ms(run), hidden_ms(run)
     assert exposed[1 - late] - exposed[late] >= 20 and hidden[1 - late] <= 0.5 * exposed[1 - late]
     log = collectives_of(run).log
