@@ -22,6 +22,7 @@
 
 static atomic_int closing RS_FORKED_DATA;      /* the thread that closes the file, or CLOSED */
 static const char *last_words RS_FORKED_DATA;   /* of the first image alone: RANKSCOPE_END */
+static char last_words_kept[512];               /* programs write their title over their environment */
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* --- fork --- */
@@ -238,7 +239,8 @@ __attribute__((constructor)) static void loaded(void)
         __register_atfork(NULL, parent_forked, child_forked, &__dso_handle);
         on_exit(at_exit, NULL);
         const char *text = rs_is_first_image() ? getenv("RANKSCOPE_END") : NULL;
-        last_words = text && text[0] ? text : NULL;
+        if (text && text[0] && strlen(text) < sizeof last_words_kept)
+            last_words = strcpy(last_words_kept, text);
     }
     rs_own_leave();
     errno = saved;

@@ -71,6 +71,8 @@ GPU_STEPS_COLUMNS = (
         "idle gaps under 3 µs: the device takes them to start the next kernel",
     ),
     Column("unknown_ns", Unit.NS, "Idle: unknown", "idle while it is not known what the thread did"),
+    Column("p50_ns", Unit.NS, "Step p50", "median length of these steps on the device"),
+    Column("p99_ns", Unit.NS, "Step p99", "99th percentile of it, linear between neighbours"),
     Column("kernels", Unit.NUMBER, "Kernels a step", "kernels that a step launches, mean"),
     Column("kernel_ns", Unit.NS, "Mean kernel", "mean length of those kernels"),
 )
@@ -82,7 +84,8 @@ IDLE[PREEMPTED] = WITHOUT_CPU
 SQL = f"""
     SELECT rank, device, count(*), avg(d.end_ns - d.begin_ns), avg(d.overlapped_ns),
         {", ".join(f"avg(d.{name}_ns)" for name in BUSY)}, {", ".join(f"avg({idle})" for idle in IDLE.values())},
-        {", ".join(f"avg(d.{name})" for name in COUNTS)}
+        {", ".join(f"avg(d.{name})" for name in COUNTS)},
+        quantile_cont(d.end_ns - d.begin_ns, 0.5), quantile_cont(d.end_ns - d.begin_ns, 0.99)
     FROM device_steps d JOIN ranks USING (process) LEFT JOIN steps s USING (process, number)
     WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, device ORDER BY rank, device"""
 CUT = "SELECT count(*) FROM device_steps WHERE cut"
@@ -100,6 +103,8 @@ class DeviceSteps:
     overlapped_ns: float
     idle: dict[str, float]  # by cause
     counts: dict[str, float]
+    p50_ns: float
+    p99_ns: float
     wait_share: float | None
 
     @property
@@ -135,10 +140,10 @@ def _device_steps(tables: Tables) -> list[DeviceSteps]:
 
 
 def _of_row(row: Sequence[Any], share: float | None) -> DeviceSteps:
-    rank, device, steps, step_ns, overlapped_ns, *means = row
+    rank, device, steps, step_ns, overlapped_ns, *means, p50_ns, p99_ns = row
     given = iter(means)
     busy, idle, counts = ({name: float(next(given)) for name in names} for names in (BUSY, IDLE, COUNTS))
-    return DeviceSteps(rank, device, steps, step_ns, busy, overlapped_ns, idle, counts, share)
+    return DeviceSteps(rank, device, steps, step_ns, busy, overlapped_ns, idle, counts, p50_ns, p99_ns, share)
 
 
 def _wait_shares(tables: Tables) -> dict[int, float]:
@@ -177,5 +182,5 @@ def _row(one: DeviceSteps) -> tuple[Cell, ...]:
     return (
         *(one.rank, one.device, one.steps, one.step_ns, one.busy["compute"]),
         *(exposed, exposed * of_step, wait, one.busy["copy"], one.idle_ns, one.idle_ns * of_step),
-        *(one.overlapped_ns, *idle, *rest, one.counts["kernels"], one.mean_kernel_ns),
+        *(one.overlapped_ns, *idle, *rest, one.p50_ns, one.p99_ns, one.counts["kernels"], one.mean_kernel_ns),
     )

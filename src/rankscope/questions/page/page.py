@@ -101,13 +101,12 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     spread = {label: number(value) for label, value, _ in seen.bars.figures} if seen.bars else {}
     on_gpus = seen.bars is not None and seen.bars.table in ("gpu_steps", "gpu_time")
     step = seconds(seen.step_ns) if seen.step_ns else UNSEEN
-    # the percentiles are those of the hosts' clock
-    tail = f", p99 {seconds(spread['p99'])}" if "p99" in spread and not on_gpus else ""
+    tail = f", p99 {seconds(spread['p99'])}" if "p99" in spread else ""
     exposed = _share(shares.get("exposed communication", 0.0)) if seen.step_ns or on_gpus else UNSEEN
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
     return [
-        Figure("Step", f"{step}{tail}", "mean length of the steady steps; on hosts also their 99th percentile"),
+        Figure("Step", f"{step}{tail}", "mean length of the steady steps, and their 99th percentile"),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
         Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or set goes on"),
         Figure("Imbalance", f"{seen.imbalance:.2f}" if seen.imbalance else UNSEEN, LABELS["imbalance"]),

@@ -194,7 +194,9 @@ def _step(answer: Answer) -> Bars | None:
         return None
     whole = mean(number(row, "step_ns") for row in on_gpus or on_hosts)
     figures: list[tuple[str, Cell, Unit]] = [("mean", whole, Unit.NS)]
-    if lengths is not None:
+    if on_gpus:  # of the same clock as the mean
+        figures += [(name, mean(number(row, f"{name}_ns") for row in on_gpus), Unit.NS) for name in ("p50", "p99")]
+    elif lengths is not None:
         figures += [("p50", lengths["p50_ns"], Unit.NS), ("p99", lengths["p99_ns"], Unit.NS)]
     slowest = max(number(row, "step_ns") for row in on_gpus or on_hosts)
     figures.append(("step", max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
