@@ -14,6 +14,7 @@ import rankscope as api
 from installed import Run, compile_c, library_of
 from programs import recorded
 from rankscope.model import RankFacts
+from rankscope.rank_file import HEADER
 from rankscope.rank_files.read import read_rank_file
 
 # Forks children that leave at once, with these statuses; negative: by that signal.
@@ -209,9 +210,9 @@ def test_an_old_file_without_these_counters_is_read(recorder: str, run: Run, wor
     run(recorder, "run", "--out", "prof", "sh", "-c", "/bin/true; exit 0")
     [path] = recorded.rank_files(work / "prof")
     octets = bytearray(path.read_bytes())
-    assert int.from_bytes(octets[16:20], sys.byteorder) == 2512
+    assert int.from_bytes(octets[16:20], sys.byteorder) == HEADER.itemsize
     octets[16:20] = (2464).to_bytes(4, sys.byteorder)
-    octets[2464:2512] = bytes(48)
+    octets[2464 : HEADER.itemsize] = bytes(HEADER.itemsize - 2464)
     path.write_bytes(octets)
     assert counted(read_rank_file(path).facts) == (0, 0)
 

@@ -58,7 +58,7 @@ def hidden_ms(run: RunTables) -> list[float]:
     ("problem", "late", "operation"),
     [
         ("buffers", 0, "broadcast"),
-        ("tensor_parallel", 1, "all_reduce"),
+        pytest.param("tensor_parallel", 1, "all_reduce", marks=pytest.mark.slow),
         pytest.param("fully_sharded", 1, "all_gather", marks=pytest.mark.slow),
         pytest.param("late_forward", 1, "all_reduce", marks=pytest.mark.slow),
     ],
