@@ -48,9 +48,10 @@ int main(int count, char **values)
         now_ns += switch_ns;
         is_open = turn == RS_TURN_OPEN;
         if (is_open)
-            rs_windows_opened((uint64_t)now_ns, (uint64_t)switch_ns);
+            rs_windows_opened((uint64_t)now_ns);
         else
-            rs_windows_closed((uint64_t)now_ns, (uint64_t)switch_ns);
+            rs_windows_closed((uint64_t)now_ns);
+        rs_windows_switched((uint64_t)now_ns, (uint64_t)switch_ns);
     }
     rs_windows_turn((uint64_t)now_ns);
     printf("{\"overhead\": %.6f, \"told_overhead\": %.6f, \"recorded\": %.6f, \"windows\": %lu, \"costs\": %lu, "

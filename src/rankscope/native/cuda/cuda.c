@@ -265,7 +265,8 @@ static void close_window(void)
         rs_attribution_cut();
         rs_cuda_ranges_cut();
         rs_devices_cut();
-        rs_windows_closed(now_ns, finalize_ns);
+        rs_windows_closed(now_ns);
+        rs_windows_switched(now_ns, finalize_ns);
         atomic_store(&detaching, NOBODY);
     } else if (!asked_to_end) {
         has_windows = 0;
@@ -281,11 +282,11 @@ static void open_window(void)
     pthread_mutex_lock(&rs_cuda.lock);
     uint64_t now_ns = rs_device_steps_now();
     rs_device_steps_open(now_ns);
-    rs_windows_opened(now_ns, 0);
+    rs_windows_opened(now_ns);
     pthread_mutex_unlock(&rs_cuda.lock);
     int is_on = attach(note, sizeof note);
     pthread_mutex_lock(&rs_cuda.lock);
-    rs_cuda.row->switching_ns += rs_clock_ns(CLOCK_MONOTONIC) - begun;
+    rs_windows_switched(now_ns, rs_clock_ns(CLOCK_MONOTONIC) - begun);
     if (!is_on) {
         has_windows = 0;
         rs_cuda.row->window_begin_ns = 0;

@@ -243,14 +243,19 @@ enum rs_turn rs_windows_turn(uint64_t now_ns)
     return now_ns >= next_ns && has_enough(now_ns - switched_ns, BARE_NS, BARE_STEPS) ? RS_TURN_OPEN : RS_TURN_STAY;
 }
 
-/* took_ns: what it took to attach CUPTI, or to take it off. */
-void rs_windows_closed(uint64_t now_ns, uint64_t took_ns)
+/* What it took to attach CUPTI, or to take it off. */
+void rs_windows_switched(uint64_t now_ns, uint64_t took_ns)
+{
+    rs_cuda.row->switching_ns += took_ns;
+    rs_cuda.row->spent_ns = (uint64_t)spent_ns(now_ns);
+}
+
+void rs_windows_closed(uint64_t now_ns)
 {
     struct rs_cuda *row = rs_cuda.row;
     row->windows++;
     row->window_ns += now_ns - switched_ns;
     row->window_begin_ns = 0;
-    row->switching_ns += took_ns;
     write_row(now_ns);
     recorded = now_in;
     is_open = 0;
@@ -261,7 +266,7 @@ void rs_windows_closed(uint64_t now_ns, uint64_t took_ns)
     next_ns = now_ns + (is_known && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
 }
 
-void rs_windows_opened(uint64_t now_ns, uint64_t took_ns)
+void rs_windows_opened(uint64_t now_ns)
 {
     struct rs_cuda *row = rs_cuda.row;
     compare();
@@ -274,7 +279,6 @@ void rs_windows_opened(uint64_t now_ns, uint64_t took_ns)
     is_open = 1;
     switched_ns = now_ns;
     row->window_begin_ns = now_ns;
-    row->switching_ns += took_ns;
     kernels = kernel_ns = 0;
     millisteps = row->window_millisteps;
 }
