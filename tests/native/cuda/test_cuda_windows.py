@@ -20,7 +20,7 @@ from rankscope.rank_file import ChunkKind
 from rankscope.rank_files.chunks import open_rank_file
 from scripts.gpu_step_truth import OPTIMIZER, Truth, expected
 
-WINDOWS = {"RANKSCOPE_CUDA": "windows", "RANKSCOPE_CUDA_SECOND_NS": "10000000", "LOOP_COST_NS": "8000"}
+WINDOWS = {"RANKSCOPE_CUDA": "windows", "RANKSCOPE_CUDA_SECOND_NS": "10000000", "LOOP_COST_NS": "60000"}
 __all__ = ["driver"]  # a fixture
 STEP = ["b backward", "s 300", *["l 0 0 60 compute"] * 3, "l 1 1 40 communication", "e backward"]
 STEP += [f"b {OPTIMIZER}", "l 0 0 20 compute", f"e {OPTIMIZER}", "d 0", "d 1"]
@@ -99,7 +99,7 @@ def steps_within(truth: Truth, spans: list[tuple[int, int]]) -> float:
 
 
 def test_steps_in_windows_are_told_as_if_there_were_none(driver: Path, tmp_path: Path) -> None:
-    truth = play(driver, tmp_path, STEP * 2500, **WINDOWS)
+    truth = play(driver, tmp_path, STEP * 1200, **WINDOWS)
     how, windows = windows_of(tmp_path)
     assert int(how["windows"]) == len(windows) >= 1
     assert int(how["costs"]) >= 1 and 0 < int(how["switching_ns"]) <= int(how["spent_ns"])
