@@ -127,10 +127,10 @@ THRICE = (
     "native/mpi/test_as_bare",
 )
 THOROUGH = {
-    "mpich": tuple(f"tests/{name}" for name in TWICE),
+    "mpich": ("tests/robust/test_kill", *(f"tests/{name}" for name in TWICE)),
     "impi": tuple(f"tests/{name}" for name in THRICE),
     "3-": ("tests/native/mpi/test_every_call",),  # ranks
-    "address": ("tests/native/cuda/test_cuda.py",),
+    "address": ("tests/native/cuda/test_cuda.py", "tests/native/cuda/test_cuda_windows.py"),
     "thread": tuple(f"tests/native/{name}" for name in ("core/test_trace", "cuda/", "mpi/test_driver", "nccl/")),
 }
 TURNS = Path(os.environ.get("TESTS_TURNS") or ROOT / "build" / "tests" / "turns")  # a run inside a test has its own

@@ -22,7 +22,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "h200"
 ARCHIVES = {
     path.name.partition(".")[0]: path for path in (*RESULTS.glob("*.tar.xz"), *ROOT.glob("tests/runs/*.tar.?z"))
 }
-FEW = ("gpu_problems-2026-11-16", "h200_runs")  # in `make test`: trainings with a problem each, two ranks of DDP
+FEW = ("h200_runs",)  # in `make test`: two ranks of DDP
 COMMON = ("horovod_timeline", "kineto", "mpitrace", "nsys", "nvprof")  # formats, in `make test`
 SMALL = 4096  # bytes
 SAMPLES = sorted(

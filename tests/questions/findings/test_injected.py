@@ -57,7 +57,7 @@ def hidden_ms(run: RunTables) -> list[float]:
 @pytest.mark.parametrize(
     ("problem", "late", "operation"),
     [
-        ("buffers", 0, "broadcast"),
+        pytest.param("buffers", 0, "broadcast", marks=pytest.mark.slow),
         pytest.param("tensor_parallel", 1, "all_reduce", marks=pytest.mark.slow),
         pytest.param("fully_sharded", 1, "all_gather", marks=pytest.mark.slow),
         pytest.param("late_forward", 1, "all_reduce", marks=pytest.mark.slow),
