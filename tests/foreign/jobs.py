@@ -151,9 +151,9 @@ def read(path: Path) -> str:
 
 
 def without_warnings(err: str) -> tuple[str, list[str]]:
-    """A program that cannot be recorded may get one line of ours; it is shown in the table, not compared."""
+    """A program that cannot be recorded may get one line of ours: shown without its paths, not compared."""
     lines = err.splitlines(keepends=True)
-    ours = [line.rstrip("\n") for line in lines if line.startswith("rankscope: ")]
+    ours = [re.sub(r"/[^\s;:,)]+", "PATH", line.rstrip("\n")) for line in lines if line.startswith("rankscope: ")]
     return "".join(line for line in lines if not line.startswith("rankscope: ")), ours
 
 

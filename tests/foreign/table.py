@@ -164,9 +164,7 @@ def short(values: list[str]) -> str:
 
 
 def warnings(kept: list[Result]) -> list[str]:
-    seen: Counter[str] = Counter(
-        re.sub(r"/\S+", "PATH", line) for result in kept for line in set(result.get("warnings", ()))
-    )
+    seen: Counter[str] = Counter(line for result in kept for line in set(result.get("warnings", ())))
     return [f"- {number} ×: `{line}`" for line, number in seen.most_common()]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foreign import run
-from foreign.jobs import run_unit
+from foreign.jobs import run_unit, without_warnings
 from foreign.suites import HERE, MODES, OUTCOMES_FILE, Unit
 from foreign.table import write_table
 
@@ -98,3 +98,10 @@ def test_another_checkout_goes_on_from_the_committed_results(
     assert not results.exists() and not capsys.readouterr().out
     write_table(results, {}, tmp_path / "table.md")
     assert (tmp_path / "table.md").read_text() == table and "| own | – | default | 1 | 3 | – | – | 3 | 0 | 0 |" in table
+
+
+def test_lines_of_ours_are_kept_without_the_paths_of_this_machine() -> None:
+    err = "theirs /a/b\nrankscope: not recording: /home/me/prog needs libasan.so.8; (/lib/ld-musl.so.1): use another\n"
+    rest, ours = without_warnings(err)
+    assert rest == "theirs /a/b\n"
+    assert ours == ["rankscope: not recording: PATH needs libasan.so.8; (PATH): use another"]
