@@ -11,7 +11,7 @@ from agent.import_index.smoke import PACKAGES, TORCH
 from mpis import ROOT
 
 # Of every kind one: extension modules, data files, namespaces, entry points. The others take minutes together.
-OFTEN = ("numpy", "pandas", "jinja2", "matplotlib", "aiohttp", "pyarrow and polars")
+OFTEN = ("numpy", "pandas", "jinja2", "matplotlib", "aiohttp", "pyarrow", "polars")
 
 
 def indexed(name: str, folder: Path) -> Environment:
