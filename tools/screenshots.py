@@ -1,4 +1,9 @@
-"""Makes the pictures of docs/pictures and the numbers of docs/questions: of demo, GPU and synthetic runs."""
+"""Makes the pictures of docs/pictures and the numbers of docs/questions: of demo, GPU and synthetic runs.
+
+python tools/screenshots.py                          all of them, and the numbers
+python tools/screenshots.py --only compare,gpu       some pictures
+python tools/screenshots.py --first-screens FOLDER   of every kind of run, wide and narrow, light and dark: to look at
+"""
 
 from __future__ import annotations
 
@@ -20,12 +25,13 @@ from synthetic_run import write_run
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 PROBLEMS = ROOT / "benchmarks" / "results" / "h200" / "gpu_problems-2026-11-16.tar.xz"
+SLOWED = ROOT / "benchmarks" / "results" / "h200" / "gpu_matrix_slow_parallel-2026-11-15.tar.xz"
 GPU_RUNS = ROOT / "tests" / "runs" / "h200_runs.tar.gz"
 ASK = ROOT / "tests" / "browser" / "ask.mjs"
 QUESTIONS = ROOT / "docs" / "questions"
 ANSWER = re.compile(r"(<!-- answer: (\w+) (\w+) -->\n```text\n).*?(```\n<!-- /answer -->)", re.DOTALL)
 MOST_LINES = 14  # of an answer
-MOST_BYTES = 500_000  # of all pictures
+MOST_BYTES = 650_000  # of all pictures
 WIDTH = 1000
 # picture: the page, the part of it (none: its top), dark or light
 SHOTS: dict[str, tuple[str, str, bool]] = {
@@ -44,7 +50,9 @@ SHOTS: dict[str, tuple[str, str, bool]] = {
     "memory": ("demo", "#memory figure", False),
     "balance": ("demo", "#balance figure", False),
     "overhead": ("demo", "#overhead figure", False),
+    "compare": ("slowed", "", False),
 }
+WINDOWS = {"wide": (1440, 900), "narrow": (390, 844)}
 FILLED = "[...document.querySelectorAll('.rows, .picture')].every((one) => one.children.length)"
 
 
@@ -67,8 +75,22 @@ def many_run(folder: Path) -> Path:
     return write_run(folder / "many", Law(ranks=1536, collectives=300, stragglers=(77,), straggler_share=0.9))
 
 
+def slowed_pair(folder: Path) -> Path:
+    """The folder of two runs of DistributedDataParallel on the H200, in one of which rank 1 takes 20 ms more a step."""
+    with tarfile.open(SLOWED) as packed:
+        packed.extractall(folder / "slowed", filter="data")
+    return folder / "slowed" / "runs"
+
+
+MAKE = {"gpu": gpu_run, "starved": starved_run, "many": many_run, "slowed": slowed_pair}
+
+
 def page_of(run: Path, folder: Path, name: str) -> Path:
     page = folder / f"{name}.html"
+    if name == "slowed":
+        sides = [f"before={run}/ddp-nobody-slow", f"after={run}/ddp-slow-1"]
+        subprocess.run([sys.executable, "-m", "rankscope", "compare", *sides, "--html", str(page)], check=True)
+        return page
     command = [sys.executable, "-m", "rankscope", "report", str(run), "--html", str(page)]
     subprocess.run(command, check=True)
     return page
@@ -108,21 +130,51 @@ def fill(page: Path, runs: dict[str, Path]) -> None:
     page.write_text(made, encoding="utf-8")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, nargs="?", help="a recorded run of the demo (default: run make demo)")
-    options = parser.parse_args()
-    PICTURES.mkdir(exist_ok=True)
+def first_screens(into: Path) -> int:
+    """The first screen of every kind of run that tests/output/screens.py knows."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    from output.screens import runs as kinds  # type: ignore[import-not-found]
+
+    into.mkdir(parents=True, exist_ok=True)
+    asked = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        runs = {"demo": options.run or demo_run(folder), "gpu": gpu_run(folder), "many": many_run(folder)}
-        runs["starved"] = starved_run(folder)
+        runs = {kind: run for kind, run in kinds(folder) if kind != "study"}  # whose page its command writes
+        pages = {kind: page_of(run, folder, kind) for kind, run in runs.items()}
+        pages["compare"] = page_of(slowed_pair(folder), folder, "slowed")
+        for kind, page in pages.items():
+            for window, (width, height) in WINDOWS.items():
+                for theme in ("light", "dark"):
+                    shot = {"do": "screenshot", "path": str(into / f"{kind}-{window}-{theme}.png")}
+                    steps = [{"do": "wait", "code": FILLED}, shot]
+                    size = {"width": width, "height": height, "dark": theme == "dark"}
+                    asked.append({"page": str(page), **size, "steps": steps})
+        take(asked)
+    print(f"{len(asked)} pictures in {into}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, nargs="?", help="a recorded run of the demo (default: run make demo)")
+    parser.add_argument("--only", metavar="NAME,…", help="these pictures only, and no numbers")
+    parser.add_argument("--first-screens", type=Path, metavar="FOLDER", help="of every kind of run, into this folder")
+    options = parser.parse_args()
+    if options.first_screens:
+        return first_screens(options.first_screens)
+    PICTURES.mkdir(exist_ok=True)
+    wanted = options.only.split(",") if options.only else list(SHOTS)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        runs = {SHOTS[name][0]: Path() for name in wanted}
+        for name in runs:
+            runs[name] = MAKE[name](folder) if name != "demo" else options.run or demo_run(folder)
         pages = {name: page_of(run, folder, name) for name, run in runs.items()}
-        take([question(pages, name) for name in SHOTS])
-        for page in sorted(QUESTIONS.glob("*.md")):
+        take([question(pages, name) for name in wanted])
+        for page in sorted(QUESTIONS.glob("*.md")) if not options.only else ():
             fill(page, runs)
     size = sum(path.stat().st_size for path in PICTURES.glob("*.png"))
-    print(f"{len(SHOTS)} pictures in {PICTURES.relative_to(ROOT)}, {size / 1000:.0f} kB")
+    print(f"{len(wanted)} pictures in {PICTURES.relative_to(ROOT)}, {size / 1000:.0f} kB in all")
     return 0 if size <= MOST_BYTES else 1
 
 

@@ -47,7 +47,7 @@ class Slices:
 
 
 # ---------------------------------------------------------------- pictures
-ChartKind = Literal["bars", "heat", "sizes", "top", "icicle", "curve", "timeline"]
+ChartKind = Literal["bars", "heat", "sizes", "top", "icicle", "curve", "timeline", "intervals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,8 @@ class Section:
     lead: str = ""  # the answer in a sentence, of a question with which the page begins
     timeline: DrawnTimeline | None = None  # what its chart of kind "timeline" draws
     groups: list[Table] = field(default_factory=list)  # parts by group of steps: for selections, not to be looked at
+    graphs: Sequence[Graph] = ()
+    unfolded: bool = False  # its tables are what it has to show
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +213,12 @@ class Screen:
 # ---------------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One key figure of a run."""
+    """One key figure."""
 
     label: str
     value: str
     meaning: str
+    detail: str = ""  # in small letters below it
 
 
 @dataclass(slots=True)
@@ -229,4 +232,29 @@ class Page:
     coverage: Table
     sections: list[Section]
     notes: list[str] = field(default_factory=list)
+    first: str = ""  # the section whose picture is on the first screen
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A ranked list on the first screen, each entry of which opens in place."""
+
+    name: str
+    question: str
+    entries: Sequence[Advice]
+    otherwise: str = ""  # where there is no entry
+
+
+@dataclass(slots=True)
+class AnswerPage:
+    """A page about several runs: the answer in a sentence, key figures, what it consists of, then the questions."""
+
+    title: str  # what kind of page it is
+    name: str
+    facts: Sequence[str]
+    verdict: str
+    figures: Sequence[Figure]
+    points: Sequence[Points]
+    sections: list[Section]
+    problems: Sequence[str] = ()
     first: str = ""  # the section whose picture is on the first screen

@@ -55,7 +55,7 @@ def test_keyboard_order(chromium: Chromium, page: Path) -> None:
     enter = {"do": "key", "key": "Enter"}
     main = evaluate("document.activeElement.id")
     _, first, _, at, count = chromium.ask(page, tab, where, enter, main, forced).answers
-    assert (first, at, count) == ("Skip to the findings", "main", 0)
+    assert (first, at, count) == ("Skip to the answer", "main", 0)
 
 
 # notes the box of every text that is drawn, until its canvas is cleared

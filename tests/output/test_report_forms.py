@@ -13,7 +13,6 @@ from rankscope.output.cells import printable, shown, size_text, time_text
 from rankscope.output.csv import to_csv
 from rankscope.output.json import to_json
 from rankscope.output.markdown import to_markdown
-from rankscope.output.plain_html import to_plain_html
 from rankscope.output.text import to_text
 
 EVIL = "\x1b[31mred\x9b1m [bold]x[/bold] \u202e| <b>*_\n"
@@ -145,5 +144,4 @@ def test_lines_of_another_layout_are_shown_as_they_are() -> None:
     lines = [("  a   |b|",), ("```",), ("\x1b[31m <b>",)]
     verbatim = Table("layout", "Layout", [Column("line", Unit.NAME)], lines, verbatim=True)
     assert "````text\n  a   |b|\n```\n\\x1b[31m <b>\n````\n" in to_markdown([verbatim])
-    assert "<pre>  a   |b|\n```\n\\x1b[31m &lt;b&gt;</pre>" in to_plain_html([verbatim])
     assert "  a   |b|\n```\n\\x1b[31m <b>\n" in to_text([verbatim], 80)

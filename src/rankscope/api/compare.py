@@ -12,7 +12,10 @@ from pathlib import Path
 from rankscope.api.frame import Frame
 from rankscope.api.run import NoRun, Run
 from rankscope.model import Table, Wrong
+from rankscope.output.html import to_html
+from rankscope.pictures import Screen
 from rankscope.questions.compare.measures import measures
+from rankscope.questions.compare.page import comparison_page
 from rankscope.questions.compare.tables import (
     changes_table,
     headline,
@@ -58,6 +61,11 @@ class Compared:
         for one in self.comparisons:
             made += [changes_table(one, selection), memory_table(one)]
         return [*made, *([limits_table(self.outcomes)] if self.outcomes else [])]
+
+    def page_text(self) -> str:
+        """The comparison as one HTML file that works offline."""
+        screens = {side.name: [_screen(one.source) for one in side.runs] for side in self.sides}
+        return to_html(comparison_page(self.comparisons, screens, self.tables()))
 
     def changes(self) -> Frame:
         """The changes of the second side."""
@@ -107,6 +115,11 @@ def compared(
     return Compared(made, comparisons, [one for each in comparisons for one in outcomes(each, limits)])
 
 
+def _screen(folder: str) -> Screen:
+    run = Run(folder)
+    return run.screen(logs=run.reads_logs)
+
+
 def side_of(text: str) -> tuple[str, list[Path]]:
     """The name of a side and the folders of its runs."""
     name, equals, rest = text.partition("=")
@@ -122,7 +135,7 @@ def side_of(text: str) -> tuple[str, list[Path]]:
 def _short(text: str, folders: Sequence[Path]) -> str:
     if len(folders) == 1:
         return folders[0].resolve().name
-    return Path(text.rstrip("/*,")).name or text
+    return Path(text.rstrip("/*,-_.")).name or text
 
 
 def _runs_of(part: str) -> list[Path]:

@@ -13,9 +13,10 @@ from rankscope.api.run import Run
 from rankscope.formats.handmade import read
 from rankscope.formats.source import Hints, Source
 from rankscope.model import BadFile, Note, Severity, Table, Wrong
-from rankscope.pictures import Graph
+from rankscope.output.html import to_html
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
+from rankscope.questions.scaling.page import Scaling, growth_page
 from rankscope.questions.scaling.scaling import (
     AXES,
     graphs,
@@ -51,9 +52,11 @@ class Scaled:
         made[0].warnings += self.warnings[:MOST_WARNINGS]
         return [*made, projection(self.grown, to)] if to else made
 
-    def graphs(self, to: Sequence[float] = ()) -> dict[str, list[Graph]]:
-        """By the name of the table that they belong to."""
-        return {"scale_laws": graphs(self.grown, to)}
+    def page_text(self, name: str, to: Sequence[float] = ()) -> str:
+        """The growth as one HTML file that works offline."""
+        drawn = {"scale_laws": graphs(self.grown, to)}
+        facts = [f"{len(self.grown)} series"]
+        return to_html(growth_page(Scaling(name, facts, self.grown, self.tables(to), drawn, to)))
 
 
 def scaled(sources: Sequence[str | PathLike[str]], axis: str = "ranks", only: str = "") -> Scaled:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rankscope.api.compare import BadLimit, Compared, CompareOptions, compared
 from rankscope.api.run import NoRun, Selection
-from rankscope.cli.printing import colour_wanted, deliver, width
+from rankscope.cli.printing import colour_wanted, deliver, save_page, width
 from rankscope.model import Wrong
 from rankscope.output.cells import printable
-from rankscope.output.forms import PAGES
+from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
 
 HELP = "say what changed between runs, and how sure that is"
@@ -34,12 +34,17 @@ def run(argv: list[str]) -> int:
     """0: within the limits; 1: a regression; 2: cannot be told."""
     options = parser().parse_args(argv)
     try:
+        if options.html is not None and (options.out or options.format != "text" or options.top is not None):
+            raise Wrong("--html cannot be combined with --format, --top or --out")
         chosen = CompareOptions(share("--equal", options.equal), share("--run-to-run", options.run_to_run))
         found = compared(options.sides, chosen, options.fail_if, progress())
         if options.list_metrics:
             deliver((f"{printable(name)}\n" for name in found.metrics), options.out)
             return COMPARED
-        deliver([rendered(found, options)], options.out)
+        if options.html is None:
+            deliver([rendered(found, options)], options.out)
+        else:
+            save_page(found.page_text(), options.html)
     except (NoRun, Wrong, BadLimit) as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return CANNOT_TELL
@@ -68,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
         help="exit with 1 if this holds for sure, as in 'step_p50 > +5%%'; may be repeated",
     )
     made.add_argument("--list-metrics", action="store_true", help="name what can be compared of these runs, and stop")
-    made.add_argument("--format", choices=["text", *PAGES], default="text", help="form of the tables (default: text)")
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (for people: {ROWS}; 0: all)")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made
@@ -88,11 +94,11 @@ def share(option: str, text: str) -> float:
 
 def rendered(found: Compared, options: argparse.Namespace) -> str:
     """The tables in the wanted form."""
-    few = options.format in ("text", "markdown", "html")
+    few = options.format in ("text", "markdown")
     top = options.top if options.top is not None else ROWS if few else 0
     tables = found.tables(Selection(top=top or None))
     if options.format != "text":
-        return PAGES[options.format](tables)
+        return FORMS[options.format](tables)
     shown = [table for table in tables if table.rows or table.warnings or table.name == "changes"]
     return to_text(shown, width(options.out), colour=options.out is None and colour_wanted())
 

@@ -117,6 +117,15 @@ def _page(text: str) -> None:
         print(text, end="", flush=True)
 
 
+def save_page(text: str, path: Path) -> None:
+    """One HTML file, and where it is."""
+    try:
+        save([text], path)
+    except OSError as problem:
+        raise Wrong(f"{path}: cannot be written: {problem.strerror}") from None
+    print(f"rankscope: {path}: {len(text) / 1e6:.1f} MB, open it in a browser", file=sys.stderr)
+
+
 def save(texts: Iterable[str], path: Path) -> None:
     """Beside it first, then in its place, so that nobody sees half of it; straight to a pipe and the like."""
     if path.exists() and not path.is_file():

@@ -29,7 +29,7 @@ from rankscope.cli.printing import (
     colour_wanted,
     deliver,
     progress,
-    save,
+    save_page,
     summing,
     width,
 )
@@ -211,12 +211,7 @@ def write_page(opened: Run, selection: Selection, options: argparse.Namespace) -
         raise Wrong("--html cannot be combined with --full, --table, --format, --layout or --out")
     from rankscope.api.pages import page_text
 
-    text = page_text(opened, selection, options.names, options.logs)
-    try:
-        save([text], options.html)
-    except OSError as problem:
-        raise Wrong(f"{options.html}: cannot be written: {problem.strerror}") from None
-    print(f"rankscope: {options.html}: {len(text) / 1e6:.1f} MB, open it in a browser", file=sys.stderr)
+    save_page(page_text(opened, selection, options.names, options.logs), options.html)
 
 
 def check_sort(tables: Sequence[Table], selection: Selection) -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from rankscope.api.run import NoRun
 from rankscope.api.scale import AXES, Scaled, chosen, published, series_of, with_sums
-from rankscope.cli.printing import colour_wanted, deliver, width
+from rankscope.cli.printing import colour_wanted, deliver, save_page, width
 from rankscope.model import Table, Wrong
 from rankscope.output.cells import printable
-from rankscope.output.forms import PAGES
-from rankscope.output.plain_html import to_plain_html
+from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
 from rankscope.studies.document import is_study, series_in
 from rankscope.studies.errors import BadStudy
@@ -24,7 +23,7 @@ ABOUT = """\
 Say how each cost grows over runs of several sizes, over the cells of a study, or over a loaded document that tabulates
 it: the law that foretells best a size left out, the exponent at the end, speed-up and efficiency, and where one series
 becomes better than another; with --to what it will be at another size, with its interval, or why the data do not
-support a word about it. --format html draws it, on logarithmic axes."""
+support a word about it. --html draws it, on logarithmic axes."""
 EXIT_CODES = "exit code: 0 shown; 1 some series could not be projected to --to; 2 nothing could be read"
 SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 
@@ -32,10 +31,15 @@ SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     try:
+        if options.html is not None and (options.out or options.format != "text"):
+            raise Wrong("--html cannot be combined with --format or --out")
         for pattern in (options.series, options.against, options.overlay_series):
             re.compile(pattern)
         found = asked(options)
-        deliver([rendered(found, found.tables(options.to), options)], options.out)
+        if options.html is not None:
+            save_page(found.page_text(", ".join(Path(one).name for one in options.sources), options.to), options.html)
+        else:
+            deliver([rendered(found.tables(options.to), options)], options.out)
     except re.error as problem:
         return told(f"--series, --against or --overlay-series: {problem}")
     except (NoRun, Wrong, BadStudy) as problem:
@@ -64,13 +68,10 @@ def asked(options: argparse.Namespace) -> Scaled:
     return Scaled(found, options.against, warnings)
 
 
-def rendered(found: Scaled, tables: list[Table], options: argparse.Namespace) -> str:
+def rendered(tables: list[Table], options: argparse.Namespace) -> str:
     if options.format == "text":
         return to_text(tables, width(options.out), colour_wanted() and not options.out)
-    if options.format == "html":
-        title = f"Growth: {', '.join(Path(one).name for one in options.sources)}"
-        return to_plain_html(tables, found.graphs(options.to), title)
-    return PAGES[options.format](tables)
+    return FORMS[options.format](tables)
 
 
 def told(text: str) -> int:
@@ -113,6 +114,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--overlay-series", default="", metavar="PATTERN", help="only these of --overlay")
     made.add_argument("--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/load.md)")
     made.add_argument("--ppn", type=int, metavar="N", help="ranks on each node of --overlay, whose nodes become ranks")
-    made.add_argument("--format", choices=["text", *PAGES], default="text", help="form of the tables (default: text)")
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with graphs, to open in a browser")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
     return made

@@ -17,7 +17,7 @@ from rankscope.cli.study_options import add_launch_options, asked, count, number
 from rankscope.output.cells import printable
 from rankscope.output.text import to_text
 from rankscope.studies.builtin import STUDIES
-from rankscope.studies.document import document, growing, growth_graphs, write
+from rankscope.studies.document import document, growing, write
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_text
 from rankscope.studies.launchers import JobStart, launched
@@ -170,7 +170,7 @@ def show(wanted: StudyRequest, ledger: Ledger, folder: Path, outcomes: list[Outc
     environment = ledger.description().get("environment", {})
     grown = growing(wanted.study, outcomes, wanted.settings)
     tables = document(wanted.study, outcomes, wanted.settings, environment, grown, to)
-    paths = write(folder, wanted.study, tables, growth_graphs(grown, to))
+    paths = write(folder, wanted.study, outcomes, tables, grown, to)
     deliver([to_text(tables, width(None), colour_wanted())], None)
     print(f"The study is in {folder}; its document: {', '.join(map(str, paths))}", file=sys.stderr)
     return DONE if all_done(outcomes) else SOME_MISSING

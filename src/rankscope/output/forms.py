@@ -8,8 +8,5 @@ from rankscope.model import Table
 from rankscope.output.csv import to_csv
 from rankscope.output.json import to_json
 from rankscope.output.markdown import to_markdown
-from rankscope.output.plain_html import to_plain_html
 
 FORMS: dict[str, Callable[[Sequence[Table]], str]] = {"csv": to_csv, "json": to_json, "markdown": to_markdown}
-# where there is no page with pictures: of what is no run
-PAGES: dict[str, Callable[[Sequence[Table]], str]] = {**FORMS, "html": to_plain_html}

@@ -9,13 +9,15 @@ from typing import Any
 
 from rankscope.model import Cell as Value
 from rankscope.model import Column, Table, Unit
-from rankscope.output.forms import PAGES
-from rankscope.output.plain_html import to_plain_html
+from rankscope.output.html import to_html
+from rankscope.output.markdown import to_markdown
 from rankscope.pictures import Graph
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
 from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE
+from rankscope.questions.scaling.page import Scaling, growth_page
 from rankscope.questions.scaling.scaling import graphs, laws, projection, shown, speed_up
+from rankscope.questions.wording import counted
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json, write_text
@@ -96,7 +98,14 @@ def over(table: Table, along: int, keys: Sequence[int], at: int, told: tuple[str
     laws = BY_SIZE if axis == BY_BYTES else BY_SCALE
     for key, found in points.items():
         words = [name, *key] if name else list(key)
-        yield Series(words[0], ", ".join([what, *words[1:]]), unit_of(table.columns[at]), axis, tuple(found), laws)
+        yield Series(
+            words[0],
+            ", ".join(word for word in (what, *words[1:]) if word),
+            unit_of(table.columns[at]),
+            axis,
+            tuple(found),
+            laws,
+        )
 
 
 def own_keys(table: Table, keys: list[int], at: int) -> list[int]:
@@ -220,7 +229,6 @@ def own_study(name: str, outcomes: Sequence[Outcome]) -> Study:
 
 
 # ---------------------------------------------------------------- document
-FORMS = {"markdown": "md", "html": "html"}
 WHERE = (Column("what", Unit.NAME, "What"), Column("value", Unit.NAME, "Value"))
 
 
@@ -277,13 +285,24 @@ def where_table(environment: Mapping[str, Any]) -> Table:
 
 
 def write(
-    folder: Path, study: Study, tables: Sequence[Table], graphs: Mapping[str, Sequence[Graph]] | None = None
+    folder: Path,
+    study: Study,
+    outcomes: Sequence[Outcome],
+    tables: Sequence[Table],
+    grown: Sequence[Growth],
+    to: Sequence[float],
 ) -> list[Path]:
-    """The document in each form, whole or not at all; only a page has graphs."""
-    made = []
-    for form, suffix in FORMS.items():
-        path = folder / f"{study.name}.{suffix}"
-        text = to_plain_html(tables, graphs or {}, study.title) if form == "html" else PAGES[form](tables)
-        write_text(path, f"# {study.title}\n\n{text}" if form == "markdown" else text)
-        made.append(path)
-    return made
+    """The document in each form, whole or not at all; only the page has graphs."""
+    markdown, page = folder / f"{study.name}.md", folder / f"{study.name}.html"
+    write_text(markdown, f"# {study.title}\n\n{to_markdown(tables)}")
+    found = Scaling(study.title, _facts(folder, outcomes), grown, tables, growth_graphs(grown, to), to)
+    write_text(page, to_html(growth_page(found, "Study")))
+    return [markdown, page]
+
+
+def _facts(folder: Path, outcomes: Sequence[Outcome]) -> list[str]:
+    done = sum(one.done for one in outcomes)
+    ranks = sorted({one.cell.ranks for one in outcomes})
+    span = counted(ranks[0], "rank") if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks"
+    repeats = max((one.cell.repeat for one in outcomes), default=1)
+    return [folder.name, f"{done} of {counted(len(outcomes), 'cell')} done", span, counted(repeats, "repeat")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -112,18 +113,28 @@ def test_markdown_is_for_a_pull_request(runs: Path, capsys: pytest.CaptureFixtur
     assert "\x1b" not in text and "<b>" not in text.replace("\\<b\\>", "")
 
 
-def test_html_is_one_plain_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([f"{runs}/old-*", f"{runs}/slow-*", "--format", "html", "--top", "0"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("<!DOCTYPE html>") and "<h1>slow- is slower than old-: step_p50 +" in text
-    assert "<td>part.forward</td>" in text and "<script" not in text and "http" not in text
-    assert "MPI_&lt;b&gt;\\x1b[2J|evil" in text and "<b>" not in text
+def test_the_page_begins_with_the_verdict(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert run([f"{runs}/old-*", f"{runs}/slow-*", "--html", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    told = re.search(r'<p class="verdict">slow is slower than old\. A step takes ([\d.]+) % more time', text)
+    assert told and 2.5 < float(told[1]) < 5.5  # 2 of 50 ms
+    assert re.search(r"SLOWER</span> <strong>forward of a step \+(9|10)\.\d % \(\+(1\.9|2|2\.\d+) ms\)", text)
+    assert run([f"{runs}/old-0", f"{runs}/same-0", "--html", str(page)]) == 0
+    assert re.search(
+        r'"verdict">(same-0 and old-0 are equal|Cannot tell whether same-0 is)', page.read_text(encoding="utf-8")
+    )
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    assert "<b>" not in markup and "\x1b" not in text
+    capsys.readouterr()
+    assert run([f"{runs}/old-0", f"{runs}/slow-0", "--html", str(page), "--format", "csv"]) == 2
+    assert "--html cannot be combined with" in capsys.readouterr().err
 
 
 def test_three_sides_are_each_held_against_the_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([f"{runs}/old-*", f"{runs}/same-*", f"{runs}/slow-*"]) == 0
     text = capsys.readouterr().out
-    assert "same- and old- are equal" in text and "slow- is slower than old-" in text
+    assert "same and old are equal" in text and "slow is slower than old" in text
 
 
 def test_one_run_a_side_says_what_it_assumes(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +152,7 @@ def test_what_makes_sides_hard_to_compare_is_a_warning(
     (tmp_path / "four-3" / "ranks" / "node0" / "100.rank").write_bytes(b"x")
     assert run([f"{runs}/old-*", f"{tmp_path}"]) == 0
     text = capsys.readouterr().out
-    assert "ranks: not the same in old-" in text and "1 file could not be read" in text
+    assert "ranks: not the same in old and" in text and "1 file could not be read" in text
 
 
 def test_metrics_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

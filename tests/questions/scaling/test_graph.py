@@ -11,7 +11,7 @@ import pytest
 from questions.scaling.asking import loaded
 from rankscope.cli.scale import run as scale
 from rankscope.model import Unit
-from rankscope.output.plain_html import HEIGHT, LEFT, RIGHT, WIDTH, to_svg, value_ticks
+from rankscope.output.html.graphs import NARROW, WIDE, Frame, to_svg, value_ticks
 from rankscope.pictures import Curve, Graph
 from rankscope.questions.scaling.growth import Series, growth
 from rankscope.questions.scaling.scaling import graphs
@@ -24,16 +24,17 @@ def linear(name: str, repeats: int = 1) -> Series:
     return Series(name, "elapsed", "ns", "ranks", tuple(points))
 
 
-def test_all_points_of_all_series_are_drawn_and_more_is_higher() -> None:
+@pytest.mark.parametrize("frame", [WIDE, NARROW])
+def test_all_points_of_all_series_are_drawn_and_more_is_higher(frame: Frame) -> None:
     (graph,) = graphs([growth(linear("one", 3)), growth(linear("two"))])
-    root = ElementTree.fromstring(to_svg(graph))
+    root = ElementTree.fromstring(to_svg(graph, frame))
     first, second = root.findall(f"{SVG}g")
     circles = [(float(one.get("cx", 0)), float(one.get("cy", 0))) for one in first.findall(f"{SVG}circle")]
     assert len(circles) == 12 + 1  # and one beside the name
     assert len(second.findall(f"{SVG}polygon")) == 4 + 1 + 1  # the interval too
     drawn = sorted(circles[:12])
-    assert drawn[0][0] == LEFT and drawn[-1][0] == WIDTH - RIGHT and drawn[0][1] > drawn[-1][1]
-    assert all(0 < y < HEIGHT for _, y in circles)
+    assert drawn[0][0] == frame.left and drawn[-1][0] == frame.end and drawn[0][1] > drawn[-1][1]
+    assert all(0 < y < frame.tall(2) for _, y in circles)
     assert drawn[3][0] - drawn[0][0] == pytest.approx(drawn[6][0] - drawn[3][0], abs=0.2)  # 1, 2, 4: equal steps
 
 
@@ -77,7 +78,10 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path, capsys: pytest.Ca
     rows = "".join(f"| {ranks} | {3 + ranks} |\n" for ranks in (1, 2, 4, 8, 16))
     own.write_text(f"# import time\n\n| Ranks | mine (s) |\n| --- | --- |\n{rows}")
     folder = loaded(own, tmp_path / "own", capsys)
-    assert scale([str(folder), "--format", "html", "--out", str(tmp_path / "page.html"), "--to", "32"]) == 0
+    assert scale([str(folder), "--html", str(tmp_path / "page.html"), "--to", "32"]) == 0
     text = (tmp_path / "page.html").read_text()
-    assert text.count("<svg") == 1 and "<script" not in text and "color-scheme: light dark" in text
-    assert re.findall(r'(?:src|href)="', text) == [] and "mine (s) grows, 4 s at 1 to 19 s at 16 ranks" in text
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    assert text.count("<svg") == 2 and not re.search(r"\s(src|style|on\w+)=", markup)
+    assert not [link for link in re.findall(r'href="([^"]*)"', markup) if not link.startswith("#")]
+    assert re.search(r'<p class="verdict">What grows most is [^<]*: 4 s at 1 to 19 s at 16 ranks', text)
+    assert "Projected to 32 ranks</dt><dd>35 s</dd>" in text

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -18,7 +18,8 @@ import numpy as np
 
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.output.cells import filled, heading, printable, shown
-from rankscope.pictures import Advice, Chart, DrawnTimeline, Level, Page, Section
+from rankscope.output.html.graphs import to_figure
+from rankscope.pictures import Advice, AnswerPage, Chart, DrawnTimeline, Figure, Level, Page, Points, Section
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The scripts and styles of a page, each in one piece, and the policy that lets nothing else in.
@@ -38,6 +39,7 @@ MODULES = (
     "heat",
     "sizes",
     "top",
+    "intervals",
     "icicle",
     "levels",
     "timeline",
@@ -189,28 +191,58 @@ def text(words: str) -> str:
 
 
 def _first_screen(page: Page) -> str:
-    problems = "".join(f'<p class="warning">{text(told)}</p>' for told in page.screen.problems)
     notes = "".join(f'<p class="note">{text(note)}</p>' for note in page.notes)
-    figures = "".join(
-        f'<div title="{text(one.meaning)}"><dt>{text(one.label)}</dt><dd>{text(one.value)}</dd></div>'
-        for one in page.figures
-    )
     lead = "\n".join(_section(section) for section in page.sections if section.lead)
-    step = "\n".join(_section(section) for section in page.sections if section.name == page.first)
     return (
-        f'{problems}{notes}<dl class="figures" aria-label="Key figures">{figures}</dl>\n{lead}\n'
-        f'<div class="first">\n{step}\n{_findings(page)}\n</div>'
+        f"{_problems(page.screen.problems)}{notes}{_figures(page.figures)}\n{lead}\n"
+        f'<div class="first">\n{_named(page.sections, page.first)}\n{_findings(page)}\n</div>'
     )
+
+
+def _answer(page: AnswerPage) -> str:
+    """The first screen of a page about several runs."""
+    known = _table_names(page.sections)
+    points = "\n".join(_points(one, known) for one in page.points)
+    return (
+        f'<p class="verdict">{text(page.verdict)}</p>{_problems(page.problems)}{_figures(page.figures)}\n'
+        f'<div class="first">\n{_named(page.sections, page.first)}\n<div>{points}</div>\n</div>'
+    )
+
+
+def _problems(problems: Sequence[str]) -> str:
+    return "".join(f'<p class="warning">{text(told)}</p>' for told in problems)
+
+
+def _figures(figures: Sequence[Figure]) -> str:
+    """Beside each other, each with its meaning where one points at it."""
+    shown_ones = "".join(
+        f'<div title="{text(one.meaning)}"><dt>{text(one.label)}</dt><dd>{text(one.value)}</dd>'
+        + (f'<dd class="detail">{text(one.detail)}</dd>' if one.detail else "")
+        + "</div>"
+        for one in figures
+    )
+    return f'<dl class="figures" aria-label="Key figures">{shown_ones}</dl>'
+
+
+def _named(sections: Sequence[Section], name: str) -> str:
+    return "\n".join(_section(section) for section in sections if section.name == name)
+
+
+def _table_names(sections: Sequence[Section]) -> set[str]:
+    return {table.name for section in sections for table in section.tables}
 
 
 def _findings(page: Page) -> str:
-    known = {table.name for section in page.sections for table in section.tables}
-    advice = page.screen.advice
-    entries = "".join(_advice(one, known, opened=at == 0) for at, one in enumerate(advice))
-    body = f'<ol class="findings">{entries}</ol>' if entries else f"<p>{text(page.screen.verdict)}</p>"
+    found = Points("findings", "What to do", page.screen.advice, page.screen.verdict)
     unchecked = "".join(f'<p class="note">{text(told)}</p>' for told in page.screen.not_checked)
     folded = f"<details><summary>What was not checked</summary>{unchecked}</details>" if unchecked else ""
-    return _part("findings", "What to do", body + folded)
+    return _points(found, _table_names(page.sections), folded)
+
+
+def _points(points: Points, known: set[str], below: str = "") -> str:
+    entries = "".join(_advice(one, known, opened=at == 0) for at, one in enumerate(points.entries))
+    body = f'<ol class="findings">{entries}</ol>' if entries else f"<p>{text(points.otherwise)}</p>"
+    return _part(points.name, text(points.question), body + below)
 
 
 def _advice(one: Advice, known: set[str], opened: bool) -> str:
@@ -292,7 +324,7 @@ DOCUMENT = """<!DOCTYPE html>
 <style>{style}</style>
 </head>
 <body>
-<a class="skip" href="#main">Skip to the findings</a>
+<a class="skip" href="#main">Skip to the answer</a>
 <header>
 <div><h1>{name}</h1><p class="facts">{facts}</p></div>
 <div class="actions"><button type="button" id="link" hidden>Copy link</button>
@@ -304,7 +336,7 @@ DOCUMENT = """<!DOCTYPE html>
 {sections}
 </main>
 <p id="told" class="unseen" role="status" aria-live="polite"></p>
-<noscript><p>The pictures and tables of this page need JavaScript, which is off. <code>rankscope report</code>
+<noscript><p>The pictures and tables of this page need JavaScript, which is off. Without <code>--html</code> the command
 prints the same tables.</p></noscript>
 <script type="application/json" id="data">{data}</script>
 {scripts}
@@ -313,21 +345,36 @@ prints the same tables.</p></noscript>
 """
 
 
-def to_html(page: Page) -> str:
+def to_html(page: Page | AnswerPage) -> str:
     """The whole page in one file that needs no other and asks for none."""
-    seen = page.screen
     return DOCUMENT.format(
         policy=escape(policy()),
-        title=text(f"{seen.name} – {page.title}"),
-        name=text(seen.name),
-        facts=text(" · ".join([page.title, *seen.facts, seen.completeness])),
+        title=text(f"{_name(page)} – {page.title}"),
         style=style(),
-        contents="".join(f'<li><a href="#{text(name)}">{text(words)}</a></li>' for words, name in _contents(page)),
-        first=_first_screen(page),
-        sections="\n".join(_rest(page)),
-        data=page_data(page.sections),
         scripts="\n".join(_script(kind, code) for kind, code in scripts()),
+        **_content(page),
     )
+
+
+def _content(page: Page | AnswerPage) -> dict[str, str]:
+    """What differs from page to page."""
+    if isinstance(page, Page):
+        facts, first, rest = [*page.screen.facts, page.screen.completeness], _first_screen(page), list(_rest(page))
+    else:
+        below = [section for section in page.sections if section.name != page.first]
+        facts, first, rest = list(page.facts), _answer(page), [_section(section) for section in below]
+    return {
+        "name": text(_name(page)),
+        "facts": text(" · ".join([page.title, *facts])),
+        "contents": "".join(f'<li><a href="#{text(name)}">{text(words)}</a></li>' for words, name in _contents(page)),
+        "first": first,
+        "sections": "\n".join(rest),
+        "data": page_data(page.sections),
+    }
+
+
+def _name(page: Page | AnswerPage) -> str:
+    return page.screen.name if isinstance(page, Page) else page.name
 
 
 def _rest(page: Page) -> Iterator[str]:
@@ -340,10 +387,12 @@ def _rest(page: Page) -> Iterator[str]:
     yield from (_section(section) for section in below[at:])
 
 
-def _contents(page: Page) -> list[tuple[str, str]]:
+def _contents(page: Page | AnswerPage) -> list[tuple[str, str]]:
     """Where each group of questions begins."""
     found = {section.group: section.name for section in reversed(page.sections) if not section.lead}
     order = dict.fromkeys(section.group for section in page.sections if not section.lead)
+    if isinstance(page, AnswerPage):
+        return [*((one.question.rstrip("?"), one.name) for one in page.points), *((one, found[one]) for one in order)]
     groups = [(group, found[group]) for group in order if group != DETAILS]
     return [("What to do", "findings"), *groups, (DETAILS, "overview")]
 
@@ -356,7 +405,8 @@ def _section(section: Section) -> str:
         + (f'<p class="lead">{text(section.lead)}</p>\n' if section.lead else "")
         + "".join(f'<p class="note">{text(note)}</p>\n' for note in section.notes)
         + "".join(_figure(name, at, chart) for at, chart in enumerate(section.charts))
-        + "".join(_table(table, folded=not section.lead) for table in section.tables)
+        + (f'<div class="graphs">{"".join(map(to_figure, section.graphs))}</div>\n' if section.graphs else "")
+        + "".join(_table(table, folded=not (section.lead or section.unfolded)) for table in section.tables)
         + "</section>"
     )
 

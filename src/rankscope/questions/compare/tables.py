@@ -126,8 +126,8 @@ def headline(made: Comparison) -> str:
     one = made.primary
     if one is None:
         return f"Cannot compare {made.after.name} with {made.before.name}: neither steps nor an elapsed time in both"
-    by = f"{one.metric} {_signed(one.change)}"
-    by += f" ({_signed(one.low)} … {_signed(one.high)})" if one.draws is not None else ""
+    by = f"{one.metric} {signed(one.change)}"
+    by += f" ({signed(one.low)} … {signed(one.high)})" if one.draws is not None else ""
     if one.changed:
         return f"{made.after.name} is {one.verdict} than {made.before.name}: {by}{_where(made, one)}"
     verdict = f"{made.after.name} and {made.before.name} are equal within ±{100 * made.options.equal:g} %"
@@ -142,12 +142,12 @@ def _where(made: Comparison, primary: Change) -> str:
         found = [one for one in made.changes if one.metric.kind in kinds and one.changed]
         found.sort(key=lambda one: -abs(one.difference))
         if found:
-            named = ", ".join(f"{one.metric} {_signed(one.change)}" for one in found[:MOST_NAMED])
+            named = ", ".join(f"{one.metric} {signed(one.change)}" for one in found[:MOST_NAMED])
             return f"; {'' if primary.changed else 'but '}{named}"
     return ""
 
 
-def _signed(share: float) -> str:
+def signed(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 

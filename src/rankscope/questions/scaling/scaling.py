@@ -169,7 +169,7 @@ def laws(grown: Sequence[Growth]) -> Table:
         s, fit = one.series, one.choice.fit if one.choice else None
         ends = (shown(one.medians[0], s.unit), shown(one.medians[-1], s.unit))
         law: tuple[Cell, ...] = (
-            (fit.law.name, _formula(one), fit.relative_error) if fit else ("none", "; ".join(one.doubts), None)
+            (fit.law.name, formula(one), fit.relative_error) if fit else ("none", "; ".join(one.doubts), None)
         )
         table.rows.append((s.name, s.what, len(one.scales), one.scales[0], one.scales[-1], *ends, one.exponent, *law))
     table.notes.append("Law: the one that foretells best a scale left out; a simpler one where that is not told apart.")
@@ -177,7 +177,8 @@ def laws(grown: Sequence[Growth]) -> Table:
     return table
 
 
-def _formula(one: Growth) -> str:
+def formula(one: Growth) -> str:
+    """The law with its coefficients and their intervals."""
     assert one.choice
     fit = one.choice.fit
     text = fit.law.formula
@@ -244,12 +245,12 @@ def graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Graph]:
 
 def graph(group: Sequence[Growth], to: Sequence[float]) -> Graph:
     """Those that grow most, where there are too many to be told apart."""
-    kept = sorted(group, key=lambda one: (not one.series.published, _factor(one)), reverse=True)[:MOST_CURVES]
+    kept = sorted(group, key=lambda one: (not one.series.published, factor(one)), reverse=True)[:MOST_CURVES]
     shown_in_order = [one for one in group if one in kept]
     first = group[0].series
     curves = [Curve(one.series.name, one.series.points, _law(one, to), one.series.published) for one in shown_in_order]
     left_out = f" (the {len(kept)} of {len(group)} that grow most)" if len(kept) < len(group) else ""
-    return Graph(f"{_sentence(group)}{left_out}", first.axis, first.what, _unit(first.unit), curves)
+    return Graph(f"{sentence(group)}{left_out}", first.axis, first.what, _unit(first.unit), curves)
 
 
 def _law(one: Growth, to: Sequence[float]) -> list[tuple[float, float, float, float]]:
@@ -264,16 +265,17 @@ def _law(one: Growth, to: Sequence[float]) -> list[tuple[float, float, float, fl
     return made
 
 
-def _factor(one: Growth) -> float:
+def factor(one: Growth) -> float:
+    """Of the largest to the smallest scale."""
     return one.medians[-1] / one.medians[0]
 
 
-def _sentence(group: Sequence[Growth]) -> str:
+def sentence(group: Sequence[Growth]) -> str:
     """What the picture shows, with the number in it."""
     ours = [one for one in group if not one.series.published] or list(group)
-    most, least = max(ours, key=_factor), min(ours, key=_factor)
-    told = most if _factor(most) >= STEADY or _factor(least) > 1 / STEADY else least
-    verb = "grows" if _factor(told) >= STEADY else "falls" if _factor(told) <= 1 / STEADY else "hardly changes"
+    most, least = max(ours, key=factor), min(ours, key=factor)
+    told = most if factor(most) >= STEADY or factor(least) > 1 / STEADY else least
+    verb = "grows" if factor(told) >= STEADY else "falls" if factor(told) <= 1 / STEADY else "hardly changes"
     whose = told.series.name if len(ours) == 1 else f"{told.series.name} {verb} most"
     ends = [
         f"{shown(value, told.series.unit)} at {scale:g}"

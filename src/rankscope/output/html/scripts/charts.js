@@ -4,10 +4,11 @@ import { Curve } from './curve.js';
 import { Heat } from './heat.js';
 import { Sizes } from './sizes.js';
 import { Top } from './top.js';
+import { Intervals } from './intervals.js';
 import { Icicle } from './icicle.js';
 import { Timeline } from './timeline.js';
 
-const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve, timeline: Timeline };
+const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve, timeline: Timeline, intervals: Intervals };
 const drawn = new Set();
 const waiting = new Map(); // element to what makes it
 

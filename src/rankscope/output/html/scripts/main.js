@@ -17,7 +17,7 @@ function fill(name, section) {
     const picture = document.getElementById(`${name}-figure-${at}`).querySelector('.picture');
     const table = section.tables.find((one) => one.name === chart.table);
     const groups = section.groups.find((one) => one.name === chart.groups);
-    const besides = { top: () => viewOf(table), bars: () => groups, timeline: () => section.timeline }[chart.kind];
+    const besides = { top: () => viewOf(table), intervals: () => viewOf(table), bars: () => groups, timeline: () => section.timeline }[chart.kind];
     const height = heightOf(chart, table, chart.kind === 'timeline' ? section.timeline : null);
     later(picture, height, () => addChart(chart, table, picture, besides?.()));
   });

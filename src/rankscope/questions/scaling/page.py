@@ -1,0 +1,199 @@
+"""The page of growth: how it scales, what grows and what it will be, then graphs and tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rankscope.model import Table
+from rankscope.pictures import Advice, AnswerPage, Figure, Graph, Points, Section
+from rankscope.questions.scaling.growth import Growth
+from rankscope.questions.scaling.models import LawEstimate
+from rankscope.questions.scaling.scaling import STEADY, factor, formula, shown
+from rankscope.questions.wording import percent
+
+MOST_POINTS = 7
+BY_SIZE = "bytes"  # the axis of series over message sizes
+PER_SECOND = "/s"
+ALIKE = 0.1  # by which quantities of one series may differ that are not listed twice, as least and most of all ranks
+REPEATS = "median of the repeats at that scale"
+ONE_SIZE = "There is one size only: run several to see how anything grows."
+# the tables of growth in the order of the page; what else there is was measured
+GROWTH = {
+    "scale_laws": ("How does it grow?", "Growth"),
+    "scale_speed_up": ("How much faster is it at a larger size?", "Growth"),
+    "scale_break_even": ("Where does one become better than another?", "Growth"),
+    "scale_projection": ("What will it be?", "Projection"),
+    "size_laws": ("How does it grow with the size of the message?", "Message sizes"),
+    "size_break_even": ("Where does one become better than another, by the size of the message?", "Message sizes"),
+}
+DETAILS = {"cells": "Which cells ran?", "environment": "Where did it run?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What a page of growth is made of."""
+
+    name: str
+    facts: Sequence[str]
+    grown: Sequence[Growth]
+    tables: Sequence[Table]  # of a study its own ones, too
+    graphs: Mapping[str, Sequence[Graph]]  # by the name of the table that they belong to
+    to: Sequence[float] = ()
+
+
+def growth_page(found: Scaling, kind: str = "Growth") -> AnswerPage:
+    """The answer on the first screen with the graph of what grows most; then what was measured, and all of growth."""
+    ranked = _ranked([one for one in found.grown if not one.series.published])
+    first = _first_graph(ranked, found.graphs)
+    left = {name: [graph for graph in some if graph is not first] for name, some in found.graphs.items()}
+    sections = _sections(found.tables, left)
+    if first is not None:
+        sections.insert(0, Section("growth", "How does it scale?", [], graphs=[first], group="Growth"))
+    return AnswerPage(
+        kind,
+        found.name,
+        found.facts,
+        _verdict(ranked),
+        _figures(ranked, found.to),
+        [Points("grows", "What grows?", [_point(one, found.to) for one in _unlike(ranked)[:MOST_POINTS]], ONE_SIZE)],
+        sections,
+        list(dict.fromkeys(text for table in found.tables for text in table.warnings)),
+        "growth" if first is not None else "",
+    )
+
+
+def _ranked(grown: Sequence[Growth]) -> list[Growth]:
+    """Times by what they grow by in all, then all else by its factor; sizes of messages only where nothing else is."""
+    by_scale = [one for one in grown if one.series.axis != BY_SIZE] or list(grown)
+    times = [one for one in by_scale if one.series.unit == "ns"]
+    others = [one for one in by_scale if one.series.unit != "ns"]
+    times.sort(key=lambda one: -(one.medians[-1] - one.medians[0]))
+    return [*times, *sorted(others, key=lambda one: -max(factor(one), 1 / factor(one)))]
+
+
+def _unlike(ranked: Sequence[Growth]) -> list[Growth]:
+    """Without those that say what one before them has said."""
+    kept: list[Growth] = []
+    for one in ranked:
+        ends = [(other.medians[0], other.medians[-1]) for other in kept if other.series.name == one.series.name]
+        if not any(_near(one.medians[0], first) and _near(one.medians[-1], last) for first, last in ends):
+            kept.append(one)
+    return kept
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= ALIKE * max(abs(one), abs(other))
+
+
+def _first_graph(ranked: Sequence[Growth], graphs: Mapping[str, Sequence[Graph]]) -> Graph | None:
+    every = [graph for some in graphs.values() for graph in some]
+    if not ranked or not every:
+        return every[0] if every else None
+    most = ranked[0].series
+    named = [one for one in every if one.value_axis == most.what and most.name in {curve.name for curve in one.curves}]
+    return (named or every)[0]
+
+
+# ---------------------------------------------------------------- the answer
+def _verdict(ranked: Sequence[Growth]) -> str:
+    if not ranked:
+        return ONE_SIZE
+    told = [_scaling(best)] if (best := _best(ranked)) is not None else []
+    growing = [one for one in ranked if one.series.unit == "ns" and factor(one) >= STEADY]
+    if growing:
+        most = growing[0]
+        told.append(f"What grows most is {_what(most)}: {_ends(most)}, {factor(most):.2g} times as long.")
+    return " ".join(told) or "Nothing grows by more than a tenth."
+
+
+def _best(ranked: Sequence[Growth]) -> Growth | None:
+    """The throughput that scales best."""
+    rates = [one for one in ranked if one.series.unit == PER_SECOND]
+    return max(rates, key=_efficiency, default=None)
+
+
+def _efficiency(one: Growth) -> float:
+    return factor(one) / (one.scales[-1] / one.scales[0])
+
+
+def _scaling(best: Growth) -> str:
+    return f"{best.series.name} scales best: {_ends(best)}, {percent(_efficiency(best))} of perfect scaling."
+
+
+def _figures(ranked: Sequence[Growth], to: Sequence[float]) -> list[Figure]:
+    if not ranked:
+        return []
+    most = ranked[0]
+    axis, unit = most.series.axis, most.series.unit
+    told = [Figure("Measured sizes", f"{most.scales[0]:g} to {most.scales[-1]:g} {axis}", "smallest and largest scale")]
+    told += [
+        Figure(f"At {scale:g} {axis[:-1] if scale == 1 else axis}", shown(value, unit), REPEATS, _what(most))
+        for scale, value in ((most.scales[0], most.medians[0]), (most.scales[-1], most.medians[-1]))
+    ]
+    if most.exponent is not None:
+        meaning = "slope of ln value over ln scale through the medians of the last three scales"
+        told.append(Figure("Exponent at the end", f"{most.exponent:.2f}", meaning, "0 constant, 1 proportional"))
+    if to:
+        value, detail = _projected(most, max(to))
+        told.append(Figure(f"Projected to {max(to):g} {axis}", value, "the fitted law at that scale", detail))
+    return told
+
+
+def _projected(one: Growth, scale: float) -> tuple[str, str]:
+    """The value and its interval, or why there is none."""
+    found = one.at(scale)
+    if not isinstance(found, LawEstimate):
+        return "not supported", found
+    value, low, high = (shown(each, one.series.unit) for each in (found.value, found.low, found.high))
+    return value, f"95 % interval {low} to {high}"
+
+
+def _point(one: Growth, to: Sequence[float]) -> Advice:
+    """One series: what it does, by which law, and where that leads."""
+    level = "GROWS" if factor(one) >= STEADY else "FALLS" if factor(one) <= 1 / STEADY else "STEADY"
+    fit = one.choice.fit if one.choice else None
+    law = f"by the law {formula(one)}" if fit else f"no law: {'; '.join(one.doubts)}"
+    told = [f"at {scale:g} {one.series.axis}: {' – '.join(_projected(one, scale))}" for scale in to]
+    return Advice(level, f"{_what(one)}: {_ends(one)}", "; ".join([law, *told]), [], "")
+
+
+def _what(one: Growth) -> str:
+    return f"{one.series.what} of {one.series.name}"
+
+
+def _ends(one: Growth) -> str:
+    first, last = (shown(value, one.series.unit) for value in (one.medians[0], one.medians[-1]))
+    return f"{first} at {one.scales[0]:g} to {last} at {one.scales[-1]:g} {one.series.axis}"
+
+
+# ---------------------------------------------------------------- below
+def _sections(tables: Sequence[Table], graphs: Mapping[str, Sequence[Graph]]) -> list[Section]:
+    """What was measured first, unfolded; where it ran last."""
+    named = _distinct([table for table in tables if table.rows or table.notes])
+    measured = [table for table in named if table.name not in GROWTH and table.name not in DETAILS]
+    made = [
+        Section("results", "What was measured?", [table], unfolded=True, group="Measured") for table in measured[:1]
+    ]
+    if measured[1:]:
+        made.append(Section("measured", "What else was measured?", measured[1:], group="Measured"))
+    for name, (question, group) in GROWTH.items():
+        of_name = [table for table in named if table.name == name]
+        if of_name or graphs.get(name):
+            made.append(Section(name, question, of_name, graphs=graphs.get(name, ()), group=group))
+    for name, question in DETAILS.items():
+        of_name = [table for table in named if table.name == name]
+        made += [Section(f"about-{name}", question, of_name, group="Details")] if of_name else []
+    return made
+
+
+def _distinct(tables: Sequence[Table]) -> list[Table]:
+    """With names that a page can tell apart, and without warnings, which come before all else."""
+    seen: Counter[str] = Counter()
+    made = []
+    for table in tables:
+        seen[table.name] += 1
+        again = f"_{seen[table.name]}" if seen[table.name] > 1 else ""
+        made.append(replace(table, name=f"{table.name}{again}", warnings=[]))
+    return made
