@@ -236,6 +236,20 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run of a list."""
+
+    name: str  # of its folder
+    title: str  # the program, or the tools whose files were loaded
+    state: str  # running, ended, loaded, or why it cannot be read
+    when: str
+    facts: Sequence[str] = ()  # how long, how many ranks, how they ended
+    step_ns: float | None = None
+    curve: Sequence[float] = ()  # step times from the first to the last
+    finding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Points:
     """A ranked list on the first screen, each entry of which opens in place."""
 

@@ -14,6 +14,10 @@ const FLAGS = ['--no-sandbox', '--no-zygote', '--lang=en-US', '--use-angle=swift
   '--enable-unsafe-swiftshader', '--font-render-hinting=none', '--hide-scrollbars', '--disable-dev-shm-usage'];
 
 const STEPS = {
+  visit: async (page, { path }) => {
+    await page.goto(new URL(path, page.url()).href, { waitUntil: 'load' });
+    await page.waitForFunction('document.documentElement.dataset.ready === "yes"', { timeout: 20000 });
+  },
   evaluate: (page, { code }) => page.evaluate(code),
   click: (page, { selector }) => page.click(selector),
   type: (page, { selector, text }) => page.type(selector, text),
@@ -85,7 +89,7 @@ async function answer(browser, asked) {
     page.on('request', (request) => told.requests.push(request.url()));
     page.on('dialog', (dialog) => { told.errors.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
     if (asked.before) await page.evaluateOnNewDocument(asked.before);
-    await page.goto(pathToFileURL(asked.page).href, { waitUntil: 'load' });
+    await page.goto(asked.page.startsWith('http') ? asked.page : pathToFileURL(asked.page).href, { waitUntil: 'load' });
     await page.waitForFunction('document.documentElement.dataset.ready === "yes"', { timeout: 20000 });
     for (const step of asked.steps ?? []) told.answers.push((await STEPS[step.do](page, step)) ?? null);
     told.paint_ms = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null);

@@ -101,7 +101,7 @@ def test_what_was_read_once_is_not_read_again_until_the_run_changes(
     def refuse(*_: object) -> None:
         raise AssertionError("read again")
 
-    monkeypatch.setattr("rankscope.api.runs._summary", refuse)
+    monkeypatch.setattr("rankscope.api.runs.summarise", refuse)
     assert listed(capsys) == before
     os.utime(next(here.glob("march/ranks/*/*.rank")), ns=(time.time_ns(), time.time_ns()))
     with pytest.raises(AssertionError, match="read again"):

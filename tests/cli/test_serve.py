@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +21,13 @@ import pytest
 
 from mpis import ROOT
 from rankscope.api.pages import PageServer
+from rankscope.api.runs import NOT_READ
+from rankscope.cli.load import run as load
 from rankscope.cli.serve import run as serve
-from rankscope.rank_file import State
+from rankscope.rank_file import Part, State
+from rankscope.rank_file_writer import RankFileWriter
 from runs.small_run import SECOND, mpi_rank, write_run
+from runs.step_runs import steps
 
 EVIL = "<script>alert('1')</script>"
 
@@ -28,6 +36,12 @@ def write(folder: Path, **header: object) -> Path:
     made = mpi_rank(0, 1, **header)
     made.tally("MPI_Allreduce", 10, SECOND, bytes=80, size_class=4)
     return write_run(folder, made, expected_ranks=1, command=["python", EVIL])
+
+
+def mpi_steps() -> RankFileWriter:
+    made = mpi_rank(0, 1)
+    made.steps(steps([{Part.FORWARD: 20.0, Part.BACKWARD: 30.0}] * 24))
+    return made
 
 
 @pytest.fixture
@@ -102,10 +116,11 @@ def test_it_listens_on_the_loopback_interface_only(server: PageServer) -> None:
 
 def test_the_list_has_the_runs_of_the_folder_and_no_links(server: PageServer) -> None:
     _, headers, text = ask(server, "/", **known(server))
-    links = re.findall(r'href="([^"]*)"', text)
+    links = re.findall(r'href="(/[^"]*)"', text)
     assert sorted(links) == ["/run/one", "/run/two%20%3Cscript%3Ealert%28%271%27%29%3Cscript%3E"]
-    assert "<script" not in text and "&lt;script&gt;" in text and "Refresh" not in headers
-    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    markup = re.sub(r"<script[^>]*>.*?</script>", "", text, flags=re.DOTALL)
+    assert "<script" not in markup and "&lt;script&gt;" in text and "Refresh" not in headers
+    assert re.search(r'http-equiv="Content-Security-Policy" content="default-src &#x27;none&#x27;; script-src', text)
     assert ask(server, links[0], **known(server))[0] == ask(server, links[1], **known(server))[0] == 200
 
 
@@ -163,11 +178,54 @@ def test_a_running_job_is_shown_anew(server: PageServer, folder: Path) -> None:
         jiffies = int(file.read().rpartition(")")[2].split()[19])
     here = socket.gethostname().encode()
     write(folder / "live", state=State.RUNNING, host=here, pid=os.getpid(), start_jiffies=jiffies, ended_ticks=0)
-    _, headers, text = ask(server, "/", **known(server))
-    assert "running" in text and int(headers["Refresh"]) >= 5
-    _, headers, _ = ask(server, "/run/live", **known(server))
-    assert int(headers["Refresh"]) >= 5
-    assert "Refresh" not in ask(server, "/run/one", **known(server))[1]
+    _, _, text = ask(server, "/", **known(server))
+    assert ">RUNNING<" in text and 'data-refresh="3"' in text
+    _, headers, text = ask(server, "/run/live", **known(server))
+    assert 'data-refresh="5"' in text and "connect-src &#x27;self&#x27;" in text and "Refresh" not in headers
+    text = ask(server, "/run/one", **known(server))[2]
+    assert "data-refresh" not in text and "connect-src" not in text
+    status, headers, text = ask(server, "/content/live", **known(server))
+    parts = json.loads(text)
+    assert status == 200 and headers["Content-Type"].startswith("application/json") and parts["refresh_s"] >= 5
+    assert "MPI_Allreduce" in parts["data"] and "<script" not in parts["main"]
+    assert json.loads(ask(server, "/content/one", **known(server))[2])["refresh_s"] == 0
+
+
+def test_a_page_is_packed_for_a_slow_tunnel(server: PageServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection.request("GET", "/run/one", headers={**known(server), "Accept-Encoding": "gzip, br"})
+    reply = connection.getresponse()
+    raw = reply.read()
+    assert reply.headers["Content-Encoding"] == "gzip" and b"MPI_Allreduce" in gzip.decompress(raw)
+    assert len(raw) < 100_000
+
+
+def test_the_list_fills_in_what_runs_say(server: PageServer, folder: Path) -> None:
+    """At once without, later with the step, its curve and the first finding; nothing is written for it."""
+    write_run(folder / "steps", mpi_steps(), expected_ranks=1, command=["python", "train.py"])
+    document = folder.parent / "start_times.md"
+    shutil.copy(ROOT / "tests" / "formats" / "fixtures" / "start_times.md", document)
+    assert load([str(document), "--out", str(folder / "document")]) == 0
+    before = sorted(folder.rglob("*"))
+    (folder / "one/ranks/node0/100.rank").write_bytes(b"x")
+    parts = {"refresh_s": 1}
+    for _ in range(200):
+        parts = json.loads(ask(server, "/content/", **known(server))[2])
+        if not parts["refresh_s"]:
+            break
+        time.sleep(0.05)
+    entries = dict(re.findall(r'<li id="run-([^"]*)">(.*?)</li>', str(parts["main"])))
+    assert "<b>50.0 ms</b> a step" in entries["steps"] and entries["steps"].count(",") >= 20  # points of the curve
+    assert ">UNREADABLE<" in entries["one"] and "none of its files could be read" in entries["one"]
+    assert ">LOADED<" in entries["document"] and "loaded from" in entries["document"]
+    assert NOT_READ not in str(parts["main"]) and sorted(folder.rglob("*")) == before
+
+
+def test_a_folder_that_goes_is_said(server: PageServer, folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    for path in ("/", "/run/one", "/content/", "/content/one"):
+        status, _, text = ask(server, path, **known(server))
+        assert status == 503 and "cannot be read any more" in text
 
 
 def test_a_run_that_cannot_be_read_is_said_and_the_server_goes_on(server: PageServer, folder: Path) -> None:
@@ -194,8 +252,17 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c(folder: Path) -> No
 def test_what_cannot_be_served_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert serve([str(tmp_path / "nowhere")]) == 2
     assert serve([str(tmp_path), "--port", "99999"]) == 2
+    (tmp_path / "file").touch()
+    assert serve([str(tmp_path / "file")]) == 2
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert serve([str(tmp_path), "--port", str(port)]) == 2
     told = capsys.readouterr()
-    assert told.err.count("\n") == 2 and told.err.startswith("rankscope: ") and told.out == ""
+    lines = told.err.splitlines()
+    assert len(lines) == 4 and all(line.startswith("rankscope: ") for line in lines) and told.out == ""
+    assert "not a folder" in lines[2] and f"--port {port}: address already in use: choose another" in lines[3]
 
 
 def test_an_empty_folder_says_how_to_record(tmp_path: Path) -> None:

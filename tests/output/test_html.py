@@ -14,7 +14,7 @@ from browser.large_run import write_large_run
 from rankscope.cli.report import run as report
 from rankscope.model import Table
 from rankscope.output.html import to_html
-from rankscope.output.html.page import FOLDER, MODULES, scripts
+from rankscope.output.html.page import FOLDER, LIVE, MODULES, scripts
 from rankscope.pictures import Advice, Figure, Page, Screen
 from rankscope.questions.page import PageOptions, page_of
 from rankscope.rank_files.read import read_rank_file
@@ -93,7 +93,7 @@ def test_names_are_text() -> None:
 def test_each_script_is_part_of_the_page() -> None:
     """No file is forgotten, and each is small enough to be read."""
     files = {path.stem: path for path in (FOLDER / "scripts").glob("*.js")}
-    assert set(MODULES) | {"language"} == set(files)
+    assert set(MODULES) | {"language", LIVE} == set(files)
     assert max(len(path.read_text(encoding="utf-8").splitlines()) for path in files.values()) <= 420
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hmac
+import json
 import secrets
 import threading
 import time
@@ -14,10 +16,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from rankscope.api.run import LOGS_UNASKED, NoRun, Run
-from rankscope.api.runs import Listed, runs_in, stays_inside
-from rankscope.model import Column, Table, Unit, Wrong
-from rankscope.output.html import to_html
-from rankscope.output.plain_html import POLICY, run_list, said
+from rankscope.api.runs import NOT_READ, Listed, Summary, kept_summary, runs_in, stays_inside, summarise
+from rankscope.model import Table, Wrong
+from rankscope.output.html import content, list_content, run_list, said, to_html
+from rankscope.pictures import Page, RunLine
 from rankscope.questions.imports.modules import import_icicle
 from rankscope.questions.page import PageOptions, page_of
 from rankscope.questions.selection import ALL, Selection
@@ -29,6 +31,10 @@ UNREAD = f"More than {LOGS_UNASKED} processes: without the logs of collectives. 
 
 def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs: bool = False) -> str:
     """The page; the logs of collectives are in it where there are few ranks or they are asked for."""
+    return to_html(_page(run, selection, kernels, logs))
+
+
+def _page(run: Run, selection: Selection = ALL, kernels: str = "short", logs: bool = False) -> Page:
     events = logs or run.is_small
     store = run.store(events=events)
     run.ranks_shown(selection)
@@ -37,7 +43,7 @@ def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs
     notes = [] if events else [UNREAD]
     seen = run.screen(chosen, logs=events)
     wanted = PageOptions(chosen, run.kernel_names(kernels), more, notes, seen, import_icicle(store, chosen))
-    return to_html(page_of(store, run.folder.resolve().name, wanted))
+    return page_of(store, run.folder.resolve().name, wanted)
 
 
 def _answer(run: Run, name: str, selection: Selection, kernels: str) -> Table:
@@ -51,14 +57,10 @@ OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")  # another name in a request: a 
 LEAST_REFRESH_S = 5
 REFRESH_TIMES = 5  # as long as making the page takes: most of the time the server is idle
 KEPT_PAGES = 8
+LEAST_PACKED = 4096  # bytes: pages may come through a slow tunnel
 REQUEST_TIMEOUT_S = 30
-COLUMNS = (
-    Column("name", Unit.NAME, "Run"),
-    Column("started_ns", Unit.NUMBER, "Started"),
-    Column("state", Unit.NAME, "State"),
-    Column("ranks", Unit.NAME, "Processes"),
-    Column("command", Unit.NAME, "Command"),
-)
+LIST_REFRESH_S = 3
+SUMMARY_TIMES = 20  # as long as it takes: how rarely what the list says of a running job is worked out anew
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -76,70 +78,143 @@ class Answer:
     status: int
     text: str
     headers: dict[str, str] = field(default_factory=dict)
-    own_policy: bool = False  # the page of a run brings its own, which allows its scripts and nothing else
+    kind: str = "text/html"
 
 
 @dataclass(slots=True)
 class _Made:
     text: str
+    parts: dict[str, str]  # of a running job: what differs from moment to moment
     running: bool
     at_s: float
-    took_s: float
-
-    @property
-    def refresh_s(self) -> int:
-        return max(LEAST_REFRESH_S, round(REFRESH_TIMES * self.took_s))
+    refresh_s: int  # 0: it stays as it is
 
 
 class PageSite:
-    """The pages of one folder; a page is made by one thread at a time, as it may need much memory."""
+    """The pages of one folder; runs are read by one thread at a time, as one may need much memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._making = threading.Lock()
+        self._reading = threading.Lock()
         self._pages: dict[str, _Made] = {}
+        self._lines = _Summaries(self._reading)
 
     def answer(self, path: str) -> Answer:
-        if path == "/":
-            return self._list()
-        name = unquote(path.removeprefix("/run/")) if path.startswith("/run/") else ""
+        """`/` is the list, `/run/NAME` a page, `/content/…` what is new of either."""
+        try:
+            found = runs_in(self.folder)
+        except OSError:
+            return Answer(503, said("The folder is gone", f"{self.folder} cannot be read any more."))
+        if path in ("/", "/content/"):
+            return self._list(found, path != "/")
+        kind, _, name = path.removeprefix("/").partition("/")
         # what was asked for is only ever compared with the names that are there
-        chosen = next((one for one in runs_in(self.folder) if one.name == name), None)
+        chosen = next((one for one in found if one.name == unquote(name)), None) if kind in ("run", "content") else None
         if chosen is None:
             return Answer(404, said("Not here", "There is no such run in this folder."))
         if not stays_inside(chosen.folder, self.folder):
             return Answer(403, said("Refused", "This run holds a link that leads out of the folder."))
-        return self._page(chosen)
+        return self._page(chosen, kind == "content")
 
-    def _list(self) -> Answer:
-        found = runs_in(self.folder)
-        table = Table("runs", f"Runs in {self.folder.name}", COLUMNS, [])
-        for one in found:
-            expected = f" of {one.expected_ranks}" if one.expected_ranks not in (None, one.files) else ""
-            state = "running" if one.running else "ended"
-            table.rows.append((one.name, one.started_ns, state, f"{one.files}{expected}", one.command))
-        live = any(one.running for one in found)
-        return Answer(200, run_list(table), {"Refresh": str(LEAST_REFRESH_S)} if live else {})
+    def _list(self, found: list[Listed], only_parts: bool) -> Answer:
+        inside = [one for one in found if stays_inside(one.folder, self.folder)]
+        lines = self._lines.of(inside)
+        refused = [_line(one, None, "refused: it holds a link out of the folder") for one in found if one not in inside]
+        name = self.folder.resolve().name
+        refresh_s = LIST_REFRESH_S if any(one.running for one in found) or self._lines.at_work else 0
+        if only_parts:
+            return _as_json(list_content(name, [*lines, *refused]), refresh_s)
+        return Answer(200, run_list(name, [*lines, *refused], refresh_s))
 
-    def _page(self, chosen: Listed) -> Answer:
-        with self._making:
+    def _page(self, chosen: Listed, only_parts: bool) -> Answer:
+        with self._reading:
             made = self._pages.get(chosen.name)
             if made is None or (made.running and time.monotonic() - made.at_s >= LEAST_REFRESH_S):
                 try:
                     made = self._make(chosen)
                 except (NoRun, Wrong) as problem:
                     return Answer(503, said(chosen.name, str(problem)), {"Refresh": str(LEAST_REFRESH_S)})
-        return Answer(200, made.text, {"Refresh": str(made.refresh_s)} if made.running else {}, own_policy=True)
+        if only_parts:
+            return _as_json(made.parts or content(_page(Run(chosen.folder))), made.refresh_s)
+        return Answer(200, made.text)
 
     def _make(self, chosen: Listed) -> _Made:
         begun_s = time.monotonic()
-        text = page_text(Run(chosen.folder))
-        made = _Made(text, chosen.running, time.monotonic(), time.monotonic() - begun_s)
-        self._pages.pop(chosen.name, None)
+        page = _page(Run(chosen.folder))
+        took_s = time.monotonic() - begun_s
+        refresh_s = max(LEAST_REFRESH_S, round(REFRESH_TIMES * took_s)) if chosen.running else 0
+        before = self._pages.pop(chosen.name, None)
+        parts = content(page) if chosen.running or before else {}
+        made = _Made(to_html(page, refresh_s), parts, chosen.running, time.monotonic(), refresh_s)
         self._pages[chosen.name] = made
         while len(self._pages) > KEPT_PAGES:
             del self._pages[next(iter(self._pages))]
         return made
+
+
+def _as_json(parts: dict[str, str], refresh_s: int) -> Answer:
+    return Answer(200, json.dumps({**parts, "refresh_s": refresh_s}), kind="application/json")
+
+
+class _Summaries:
+    """What the list says of each run: read in the background, one run after the other, and nothing is written."""
+
+    def __init__(self, reading: threading.Lock) -> None:
+        self._reading = reading
+        self._changing = threading.Lock()
+        self._known: dict[Path, tuple[Summary, bool, float]] = {}  # whether it ran then, and until when that will do
+        self._wanted: list[Listed] = []
+        self.at_work = False
+
+    def of(self, found: list[Listed]) -> list[RunLine]:
+        """At once, by what is known; the rest is there when the list is asked for again."""
+        lines = []
+        with self._changing:
+            self._wanted = [one for one in found if self._is_due(one)]
+            if self._wanted and not self.at_work:
+                self.at_work = True
+                threading.Thread(target=self._work, daemon=True).start()
+            for one in found:
+                known = self._known.get(one.folder)
+                lines.append(_line(one, known[0] if known else None))
+        return lines
+
+    def _is_due(self, one: Listed) -> bool:
+        known = self._known.get(one.folder)
+        return known is None or known[1] != one.running or (one.running and time.monotonic() > known[2])
+
+    def _work(self) -> None:
+        while True:
+            with self._changing:
+                if not self._wanted:
+                    self.at_work = False
+                    return
+                one = self._wanted.pop(0)
+            begun_s = time.monotonic()
+            summary = self._read(one)
+            until_s = time.monotonic() + max(LEAST_REFRESH_S, SUMMARY_TIMES * (time.monotonic() - begun_s))
+            with self._changing:
+                self._known[one.folder] = (summary, one.running, until_s)
+
+    def _read(self, one: Listed) -> Summary:
+        with self._reading:
+            try:
+                return (None if one.running else kept_summary(one.folder)) or summarise(one.folder, keep=False)
+            except Exception as problem:  # a run may change or go while it is read
+                return Summary("", 0, None, str(problem))
+
+
+def _line(one: Listed, summary: Summary | None, finding: str = NOT_READ) -> RunLine:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.started_ns / 1e9))
+    recorded = bool(one.files)
+    state = "running" if one.running else "ended" if recorded else "loaded"
+    if summary is None:
+        expected = f" of {one.expected_ranks}" if one.expected_ranks not in (None, one.files) else ""
+        facts = [f"{one.files}{expected} process{'es' * (one.files != 1)}"] if recorded else []
+        return RunLine(one.name, one.command, state, when, facts, finding=finding)
+    told = (when, summary.facts, summary.step_ns, summary.curve, summary.finding)
+    title = summary.command or one.command
+    return RunLine(one.name, title if title != one.name else "", state if summary.facts else "unreadable", *told)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -186,13 +261,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer, body: bool = True) -> None:
         raw = answer.text.encode("utf-8", "backslashreplace")
-        # the page of a run brings its own, stricter policy
-        policy = (
-            {} if answer.text.count('http-equiv="Content-Security-Policy"') else {"Content-Security-Policy": POLICY}
-        )
+        told = {"Content-Type": f"{answer.kind}; charset=utf-8", "Vary": "Accept-Encoding"}
+        if "gzip" in self.headers.get("Accept-Encoding", "") and len(raw) >= LEAST_PACKED:
+            raw, told["Content-Encoding"] = gzip.compress(raw, 4), "gzip"
+        told["Content-Length"] = str(len(raw))
         self.send_response(answer.status)
-        told = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(raw))}
-        for name, value in {**HEADERS, **told, **policy, **answer.headers}.items():
+        for name, value in {**HEADERS, **told, **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if body:

@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from rankscope.api.run import NoRun, Run, Wrong
 from rankscope.model import BadFile, Cell, Column, Table, Unit
 from rankscope.pictures import Screen
+from rankscope.questions.page.step_times import step_curve
 from rankscope.questions.wording import counted
 from rankscope.rank_files.facts import Here
 from rankscope.rank_files.live import read_moment
@@ -95,6 +96,7 @@ LIST_COLUMNS = (
     Column("finding", Unit.NAME, "First finding", "what the report opens with"),
 )
 NOT_READ = "not read yet"
+MOST_POINTS = 60  # of the curve of a run's steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class Summary:
     ranks: int
     step_ns: float | None
     finding: str
+    facts: list[str] = field(default_factory=list)  # how long, how many ranks, how they ended
+    curve: list[float] = field(default_factory=list)  # step times from the first to the last, ns
 
 
 def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
@@ -113,9 +117,9 @@ def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
     shown, until_s, unread = found[:most], time.monotonic() + budget_s, 0
     table = Table("runs", f"Runs in {folder}", LIST_COLUMNS, [])
     for place, run in enumerate(shown, 1):
-        summary = _kept(run)
+        summary = kept_summary(run)
         if summary is None and time.monotonic() < until_s:
-            summary = _summary(run)
+            summary = summarise(run)
         told = listed_run(run)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(told.started_ns / 1e9))
         unread += summary is None
@@ -134,7 +138,8 @@ def _stamp(run: Path) -> str:
     return fingerprint(run, {below(run, Path(path)): stamp_of(Path(path)) for path in listed(f"{run}/ranks")})
 
 
-def _kept(run: Path) -> Summary | None:
+def kept_summary(run: Path) -> Summary | None:
+    """What was worked out before, where the run is as it was then."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         told = json.loads((run / SUMMARY).read_bytes())
         if told.pop("of") == _stamp(run):
@@ -142,17 +147,22 @@ def _kept(run: Path) -> Summary | None:
     return None
 
 
-def _summary(run: Path) -> Summary | None:
+def summarise(run: Path, keep: bool = True) -> Summary:
     """Worked out, and kept if the run has ended; without the right to write it is worked out again."""
     try:
         opened = Run(run)
         screen = opened.screen(logs=opened.reads_logs)
     except (NoRun, Wrong) as problem:
         return Summary("", 0, None, str(problem).removeprefix(f"{run}: "))
-    findings = [*screen.problems, *(one.title for one in screen.advice), screen.verdict]
-    made = Summary(screen.name, screen.rank_count, screen.step_ns, findings[0])
-    if not screen.running:
-        told = {"of": _stamp(run), **{name: getattr(made, name) for name in made.__dataclass_fields__}}
+    problems = [text for text in screen.problems if not text.startswith("RUNNING")]  # the list says so itself
+    findings = [*problems, *(one.title for one in screen.advice), screen.verdict]
+    made = Summary(
+        *(screen.name, screen.rank_count, screen.step_ns, findings[0]),
+        facts=list(screen.facts),
+        curve=step_curve(opened.store(), MOST_POINTS) if opened.is_small else [],
+    )
+    if keep and not screen.running:
+        told = {"of": _stamp(run), **asdict(made)}
         with suppress(OSError):
             write_whole(run / SUMMARY, [json.dumps(told).encode()])
     return made
@@ -218,7 +228,7 @@ def _point(axes: str, ranks: int, repeats: list[tuple[Path, dict[str, Any]]], un
     summaries = []
     for place, told in done:
         run = place / str(told["attempt"]) / "run"
-        known = _kept(run) or (_summary(run) if time.monotonic() < until_s else None)
+        known = kept_summary(run) or (summarise(run) if time.monotonic() < until_s else None)
         summaries += [known] if known is not None else []
     steps = [one.step_ns for one in summaries if one.step_ns is not None]
     seconds = [float(told["seconds"]) for _, told in done if told.get("seconds") is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from rankscope.output.cells import printable
 
 HELP = "show the pages of all runs of a folder in a browser"
 ABOUT = """\
-Show the runs of a folder and the page of each in a browser of this machine; the page of a running job is made anew
-every few seconds. Reads only, answers only to this machine and only with the token of the address that it prints."""
+Show the runs of a folder and the page of each in a browser of this machine; the list and the page of a running job
+follow it without being loaded again. Reads only, answers only to this machine and only with the token of the address
+that it prints."""
 RUNS = Path("rankscope-runs")
 
 
@@ -21,13 +23,15 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     folder = options.folder or RUNS
     if not folder.is_dir():
-        print(f"rankscope: {printable(str(folder))}: no such folder: name one that holds runs", file=sys.stderr)
-        return 2
+        what = "not a folder" if folder.exists() else "no such folder"
+        return refused(f"{printable(str(folder))}: {what}: name one that holds runs")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return refused(f"{printable(str(folder))}: you may not read it")
     try:
         server = PageServer(folder, options.port)
     except (OSError, OverflowError) as problem:
-        print(f"rankscope: --port {options.port}: {problem}: choose another, or 0 for any", file=sys.stderr)
-        return 2
+        why = getattr(problem, "strerror", None) or "ports go from 0 to 65535"
+        return refused(f"--port {options.port}: {why.lower()}: choose another, or 0 for any free one")
     print(server.address, flush=True)
     with server:
         try:
@@ -35,6 +39,11 @@ def run(argv: list[str]) -> int:
         except KeyboardInterrupt:
             pass  # the way to end it
     return 0
+
+
+def refused(text: str) -> int:
+    print(f"rankscope: {text}", file=sys.stderr)
+    return 2
 
 
 def parser() -> argparse.ArgumentParser:

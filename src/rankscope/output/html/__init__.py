@@ -1,5 +1,6 @@
-"""A page about a run: one file that works offline."""
+"""Pages: one file each that works offline, and what a server of them shows."""
 
-from rankscope.output.html.page import to_html
+from rankscope.output.html.page import content, to_html
+from rankscope.output.html.runs import list_content, run_list, said
 
-__all__ = ["to_html"]
+__all__ = ["content", "list_content", "run_list", "said", "to_html"]

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -47,6 +47,7 @@ MODULES = (
     "theme",
     "main",
 )
+LIVE = "live"  # only where a server makes the page anew
 IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
@@ -57,9 +58,9 @@ def style() -> str:
 
 
 @cache
-def scripts() -> tuple[tuple[str, str], ...]:
+def scripts(live: bool = False) -> tuple[tuple[str, str], ...]:
     """Type and text of each script element, in the order in which they run."""
-    own = "".join(_module(name) for name in MODULES)
+    own = "".join(_module(name) for name in (*MODULES, *((LIVE,) if live else ())))
     return ("", _text("scripts/language.js")), ("", _text("vendor/uPlot.iife.min.js")), ("module", own)
 
 
@@ -78,10 +79,12 @@ def _text(name: str) -> str:
 
 
 @cache
-def policy() -> str:
-    """Only these very scripts and styles; no image, font, frame, form or connection from anywhere."""
-    allowed = " ".join(_hash(text) for _, text in scripts())
-    return f"default-src 'none'; script-src {allowed}; style-src {_hash(style())}; base-uri 'none'; form-action 'none'"
+def policy(live: bool = False) -> str:
+    """Only these very scripts and styles; no image, font, frame, form or connection; a live page may ask its server."""
+    allowed = " ".join(_hash(text) for _, text in scripts(live))
+    server = "connect-src 'self'; " if live else ""
+    only = f"script-src {allowed}; style-src {_hash(style())}; {server}base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; {only}"
 
 
 def _hash(text: str) -> str:
@@ -323,7 +326,7 @@ DOCUMENT = """<!DOCTYPE html>
 <title>{title}</title>
 <style>{style}</style>
 </head>
-<body>
+<body{live}>
 <a class="skip" href="#main">Skip to the answer</a>
 <header>
 <div><h1>{name}</h1><p class="facts">{facts}</p></div>
@@ -332,8 +335,7 @@ DOCUMENT = """<!DOCTYPE html>
 </header>
 <nav aria-label="Sections"><ol>{contents}</ol></nav>
 <main id="main" tabindex="-1">
-{first}
-{sections}
+{main}
 </main>
 <p id="told" class="unseen" role="status" aria-live="polite"></p>
 <noscript><p>The pictures and tables of this page need JavaScript, which is off. Without <code>--html</code> the command
@@ -345,19 +347,25 @@ prints the same tables.</p></noscript>
 """
 
 
-def to_html(page: Page | AnswerPage) -> str:
-    """The whole page in one file that needs no other and asks for none."""
+def to_html(page: Page | AnswerPage, refresh_s: int = 0) -> str:
+    """The whole page in one file that needs no other and asks for none; with `refresh_s` it asks its server."""
+    return document(f"{_name(page)} – {page.title}", content(page), refresh_s)
+
+
+def document(title: str, parts: Mapping[str, str], refresh_s: int = 0) -> str:
+    live = bool(refresh_s)
     return DOCUMENT.format(
-        policy=escape(policy()),
-        title=text(f"{_name(page)} – {page.title}"),
+        policy=escape(policy(live)),
+        title=text(title),
         style=style(),
-        scripts="\n".join(_script(kind, code) for kind, code in scripts()),
-        **_content(page),
+        live=f' data-refresh="{refresh_s}"' if live else "",
+        scripts="\n".join(_script(kind, code) for kind, code in scripts(live)),
+        **parts,
     )
 
 
-def _content(page: Page | AnswerPage) -> dict[str, str]:
-    """What differs from page to page."""
+def content(page: Page | AnswerPage) -> dict[str, str]:
+    """What differs from page to page, and from moment to moment."""
     if isinstance(page, Page):
         facts, first, rest = [*page.screen.facts, page.screen.completeness], _first_screen(page), list(_rest(page))
     else:
@@ -367,8 +375,7 @@ def _content(page: Page | AnswerPage) -> dict[str, str]:
         "name": text(_name(page)),
         "facts": text(" · ".join([page.title, *facts])),
         "contents": "".join(f'<li><a href="#{text(name)}">{text(words)}</a></li>' for words, name in _contents(page)),
-        "first": first,
-        "sections": "\n".join(rest),
+        "main": "\n".join([first, *rest]),
         "data": page_data(page.sections),
     }
 

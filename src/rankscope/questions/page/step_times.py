@@ -94,6 +94,16 @@ def _title(table: Table, lines: Sequence[tuple[str, float]]) -> str:
     return f"Half of the steps take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
 
 
+def step_curve(tables: Tables, most: int) -> list[float]:
+    """Medians over ranks and neighbouring steps, from the first steady step to the last, in ns."""
+    groups = groups_of(tables, most)
+    if groups is None:
+        return []
+    ranks = [one for one in steps_of(tables).ranks if len(one.number)]
+    nowhere = np.zeros(groups.count)  # when they were is not asked
+    return [number(row[4]) for row in _rows(ranks, groups, 0, groups.count, (nowhere, nowhere))]
+
+
 def step_times(tables: Tables, wanted: PageOptions) -> Table:
     """The steady steps, some neighbours in a row where there are many."""
     table = Table("step_times", "Step time over steps", COLUMNS, [])

@@ -61,6 +61,17 @@ export class Bars {
       columns.slice(1).map((column) => column.name), `Steps ${steps.first} to ${steps.last} only`);
   }
 
+  // What the reader has made of it: kept when the page takes over newer numbers.
+  get view() {
+    return [[...this.hidden], this.order];
+  }
+
+  set view([hidden, order]) {
+    Object.assign(this, { hidden: new Set(hidden), order });
+    this.bar.replaceChildren(...this.controls());
+    this.draw();
+  }
+
   // About how tall it will be, so that nothing moves when it is drawn.
   static height(chart, table) {
     return Math.min(TALLEST, Math.max(2, table.rows.length) * THICK) + 56 + 38;

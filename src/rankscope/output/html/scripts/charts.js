@@ -9,7 +9,8 @@ import { Icicle } from './icicle.js';
 import { Timeline } from './timeline.js';
 
 const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve, timeline: Timeline, intervals: Intervals };
-const drawn = new Set();
+const drawn = new Map(); // place of a picture on the page to it
+let views = new Map(); // the same to what the reader had made of it
 const waiting = new Map(); // element to what makes it
 
 const near = new IntersectionObserver((entries) => {
@@ -59,11 +60,24 @@ const resized = new ResizeObserver((entries) => {
 });
 
 export function addChart(chart, table, host, besides) {
-  const picture = new KINDS[chart.kind](chart, table, host, besides);
-  drawn.add(picture);
+  const picture = new KINDS[chart.kind](chart, table, host, besides), name = host.parentElement.id;
+  if (views.get(name)) picture.view = views.get(name);
+  drawn.set(name, picture);
   widths.set(host, { picture, width: host.clientWidth });
   resized.observe(host);
 }
+
+// Before all pictures are made anew: the ones that were drawn, which are to look as they did.
+export function forgetPictures() {
+  const before = [...drawn.keys()];
+  views = new Map([...drawn].map(([name, picture]) => [name, picture.view]));
+  resized.disconnect();
+  near.disconnect();
+  [drawn, waiting, widths].forEach((one) => one.clear());
+  return before;
+}
+
+export const beginNow = (element) => element && begin(element);
 
 export function redraw() {
   drawn.forEach((picture) => picture.draw());

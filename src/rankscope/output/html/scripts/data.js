@@ -1,7 +1,13 @@
 // What the page holds: sections with their tables and charts.
 
-const read = JSON.parse(document.getElementById('data').textContent);
-export const sections = new Map(read.sections.map((section) => [section.name, section]));
+export const sections = new Map();
+
+export function readSections(text) {
+  sections.clear();
+  for (const section of JSON.parse(text).sections) sections.set(section.name, section);
+}
+
+readSections(document.getElementById('data').textContent);
 
 export const place = (table, name) => table.columns.findIndex((column) => column.name === name);
 

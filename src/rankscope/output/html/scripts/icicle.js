@@ -54,6 +54,18 @@ export class Icicle {
     return make('div', { class: 'controls' }, ...(options.length > 1 ? [chooser('Width is', options, '0', changed)] : []), this.scale);
   }
 
+  get view() {
+    const names = [];
+    for (let node = this.whole; node.parent; node = node.parent) names.unshift(node.name);
+    return [names, this.measure];
+  }
+
+  set view([names, measure]) {
+    this.host.querySelector('select')?.setAttribute('value', measure);
+    this.measure = measure;
+    this.zoom(names.reduce((node, name) => node.children.find((child) => child.name === name) ?? node, this.nodes.root));
+  }
+
   zoom(node) {
     if (!node) return;
     this.whole = node;

@@ -20,6 +20,14 @@ export class Sizes {
     });
   }
 
+  get view() {
+    return this.bars.map((bars) => bars.view);
+  }
+
+  set view(views) {
+    this.bars.forEach((bars, at) => { if (views[at]) bars.view = views[at]; });
+  }
+
   draw() {
     this.bars.forEach((bars) => bars.draw());
   }

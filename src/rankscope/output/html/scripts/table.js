@@ -28,7 +28,7 @@ export class TableView {
   controls() {
     const bar = make('div', { class: 'controls' });
     if (this.table.rows.length >= FILTERED_FROM) {
-      const search = make('input', { type: 'search', autocomplete: 'off', spellcheck: 'false' });
+      const search = this.field = make('input', { type: 'search', autocomplete: 'off', spellcheck: 'false' });
       search.addEventListener('input', () => this.filter(search.value));
       bar.append(make('label', {}, 'Filter ', search));
     }
@@ -74,6 +74,19 @@ export class TableView {
   filter(words) {
     this.words = words;
     this.fill();
+  }
+
+  get view() {
+    return [this.sorted, this.words, this.all];
+  }
+
+  set view([sorted, words, all]) {
+    Object.assign(this, { words, all: all || this.all });
+    if (this.field) this.field.value = words;
+    if (sorted) {
+      this.sorted = [sorted[0], !sorted[1]];
+      this.sort(sorted[0]);
+    } else this.fill();
   }
 
   text(row) {

@@ -61,7 +61,7 @@ export class Timeline {
       return make('button', { type: 'button', class: 'view', onclick: () => this.choose(at) }, words);
     });
     this.buttons = buttons;
-    const search = make('input', { type: 'search', autocomplete: 'off', spellcheck: 'false', placeholder: 'name' });
+    const search = this.field = make('input', { type: 'search', autocomplete: 'off', spellcheck: 'false', placeholder: 'name' });
     search.addEventListener('input', () => this.search(search.value));
     search.addEventListener('keydown', (event) => event.key === 'Enter' && this.next());
     const keys = [['Communication', 'communication'], ['Copies', 'copy']].filter(([, kind]) => this.drawn.kinds.includes(kind));
@@ -87,6 +87,13 @@ export class Timeline {
     this.to = this.from + wide;
     this.canvas.dataset.view = `${Math.round(this.from)} ${Math.round(this.to)}`;
     if (draw) this.soon();
+  }
+
+  get view() { return [this.from, this.to, this.field.value]; }
+
+  set view([from, to, words]) {
+    this.look(from, to);
+    if (words) this.ready.then(() => this.search(this.field.value = words));
   }
 
   soon() {
