@@ -328,7 +328,7 @@ static void *flusher(void *unused)
     (void)unused;
     prctl(PR_SET_NAME, "rankscope");
     pthread_mutex_lock(&wake_lock);
-    uint64_t flushed = rs_clock_ns(CLOCK_MONOTONIC);
+    uint64_t flushed = rs_clock_ns(CLOCK_MONOTONIC), sampled = flushed;
     for (int is_last = 0; !is_last;) {
         struct timespec until = after_ns(has_windows ? rs_windows_turn_ns() : FLUSH_NS);
         while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
@@ -339,6 +339,10 @@ static void *flusher(void *unused)
         if (!atomic_load(&others) && (is_last || !has_windows || now - flushed >= FLUSH_NS)) {
             flush(is_last);
             flushed = now;
+        }
+        if (is_last || now - sampled >= FLUSH_NS) {
+            rs_gpus_sample(is_last);
+            sampled = now;
         }
         if (has_windows && !is_last && !atomic_load(&others))
             take_turn();
@@ -556,4 +560,5 @@ void rs_cuda_forget(void)
     rs_device_steps_forget();
     rs_windows_forget();
     rs_cuda_memory_forget();
+    rs_gpus_forget();
 }
