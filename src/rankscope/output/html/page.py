@@ -193,6 +193,14 @@ def text(words: str) -> str:
     return escape(printable(words))
 
 
+def marked(words: str) -> str:
+    """The same, with what is to be typed set as such."""
+    return TYPED.sub(r"<code>\1</code>", text(words))
+
+
+TYPED = re.compile(r"`([^`]+)`")
+
+
 def _first_screen(page: Page) -> str:
     notes = "".join(f'<p class="note">{text(note)}</p>' for note in page.notes)
     lead = "\n".join(_section(section) for section in page.sections if section.lead)
@@ -213,7 +221,7 @@ def _answer(page: AnswerPage) -> str:
 
 
 def _problems(problems: Sequence[str]) -> str:
-    return "".join(f'<p class="warning">{text(told)}</p>' for told in problems)
+    return "".join(f'<p class="warning">{marked(told)}</p>' for told in problems)
 
 
 def _figures(figures: Sequence[Figure]) -> str:
@@ -244,7 +252,7 @@ def _findings(page: Page) -> str:
 
 def _points(points: Points, known: set[str], below: str = "") -> str:
     entries = "".join(_advice(one, known, opened=at == 0) for at, one in enumerate(points.entries))
-    body = f'<ol class="findings">{entries}</ol>' if entries else f"<p>{text(points.otherwise)}</p>"
+    body = f'<ol class="findings">{entries}</ol>' if entries else f"<p>{marked(points.otherwise)}</p>"
     return _part(points.name, text(points.question), body + below)
 
 
@@ -256,7 +264,7 @@ def _advice(one: Advice, known: set[str], opened: bool) -> str:
         saved = f' <span class="saved">could save {shown(one.saved_ns, Unit.NS)}{share}</span>'
     summary = f'<span class="level {one.level.lower()}">{one.level}</span> <strong>{text(one.title)}</strong>{saved}'
     proofs = "".join(_proof(table, told, known) for table, told in one.proofs)
-    action = f"<p>{text(one.action[:1].upper() + one.action[1:])}.</p>"
+    action = f"<p>{marked(one.action[:1].upper() + one.action[1:])}.</p>"
     return f"<li><details{' open' * opened}><summary>{summary}</summary>{action}{proofs}</details></li>"
 
 
@@ -367,7 +375,9 @@ def document(title: str, parts: Mapping[str, str], refresh_s: int = 0) -> str:
 def content(page: Page | AnswerPage) -> dict[str, str]:
     """What differs from page to page, and from moment to moment."""
     if isinstance(page, Page):
-        facts, first, rest = [*page.screen.facts, page.screen.completeness], _first_screen(page), list(_rest(page))
+        missing = any(told.startswith("INCOMPLETE") for told in page.screen.problems)
+        facts = [*page.screen.facts, *([] if missing else [page.screen.completeness])]
+        first, rest = _first_screen(page), list(_rest(page))
     else:
         below = [section for section in page.sections if section.name != page.first]
         facts, first, rest = list(page.facts), _answer(page), [_section(section) for section in below]
@@ -413,7 +423,7 @@ def _section(section: Section) -> str:
         + "".join(f'<p class="note">{text(note)}</p>\n' for note in section.notes)
         + "".join(_figure(name, at, chart) for at, chart in enumerate(section.charts))
         + (f'<div class="graphs">{"".join(map(to_figure, section.graphs))}</div>\n' if section.graphs else "")
-        + "".join(_table(table, folded=not (section.lead or section.unfolded)) for table in section.tables)
+        + "".join(_table(table, folded=not section.unfolded) for table in section.tables)
         + "</section>"
     )
 

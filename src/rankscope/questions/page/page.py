@@ -64,7 +64,8 @@ GROUPS: tuple[tuple[str, tuple[Make, ...]], ...] = (
     ("Imports", (imports_section,)),
     (DETAILS, (overhead_section,)),
 )
-FIRST = ("gpu_steps", "steps", "gpu_time", "balance", "start")  # whose picture says most about where the time goes
+# whose picture says most about where the time goes
+FIRST = ("gpu_steps", "steps", "gpu_time", "balance", "start", "gpu", "communication", "imports")
 
 
 def page_of(tables: Tables, title: str, wanted: PageOptions | None = None) -> Page:
@@ -83,7 +84,11 @@ def page_of(tables: Tables, title: str, wanted: PageOptions | None = None) -> Pa
     sections += [replace(others, group=DETAILS)] if others else []
     seen = wanted.screen or screen(partial(_answer, tables, wanted.selection), title, "")
     names = {section.name for section in sections}
-    first = next((name for name in FIRST if name in names), "")
+    if not names & set(FIRST) and seen.ranks is not None and seen.ranks.rows:
+        table = replace(seen.ranks, name=f"first_{seen.ranks.name}")
+        sections.insert(0, Section("shown", seen.ranks.title, [table], unfolded=True, group=seen.ranks.title))
+        names.add("shown")
+    first = next((name for name in (*FIRST, "shown") if name in names), "")
     return Page(title, seen, _figures(tables, wanted, seen), *top, sections, list(wanted.notes), first)
 
 
@@ -92,6 +97,7 @@ def _answer(tables: Tables, selection: Selection, name: str) -> Table:
 
 
 # ---------------------------------------------------------------- key figures
+MOST_BARS = 3
 UNSEEN = "–"  # not recorded, or there is none
 
 
@@ -105,12 +111,26 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     exposed = _share(shares.get("exposed communication", 0.0)) if seen.step_ns or on_gpus else UNSEEN
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
-    return [
+    made = [
         Figure("Step", f"{step}{tail}", "mean length of the steady steps, and their 99th percentile"),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
         Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or set goes on"),
         Figure("Imbalance", f"{seen.imbalance:.2f}" if seen.imbalance else UNSEEN, LABELS["imbalance"]),
         Figure("Start-up", seconds(start) if start else UNSEEN, str(START.formula)),
+    ]
+    if seen.step_ns or on_gpus:
+        return made
+    return [*(one for one in made if one.value != UNSEEN), *_largest(seen)]
+
+
+def _largest(seen: Screen) -> list[Figure]:
+    """Where there is no step: what takes most of the time that is known."""
+    if seen.bars is None:
+        return []
+    about = f"{seen.bars.title.lower()}{f' ({seen.bars.note})' if seen.bars.note else ''}"
+    return [
+        Figure(bar.label, seconds(bar.ns), about, f"{_share(bar.share)}: {about}")
+        for bar in [bar for bar in seen.bars.bars if bar.depth == 0][:MOST_BARS]
     ]
 
 

@@ -25,12 +25,20 @@ function begin(element) {
   element.style.minHeight = '';
 }
 
-// What takes time waits until it is near to be seen, or until there is nothing else to do; its place is kept.
+// What takes time waits until it is near to be seen, or until there is nothing else to do; its place is kept. The words
+// and figures are painted before the first picture is drawn.
 export function later(element, height, start) {
   element.style.minHeight = `${height}px`;
   waiting.set(element, start);
-  near.observe(element);
+  if (painted) near.observe(element);
 }
+
+let painted = false;
+requestAnimationFrame(() => setTimeout(() => {
+  painted = true;
+  waiting.forEach((_, element) => near.observe(element));
+  whenIdle();
+}));
 
 export function allNow() {
   [...waiting.keys()].forEach(begin);
@@ -39,7 +47,7 @@ export function allNow() {
 // One after the other while nothing else happens.
 export function whenIdle() {
   const [next] = waiting.keys();
-  if (!next) return;
+  if (!next || !painted) return;
   const go = () => { begin(next); whenIdle(); };
   if (window.requestIdleCallback) requestIdleCallback(go);
   else setTimeout(go, 50);

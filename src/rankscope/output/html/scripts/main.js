@@ -47,7 +47,6 @@ function prove(proof) {
 
 startTheme();
 fillAll();
-whenIdle();
 
 // A link to a table that is folded opens it.
 function unfold() {

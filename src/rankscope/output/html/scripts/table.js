@@ -109,7 +109,7 @@ export class TableView {
     const few = this.all ? rows : rows.slice(0, FIRST);
     this.body.replaceChildren(...few.map((row) => this.line(row)));
     const total = this.table.rows.length;
-    this.count.textContent = rows.length === total ? `${total} rows` : `${rows.length} of ${total} rows`;
+    this.count.textContent = rows.length === total ? `${total} row${total === 1 ? '' : 's'}` : `${rows.length} of ${total} rows`;
     this.button.hidden = few.length === rows.length;
     this.button.textContent = `Show all ${rows.length} rows`;
     this.watchers.forEach((watcher) => watcher(rows));
