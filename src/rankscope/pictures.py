@@ -208,6 +208,7 @@ class Screen:
     step_ns: float | None  # mean steady step; None: the run has none
     running: bool
     imbalance: float | None = None  # largest ÷ mean of the ranks' own time; None: there is no more than one
+    largest: Sequence[tuple[str, str, float]] = ()  # of a run with steps: what it is, its name, its share of such
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ def _lines(screen: Screen, width: int, detail: Detail) -> Iterator[Line]:
         if bars is not None:
             yield []
             yield from _bars(bars, text_width, detail)
+            yield from _largest(screen, text_width)
     if screen.run is not None:
         yield []
         yield from _in_words(screen.run, text_width)
@@ -129,6 +130,14 @@ def _bars(bars: Bars, width: int, detail: Detail) -> Iterator[Line]:
             (f"{drawn:{room}}", style),
             (f"{time_text(bar.ns):>9}  {_percent(bar.share):>5}", ""),
         ]
+
+
+def _largest(screen: Screen, width: int) -> Iterator[Line]:
+    """The kernel and the collective that cost most, in one line where there is room."""
+    told = [f"{what}: {_cut(printable(name), 44)} {_percent(share).strip()}" for what, name, share in screen.largest]
+    one_line = "   ".join(told)
+    for text in [one_line] if told and len(one_line) + 2 <= width else told:
+        yield [(_cut(f"  {text}", width), "")]
 
 
 def _figure(label: str, value: Cell, unit: Unit) -> str:

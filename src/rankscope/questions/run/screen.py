@@ -12,7 +12,7 @@ from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
 from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
 from rankscope.questions.steps.traced import KERNELS, SAID
-from rankscope.questions.wording import counted, ranges, seconds
+from rankscope.questions.wording import counted, ranges, seconds, size
 
 # Every word of the screen with its meaning: docs/metrics.md and `rankscope explain` have them from here.
 LABELS = {
@@ -46,6 +46,9 @@ LABELS = {
     "overlapped": "communication beside computing, which costs nothing: within compute",
     "wait caused": "the rank's share of all wait that any rank causes",
     "imbalance": "largest ÷ mean over the ranks of a step's time outside exposed communication",
+    "largest kernel": "the GPU activity that takes most time, with its share of all GPU activities",
+    "largest collective": "the collective, by size, in which ranks spend most time, with its share of the wait and "
+    "transfer of all matched collectives",
     "recording cost": "the largest share of the table overhead: what of the cost could be measured",
     "HIGH": "a finding that could save 10 % of the run or more",
     "MED": "a finding that could save 3 % of the run or more",
@@ -88,7 +91,24 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
         _mean(step),
         any(row["what"] == "ended: still running" for row in rows_of(coverage)),
         imbalance,
+        _largest_calls(answer) if step else (),
     )
+
+
+def _largest_calls(answer: Answer) -> list[tuple[str, str, float]]:
+    """The kernel and the collective that cost most: the bars of a step name neither."""
+    found = []
+    kernels = rows_of(answer("gpu"))
+    if kernels:
+        most = max(kernels, key=lambda row: number(row, "total_ns"))
+        found.append(("largest kernel", str(most["name"]), number(most, "share")))
+    collectives = rows_of(answer("collectives"))
+    spent = [number(row, "wait_ns") + number(row, "transfer_ns") for row in collectives]
+    if sum(spent):
+        most = collectives[spent.index(max(spent))]
+        size_text = f" up to {size(number(most, 'up_to_bytes'))}" if number(most, "up_to_bytes") else ""
+        found.append(("largest collective", f"{most['name']}{size_text}", max(spent) / sum(spent)))
+    return found
 
 
 def _mean(step: Bars | None) -> float | None:
