@@ -12,7 +12,7 @@ from browser.chromium import Chromium
 from browser.pages import FILLED, page_of_run, text_of
 from rankscope.api.run import Run
 from rankscope.questions.wording import seconds
-from runs.small_run import mpi_rank, write_run
+from runs.small_run import SECOND, mpi_rank, write_run
 
 FIGURES = "Object.fromEntries([...document.querySelectorAll('.figures div')].map((one) => one.innerText.split('\\n')))"
 BOTTOMS = """['.figures', '.first .picture', '#findings li:first-child', '#step_times h2'].map((one) =>
@@ -42,6 +42,19 @@ def test_figures_are_those_of_the_tables(chromium: Chromium, runs: dict[str, Pat
 def test_all_of_it_is_on_the_first_screen(chromium: Chromium, page: Path) -> None:
     bottoms = chromium.ask(page, FILLED, evaluate(BOTTOMS), width=1440, height=900).answers[1]
     assert max(bottoms) < 900
+
+
+def test_what_to_do_is_on_the_first_screen_of_a_telephone(chromium: Chromium, page: Path) -> None:
+    bottom = "document.querySelector('#findings li summary').getBoundingClientRect().bottom"
+    assert chromium.ask(page, FILLED, evaluate(bottom), width=390, height=844).answers[1] < 844
+
+
+def test_without_steps_the_largest_are_the_key_figures(chromium: Chromium, tmp_path: Path) -> None:
+    ranks = [mpi_rank(rank, 2) for rank in range(2)]
+    for made in ranks:
+        made.tally("MPI_Allreduce", 10, SECOND, bytes=80, size_class=4)
+    figures = chromium.ask(page_of_run(write_run(tmp_path / "run", *ranks)), evaluate(FIGURES)).answers[0]
+    assert figures["MPI_Allreduce"] == "2 s" and "–" not in figures.values()
 
 
 def test_evidence_opens_in_place(chromium: Chromium, page: Path) -> None:

@@ -127,9 +127,10 @@ def _largest(seen: Screen) -> list[Figure]:
     """Where there is no step: what takes most of the time that is known."""
     if seen.bars is None:
         return []
-    about = f"{seen.bars.title.lower()}{f' ({seen.bars.note})' if seen.bars.note else ''}"
+    whole = seen.bars.title.removeprefix("Where ").removesuffix(" goes")
+    about = f"{whole}, {seen.bars.note}" if seen.bars.note else whole
     return [
-        Figure(bar.label, seconds(bar.ns), about, f"{_share(bar.share)}: {about}")
+        Figure(bar.label, seconds(bar.ns), about, f"{_share(bar.share)} of {whole}")
         for bar in [bar for bar in seen.bars.bars if bar.depth == 0][:MOST_BARS]
     ]
 
