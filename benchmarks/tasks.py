@@ -59,6 +59,7 @@ class Reached:
     seconds: float
     lines: int | None  # None: the answer is not there
     printed: int
+    said: str = ""  # the line that the answer ends in
 
 
 TASKS = (
@@ -89,7 +90,7 @@ TASKS = (
     Task(
         "Is it hung?",
         ("hang hung",),
-        (r"[Hh]ang|hung|HUNG|stuck|waits? for", r"[Rr]ank 1\b"),
+        (r"[Hh]angs\b|is hung|HUNG|stuck|[Ww]aits? for|missing|has not come", r"[Rr]anks? 1\b"),
         "rank 1 does not come to the 51st allreduce",
     ),
     Task(
@@ -162,7 +163,8 @@ class Checkout:
                 break
         took_s = time.monotonic() - began_s
         lines = None if end is None else output.count("\n", 0, end) + 1
-        return Reached(count, took_s, lines, output.count("\n"))
+        said = output.splitlines()[lines - 1].strip() if lines else ""
+        return Reached(count, took_s, lines, output.count("\n"), said)
 
 
 def found(patterns: tuple[str, ...], output: str) -> int | None:
@@ -177,7 +179,9 @@ def found(patterns: tuple[str, ...], output: str) -> int | None:
 
 
 def prepare(checkout: Checkout) -> None:
-    """All jobs but the one that hangs."""
+    """All jobs but the one that hangs, unless they are there."""
+    if (checkout.folder / "gpu").exists():
+        return
     checkout.folder.mkdir(parents=True, exist_ok=True)
     checkout.torch("late", "late_forward")
     checkout.torch("exposed", "exposed")
@@ -243,6 +247,8 @@ def document(before: list[Reached] | None, after: list[Reached], commit: str) ->
         then = cell(before[at]) if before else "– | – | –"
         typed = ", then ".join(f"`{command}`" for command in task.commands[: now.commands])
         lines.append(f"| {task.question} | {task.put_in} | {typed} | {then} | {cell(now)} |")
+    lines += ["", "The lines that the answers now end in:", ""]
+    lines += [f"- {task.question} `{now.said or 'not there'}`" for task, now in zip(TASKS, after, strict=True)]
     return "\n".join(lines) + "\n"
 
 
@@ -251,7 +257,9 @@ def main() -> int:
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an older one, its native part built")
     parser.add_argument("--commit", default="01fa1f5", help="what --before is (default: %(default)s)")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the jobs stay (default: nowhere)")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="where the jobs stay, and are asked about again (default: nowhere)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.keep or Path(temporary)).resolve()

@@ -181,7 +181,11 @@ def test_a_running_job_is_shown_anew(server: PageServer, folder: Path) -> None:
     _, _, text = ask(server, "/", **known(server))
     assert ">RUNNING<" in text and 'data-refresh="3"' in text
     _, headers, text = ask(server, "/run/live", **known(server))
-    assert 'data-refresh="5"' in text and "connect-src &#x27;self&#x27;" in text and "Refresh" not in headers
+    assert (
+        re.search(r'data-refresh="([5-9]|\d\d+)"', text)
+        and "connect-src &#x27;self&#x27;" in text
+        and "Refresh" not in headers
+    )
     text = ask(server, "/run/one", **known(server))[2]
     assert "data-refresh" not in text and "connect-src" not in text
     status, headers, text = ask(server, "/content/live", **known(server))
