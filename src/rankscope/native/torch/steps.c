@@ -160,6 +160,7 @@ static void end_step(int more)
     loop.flags = 0;
     rs_step_write(loop.number, flags_of(), &loop.begin, &loop.end);
     note(loop.end.ticks, RS_DOING_ENDED);
+    rs_cuda_step_ended();
     rs_flops_step(loop.number, more);
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
