@@ -91,7 +91,7 @@ for step in range(1, 5):
     (parameter @ parameter).sum().backward()
     for is_convolution in (0, 1):
         recorder.rankscope_operator(0, 1, is_convolution, 1000 + is_convolution, 0)
-    if step == 3:
+    if step == 2:
         try:
             torch.cuda.CUDAGraph.replay(object())
         except (AttributeError, TypeError):
@@ -110,7 +110,7 @@ def test_gpus_by_what_torch_says_of_them(rankscope: str, tmp_path: Path, environ
     flops: Any = reading.utilisation_columns["step_flops"]
     rows = zip(flops["device"], flops["precision"], flops["flops"], strict=True)
     assert sorted(rows) == [(-1, "fp32", 3 * 128), (0, "fp32", 1000), (0, "tf32", 1001)]
-    assert set(flops["number"]) == {3} and all(flops["graphs"])
+    assert set(flops["number"]) == {2} and all(flops["graphs"])
     allocator: Any = reading.utilisation_columns["allocator"]
     assert set(allocator["device"]) == {0, 1}
     assert allocator["retries"][0] == 1  # a look at the first step

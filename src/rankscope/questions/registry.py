@@ -81,7 +81,7 @@ NO_RANKS = "no process was a rank"
 NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
 NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
 NO_MEMORY = "no allocation on a GPU is known: recorded runs tell them, and traces that were asked to (profile_memory)"
-NO_FLOPS = "no step was sampled: where torch has the compiled observer, the third is and some after it"
+NO_FLOPS = "no step was sampled: where torch has the compiled observer, the second is and some after it"
 NO_ENERGY = "no GPU is described: recorded runs that used one have it"
 NO_ALLOCATOR = "torch's allocator was not looked at: recorded trainings on GPUs have it, loaded files do not"
 NO_CUPTI = "only recorded runs that used a GPU have it"
@@ -157,7 +157,7 @@ ALL_QUESTIONS = (
     Question("gpu_gaps", "gpu.device_time", empty=NO_GPU),
     Question("gpu_copies", "gpu.kernels", empty=NO_GPU),
     Question("gpu_memory", "gpu.memory", empty=NO_MEMORY),
-    Question("gpu_allocator", "gpu.utilisation", LOG, empty=NO_ALLOCATOR),
+    Question("gpu_allocator", "gpu.memory", LOG, empty=NO_ALLOCATOR),
     Question(
         "gpu_windows",
         "gpu.windows",

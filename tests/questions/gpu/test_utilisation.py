@@ -9,8 +9,9 @@ import pytest
 
 from questions.gpu.test_gpu_steps import training
 from rankscope.model import Mark, Reading, Table, Unit
+from rankscope.questions.gpu.memory import gpu_allocator
 from rankscope.questions.gpu.peaks import PEAKS, peaks_of
-from rankscope.questions.gpu.utilisation import gpu_allocator, gpu_energy, utilisation
+from rankscope.questions.gpu.utilisation import gpu_energy, utilisation
 from rankscope.questions.page.page import page_of
 from rankscope.questions.run.screen import screen
 from rankscope.questions.selection import Selection
@@ -206,7 +207,9 @@ def test_the_allocator_by_its_peaks_and_its_last_look() -> None:
     gpus = columns(("device", "name", "memory_bytes"), [(0, H200, 16 * GIB)])
     allocator = columns(("number", "device", "at_ns", *names, "retries", "ooms"), rows)
     reading.utilisation_columns = {"allocator": allocator, "gpus": gpus}
-    [row] = rows_of(gpu_allocator(run_of([reading])))
+    table = gpu_allocator(run_of([reading]))
+    [row] = rows_of(table)
+    assert [text.partition(",")[0] for text in table.warnings] == ["Rank 0"] and "failed 2 times" in table.warnings[0]
     assert (row["samples"], row["retries"], row["ooms"]) == (3, 2, 0)
     assert (row["allocated_peak_bytes"], row["reserved_peak_bytes"]) == (6 * GIB, 8 * GIB)
     assert (row["fragmentation"], row["reserved_share"]) == (0.25, 0.5)

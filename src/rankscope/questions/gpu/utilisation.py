@@ -1,4 +1,4 @@
-"""How well are the GPUs used: operations a second against what they could do, energy, and torch's memory?"""
+"""How well are the GPUs used: operations a second against what they could do, and energy?"""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ UTILISATION_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "Device", "the GPU's number in that process, or CPU"),
     Column("name", Unit.NAME, "Name", "the GPU's name as its driver gives it"),
-    Column(
-        "samples", Unit.COUNT, "Sampled steps", "steps whose operators were counted: the 3rd, 16th, 64th, each 256th"
-    ),
+    Column("samples", Unit.COUNT, "Sampled steps", "steps whose operators were counted: the 2nd, the 64th, each 256th"),
     Column(
         "step_tflop",
         Unit.NUMBER,
@@ -70,7 +68,7 @@ OBSERVED = """
     SELECT rank, what FROM marks JOIN ranks USING (process)
     WHERE role = 'rank' AND name = 'observer' AND rank NOT IN (
         SELECT rank FROM step_flops JOIN ranks USING (process) WHERE role = 'rank')"""
-UNSAMPLED = "no step was sampled: the third is the first that is"
+UNSAMPLED = "no step was sampled: the second is the first that is"
 
 
 @dataclass(slots=True)
@@ -325,63 +323,3 @@ def _step_energy(tables: Tables, rank: int, at_ns: Any, energy_mj: Any) -> tuple
     seconds = float(at_ns[last] - at_ns[first]) / GIGA_NS
     joules = float(energy_mj[last] - energy_mj[first]) / 1e3
     return between, joules / between if between else None, min(1.0, 2 * COUNTER_S / seconds)
-
-
-# ---------------------------------------------------------------- torch's allocator
-ALLOCATOR_COLUMNS = (
-    Column("rank", Unit.NAME, "Rank"),
-    Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
-    Column("samples", Unit.COUNT, "Samples", "ends of steps at which it was read: about one a second"),
-    Column("allocated_peak_bytes", Unit.BYTES, "Allocated, peak", "the most that tensors held at once"),
-    Column("reserved_peak_bytes", Unit.BYTES, "Reserved, peak", "the most that the allocator had taken from CUDA"),
-    Column(
-        "fragmentation",
-        Unit.SHARE,
-        "Fragmentation",
-        "1 − `allocated_peak_bytes` ÷ `reserved_peak_bytes`: cached in blocks of sizes that were of no use at the peak",
-    ),
-    Column("device_bytes", Unit.BYTES, "Of the GPU's", "memory of the GPU, as its driver gives it"),
-    Column("reserved_share", Unit.SHARE, "Reserved share", "`reserved_peak_bytes` ÷ `device_bytes`"),
-    Column("allocated_bytes", Unit.BYTES, "Allocated, last", "in tensors at the end of the last step looked at"),
-    Column("reserved_bytes", Unit.BYTES, "Reserved, last", "taken from CUDA at that moment"),
-    Column(
-        "growth_bytes",
-        Unit.BYTES,
-        "Growth",
-        "`allocated_bytes` − the same at the first look in a steady step: what steps leave behind",
-    ),
-    Column("retries", Unit.COUNT, "Retries", "times that cudaMalloc failed, and the cache was emptied to try again"),
-    Column("ooms", Unit.COUNT, "Out of memory", "times that it failed then, too"),
-)
-ALLOCATOR = """
-    SELECT rank, a.device, count(*), max(allocated_peak_bytes), max(reserved_peak_bytes), any_value(g.memory_bytes),
-        arg_max(allocated_bytes, at_ns), arg_max(reserved_bytes, at_ns),
-        arg_min(allocated_bytes, at_ns) FILTER (number >= ?), max(retries), max(ooms)
-    FROM allocator a JOIN ranks USING (process) LEFT JOIN gpus g ON g.process = a.process AND g.device = a.device
-    WHERE role = 'rank' AND {condition} GROUP BY rank, a.device ORDER BY rank, a.device"""
-
-
-def gpu_allocator(tables: Tables, selection: Selection = ALL) -> Table:
-    """Torch's caching allocator on each GPU of each rank: what tensors held, what it had reserved, and what failed."""
-    table = Table("gpu_allocator", "Torch's allocator", ALLOCATOR_COLUMNS, [])
-    sql = ALLOCATOR.format(condition=selection.condition)
-    for rank, device, samples, allocated, reserved, memory, *rest in tables.query(
-        sql, (steps_of(tables).first_steady,)
-    ):
-        last, last_reserved, first, retries, ooms = rest
-        table.rows.append(
-            (
-                *(
-                    rank,
-                    str(device),
-                    samples,
-                    allocated,
-                    reserved,
-                    1 - allocated / reserved if reserved else None,
-                    memory,
-                ),
-                *(reserved / memory if memory else None, last, last_reserved),
-                *(last - first if first is not None else None, retries, ooms),
-            )
-        )
-    return arranged(table, selection)

@@ -7,8 +7,7 @@ from statistics import median
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
-from rankscope.questions.gpu.memory import gpu_memory
-from rankscope.questions.gpu.utilisation import gpu_allocator
+from rankscope.questions.gpu.memory import gpu_allocator, gpu_memory
 from rankscope.questions.page.section import PageOptions, column, hosts_of, mean, number
 from rankscope.questions.page.tables import bars, cut, marked
 from rankscope.questions.ranks.ranks import balance, hosts, ranks
