@@ -71,6 +71,45 @@ def test_compiled_code_is_marked_and_never_counted_too_high(steps_of: Any) -> No
     assert 0 < rows["compiled"]["flops"] <= told["compiled"]
 
 
+IN_PARTS = """
+import sys, torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+mesh = init_device_mesh("cpu", (2,))
+model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
+if sys.argv[1] == "tensor_parallel":
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+else:
+    fully_shard(model[0], mesh=mesh), fully_shard(model[2], mesh=mesh), fully_shard(model, mesh=mesh)
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+PRODUCT = 2 * 8 * 64 * 128
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "flops"), [("tensor_parallel", 5 * PRODUCT // 2), ("fully_shard", 5 * PRODUCT)])
+def test_a_rank_has_what_it_computes_itself(
+    rankscope: str,
+    tmp_path: Path,
+    environment: dict[str, str],  # noqa: F811
+    kind: str,
+    flops: int,
+) -> None:
+    (tmp_path / "program.py").write_text(IN_PARTS)
+    job = [BIN / "torchrun", "--standalone", "--nproc-per-node=2", tmp_path / "program.py", kind]
+    done = start([rankscope, "run", "--quiet", "--out", tmp_path / "run", *job], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    readings = [recorded.read(path) for path in recorded.rank_files(tmp_path / "run")]
+    found = [columns for read in readings if (columns := read.utilisation_columns.get("step_flops"))]
+    assert [list(columns["flops"]) for columns in found] == [[flops], [flops]]
+
+
 AS_ON_GPUS = """
 import ctypes, torch
 recorder = ctypes.CDLL(None)
