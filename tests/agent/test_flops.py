@@ -28,7 +28,7 @@ def steps_of(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> Any
     def run(*kinds: str, **settings: str) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
         """By kind: what was recorded of its sampled step, and what torch says."""
         command = [rankscope, "run", "--quiet", "--out", tmp_path / "run", BIN / "python", PROGRAM, *kinds]
-        done = start(command, tmp_path, environment | settings)
+        done = start(command, tmp_path, environment | {"RANKSCOPE_FLOPS_EVERY": "8"} | settings)
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout.splitlines()[-1])
         (reading,) = (read for path in recorded.rank_files(tmp_path / "run") if (read := recorded.read(path)).marks)
