@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mpis import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NO_PAGE = {"What else is known?", "When does each rank wait?"}  # the latter: the same where there are no steps
+ANCHORED = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#?([^)\s]*)\)")
 MAKE_TARGET = re.compile(r"\bmake ([a-z][a-z-]+)")
 
 
@@ -26,8 +28,32 @@ def test_every_command_is_documented_with_its_help() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    """To a file that is there, and to a heading that it has."""
+    found = [(target, anchor) for target, anchor in ANCHORED.findall(prose(page)) if "://" not in target + anchor]
+    missing = [target for target, _ in found if target and not (page.parent / target).exists()]
+    assert missing == []
+    lost = [
+        f"{target}#{anchor}"
+        for target, anchor in found
+        if anchor
+        and (not target or target.endswith(".md"))
+        and anchor not in anchors(page.parent / target if target else page)
+    ]
+    assert lost == []
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links, by the rule of GitHub and MkDocs."""
+    titles = [
+        re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    ]
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
 
 
 def test_help_is_pasted_once() -> None:
@@ -36,10 +62,27 @@ def test_help_is_pasted_once() -> None:
     assert len(pasted) > 10 and len(pasted) == len(set(pasted))
 
 
-def test_index_lists_every_page() -> None:
-    listed = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert pages - listed == set()
+def test_the_site_lists_every_page_once() -> None:
+    """MkDocs itself is not needed for that: a line of the navigation ends with its page."""
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert sorted(listed) == sorted(pages)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """Strictly, and with nothing in it that a browser would ask the network for."""
+    mkdocs = ROOT / ".envs" / "docs" / "bin" / "mkdocs"
+    if not mkdocs.exists():
+        pytest.skip("MkDocs is missing: run make docs")
+    command = [mkdocs, "build", "--strict", "--site-dir", tmp_path / "site"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    pages = [path.read_text(encoding="utf-8") for path in (tmp_path / "site").rglob("*.html")]
+    assert len(pages) > 80
+    assert [
+        asked for page in pages for asked in re.findall(r'<(?:script|link|img|iframe)[^>]+"https?://[^"]+', page)
+    ] == []
 
 
 def test_every_question_of_the_page_has_a_page() -> None:

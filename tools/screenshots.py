@@ -63,7 +63,7 @@ def starved_run(folder: Path) -> Path:
 
 
 def many_run(folder: Path) -> Path:
-    """1,536 ranks of which rank 77 comes last to most collectives (docs/synthetic.md)."""
+    """1,536 ranks of which rank 77 comes last to most collectives (docs/inside/synthetic.md)."""
     return write_run(folder / "many", Law(ranks=1536, collectives=300, stragglers=(77,), straggler_share=0.9))
 
 
