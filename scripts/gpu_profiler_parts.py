@@ -1,10 +1,10 @@
 """gpu_profiler_parts.py TRACE [RUN RANK]: what a step is made of on the GPU, by torch.profiler's trace alone.
 
-A second opinion on `gpu_steps`: it shares no code with rankscope. A kernel belongs to the ProfilerStep in which the
-call that launched it (same correlation) began; a step lasts on the device from the end of the last kernel of the step
-before to the end of its own; every moment of it computes, communicates and does nothing else, copies and does nothing
-else, or is idle. The first two steps and the last are left out. With RUN, the same of the recorded run, and how far
-they are apart; exit code 1: more than 3 %.
+A second opinion on `gpu_steps`: it shares no code with rankscope. A step ends with the optimizer's; a kernel belongs to
+the step in which the call that launched it (same correlation) began; a step lasts from the end of the last
+kernel of the step before to that of its own; every moment of it computes, communicates and does nothing else, copies
+and does nothing else, or is idle. The first two steps and the last are left out. With RUN, the same of the recorded
+run, or of the same trace loaded, and how far they are apart; exit code 1: more than 3 %.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ NEAR = 0.03
 PARTS = ("step", "compute", "exposed", "copy", "idle")
 SQL = """
     SELECT avg(end_ns - begin_ns), avg(compute_ns), avg(exposed_ns), avg(copy_ns)
-    FROM device_steps JOIN ranks USING (process) WHERE rank = ? AND NOT cut AND number > 22"""
+    FROM device_steps JOIN ranks USING (process)
+    WHERE rank = $1 AND NOT cut AND number > (SELECT min(number) FROM device_steps) + $2"""
 
 
 def events_of(path: str) -> list[dict[str, Any]]:
@@ -33,7 +34,11 @@ def events_of(path: str) -> list[dict[str, Any]]:
 
 def parts_of(events: list[dict[str, Any]]) -> dict[str, float]:
     """Microseconds of a step, mean."""
-    steps = sorted(event["ts"] for event in events if event["name"].startswith("ProfilerStep#"))
+    steps = sorted(
+        event["ts"] + event["dur"]
+        for event in events
+        if event.get("cat") == "user_annotation" and event["name"].startswith("Optimizer.step#")
+    )
     called = {
         event["args"]["correlation"]: event["ts"]
         for event in events
@@ -79,7 +84,10 @@ def main() -> int:
         return 0
     import rankscope
 
-    (row,) = rankscope.open(sys.argv[2]).query(SQL, (int(sys.argv[3]),)).rows
+    run = rankscope.open(sys.argv[2])
+    command = run.query("SELECT command FROM run").rows[0][0]
+    left_out = 22 if command else 1  # a recorded program has its warm-up in it, a trace that was loaded has none
+    (row,) = run.query(SQL, (int(sys.argv[3]), left_out)).rows
     told = dict(zip(PARTS, (float(value) / 1000 for value in row), strict=False))
     told["idle"] = told["step"] - told["compute"] - told["exposed"] - told["copy"]
     worst = 0.0

@@ -5,8 +5,9 @@ data: a loader that takes 20 ms a batch (none-data: it takes nothing). item: los
 pageable: 64 MB a step from pageable memory (none-pageable: the data are on the device).
 compute: large matrices, nothing to find. ddp and fsdp: under torchrun, a model that computes little and sends all of
 its gradients, or shards all of its parameters (none-ddp, none-fsdp: one process alone with its model).
-Prints seconds of the measured steps, which come after twenty others. With --profiler they run under torch.profiler,
-whose trace goes to FILE.RANK.json.gz; gpu_profiler_parts.py reads it.
+Prints seconds of the measured steps, which come after twenty others. --turns N: with the problem and without it, N
+times by turns in one process, so that both are timed under the same conditions. With --profiler they run under
+torch.profiler, whose trace goes to FILE.RANK.json.gz; gpu_profiler_parts.py reads it.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def measure(steps: int, one: Callable[[], None]) -> None:
             one()
             step_done()
         torch.cuda.synchronize()
-    print(f"seconds {time.perf_counter() - begun:.4f} steps {steps}")
+    if os.environ.get("RANK", "0") == "0":
+        print(f"seconds {time.perf_counter() - begun:.4f} steps {steps}", flush=True)
 
 
 @contextmanager
@@ -206,6 +208,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problem")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--turns", type=int, default=0, metavar="N")
     parser.add_argument("--profiler", default="", metavar="FILE")
     arguments = parser.parse_args()
     PROFILER.extend([arguments.profiler] if arguments.profiler else [])
@@ -213,7 +216,14 @@ def main() -> int:
     if name not in PROBLEMS:
         parser.error(f"choose from {', '.join(PROBLEMS)}, or none- and one of them")
     torch.manual_seed(0)
-    PROBLEMS[name](name == arguments.problem, arguments.steps)
+    for _ in range(arguments.turns):
+        for with_problem in (True, False):
+            if os.environ.get("RANK", "0") == "0":
+                print("with" if with_problem else "without", end=" ", flush=True)
+            PROBLEMS[name](with_problem, arguments.steps)
+            torch.cuda.empty_cache()
+    if not arguments.turns:
+        PROBLEMS[name](name == arguments.problem, arguments.steps)
     return 0
 
 

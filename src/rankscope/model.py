@@ -224,6 +224,9 @@ class Role(Word):
     DOCUMENT = "document"
 
 
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "other")
+
+
 def sql_list(words: Iterable[str]) -> str:
     """The words as SQL wants them behind IN."""
     return "(" + ", ".join(f"'{word}'" for word in words) + ")"
@@ -515,6 +518,66 @@ class GpuRecording:
 
 
 @dataclass(slots=True)
+class StepFlops:
+    """What the operators of one sampled step compute on one device, in numbers of one precision."""
+
+    number: int  # of the step, as in `steps`
+    device: int  # its number in the process; -1: the CPU
+    precision: str  # one of PRECISIONS; "" where nothing was counted
+    flops: int  # two for each product that is added up
+    recomputed_flops: int  # of them: forward once more, inside backward
+    operators: int  # counted on this device, of any precision
+    unseen: int  # operators of the step, on any device, that cannot be counted
+    unseen_name: str = ""  # the first of them
+    compiled: bool = False  # torch.compile was used: kernels that it generates are no operators
+    graphs: bool = False  # CUDA graphs were replayed: their operators ran when they were captured
+
+
+@dataclass(slots=True)
+class Gpu:
+    """One GPU that a process uses, and its energy between the first and the last sample."""
+
+    device: int  # its number in the process
+    name: str = ""  # as the driver gives it
+    uuid: str = ""  # equal for all processes that use it
+    multiprocessors: int | None = None
+    memory_bytes: int | None = None
+    samples: int = 0  # of its energy counter
+    first_ns: int | None = None  # Unix time of the first of them, and of the last
+    last_ns: int | None = None
+    energy_mj: int | None = None  # between them: of the whole device, whoever used it
+    note: str = ""  # why its energy is not known
+
+
+@dataclass(slots=True)
+class GpuPower:
+    """The energy counter of one GPU at one moment, and how it ran then."""
+
+    device: int
+    at_ns: int  # Unix time
+    energy_mj: int  # since the driver was loaded
+    sm_mhz: int | None = None
+    temperature_c: int | None = None
+    processes: int | None = None  # that compute on it, as far as the driver lets us see
+
+
+@dataclass(slots=True)
+class AllocatorSample:
+    """The caching allocator of torch for one GPU, at the end of a step."""
+
+    number: int  # of the step
+    device: int
+    at_ns: int  # Unix time
+    allocated_bytes: int  # in tensors
+    allocated_peak_bytes: int
+    reserved_bytes: int  # taken from CUDA
+    reserved_peak_bytes: int
+    split_bytes: int  # of reserved: free, but in segments that are in use
+    retries: int  # so far: cudaMalloc failed and the cache was emptied
+    ooms: int  # so far: failed then, too
+
+
+@dataclass(slots=True)
 class GpuClock:
     """The clock of a process's GPU records against its host's, as it was read first and last."""
 
@@ -610,6 +673,7 @@ class Reading:
     figures: list[Figure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     import_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by table: model.py
+    utilisation_columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # likewise
 
 
 UNSIZED = -1

@@ -109,6 +109,10 @@ class ChunkKind(IntEnum):
     PATHS = 17
     DEVICE_STEPS = 18
     WINDOWS = 19
+    STEP_FLOPS = 20
+    GPUS = 21
+    POWER = 22
+    ALLOCATOR = 23
 
 
 WAITED_SHIFT = 8  # of call_ticks, with the flag WAITED
@@ -195,6 +199,22 @@ class Idle(IntEnum):
 class DeviceStepFlag(IntFlag):
     CUT = 1
     BY_TIME = 2
+
+
+class Precision(IntEnum):
+    FP64 = 0
+    FP32 = 1
+    TF32 = 2
+    FP16 = 3
+    BF16 = 4
+    FP8 = 5
+    INT8 = 6
+    OTHER = 7
+
+
+class FlopsFlag(IntFlag):
+    COMPILED = 1
+    GRAPHS = 2
 
 
 class MarkKind(IntEnum):
@@ -375,6 +395,28 @@ DEVICE_STEP = _structure(
 WINDOW = _structure(
     "u8 number begin_ns end_ns millisteps kernels kernel_ns steps step_ns bare_steps bare_step_ns",
 )
+STEP_FLOPS = _structure(
+    "u4 number",
+    "i2 device",
+    "u2 flags",
+    "u4 operators unseen",
+    "u2 unseen_name",
+    "(3,)u2 reserved",
+    "(8,)u8 flops recomputed_flops",
+)
+GPU = _structure(
+    "u4 device seq",
+    "u2 name note",
+    "u4 multiprocessors",
+    "u8 memory_bytes",
+    "V16 uuid",
+    "u8 samples first_ticks first_energy_mj last_ticks last_energy_mj",
+)
+POWER = _structure("u8 number ticks energy_mj", "u4 device sm_mhz temperature_c processes")
+ALLOCATOR = _structure(
+    "u4 number device",
+    "u8 ticks allocated_bytes allocated_peak_bytes reserved_bytes reserved_peak_bytes split_bytes retries ooms",
+)
 MARK = _structure("u8 ticks", "u2 kind name", "u4 reserved")
 MODULE = _structure(
     "u4 parent",
@@ -401,6 +443,10 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_step": STEP,
     "rs_device_step": DEVICE_STEP,
     "rs_window": WINDOW,
+    "rs_step_flops": STEP_FLOPS,
+    "rs_gpu": GPU,
+    "rs_power": POWER,
+    "rs_allocator": ALLOCATOR,
     "rs_mark": MARK,
     "rs_module": MODULE,
     "rs_system_call": SYSTEM_CALL,

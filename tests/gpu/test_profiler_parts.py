@@ -20,7 +20,7 @@ def a_trace(steps: int) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for number in range(steps):
         at = number * STEP_US
-        events.append({"name": f"ProfilerStep#{number}", "cat": "user_annotation", "ts": at, "dur": STEP_US})
+        events.append({"name": "Optimizer.step#AdamW.step", "cat": "user_annotation", "ts": at, "dur": 1})
         for place, (begins, lasts, name, kind) in enumerate((*WORK, (700, 100, "adam", "kernel"))):
             told = {"correlation": number * 10 + place + 1}
             events.append(

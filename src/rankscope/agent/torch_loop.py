@@ -1,8 +1,9 @@
-"""The training loop of torch: backward, optimizers, gradient scalers, checkpoints, garbage collection."""
+"""The training loop of torch: backward, optimizers, gradient scalers, checkpoints, garbage collection, memory."""
 
 from __future__ import annotations
 
 import sys
+import time
 from functools import wraps
 from typing import Any
 
@@ -18,7 +19,7 @@ def install(recorder: Any, torch: Any) -> None:
     how = observer.start(recorder, torch)
     recorder.rankscope_mark(OBSERVER, how.encode(), 0)
     watch_garbage(recorder)
-    for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save):
+    for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save, _watch_gpus, _watch_graphs):
         try:
             part(recorder, torch)
         except Exception:  # a torch that is built otherwise: the rest still works
@@ -107,3 +108,70 @@ def _step_count(optimizer: Any) -> int | None:
 
 def _watch_save(recorder: Any, torch: Any) -> None:
     ranged(recorder, torch, "save", b"torch.save")
+
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
+ALL_DEVICES_EVERY = 16  # samples: others than the current one may come into use
+
+
+def _watch_gpus(recorder: Any, torch: Any) -> None:
+    """At ends of steps, soon after the start and later about once a second: a look takes 0.1 ms a GPU."""
+    due, pause, looks = 0.0, FIRST_PAUSE_S, 0
+    used: set[int] = set()
+
+    def after(optimizer: Any, arguments: Any, named: Any) -> None:
+        nonlocal due, pause, looks
+        now = time.monotonic()
+        if now < due or not torch.cuda.is_initialized():
+            return
+        due, pause = now + pause, min(LONGEST_PAUSE_S, 2 * pause)
+        try:
+            recorder.rankscope_tf32(_allows_tf32(torch, "matmul"), _allows_tf32(torch, "conv"))
+            is_whole = looks % ALL_DEVICES_EVERY == 0
+            looks += 1
+            for device in range(torch.cuda.device_count()) if is_whole else tuple(used):
+                if _tell_allocator(recorder, device, torch._C._cuda_memoryStats(device)):
+                    used.add(device)
+        except Exception:  # a torch that is built otherwise
+            due = float("inf")
+
+    sys.modules[OPTIMIZER].register_optimizer_step_post_hook(after)
+
+
+def _tell_allocator(recorder: Any, device: int, stats: Any) -> bool:
+    """Whether this process holds memory of the GPU."""
+    kinds = ("allocated_bytes", "reserved_bytes", "inactive_split_bytes")
+    allocated, reserved, split = (stats[kind]["all"] for kind in kinds)
+    if not reserved["peak"]:
+        return False
+    recorder.rankscope_allocator(
+        device,
+        *(allocated["current"], allocated["peak"], reserved["current"], reserved["peak"], split["current"]),
+        *(stats["num_alloc_retries"], stats["num_ooms"]),
+    )
+    return True
+
+
+def _allows_tf32(torch: Any, operation: str) -> bool:
+    """Asked where torch keeps it: its properties may warn."""
+    precision = getattr(torch._C, "_get_fp32_precision_getter", None)  # since torch 2.9
+    if precision is not None:
+        return bool(precision("cuda", operation) == "tf32")
+    return bool(torch._C._get_cublas_allow_tf32() if operation == "matmul" else torch._C._get_cudnn_allow_tf32())
+
+
+def _watch_graphs(recorder: Any, torch: Any) -> None:
+    """What a CUDA graph computes is not seen when it is replayed."""
+    graph, told = torch.cuda.graphs.CUDAGraph, recorder.rankscope_graph_replayed
+    original = graph.replay
+
+    @wraps(original)
+    def replay(self: Any) -> None:
+        told()
+        try:
+            original(self)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
+
+    graph.replay = replay

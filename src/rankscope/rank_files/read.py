@@ -27,6 +27,7 @@ from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.steps import device_step_columns, mark_rows_of, marks_of, step_columns, step_rows_of
 from rankscope.rank_files.trace import add_trace
+from rankscope.rank_files.utilisation import utilisation_columns
 
 GROUP_KINDS: dict[int, str] = {
     GroupKind.COMM: "communicator",
@@ -82,6 +83,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     add_trace(reading, file, clock, cuda_rows, LAYERS)
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.device_step_columns = device_step_columns(file, CuptiClock(clock, cuda_rows))
+    reading.utilisation_columns = utilisation_columns(file, clock, strings)
     reading.marks = marks_of(mark_rows, file, clock, strings)
     reading.notes += import_notes(file, strings)
     reading.import_columns = import_columns(import_rows, file, clock, strings, last_ticks(file.header, log))

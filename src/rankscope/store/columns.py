@@ -12,13 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from rankscope.model import (
+    AllocatorSample,
     CallsMethod,
     DeviceGaps,
     DeviceStep,
     DeviceTotals,
     Event,
     Figure,
+    Gpu,
     GpuClock,
+    GpuPower,
     GpuRecording,
     Group,
     Mark,
@@ -31,6 +34,7 @@ from rankscope.model import (
     RankFacts,
     Reading,
     Step,
+    StepFlops,
     SystemCalls,
     Tally,
     Words,
@@ -51,6 +55,10 @@ RECORDS: dict[str, type] = {
     "device_gaps": DeviceGaps,
     "gpu_recordings": GpuRecording,
     "gpu_clocks": GpuClock,
+    "step_flops": StepFlops,
+    "gpus": Gpu,
+    "gpu_power": GpuPower,
+    "allocator": AllocatorSample,
     "figures": Figure,
     "notes": Note,
     "modules": Module,
@@ -64,6 +72,7 @@ LISTS = (  # of few rows
     *("figures", "notes"),
 )
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
+UTILISATION_TABLES = ("step_flops", "gpus", "gpu_power", "allocator")
 ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
 REPEATED = ("tallies", "range_tallies", "events", *IMPORT_TABLES)  # their words are few and come often
 
@@ -169,6 +178,7 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
     given["device_steps"] = ([], reading.device_step_columns)
     given |= {name: (getattr(reading, name), {}) for name in LISTS}
     given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
+    given |= {name: ([], reading.utilisation_columns.get(name, {})) for name in UTILISATION_TABLES}
     return {
         name: _either(name, process, records, columns)
         for name, (records, columns) in given.items()

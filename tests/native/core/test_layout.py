@@ -33,6 +33,8 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_step_flag": rank_file.StepFlag,
     "rs_idle": rank_file.Idle,
     "rs_device_step_flag": rank_file.DeviceStepFlag,
+    "rs_precision": rank_file.Precision,
+    "rs_flops_flag": rank_file.FlopsFlag,
     "rs_mark_kind": rank_file.MarkKind,
     "rs_imports_mode": rank_file.ImportsMode,
     "rs_calls_method": rank_file.CallsMethod,

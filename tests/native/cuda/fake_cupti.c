@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#define CALLS 1024
 
 typedef void (*requested_function)(uint8_t **, size_t *, size_t *);
 typedef void (*completed_function)(void *, uint32_t, uint8_t *, size_t, size_t);
@@ -212,11 +215,15 @@ int cuptiUnsubscribe(void *subscriber)
     return 0;
 }
 
+/* Takes its time, as the real one does, and CUPTI may not be taken off meanwhile. */
 int cuptiEnableDomain(uint32_t enable, void *subscriber, int domain)
 {
     (void)subscriber;
+    must_be_attached();
     if (enable)
         __atomic_or_fetch(&domains, 1 << domain, __ATOMIC_RELEASE);
+    usleep(20000);
+    must_be_attached();
     return 0;
 }
 
@@ -241,18 +248,25 @@ void fake_call(void)
             __atomic_load_n(&seen, __ATOMIC_ACQUIRE)(NULL, 2, 2, &site);
 }
 
+/* As the real one does it: taken off, it forgets to record them, and still believes that they are selected. */
+static int select_call(uint8_t *believed, uint32_t cbid, uint8_t enable)
+{
+    if (believed[cbid % CALLS] != enable)
+        __atomic_add_fetch(&selected, enable ? 1 : fake_selected() ? -1 : 0, __ATOMIC_RELEASE);
+    believed[cbid % CALLS] = enable;
+    return 0;
+}
+
 int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
 {
-    (void)cbid;
-    __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
-    return 0;
+    static uint8_t believed[CALLS];
+    return select_call(believed, cbid, enable);
 }
 
 int cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable)
 {
-    (void)cbid;
-    __atomic_add_fetch(&selected, enable ? 1 : -1, __ATOMIC_RELEASE);
-    return 0;
+    static uint8_t believed[CALLS];
+    return select_call(believed, cbid, enable);
 }
 #endif
 

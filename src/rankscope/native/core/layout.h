@@ -141,7 +141,8 @@ enum rs_chunk_kind {
     RS_CHUNK_STEPS = 13, RS_CHUNK_MARKS = 14,
     RS_CHUNK_MODULES = 15, RS_CHUNK_SYSTEM_CALLS = 16,
     RS_CHUNK_PATHS = 17,        /* records of different sizes, like strings */
-    RS_CHUNK_DEVICE_STEPS = 18, RS_CHUNK_WINDOWS = 19
+    RS_CHUNK_DEVICE_STEPS = 18, RS_CHUNK_WINDOWS = 19,
+    RS_CHUNK_STEP_FLOPS = 20, RS_CHUNK_GPUS = 21, RS_CHUNK_POWER = 22, RS_CHUNK_ALLOCATOR = 23
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -381,6 +382,67 @@ struct rs_window {
     uint64_t kernels, kernel_ns;            /* what the GPU's records of it sum up to */
     uint64_t steps, step_ns;                /* whole steps in it, and their time */
     uint64_t bare_steps, bare_step_ns;      /* the same of the time after it without recording; 0: not over yet */
+};
+
+/* What is multiplied, as a device's peak tells them apart. */
+enum rs_precision {
+    RS_PRECISION_FP64 = 0, RS_PRECISION_FP32 = 1,
+    RS_PRECISION_TF32 = 2,      /* float32 that the program allows the GPU to multiply in TF32 */
+    RS_PRECISION_FP16 = 3, RS_PRECISION_BF16 = 4, RS_PRECISION_FP8 = 5, RS_PRECISION_INT8 = 6,
+    RS_PRECISION_OTHER = 7
+};
+#define RS_PRECISIONS 8
+
+enum rs_flops_flag {
+    RS_FLOPS_COMPILED = 1,      /* torch.compile was used: kernels that it generates are no operators */
+    RS_FLOPS_GRAPHS = 2         /* CUDA graphs were replayed: their operators ran when they were captured */
+};
+
+/* What the operators of one sampled step compute on one device: matrix products, convolutions, attention and recurrent
+ * layers, by their shapes. In a ring, in the order of their writing. */
+struct rs_step_flops {
+    uint32_t number;            /* of the step; 0 while the record is being written */
+    int16_t device;             /* -1: the CPU */
+    uint16_t flags;
+    uint32_t operators;         /* counted on this device */
+    uint32_t unseen;            /* of the step: operators that may compute as much and cannot be counted */
+    uint16_t unseen_name;       /* string id of the first of them */
+    uint16_t reserved[3];
+    uint64_t flops[RS_PRECISIONS];
+    uint64_t recomputed_flops[RS_PRECISIONS];   /* of them: forward once more, inside backward */
+};
+
+/* One GPU that this process uses, as the driver describes it. Seqlocked like a tally. */
+struct rs_gpu {
+    uint32_t device, seq;
+    uint16_t name, note;        /* string ids; note: why its energy is not known */
+    uint32_t multiprocessors;
+    uint64_t memory_bytes;
+    uint8_t uuid[16];
+    uint64_t samples;           /* of its energy, so far */
+    uint64_t first_ticks, first_energy_mj, last_ticks, last_energy_mj;
+};
+
+/* The energy counter of one GPU at one moment: all that the device used, whoever used it. In a ring, in the order of
+ * their writing. */
+struct rs_power {
+    uint64_t number;            /* from 1 on; 0 while the record is being written */
+    uint64_t ticks;
+    uint64_t energy_mj;         /* since the driver was loaded */
+    uint32_t device;
+    uint32_t sm_mhz, temperature_c;     /* 0: not told */
+    uint32_t processes;         /* that compute on it, as far as the driver lets us see; 0: not told */
+};
+
+/* The caching allocator of torch for one GPU, at the end of a step. In a ring, in the order of their writing. */
+struct rs_allocator {
+    uint32_t number;            /* of the step; 0 while the record is being written */
+    uint32_t device;
+    uint64_t ticks;
+    uint64_t allocated_bytes, allocated_peak_bytes;     /* in tensors */
+    uint64_t reserved_bytes, reserved_peak_bytes;       /* taken from CUDA */
+    uint64_t split_bytes;       /* of reserved: free, but in segments that are in use */
+    uint64_t retries, ooms;     /* so far: cudaMalloc failed and the cache was emptied; failed then, too */
 };
 
 enum rs_mark_kind {

@@ -37,6 +37,7 @@ static atomic_int detaching;
 
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER, asking_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;  /* CUPTI's clock is not read while it is taken off */
 static pthread_cond_t wake, woken;
 static int has_thread, asked_to_end, has_ended;
 
@@ -120,9 +121,12 @@ static void ask_for_unified(void)
 /* One moment on both clocks, as near to now as it gets; the last one, where CUPTI is off. */
 uint64_t rs_cuda_note_now(void)
 {
-    if (!rs_cuda.row->window_begin_ns || atomic_load(&detaching) >= IN_A_CALL)
-        return rs_cuda.row->flushed_ns;
-    return note_clocks(&rs_cuda.row->flushed_ticks, &rs_cuda.row->flushed_ns, &rs_cuda.row->flushed_width_ticks);
+    struct rs_cuda *row = rs_cuda.row;
+    pthread_mutex_lock(&clock_lock);
+    if (row->window_begin_ns && atomic_load(&detaching) < IN_A_CALL)
+        note_clocks(&row->flushed_ticks, &row->flushed_ns, &row->flushed_width_ticks);
+    pthread_mutex_unlock(&clock_lock);
+    return row->flushed_ns;
 }
 
 static void flush(int is_last)
@@ -204,9 +208,14 @@ static int attach(char *note, size_t size)
  * ends is the one moment at which CUPTI can be taken off while other threads go on. */
 static void leave_call(void *user, uint32_t domain, uint32_t cbid, const struct rs_cupti_callback *data)
 {
-    int before = ASKED, saved = errno;
+    int before = ASKED, saved = errno, is_chosen = 0;
     (void)user, (void)domain, (void)cbid;
-    if (data->site == RS_CUPTI_EXIT && atomic_compare_exchange_strong(&detaching, &before, IN_A_CALL)) {
+    if (data->site == RS_CUPTI_EXIT && atomic_load(&detaching) == ASKED) {
+        pthread_mutex_lock(&clock_lock);
+        is_chosen = atomic_compare_exchange_strong(&detaching, &before, IN_A_CALL);
+        pthread_mutex_unlock(&clock_lock);
+    }
+    if (is_chosen) {
         uint64_t begun = rs_clock_ns(CLOCK_MONOTONIC);
         rs_cuda.cupti.cuptiFinalize();
         finalize_ns = rs_clock_ns(CLOCK_MONOTONIC) - begun;
@@ -225,9 +234,12 @@ static int detach(void)
     void *subscriber = NULL;
     if (cupti->cuptiSubscribe(&subscriber, leave_call, NULL) != RS_CUPTI_SUCCESS)
         return 0;
-    atomic_store(&detaching, ASKED);
+    /* Taken off, CUPTI no longer records the calls that were selected, but selects none that it believes to be so. */
+    enum rs_cuda_api api = (enum rs_cuda_api)rs_cuda.row->api;
+    rs_cuda_calls_select(api, 0);
     cupti->cuptiEnableDomain(1, subscriber, RS_CUPTI_RUNTIME_API);
     cupti->cuptiEnableDomain(1, subscriber, RS_CUPTI_DRIVER_API);
+    atomic_store(&detaching, ASKED);        /* not before: a call would take it off while it is still being set up here */
     struct timespec until = after_ns(DETACH_NS);
     pthread_mutex_lock(&wake_lock);
     while (atomic_load(&detaching) != DONE && !asked_to_end && !atomic_load(&others)
@@ -238,8 +250,10 @@ static int detach(void)
     while (!is_called_off && atomic_load(&detaching) != DONE)
         pthread_cond_wait(&wake, &wake_lock);
     pthread_mutex_unlock(&wake_lock);
-    if (is_called_off)
+    if (is_called_off) {
         cupti->cuptiUnsubscribe(subscriber);
+        rs_cuda_calls_select(api, 1);
+    }
     is_attached = is_called_off;
     return !is_called_off;
 }
@@ -314,7 +328,7 @@ static void *flusher(void *unused)
     (void)unused;
     prctl(PR_SET_NAME, "rankscope");
     pthread_mutex_lock(&wake_lock);
-    uint64_t flushed = rs_clock_ns(CLOCK_MONOTONIC);
+    uint64_t flushed = rs_clock_ns(CLOCK_MONOTONIC), sampled = flushed;
     for (int is_last = 0; !is_last;) {
         struct timespec until = after_ns(has_windows ? rs_windows_turn_ns() : FLUSH_NS);
         while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
@@ -325,6 +339,10 @@ static void *flusher(void *unused)
         if (!atomic_load(&others) && (is_last || !has_windows || now - flushed >= FLUSH_NS)) {
             flush(is_last);
             flushed = now;
+        }
+        if (is_last || now - sampled >= FLUSH_NS) {
+            rs_gpus_sample(is_last);
+            sampled = now;
         }
         if (has_windows && !is_last && !atomic_load(&others))
             take_turn();
@@ -528,6 +546,7 @@ void rs_cuda_forget(void)
     pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
     pthread_mutex_init(&switch_lock, NULL);
+    pthread_mutex_init(&clock_lock, NULL);
     rs_cuda.row = NULL;
     rs_cuda.activities = NULL;
     rs_cuda_records_forget();
@@ -541,4 +560,5 @@ void rs_cuda_forget(void)
     rs_device_steps_forget();
     rs_windows_forget();
     rs_cuda_memory_forget();
+    rs_gpus_forget();
 }

@@ -51,6 +51,7 @@ static struct rs_device *new_row(uint32_t device)
         return NULL;
     row->device = device;
     rs_row_publish(rows, 1);
+    rs_gpu_used(device);
     return row;
 }
 

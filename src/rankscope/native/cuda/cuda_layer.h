@@ -98,6 +98,12 @@ void rs_devices_forget(void);
 typedef void (*rs_device_visit)(void *context, uint64_t from_ns, uint64_t to_ns, uint64_t doing);
 int rs_device_walk(uint32_t device, uint64_t from_ns, uint64_t to_ns, rs_device_visit visit, void *context);
 
+/* gpus.c */
+void rs_gpu_used(uint32_t device);
+void rs_gpu_known(uint32_t device);
+void rs_gpus_sample(int is_last);
+void rs_gpus_forget(void);
+
 /* cuda_steps.c */
 void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name);
 void rs_device_steps_activity(uint32_t device, uint32_t correlation, uint64_t start_ns, uint64_t end_ns,

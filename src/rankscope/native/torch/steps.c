@@ -39,6 +39,8 @@ void rs_steps_forget(void)
     rs_host_log_forget();
     rs_step_ring_forget();
     rs_progress_forget();
+    rs_flops_forget();
+    rs_allocator_forget();
 }
 
 static int is_owner(void) { return rs_self && loop.owner == rs_self; }
@@ -48,6 +50,8 @@ uint32_t rs_loop_tid(void)
     const struct rs_thread *owner = __atomic_load_n(&loop.owner, __ATOMIC_ACQUIRE);
     return owner ? owner->row->tid : 0;
 }
+
+uint64_t rs_step_number(void) { return loop.number + 1; }
 
 /* From now on the thread does what it says now; `as_well`: of this moment only. */
 static void note(uint64_t now, uint8_t as_well)
@@ -156,6 +160,7 @@ static void end_step(int more)
     loop.flags = 0;
     rs_step_write(loop.number, flags_of(), &loop.begin, &loop.end);
     note(loop.end.ticks, RS_DOING_ENDED);
+    rs_flops_step(loop.number, more);
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
         __atomic_store_n(&rs_step_open, 2, __ATOMIC_RELAXED);
@@ -313,6 +318,7 @@ RS_EXPORT void rankscope_gc(int begins)
 /* torch compiles a model, or a part of it, in this thread. */
 RS_EXPORT void rankscope_compiling(int begins)
 {
+    rs_flops_compiling();
     if (!is_owner() || (!begins && !loop.compiling))
         return;
     loop.compiling += begins ? 1 : -1u;

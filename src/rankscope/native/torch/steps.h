@@ -59,6 +59,15 @@ void rs_exposure_begin(void);
 uint64_t rs_exposure_end(uint64_t now);
 void rs_progress_forget(void);
 
+/* flops.c: what the operators of sampled steps compute. */
+void rs_flops_step(uint64_t number, int more);
+void rs_flops_compiling(void);
+void rs_flops_forget(void);
+
+/* allocator.c */
+void rs_allocator_forget(void);
+uint64_t rs_step_number(void);      /* of the step that goes on */
+
 /* ranges.c */
 void rs_ranges_forget(void);
 
