@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NO_PAGE = {"What else is known?", "When does each rank wait?"}  # the latter: the same where there are no steps
 ANCHORED = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#?([^)\s]*)\)")
+GENERATED = {"metrics.md", "schema.md", "rank-file.md", "environment.md"}  # they define, in the words of the code
+SHORTEST_PART, MOST_ALIKE = 12, 0.5
 MAKE_TARGET = re.compile(r"\bmake ([a-z][a-z-]+)")
 
 
@@ -68,6 +71,29 @@ def test_the_site_lists_every_page_once() -> None:
     listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert sorted(listed) == sorted(pages)
+
+
+def test_no_page_says_what_another_says() -> None:
+    """No paragraph or row shares most of its word triples with one of another page, generated references aside."""
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name not in GENERATED]
+    told = [(page, part, triples(part)) for page in pages for part in parts(page)]
+    twice = [
+        (one[0].name, other[0].name, one[1][:60])
+        for one, other in combinations(told, 2)
+        if one[0] != other[0] and len(one[2] & other[2]) > MOST_ALIKE * min(len(one[2]), len(other[2]))
+    ]
+    assert twice == [] and len(told) > 500
+
+
+def parts(page: Path) -> list[str]:
+    """Paragraphs, items of lists and rows of tables that are long enough to say something."""
+    found = re.split(r"\n\s*\n|\n(?=[-|] |\d\. )", re.sub(r"^#.*$", "", prose(page), flags=re.MULTILINE))
+    return [part for part in found if len(triples(part)) >= SHORTEST_PART]
+
+
+def triples(part: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", re.sub(r"\]\([^)]*\)", "]", part).lower())
+    return set(zip(words, words[1:], words[2:], strict=False))
 
 
 @pytest.mark.slow

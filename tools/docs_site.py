@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,50 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = Path(page.file.abs_src_path)
+    markdown = MERMAID.sub(drawn, markdown)
     return outside_fences(markdown, lambda text: spaced(LINK.sub(lambda link: linked(link, source, page), text)))
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Diagrams: Material would fetch Mermaid's script from the network, so the one graph that there is is drawn here.
+MERMAID = re.compile(r"^```mermaid\ngraph LR\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BOX_WIDTH, BOX_HEIGHT, COLUMN, ROW = 104, 26, 150, 44
+
+
+def drawn(graph: re.Match[str]) -> str:
+    """A graph from left to right: each box in the column after the last of those that point to it."""
+    chains = [line.split() for line in graph[1].splitlines()]
+    edges = sorted({(a, b) for words in chains for a, b in pairwise(words[::2])})
+    names = sorted({name for edge in edges for name in edge})
+    columns = dict.fromkeys(names, 0)
+    for _ in names:
+        for begin, end in edges:
+            columns[end] = max(columns[end], columns[begin] + 1)
+    place = {
+        name: (
+            columns[name] * COLUMN,
+            ROW * sum(columns[other] == columns[name] for other in names[: names.index(name)]),
+        )
+        for name in names
+    }
+    wide, high = (max(at[axis] for at in place.values()) for axis in (0, 1))
+    lines = [
+        f'<path d="M{place[a][0] + BOX_WIDTH} {place[a][1] + BOX_HEIGHT / 2} C{place[a][0] + COLUMN} '
+        f"{place[a][1] + BOX_HEIGHT / 2} {place[b][0] - COLUMN + BOX_WIDTH} {place[b][1] + BOX_HEIGHT / 2} "
+        f'{place[b][0]} {place[b][1] + BOX_HEIGHT / 2}" fill="none" stroke="currentColor" opacity=".35"/>'
+        for a, b in edges
+    ]
+    boxes = [
+        f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="4" fill="var(--md-code-bg-color)" '
+        f'stroke="currentColor"/><text x="{x + BOX_WIDTH / 2}" y="{y + 17}" text-anchor="middle" font-size="13" '
+        f'fill="currentColor">{name}</text>'
+        for name, (x, y) in place.items()
+    ]
+    frame = f'viewBox="-2 -2 {wide + BOX_WIDTH + 4} {high + BOX_HEIGHT + 4}" role="img" aria-label="import graph"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>{"".join(lines + boxes)}</svg>\n'
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 def outside_fences(markdown: str, change: Any) -> str:
     """The page with everything but its code blocks changed."""
     parts, at = [], 0
