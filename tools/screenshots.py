@@ -95,7 +95,7 @@ def take(questions: list[dict[str, Any]]) -> None:
 def answer(runs: dict[str, Path], run: str, table: str) -> str:
     """The table as the command prints it, its first lines."""
     command = [sys.executable, "-m", "rankscope", "report", str(runs[run]), "--table", table]
-    wide = {**os.environ, "COLUMNS": "150"}
+    wide = {**os.environ, "COLUMNS": "110"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=wide)
     lines = done.stdout.rstrip().splitlines()
     left = len(lines) - MOST_LINES
