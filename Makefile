@@ -197,9 +197,9 @@ bench: envs native
 		echo "[bench] $$script"; $(BIN)/python "$$script"; done
 
 # ---------------------------------------------------------------- documentation
-# The variable silences an advertisement of MkDocs Material's, nothing else.
+# Not --quiet: it also keeps warnings from --strict. The variable silences an advertisement, nothing else.
 docs: .envs/docs/.ready
-	@NO_MKDOCS_2_WARNING=1 .envs/docs/bin/mkdocs build --strict --quiet
+	@log=$$(NO_MKDOCS_2_WARNING=1 .envs/docs/bin/mkdocs build --strict 2>&1) || { echo "$$log" >&2; exit 1; }
 	@echo 'The site is in build/site: open build/site/index.html (its search needs a server: $(PYTHON) -m http.server -d build/site)'
 
 # ---------------------------------------------------------------- studies
