@@ -176,7 +176,7 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --duration
 test: ready-to-test
 	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
 
-test-all: ready-to-test
+test-all: ready-to-test .envs/docs/.ready
 	@$(PYTEST) $(PYTEST_ARGS)
 
 # pip waits for the disk and for the network: several environments at a time, and lint beside them.

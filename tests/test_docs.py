@@ -9,9 +9,11 @@ import sys
 from functools import cache
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import docs_site
 from mpis import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -94,6 +96,22 @@ def parts(page: Path) -> list[str]:
 def triples(part: str) -> set[tuple[str, ...]]:
     words = re.findall(r"\w+", re.sub(r"\]\([^)]*\)", "]", part).lower())
     return set(zip(words, words[1:], words[2:], strict=False))
+
+
+def test_pages_are_prepared_for_the_site() -> None:
+    """Lists and tables begin after an empty line, and links out of docs/ lead to pages of the site or none."""
+    assert docs_site.spaced("say:\n- a\n  b\n- c\nd:\n| e |") == "say:\n\n- a\n  b\n- c\nd:\n\n| e |"
+    page = SimpleNamespace(
+        file=SimpleNamespace(abs_src_path=str(ROOT / "docs/commands/top.md"), src_uri="commands/top.md")
+    )
+    text = (
+        "[a](../../benchmarks/results/top.md#b) [c](../../Makefile) [d](hang.md)\n```text\n[a](../../Makefile)\n```\n"
+    )
+    assert docs_site.on_page_markdown(text, page) == (
+        "[a](../measurements/top.md#b) c (`Makefile`) [d](hang.md)\n```text\n[a](../../Makefile)\n```\n"
+    )
+    drawn = docs_site.MERMAID.sub(docs_site.drawn, "```mermaid\ngraph LR\n    a --> b --> c\n    a --> c\n```")
+    assert drawn.count("<rect") == 3 and drawn.count("<path") == 3 and drawn.count('x="300"') == 1
 
 
 @pytest.mark.slow
