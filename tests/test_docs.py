@@ -98,6 +98,16 @@ def triples(part: str) -> set[tuple[str, ...]]:
     return set(zip(words, words[1:], words[2:], strict=False))
 
 
+def test_the_recipe_names_our_dependencies() -> None:
+    wanted = re.search(
+        r"^dependencies = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S
+    )
+    needed = set(re.findall(r'"([\w-]+)>=([\d.]+)', wanted[1] if wanted else ""))
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert len(needed) > 5
+    assert needed == set(re.findall(r'depends_on\("py-([\w-]+)@([\d.]+):", type=\("build", "run"\)', page))
+
+
 def test_pages_are_prepared_for_the_site() -> None:
     """Lists and tables begin after an empty line, and links out of docs/ lead to pages of the site or none."""
     assert docs_site.spaced("say:\n- a\n  b\n- c\nd:\n| e |") == "say:\n\n- a\n  b\n- c\nd:\n\n| e |"
