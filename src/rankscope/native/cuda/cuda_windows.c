@@ -3,7 +3,7 @@
  * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
  * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
  * it costs less than that anyway, the windows nearly touch. Steps, collectives and NCCL's plugin are always recorded.
- * docs/metrics.md has the formulas. */
+ * docs/reference/metrics.md has the formulas. */
 #include <stdlib.h>
 
 #include "cuda_layer.h"

@@ -1,5 +1,5 @@
 /* Steps: the time of the thread that runs the training loop, shared out among parts, from one optimizer step to the
- * next. docs/steps.md has the rules. */
+ * next. docs/reference/steps.md has the rules. */
 #include "steps.h"
 
 #define MOST_NESTED 32

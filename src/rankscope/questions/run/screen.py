@@ -14,7 +14,7 @@ from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compare
 from rankscope.questions.steps.traced import KERNELS, SAID
 from rankscope.questions.wording import counted, ranges, seconds
 
-# Every word of the screen with its meaning: docs/metrics.md and `rankscope explain` have them from here.
+# Every word of the screen with its meaning: docs/reference/metrics.md and `rankscope explain` have them from here.
 LABELS = {
     "compute": "of a step on GPUs: at least one kernel computes; of a step found by pattern: outside collectives",
     "data loading": "the loop waits for its data loader",
