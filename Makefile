@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h $(NATIVE)/*/*/*.c $(NATIVE)/*/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -34,6 +34,7 @@ help:
 	@echo 'make test-foreign  other people'"'"'s test suites, bare and recorded, compared test by test (hours)'
 	@echo 'make bench     the benchmarks'
 	@echo 'make studies   all studies on 1, 2, 4 and 8 ranks of this machine, each with its document (STUDIES=: only these)'
+	@echo 'make docs      the documentation as a site, in build/site'
 	@echo 'make wheels    manylinux wheels for x86-64 and aarch64 in dist/, each tried where it promises to run'
 	@echo 'make lint      formatting, types, import rules, compiler warnings'
 	@echo 'make format    write what lint wants of the formatting'
@@ -85,6 +86,13 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 	@mkdir -p .envs/browser
 	@cp tests/browser/package.json tests/browser/package-lock.json .envs/browser/
 	@npm ci --prefix .envs/browser --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# What builds the documentation; exactly these versions, so that a strict build stays clean.
+.envs/docs/.ready: | python
+	@echo '[setup] MkDocs Material in .envs/docs'
+	@$(PYTHON) -m venv .envs/docs
+	@.envs/docs/bin/python $(PIP_INSTALL) mkdocs==1.6.1 mkdocs-material==9.8.1
 	@touch $@
 
 # What `make test-foreign` runs: other people's tests with their packages, and torch with what its own tests need.
@@ -168,7 +176,7 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --duration
 test: ready-to-test
 	@$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
 
-test-all: ready-to-test
+test-all: ready-to-test .envs/docs/.ready
 	@$(PYTEST) $(PYTEST_ARGS)
 
 # pip waits for the disk and for the network: several environments at a time, and lint beside them.
@@ -187,6 +195,12 @@ bench: envs native
 	@set -e; for script in benchmarks/*.py; do \
 		test -f "$$script" || { echo 'rankscope: there are no benchmarks yet' >&2; exit 1; }; \
 		echo "[bench] $$script"; $(BIN)/python "$$script"; done
+
+# ---------------------------------------------------------------- documentation
+# Not --quiet: it also keeps warnings from --strict. The variable silences an advertisement, nothing else.
+docs: .envs/docs/.ready
+	@log=$$(NO_MKDOCS_2_WARNING=1 .envs/docs/bin/mkdocs build --strict 2>&1) || { echo "$$log" >&2; exit 1; }
+	@echo 'The site is in build/site: open build/site/index.html (its search needs a server: $(PYTHON) -m http.server -d build/site)'
 
 # ---------------------------------------------------------------- studies
 STUDY_SCALE ?= 1,2,4,8

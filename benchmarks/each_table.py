@@ -2,9 +2,9 @@
 
     python benchmarks/each_table.py [--ranks 2000] [--collectives 2000] [--steps 0] [--source DIR] [--table NAME …]
 
-Writes a synthetic run (docs/synthetic.md), lets one report read it, and then asks for one table after the other, each
-in a process of its own: what is kept of the rank files is used, no answer is. Memory as in many_ranks.py. `--source`
-takes another tree's `src`, so that two versions can be compared.
+Writes a synthetic run (docs/inside/synthetic.md), lets one report read it, and then asks for one table after the
+other, each in a process of its own: what is kept of the rank files is used, no answer is. Memory as in
+many_ranks.py. `--source` takes another tree's `src`, so that two versions can be compared.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/many_ranks.py [--ranks 6144] [--steps 500] [--wide 100000] [--dask] [--folder /tmp] [--out FILE]
 
-Writes synthetic runs (docs/synthetic.md) into a temporary folder, and reports each of them: for the first time, a
-second time, a second time with another question, and without keeping anything. Memory is what all processes of the
+Writes synthetic runs (docs/inside/synthetic.md) into a temporary folder, and reports each of them: for the first time,
+a second time, a second time with another question, and without keeping anything. Memory is what all processes of the
 report hold together (the sum of their proportional set sizes, looked at five times a second); a process's own largest
 resident set is told beside it.
 """

@@ -50,6 +50,10 @@ def compare(kind: str, told: dict[str, Any], reading: Any) -> None:
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "retries", "ooms"):
             key = name.replace("_peak_bytes", "_bytes_peak")
             show(kind, f"allocator, {name}", int(allocator[name][-1]), told[key])
+    if "stats_us" in told:
+        print(
+            f"{kind:14} a look at the allocator takes {told['stats_us']:.1f} µs, at NVML's counter {told['nvml_us']} µs"
+        )
     gpus = tables.get("gpus")
     if gpus:
         for i, name in enumerate(gpus["name"]):

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 MOST_BYTES = 16 << 20
-USED_BYTES_AT = 32  # see docs/rank-file.md: rs_header
+USED_BYTES_AT = 32  # see docs/inside/rank-file.md: rs_header
 MAGIC = b"RANKSCPE"
 
 

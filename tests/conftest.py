@@ -100,7 +100,7 @@ LONGEST_FILES = {
     "agent/import_index/test_packages.py": 20,
     "stage/test_slow_nodes.py": 20,
     "studies/test_kill.py": 20,
-    "test_tutorial.py": 20,
+    "test_tutorial.py": 35,
     "questions/compare/test_compare.py": 17,
     "cli/test_imports.py": 16,
     "questions/stragglers/test_real.py": 15,

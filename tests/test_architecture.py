@@ -1,4 +1,4 @@
-"""The picture of docs/architecture.md is the import graph."""
+"""The picture of docs/inside/architecture.md is the import graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEFT_OUT = {"rankscope", "__main__", "__version__", "SCHEMA_VERSION", "rank_file
 
 
 def drawn() -> set[tuple[str, str]]:
-    found = PICTURE.search((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    found = PICTURE.search((ROOT / "docs" / "inside" / "architecture.md").read_text(encoding="utf-8"))
     assert found is not None
     chains = (line.strip().split(" --> ") for line in found[1].splitlines() if " --> " in line)
     return {pair for chain in chains for pair in pairwise(chain)}

@@ -1,4 +1,4 @@
-"""Writes every command's --help into its page docs/<command>.md; with --check only says where it differs."""
+"""Writes every command's --help into its page docs/commands/<command>.md; with --check only says where it differs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from markers import MissingMarkers, between, fenced, filled
 from rankscope.cli import COMMANDS
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "commands"
 SCRIPT = Path(sysconfig.get_path("scripts")) / "rankscope"
-PAGES = {"index": "import_index"}  # docs/index.md is the front page
+PAGES = {"index": "import_index"}  # index.md would be the front page of the folder
 PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHON_COLORS": "0", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
 
 
@@ -48,12 +48,12 @@ def problem(command: str) -> str | None:
     """What is wrong with the page of a command, if anything."""
     page = page_of(command)
     if not page.exists():
-        return f"docs/{page.name} is missing"
+        return f"docs/commands/{page.name} is missing"
     try:
         written = between(page.read_text(encoding="utf-8"), "help")
     except MissingMarkers as error:
-        return f"docs/{page.name}: {error}"
-    return None if same(written, help_text(command)) else f"docs/{page.name} does not show the command's --help"
+        return f"docs/commands/{page.name}: {error}"
+    return None if same(written, help_text(command)) else f"docs/commands/{page.name} does not show its --help"
 
 
 def write(command: str) -> None:

@@ -1,6 +1,6 @@
-"""Writes the columns of every table from the code: those of records into docs/schema.md, those of answers with their
-formulas into docs/metrics.md; and of pages what `rankscope explain` and `rankscope tables` say, into words.json.
-With --check only says whether one differs."""
+"""Writes the columns of every table from the code: those of records into docs/reference/schema.md, those of answers
+with their formulas into docs/reference/metrics.md; and of pages what `rankscope explain` and `rankscope tables` say,
+into words.json. With --check only says whether one differs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OTHERS: dict[str, Sequence[Column]] = {
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# docs/schema.md: the records
+# docs/reference/schema.md: the records
 def comments(record: type) -> dict[str, str]:
     """What the source says beside each field of a record, those it inherits first."""
     above = record.__base__
@@ -97,7 +97,7 @@ def schema_page(page: str, tables: Sequence[TableSchema]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# docs/metrics.md: the answers
+# docs/reference/metrics.md: the answers
 def metrics_page(page: str, tables: Sequence[TableSchema]) -> str:
     for table in tables:
         if table.kind == "question" and not QUESTIONS[table.name].is_wide:
@@ -125,22 +125,23 @@ def escaped(text: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-PAGES = {"schema.md": schema_page, "metrics.md": metrics_page}
+PAGES = {"reference/schema.md": schema_page, "reference/metrics.md": metrics_page}
 WORDS = DOCS.parent / "src" / "rankscope" / "api" / "words.json"
 TABLE_ROW = re.compile(r"^\|(.*)\|$", re.MULTILINE)
 
 
 def words() -> str:
     """What `rankscope explain` and `tables` say of metrics.md (words), findings.md (rules) and report.md (tables)."""
-    defined = dict(table_rows(between_headings((DOCS / "metrics.md").read_text(encoding="utf-8"), "## Words"), 2))
+    metrics = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")
+    defined = dict(table_rows(between_headings(metrics, "## Words"), 2))
     rules = {
         rule.strip("`"): told
-        for names, *told in table_rows((DOCS / "findings.md").read_text(encoding="utf-8"), 3)
+        for names, *told in table_rows((DOCS / "reference" / "findings.md").read_text(encoding="utf-8"), 3)
         for rule in names.split(", ")
     }
     tables = {
         name.strip("`"): about
-        for names, about in table_rows((DOCS / "report.md").read_text(encoding="utf-8"), 2)
+        for names, about in table_rows((DOCS / "commands" / "report.md").read_text(encoding="utf-8"), 2)
         for name in names.split(", ")
     }
     told = {"words": {word.strip("*"): text for word, text in defined.items()}, "rules": rules, "tables": tables}
@@ -176,7 +177,7 @@ def main() -> int:
             print(f"docs/{name} is not what the code says: run {COMMAND}", file=sys.stderr)
             continue
         (DOCS / name).write_text(after, encoding="utf-8")
-        if name == "schema.md" and between(before, "version") != between(after, "version"):
+        if name == "reference/schema.md" and between(before, "version") != between(after, "version"):
             print(f"{between(after, 'version')} Did a column go or change its meaning? Then raise SCHEMA_VERSION.")
     if words() != (WORDS.read_text(encoding="utf-8") if WORDS.exists() else ""):
         stale = True

@@ -43,7 +43,7 @@ SYNTHETIC = {
 }
 PAGE_DATA = re.compile(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
-FORMULA = re.compile(r',?\s*"formula": ?"(?:[^"\\]|\\.)*"')  # a sentence of docs/metrics.md, which has its own test
+FORMULA = re.compile(r',?\s*"formula": ?"(?:[^"\\]|\\.)*"')  # a sentence of metrics.md, which has its own test
 LONGEST_DIFFERENCE = 12  # lines shown of each
 
 

@@ -1,4 +1,4 @@
-"""Puts real output of `rankscope imports` into docs/imports.md: of the Python and modules that are named."""
+"""Puts real output of `rankscope imports` into docs/commands/imports.md: of the Python and modules that are named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from markers import fenced, filled
 from rankscope.api.import_saving import STARTER
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "imports.md"
+PAGE = ROOT / "docs" / "commands" / "imports.md"
 PLAIN = {"COLUMNS": "130", "NO_COLOR": "1", "TERM": "dumb"}
 
 

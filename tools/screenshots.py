@@ -71,7 +71,7 @@ def starved_run(folder: Path) -> Path:
 
 
 def many_run(folder: Path) -> Path:
-    """1,536 ranks of which rank 77 comes last to most collectives (docs/synthetic.md)."""
+    """1,536 ranks of which rank 77 comes last to most collectives (docs/inside/synthetic.md)."""
     return write_run(folder / "many", Law(ranks=1536, collectives=300, stragglers=(77,), straggler_share=0.9))
 
 
@@ -117,7 +117,7 @@ def take(questions: list[dict[str, Any]]) -> None:
 def answer(runs: dict[str, Path], run: str, table: str) -> str:
     """The table as the command prints it, its first lines."""
     command = [sys.executable, "-m", "rankscope", "report", str(runs[run]), "--table", table]
-    wide = {**os.environ, "COLUMNS": "150"}
+    wide = {**os.environ, "COLUMNS": "110"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=wide)
     lines = done.stdout.rstrip().splitlines()
     left = len(lines) - MOST_LINES

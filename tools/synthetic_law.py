@@ -1,4 +1,4 @@
-"""The law of synthetic runs: when every rank enters and leaves every collective, by formulas (docs/synthetic.md)."""
+"""The law of synthetic runs: when each rank enters and leaves each collective (docs/inside/synthetic.md)."""
 
 from __future__ import annotations
 

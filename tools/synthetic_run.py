@@ -1,4 +1,4 @@
-"""Writes a synthetic run of up to 100,000 ranks, in rank files as a recorder leaves them; its law: docs/synthetic.md.
+"""Writes a synthetic run of up to 100,000 ranks, in rank files as a recorder leaves them: docs/inside/synthetic.md.
 
 python tools/synthetic_run.py OUT --ranks 6144 --stragglers 77 --skew-ns 2e9 --drift-ppm 30
 """

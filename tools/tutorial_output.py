@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "tutorial.md"
-CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+CONSOLE = re.compile(r"(?<!-->\n)```console\n(.*?)```", re.DOTALL)  # but for those that a comment marks as not run
 FILE = re.compile(r"<!-- file: ([\w.]+) -->\n```\w+\n(.*?)```", re.DOTALL)
 PLAIN = {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT / "src")}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -49,13 +49,14 @@ def environment() -> dict[str, str]:
 def write_files(page: str, folder: Path) -> None:
     for name, text in FILE.findall(page):
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / "rankscope").symlink_to(ROOT)  # as the page calls the project's folder
 
 
 def run(command: str, folder: Path) -> str:
     """What a command prints, with nothing of this machine in it."""
     if command.startswith("python "):  # with rankscope and what it needs, which the environment of the MPI has not
         command = f"{sys.executable} {command.removeprefix('python ')}"
-    shell, pipe = ["bash", "-c", f"{command} 2>&1"], subprocess.PIPE
+    shell, pipe = ["bash", "-c", f"exec 2>&1; {command}"], subprocess.PIPE
     done = subprocess.run(shell, cwd=folder, env=environment(), stdout=pipe, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout}")

@@ -9,6 +9,7 @@ import argparse
 import ctypes
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -86,6 +87,13 @@ class Energy:
         return value.value if done == 0 else None
 
 
+def mean_us(asked: Callable[[], Any], times: int = 100) -> float:
+    begun = time.perf_counter()
+    for _ in range(times):
+        asked()
+    return (time.perf_counter() - begun) / times * 1e6
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=("bf16", "tf32", "fp32", "checkpointed", "conv", "lstm", "graph", "compiled"))
@@ -142,11 +150,16 @@ def main() -> None:
             told[f"{key}_peak"] = stats[f"{key}.all.peak"]
         told |= {"retries": stats["num_alloc_retries"], "ooms": stats["num_ooms"]}
         told["device"] = torch.cuda.get_device_name()
+        told["stats_us"] = mean_us(lambda: torch._C._cuda_memoryStats(0))
+        told["nvml_us"] = mean_us(energy.read_mj) if energy else None
     told["energy_mj"] = last_mj - first_mj if last_mj is not None and first_mj is not None else None
     with FlopCounterMode(display=False) as counter:
         losses(model)
     wait()
     told["flops"] = counter.get_total_flops()
+    if given.kind == "lstm" and not told["flops"]:  # the counter does not know cuDNN's layers
+        weights = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 2)
+        told["flops"] = 3 * 2 * BATCH * TOKENS * weights
     print(json.dumps(told), flush=True)
 
 

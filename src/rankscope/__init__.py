@@ -1,6 +1,6 @@
 """Where a distributed training job spends its time.
 
-After a run: `rankscope.open("runs/x")` gives its tables (docs/api.md).
+After a run: `rankscope.open("runs/x")` gives its tables (docs/reference/api.md).
 In a program: `rankscope.step()` at the end of each step, `with rankscope.range("name"):` around a part of it. Both do
 nothing where the program is not recorded.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rankscope.api.run import Run as Run
 
 __version__ = "0.1.0"
-SCHEMA_VERSION = 3  # of the tables in docs/schema.md: a column that goes or changes its meaning makes a new one
+SCHEMA_VERSION = 3  # of docs/reference/schema.md: a column that goes or changes its meaning makes a new one
 
 _recorder: "Any" = None
 _looked = False
@@ -44,7 +44,7 @@ def step() -> None:
 
 
 class range:
-    """A named range: `with rankscope.range("name"):`. docs/steps.md has the names that are parts of a step."""
+    """A named range: `with rankscope.range("name"):`. docs/reference/steps.md: names that are parts of a step."""
 
     __slots__ = ("_begin", "_name")
 
@@ -75,7 +75,7 @@ def open(path: "str | PathLike[str] | None" = None, *, dask: "str | None" = None
 
 
 def compare(*sides: "str | PathLike[str]", equal: float = 0.02, fail_if: "Sequence[str]" = ()) -> "Compared":
-    """What changed from the first side to each of the others; a side is a run or repeats of it: docs/compare.md."""
+    """What changed from the first side to each other; a side is a run or repeats of it: docs/commands/compare.md."""
     from rankscope.api.compare import CompareOptions, compared
 
     return compared(sides, CompareOptions(equal=equal), fail_if)

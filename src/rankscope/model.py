@@ -307,7 +307,7 @@ class Tally:
     calls: int | None  # None where a damaged source does not tell it
     total_ns: float | None  # likewise
     group: str = ""  # communicator, device, domain
-    size_class: int | None = None  # see docs/metrics.md; None where sizes do not apply
+    size_class: int | None = None  # see docs/reference/metrics.md; None where sizes do not apply
     phase: str = ""
     kind: str = "call"  # "call": time inside the call; "progress": from start to completion
     thread: int = 0
@@ -349,7 +349,7 @@ class Event:
 
 @dataclass(slots=True)
 class Step:
-    """One step of a training loop on one process. The eight parts add up to end_ns - begin_ns: docs/steps.md."""
+    """One step of a training loop on one process. Its parts add up to end_ns - begin_ns: docs/reference/steps.md."""
 
     number: int  # from 1
     begin_ns: int  # Unix time

@@ -52,7 +52,7 @@ ChartKind = Literal["bars", "heat", "sizes", "top", "icicle", "curve", "timeline
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of a table: which of its columns are drawn, and how. What the kinds look like: docs/html.md."""
+    """A picture of a table: which columns are drawn, and how. What the kinds look like: docs/commands/html.md."""
 
     kind: ChartKind
     table: str  # name of a table of the same section

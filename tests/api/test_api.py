@@ -170,7 +170,7 @@ def test_the_pages_of_columns_are_what_the_code_says() -> None:
     check = [sys.executable, ROOT / "tools" / "docs_schema.py", "--check"]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert f"Version {rs.SCHEMA_VERSION} " in (ROOT / "docs" / "schema.md").read_text()
+    assert f"Version {rs.SCHEMA_VERSION} " in (ROOT / "docs" / "reference" / "schema.md").read_text()
 
 
 def test_every_figure_of_an_answer_has_its_formula() -> None:

@@ -162,7 +162,7 @@ def test_colour_on_a_terminal_but_no_escapes_from_names(folder: Path) -> None:
 
 
 def test_the_documentation_has_the_help() -> None:
-    page = (ROOT / "docs/report.md").read_text()
+    page = (ROOT / "docs/commands/report.md").read_text()
     for action in parser()._actions:
         for name in action.option_strings[-1:]:
             assert name in page, name

@@ -1,4 +1,4 @@
-"""Trains a small model of the kind named, and prints as JSON what torch's own counter says of one of its steps."""
+"""Trains small models of the kinds named, one for each sampled step; prints as JSON what torch counts of each."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-STEPS = 5
+SAMPLED = (2, *range(8, 8 * 16, 8))  # with RANKSCOPE_FLOPS_EVERY=8
 WIDTH, HEADS, TOKENS, BATCH = 64, 4, 16, 4
 
 
@@ -108,35 +108,60 @@ def twice(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(x.detach().numpy() * 2)
 
 
-def main(kind: str) -> None:
-    torch.manual_seed(1)
-    make, x = MODELS[kind]
-    model = make()
-    parts = [model.parameters()]
-    if kind == "two_optimizers":
-        parts = [layer.parameters() for layer in model.children()]
-    optimizers = [torch.optim.SGD(part, lr=1e-4) for part in parts]
-    used = torch.compile(model) if kind == "compiled" else model
+aten = torch.ops.aten
+FOR_CPU = {  # torch counts attention by these on GPUs only
+    aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda gradient, q, k, v, *_, **__: (
+        sdpa_backward_flop_count(gradient, q, k, v)
+    ),
+}
 
-    def losses() -> None:
-        for _ in range(2 if kind == "accumulated" else 1):
-            with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
-                loss = used(x).float().pow(2).mean()
+
+class Training:
+    def __init__(self, kind: str) -> None:
+        make, self.x = MODELS[kind]
+        self.kind, self.model = kind, make()
+        parts = [self.model.parameters()]
+        if kind == "two_optimizers":
+            parts = [layer.parameters() for layer in self.model.children()]
+        self.optimizers = [torch.optim.SGD(part, lr=1e-4) for part in parts]
+        self.used = torch.compile(self.model) if kind == "compiled" else self.model
+
+    def losses(self, model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        for _ in range(2 if self.kind == "accumulated" else 1):
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.kind == "autocast"):
+                loss = model(self.x).float().pow(2).mean()
             loss.backward()
-            if kind == "custom":
-                twice(x)
+            if self.kind == "custom":
+                twice(self.x)
 
-    for _ in range(STEPS):
-        for optimizer in optimizers:
+    def step(self) -> None:
+        for optimizer in self.optimizers:
             optimizer.zero_grad()
-        losses()
-        for optimizer in optimizers:
+        self.losses(self.used)
+        for optimizer in self.optimizers:
             optimizer.step()
-    used = model
-    with FlopCounterMode(display=False) as counter:
-        losses()
-    print(json.dumps({"flops": counter.get_total_flops()}))
+
+    def flops(self) -> int:
+        with FlopCounterMode(display=False, custom_mapping=FOR_CPU) as counter:
+            self.losses(self.model)
+        return counter.get_total_flops()
+
+
+def main(kinds: list[str]) -> None:
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    told, kept, steps = {}, [], 0
+    for kind, sampled in zip(kinds, SAMPLED, strict=False):
+        training = Training(kind)
+        kept.append(training)  # an optimizer of another kind at its address would be taken for it
+        # the first step with another optimizer belongs to the step before
+        while steps - len(kept) < sampled + 1:
+            training.step()
+            steps += 1
+        told[sampled] = {"kind": kind, "flops": training.flops()}
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

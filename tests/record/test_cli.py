@@ -50,7 +50,7 @@ def test_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize("name", ["run", "gather", "doctor"])
 def test_help_of_commands_is_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
-    assert capsys.readouterr().out in (ROOT / "docs" / f"{name}.md").read_text()
+    assert capsys.readouterr().out in (ROOT / "docs" / "commands" / f"{name}.md").read_text()
 
 
 def test_as_a_module(run: Run) -> None:

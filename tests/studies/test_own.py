@@ -98,8 +98,8 @@ def test_the_definition_is_what_cells_run(tmp_path: Path) -> None:
 
 
 def test_the_page_s_example_runs(tmp_path: Path) -> None:
-    """docs/study.md shows a file of one's own; here it is run, on fewer values."""
-    page = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    """docs/commands/study.md shows a file of one's own; here it is run, on fewer values."""
+    page = (ROOT / "docs" / "commands" / "study.md").read_text(encoding="utf-8")
     found = re.search(r"```toml\n(.+?)```", page, re.DOTALL)
     assert found
     (tmp_path / "train.py").write_text(EXAMPLE)

@@ -135,6 +135,7 @@ def _watch_gpus(recorder: Any, torch: Any) -> None:
         except Exception:  # a torch that is built otherwise
             due = float("inf")
 
+    after._torchdynamo_disable = True  # type: ignore[attr-defined]  # of a compiled optimizer
     sys.modules[OPTIMIZER].register_optimizer_step_post_hook(after)
 
 

@@ -22,7 +22,7 @@ WIDTH = 120
 
 
 class Frame:
-    """The rows of one table, with its notes and warnings. What the columns mean: `formulas`, docs/metrics.md."""
+    """One table's rows, notes and warnings. What the columns mean: `formulas`, docs/reference/metrics.md."""
 
     def __init__(self, table: Table, arrow: Any = None) -> None:
         """A table of an analysis, or one without rows yet that are those of the Arrow table."""
@@ -86,7 +86,7 @@ class Frame:
         return [row[at] for row in self.rows]
 
     def to_arrow(self) -> pa.Table:
-        """As a pyarrow.Table; types as docs/schema.md says."""
+        """As a pyarrow.Table; types as docs/reference/schema.md says."""
         if self._arrow is None:
             arrays = [_array(column, [row[at] for row in self.rows]) for at, column in enumerate(self._table.columns)]
             self._arrow = pa.table(arrays, names=self.columns)

@@ -108,7 +108,7 @@ def _answer(name: str, tables: Tables, selection: Selection, view: View) -> Tabl
 
 
 def icicle(recordings: Sequence[Recording], selection: Selection) -> str:
-    """Nested boxes, described in docs/imports.md."""
+    """Nested boxes, described in docs/commands/imports.md."""
     made = [{**import_icicle(one.run.store(), selection), "name": one.name or "all processes"} for one in recordings]
     told = made[0] if len(made) == 1 else {"format": made[0]["format"], "name": "several", "children": made}
     return json.dumps(told) + "\n"

@@ -150,7 +150,7 @@ class Run:
         return self.table("findings")
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> Frame:
-        """The answer to SQL (DuckDB's) over the tables of records: docs/schema.md."""
+        """The answer to SQL (DuckDB's) over the tables of records: docs/reference/schema.md."""
         store = self.store(events=bool(EVENTS_WORD.search(sql)))
         return arrow_frame("query", "Query", store.arrow(sql, parameters))
 

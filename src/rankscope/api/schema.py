@@ -1,4 +1,4 @@
-"""The columns of every table in a run of which nothing is known: docs/schema.md and metrics.md are made of this."""
+"""The columns of every table in a run of which nothing is known: the pages of docs/reference are made of this."""
 
 from __future__ import annotations
 

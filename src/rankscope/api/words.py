@@ -17,7 +17,7 @@ from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.run.screen import LABELS
 from rankscope.questions.steps.phases import SEGMENT_FORMULAS
 
-DOCS = "words.json"  # of docs/metrics.md, docs/findings.md and docs/report.md, by tools/docs_schema.py
+DOCS = "words.json"  # of docs/reference and docs/commands/report.md, by tools/docs_schema.py
 PLAIN_NAME = "a name, not a number"
 
 

@@ -92,21 +92,21 @@ def run(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "rankscope hang",
-        description="Say whether a running job hangs: which collective holds it up, who waits in it, who has not come, "
-        "and where those are instead. Looks twice and changes nothing.",
-        epilog="exit code: 0 no hang, 1 cannot be told, 2 no run or no readable file, 3 hang",
+        description="Is the job hung, in which collective, and which rank is missing? Also says where the missing "
+        "ranks are instead. Reads the rank files twice and changes nothing.",
+        epilog="exit code: 0 no hang, 1 inconclusive, 2 no run or no readable file, 3 hang",
     )
     made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     made.add_argument(
-        "--wait", type=float, default=1.0, metavar="SECONDS", help="time between the two looks (default: 1)"
+        "--wait", type=float, default=1.0, metavar="SECONDS", help="time between the two readings (default: 1)"
     )
     made.add_argument(
         "--patience",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="a wait for a rank that may still come counts as a hang from here on, or from three times the longest "
-        "wait before, whichever is more (default: 10)",
+        help="a wait for a rank that may still arrive is a hang from here on, or from three times the longest wait so "
+        "far, whichever is longer (default: 10)",
     )
     made.add_argument("--no-stacks", action="store_true", help="do not ask py-spy for the Python lines")
     made.add_argument("--format", choices=["text", "json"], default="text", help="form of the tables (default: text)")

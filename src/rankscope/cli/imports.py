@@ -42,12 +42,12 @@ SORTED_BY = {"wall": "wall_ns", "cpu": "cpu_ns", "calls": "calls", "stat": "stat
 EXAMPLES = """\
   rankscope imports torch mpi4py.MPI          each in a fresh Python of its own, side by side
   rankscope imports -- python train.py        a whole program, its threads and children too
-  rankscope imports rankscope-runs/latest     a run that was recorded with `rankscope run --imports paths`
-  rankscope imports torch --without realpath  what is really saved if realpath is answered from memory
-  rankscope imports replay --help             recorded path operations, done again by many clients
-  rankscope imports project --help            what imports ask of a file server as a job grows
+  rankscope imports rankscope-runs/latest     a run recorded with `rankscope run --imports paths`
+  rankscope imports torch --without realpath  what is really saved if realpath answers from memory
+  rankscope imports replay --help             recorded path operations, repeated by many clients
+  rankscope imports project --help            load on a file server as a job grows
 
-What the command prints goes to stderr; stdout holds the tables alone. Exit code: 0 all shown, 1 a command failed or a
+The command's own output goes to stderr, the tables to stdout. Exit code: 0 all shown, 1 a command failed or a
 file could not be read, 2 nothing could be shown.
 """
 

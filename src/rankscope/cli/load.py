@@ -16,9 +16,9 @@ from rankscope.output.cells import printable
 
 HELP = "read other tools' files into a run"
 ABOUT = """\
-Reads profiles, traces and logs of other tools into a run, which every other command takes as its own. The format is
-found from the content; gzip and zstd are unpacked on the way; folders are read with all that is below them. A file
-that was loaded before is replaced, never counted twice."""
+Reads other tools' profiles, traces and logs into a run, which every other command treats like a recorded one. The
+format is recognised by content; gzip and zstd are unpacked; folders are read recursively. A file that was loaded
+before is replaced, never counted twice."""
 EXIT_CODES = "Exit code: 0 all files were read, 1 some could not (a line each says why), 2 none could, or wrong usage."
 NAME_WIDTH = 40
 
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("rankscope load", description=ABOUT, epilog=EXIT_CODES)
     made.add_argument("files", nargs="*", metavar="FILE|FOLDER", help="files, folders or patterns such as '*.json.gz'")
     made.add_argument("--as", dest="wanted", metavar="FORMAT", help="read them as this format, whatever they look like")
-    made.add_argument("--rank", type=int, metavar="N", help="the rank they speak of, where they do not say it")
+    made.add_argument("--rank", type=int, metavar="N", help="the rank they belong to, if they do not say")
     made.add_argument("--name", metavar="RUN", help="name of the run; one that exists is extended")
     made.add_argument("--out", type=Path, metavar="DIR", help="folder of the run; one that exists is extended")
     made.add_argument("--map", type=Path, metavar="FILE", help="what the columns of hand-made tables mean")

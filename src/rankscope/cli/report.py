@@ -143,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
         "--dask",
         metavar="ADDRESS",
         help="read the rank files of large runs, and those that `run --local` left on its nodes, and sum traces, "
-        "on the Dask cluster of this scheduler, or 'local' (docs/many-ranks.md)",
+        "on the Dask cluster of this scheduler, or 'local' (docs/howto/many-ranks.md)",
     )
     made.add_argument(
         "--fresh", action="store_true", help="large runs: neither use nor keep tables in the run's folder"

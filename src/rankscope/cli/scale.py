@@ -112,7 +112,9 @@ def parser() -> argparse.ArgumentParser:
         "--overlay", type=Path, action="append", default=[], metavar="FILE", help="tables by hand to lay over it"
     )
     made.add_argument("--overlay-series", default="", metavar="PATTERN", help="only these of --overlay")
-    made.add_argument("--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/load.md)")
+    made.add_argument(
+        "--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/commands/load.md)"
+    )
     made.add_argument("--ppn", type=int, metavar="N", help="ranks on each node of --overlay, whose nodes become ranks")
     made.add_argument("--html", type=Path, metavar="FILE", help="write one page with graphs, to open in a browser")
     made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")

@@ -27,7 +27,7 @@ def named(word: str) -> tuple[Study, dict[str, Any]]:
         study, launch = read_study(Path(word))
         return study, dict(launch)
     raise BadStudy(
-        f"{word}: no such study; choose one of {', '.join(STUDIES)}, or give a file.toml (see docs/study.md)"
+        f"{word}: no such study; choose one of {', '.join(STUDIES)}, or give a file.toml (see docs/commands/study.md)"
     )
 
 

@@ -87,16 +87,14 @@ def run(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "rankscope top",
-        description="Watch a running job: where its ranks are, how fast, who waits and for whom. Reads the rank files "
-        "and changes nothing. q or Ctrl-C leaves it; it ends with the job.",
+        description="Watch a running job: where its ranks are, how fast they are, who waits and for whom. Reads the "
+        "rank files and changes nothing. q or Ctrl-C quits; it ends with the job.",
     )
     made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
     made.add_argument(
-        "--interval", type=float, default=2.0, metavar="SECONDS", help="time between two looks (default: 2)"
+        "--interval", type=float, default=2.0, metavar="SECONDS", help="time between two readings (default: 2)"
     )
-    made.add_argument(
-        "--once", action="store_true", help="look twice, print one frame and end; so it is without a terminal"
-    )
+    made.add_argument("--once", action="store_true", help="print one frame and end, as without a terminal")
     made.add_argument(
         "--rows",
         type=int,
@@ -106,7 +104,10 @@ def parser() -> argparse.ArgumentParser:
         f"table (0: {OUTLIERS}, or what fits)",
     )
     made.add_argument(
-        "--groups", type=Path, metavar="FILE", help="lines of host,group, as those of one switch (RUN/groups.csv)"
+        "--groups",
+        type=Path,
+        metavar="FILE",
+        help="lines of host,group, such as hosts on one switch (default: RUN/groups.csv)",
     )
     return made
 

@@ -39,7 +39,9 @@ def shown(cell: Cell, unit: Unit) -> str:
         return size_text(float(cell)) + ("/s" if unit is Unit.RATE else "")
     if unit is Unit.SHARE:
         return "<0.1 %" if 0 < cell < 0.0005 else f"{100 * float(cell):.1f} %"
-    return f"{cell:,}" if isinstance(cell, int) else f"{cell:.2f}"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.2g}" if 0 < abs(cell) < 0.01 else f"{cell:.2f}"
 
 
 def time_text(nanoseconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Tables as JSON, described in docs/report.md and stable within a format number."""
+"""Tables as JSON, described in docs/commands/report.md and stable within a format number."""
 
 from __future__ import annotations
 

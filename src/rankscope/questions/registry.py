@@ -81,6 +81,9 @@ NO_RANKS = "no process was a rank"
 NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
 NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
 NO_MEMORY = "no allocation on a GPU is known: recorded runs tell them, and traces that were asked to (profile_memory)"
+NO_FLOPS = "no step was sampled: where torch has the compiled observer, the second is and some after it"
+NO_ENERGY = "no GPU is described: recorded runs that used one have it"
+NO_ALLOCATOR = "torch's allocator was not looked at: recorded trainings on GPUs have it, loaded files do not"
 NO_CUPTI = "only recorded runs that used a GPU have it"
 NO_ACTIVITIES = "there is no single activity of a GPU: record with --trace, or load a trace"
 NO_IMPORTS = "no import was recorded: no process ran Python, or it was recorded with --imports off"
@@ -121,6 +124,8 @@ ALL_QUESTIONS = (
     Question("steps", "steps.steps", LOG, empty=NO_STEPS),
     Question("step_parts", "steps.steps", LOG, empty=NO_STEPS),
     Question("gpu_steps", "gpu.steps", LOG, empty=NO_GPU_STEPS),
+    Question("utilisation", "gpu.utilisation", LOG, empty=NO_FLOPS),
+    Question("gpu_energy", "gpu.utilisation", LOG, empty=NO_ENERGY),
     Question("phases", "steps.phases", LOG, empty=NO_MARKS),
     Question("phase_ranks", "steps.phases", LOG, empty=NO_MARKS),
     Question("collectives", "collectives.collectives", LOG, empty=NO_LOG),
@@ -152,6 +157,7 @@ ALL_QUESTIONS = (
     Question("gpu_gaps", "gpu.device_time", empty=NO_GPU),
     Question("gpu_copies", "gpu.kernels", empty=NO_GPU),
     Question("gpu_memory", "gpu.memory", empty=NO_MEMORY),
+    Question("gpu_allocator", "gpu.memory", LOG, empty=NO_ALLOCATOR),
     Question(
         "gpu_windows",
         "gpu.windows",

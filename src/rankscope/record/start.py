@@ -182,7 +182,7 @@ def joined_plan(options: RunOptions, program: str, environment: dict[str, str]) 
 
 
 def variables(options: RunOptions, folder: RunFolder, environment: dict[str, str]) -> dict[str, str]:
-    """What the recorder is told: docs/environment.md."""
+    """What the recorder is told: docs/inside/environment.md."""
     ours = [LIBRARY, WRAPPERS] if counts_calls(options, environment) else [LIBRARY]
     theirs = [word for word in environment.get("LD_PRELOAD", "").split(":") if word not in ("", LIBRARY, WRAPPERS)]
     first = [word for word in theirs if os.path.basename(word).startswith(FIRST_RUNTIMES)]  # or they end the program

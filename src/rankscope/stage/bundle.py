@@ -1,6 +1,6 @@
 """The bundle: one file with everything that is staged, in which no byte goes unchecked.
 
-It is a tar file, so that people can look into it; we never read its tar headers. docs/stage.md draws it.
+It is a tar file, so that people can look into it; we never read its tar headers. docs/commands/stage.md draws it.
 """
 
 import hashlib

@@ -134,7 +134,7 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
         one.notes += [ABSENT] * (not one.rows)
     unseen = [backend for backend in named(found) if not any(found[at].layers for at in found if at[0] == backend)]
     if unseen:
-        told = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/backends.md)"
+        told = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/studies/backends.md)"
         host.warnings.append(told)
     return [counts(found), host, device, copied, sent]
 

@@ -36,13 +36,13 @@ NEEDS: dict[str, BackendNeeds] = {
     "gloo": BackendNeeds(("torch",), asks="distributed.is_gloo_available()"),
     "nccl": BackendNeeds(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
     "horovod": BackendNeeds(
-        ("horovod", "torch"), "mpirun", install="make env-horovod (docs/backends.md)", environment=UNBOUND
+        ("horovod", "torch"), "mpirun", install="make env-horovod (docs/studies/backends.md)", environment=UNBOUND
     ),
-    "oneccl": BackendNeeds(ONECCL, install="make env-oneccl (docs/backends.md)"),
+    "oneccl": BackendNeeds(ONECCL, install="make env-oneccl (docs/studies/backends.md)"),
     "oneccl_mpi": BackendNeeds(
         ONECCL,
         "mpirun",
-        install="make env-oneccl (docs/backends.md)",
+        install="make env-oneccl (docs/studies/backends.md)",
         environment={"CCL_ATL_TRANSPORT": "mpi"},
         record=("--lookups",),
     ),

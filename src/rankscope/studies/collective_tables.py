@@ -121,11 +121,11 @@ def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
         shares.rows.append((backend, ranks, *sums(by_size), awaited(repeats[0])))
     shares.notes.append(
         "From the recorded run: first calls and warm-up included, summed over the ranks; what each column means: "
-        "docs/metrics.md, collectives."
+        "docs/reference/metrics.md, collectives."
     )
     for backend, scales in unseen.items():
         told = f"{backend}: the recorder saw no {operation} of it on {', '.join(scales)} ranks, so nothing is shown"
-        shares.warnings.append(f"{told} (docs/backends.md says what is seen of which backend)")
+        shares.warnings.append(f"{told} (docs/studies/backends.md says what is seen of which backend)")
     return [shares, sizes]
 
 

@@ -22,7 +22,7 @@ from rankscope.studies.programs import path_of
 # The tables of the study of MPI: what the recorded runs say of routines, sizes, balance and negotiation, by scale.
 Place = tuple[str | int, ...]
 Places = Mapping[Place, Sequence[Outcome]]
-SMALL_CLASS, SMALL_BYTES = 4, 8  # size classes: docs/metrics.md
+SMALL_CLASS, SMALL_BYTES = 4, 8  # size classes: docs/reference/metrics.md
 ALL_SHOWN = 8  # ranks whose flat profile is shown; of more only the first
 PLACE = (
     Column("library", Unit.NAME, "Library"),

@@ -97,7 +97,7 @@ def phases(outcomes: Sequence[Outcome]) -> Table:
         answer = repeats[0].run.table("phases")
         places = [answer.columns.index(name) for name in PHASES]
         made.rows += [(backend, ranks, *(row[place] for place in places)) for row in answer.rows]
-    made.notes.append("Of the first repeat; what each phase is: docs/metrics.md, phases.")
+    made.notes.append("Of the first repeat; what each phase is: docs/reference/metrics.md, phases.")
     return made
 
 

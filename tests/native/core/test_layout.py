@@ -13,7 +13,7 @@ from rankscope import rank_file
 
 ROOT = Path(__file__).parents[3]
 LAYOUT = ROOT / "src/rankscope/native/core/layout.h"
-DRAWING = ROOT / "docs/rank-file.md"
+DRAWING = ROOT / "docs/inside/rank-file.md"
 ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_state": rank_file.State,
     "rs_flag": rank_file.Flag,

@@ -16,7 +16,6 @@ int fake_clients(void);                             /* registrations so far */
 int fake_flushes(void);                             /* FlushAll calls so far */
 int fake_attached(void);                            /* 1 between a registration and the next finalize */
 int fake_finalized(void);                           /* how often it was taken off */
-void fake_call(void);                               /* a call of the program enters CUDA and leaves it */
 int fake_configured(void);                          /* a bit for each unified memory counter asked for */
 
 #endif

@@ -258,7 +258,7 @@ def test_switched_off(plain: Path, tmp_path: Path) -> None:
     assert recorded.rank_files(tmp_path) == []  # a process that uses CUDA alone has nothing else to tell
 
 
-@pytest.mark.parametrize(("asked", "said"), [("sync", "5 0 1"), ("none", "0 0 1"), ("all", "-1 1 1"), ("", "5 0 1")])
+@pytest.mark.parametrize(("asked", "said"), [("sync", "6 0 1"), ("none", "0 0 1"), ("all", "-1 1 1"), ("", "6 0 1")])
 def test_which_calls_are_recorded(asked: str, said: str, plain: Path, tmp_path: Path) -> None:
     """By default what launches, allocates or blocks: 3 of the fake runtime's calls, at first none of its driver's.
 

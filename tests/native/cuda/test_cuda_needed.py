@@ -37,7 +37,7 @@ POOLS = {
 }
 
 
-@pytest.mark.parametrize(("refused", "said", "state"), [("0", "5 0 0\n5 1 30\n", 1), ("1", "5 0 0\n5 0 0\n", 2)])
+@pytest.mark.parametrize(("refused", "said", "state"), [("0", "6 0 0\n6 1 30\n", 1), ("1", "6 0 0\n6 0 0\n", 2)])
 def test_unified_memory(refused: str, said: str, state: int, plain: Path, tmp_path: Path) -> None:
     """Asked for when the first is allocated; a CUPTI that cannot is left in peace."""
     script = ["P", "m 1 5 4096 0 0 0", "W 3", "P", "u 1 4096 10 30", "u 2 100 30 35", "u 3 555 1 1", "u 4 3 50 60"]

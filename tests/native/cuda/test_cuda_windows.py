@@ -73,11 +73,8 @@ def test_a_short_job_is_recorded_from_its_start(policy: Path) -> None:
     assert found["windows"] == 0 and found["recorded"] == 1.0
 
 
-def test_without_steps_the_cost_is_assumed(policy: Path) -> None:
-    """A hundred records a millisecond are a launch-bound program; one is none."""
-    busy, calm = (simulate(policy, 1, 0.1, 600, records=records) for records in (100, 1))
-    assert busy["recorded"] < 0.1 and busy["costs"] == 0 and busy["overhead"] < 0.0101
-    assert calm["recorded"] == 1.0
+def test_without_steps_all_is_recorded(policy: Path) -> None:
+    assert simulate(policy, 1, 0.1, 600, records=100)["recorded"] == 1.0
 
 
 # ---------------------------------------------------------------- the recorder, in real time
@@ -151,8 +148,9 @@ def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path:
     assert (int(how["windows"]), len(windows)) == (0, 0)
 
 
-@pytest.mark.parametrize("setting", [{"FAKE_CUPTI_HAS_SUBSCRIBER": "1"}, {"FAKE_CUPTI_VERSION": "22"}])
+@pytest.mark.parametrize("setting", [{"FAKE_CUPTI_VERSION": "22"}, {"LOOP_GRAPH": "1"}, {"LOOP_NVTX": "1"}])
 def test_all_is_recorded_where_cupti_cannot_be_taken_off(driver: Path, tmp_path: Path, setting: dict[str, str]) -> None:
+    """By an older one; where a graph would not be seen any more; where NVTX still calls it."""
     play(driver, tmp_path, STEP * 400, **WINDOWS, **setting)
     how, _ = windows_of(tmp_path)
     assert int(how["windows"]) == 0 and int(how["window_begin_ns"]) > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from native.builds import HERE, compile_c, place_recorder, recording
+from native.builds import HERE, SANITIZERS, STRICT, compile_c, place_recorder, recording
 from programs import recorded
 from rankscope.rank_files.read import read_rank_file
 
@@ -16,21 +16,23 @@ WATTS = 250
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("gpus")
-    place_recorder(folder, ())
+def program(sanitizer: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, flags = tmp_path_factory.mktemp(f"gpus-{sanitizer}"), SANITIZERS[sanitizer]
+    place_recorder(folder, flags)
     for library, source in (("libcupti.so.13", "fake_cupti.c"), ("libnvidia-ml.so.1", "fake_nvml.c")):
-        compile_c(folder / library, HERE / "cuda" / source, "-fPIC", "-shared", f"-Wl,-soname,{library}")
+        compile_c(folder / library, HERE / "cuda" / source, "-fPIC", "-shared", f"-Wl,-soname,{library}", *flags)
     found = (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed", "-rdynamic")
     libraries = ("-lrankscope", "-l:libcupti.so.13")
-    return compile_c(folder / "gpus", HERE / "cuda" / "gpus_driver.c", *found, *libraries)
+    return compile_c(folder / "gpus", HERE / "cuda" / "gpus_driver.c", *flags, *found, *libraries)
 
 
 def tables_of(program: Path, folder: Path, *arguments: str, has_nvml: bool = True, **settings: str) -> Any:
     if has_nvml:
         settings["LD_LIBRARY_PATH"] = str(program.parent)
     command = [str(program), *arguments]
-    done = subprocess.run(command, env=recording(folder, **settings), capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=recording(folder, **{**STRICT, **settings}), capture_output=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     (path,) = recorded.rank_files(folder)
     return read_rank_file(path).utilisation_columns

@@ -409,7 +409,7 @@ def test_every_rule_is_documented() -> None:
     folder = ROOT / "src" / "rankscope" / "questions" / "findings"
     sources = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     rules = set(re.findall(r'\b(?:Finding|add)\(\s*"(\w+)"', sources))
-    documented = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "reference" / "findings.md").read_text(encoding="utf-8")
     assert len(rules) > 15 and [rule for rule in sorted(rules) if f"`{rule}`" not in documented] == []
 
 

@@ -1,4 +1,4 @@
-/* The rank file: what lies where. docs/rank-file.md draws it; src/rankscope/rank_file.py is its Python twin;
+/* The rank file: what lies where. docs/inside/rank-file.md draws it; src/rankscope/rank_file.py is its Python twin;
  * tests/native/core/test_layout.py holds the three together. All integers are in the byte order of the writing host. */
 #ifndef RANKSCOPE_LAYOUT_H
 #define RANKSCOPE_LAYOUT_H

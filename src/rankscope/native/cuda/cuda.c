@@ -1,7 +1,7 @@
 /* The GPU layer. CUDA loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection at its first use;
  * CUPTI then delivers records of what the GPUs did in buffers, from a thread of its own. A thread of ours asks for
- * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. That thread also takes
- * CUPTI off and attaches it again, where cuda_windows.c says so. */
+ * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. That thread also has
+ * CUPTI taken off, and attaches it again, where cuda_windows.c says so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define BUFFER_BYTES (256u << 10)   /* about 1,200 kernels: what CUPTI holds back while one of them still runs */
 #define KEPT_BUFFERS 64u
 #define FLUSH_NS 1000000000u
-#define DETACH_NS 2000000000u       /* so long is waited for a call of the program in which CUPTI may be taken off */
+#define DETACH_NS 2000000000u       /* so long is waited for the end of a step, at which CUPTI may be taken off */
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
 #define PAST_NS 30000000000u        /* so late an activity may come and still be told from others at its time */
 #define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
@@ -28,16 +28,17 @@ static atomic_int life;             /* OVER: records are no longer looked at */
 static atomic_int others;           /* another client of CUPTI has come */
 static int32_t owner_pid;
 static int has_windows;             /* recording may pause */
+static atomic_int has_nvtx;         /* CUPTI was given to a library's NVTX, which keeps calling it */
 static int is_attached;             /* changed under switch_lock */
 static uint64_t finalize_ns;        /* how long the last one took */
 
-/* Who takes CUPTI off: a call of the program does, as it leaves CUDA, once it is asked to. */
-enum detaching { NOBODY = 0, ASKED = 1, IN_A_CALL = 2, DONE = 3 };
+/* Who takes CUPTI off: the loop's thread does, once it is asked to. */
+enum detaching { NOBODY = 0, ASKED = 1, AT_WORK = 2, DONE = 3 };
 static atomic_int detaching;
 
 static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER, asking_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;  /* CUPTI's clock is not read while it is taken off */
+static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;  /* CUPTI is not used elsewhere while it is taken off */
 static pthread_cond_t wake, woken;
 static int has_thread, asked_to_end, has_ended;
 
@@ -123,7 +124,7 @@ uint64_t rs_cuda_note_now(void)
 {
     struct rs_cuda *row = rs_cuda.row;
     pthread_mutex_lock(&clock_lock);
-    if (row->window_begin_ns && atomic_load(&detaching) < IN_A_CALL)
+    if (row->window_begin_ns && atomic_load(&detaching) < AT_WORK)
         note_clocks(&row->flushed_ticks, &row->flushed_ns, &row->flushed_width_ticks);
     pthread_mutex_unlock(&clock_lock);
     return row->flushed_ns;
@@ -204,17 +205,16 @@ static int attach(char *note, size_t size)
     return 1;
 }
 
-/* In a thread of the program, in each of its calls of CUDA from the moment at which this is asked for. As such a call
- * ends is the one moment at which CUPTI can be taken off while other threads go on. */
-static void leave_call(void *user, uint32_t domain, uint32_t cbid, const struct rs_cupti_callback *data)
+/* In the loop's thread, at the end of a step: the one moment at which taking CUPTI off broke no program. In the middle
+ * of a call, as its documentation has it, it did, as soon as several threads use CUDA. */
+void rs_cuda_step_ended(void)
 {
-    int before = ASKED, saved = errno, is_chosen = 0;
-    (void)user, (void)domain, (void)cbid;
-    if (data->site == RS_CUPTI_EXIT && atomic_load(&detaching) == ASKED) {
-        pthread_mutex_lock(&clock_lock);
-        is_chosen = atomic_compare_exchange_strong(&detaching, &before, IN_A_CALL);
-        pthread_mutex_unlock(&clock_lock);
-    }
+    int before = ASKED, saved = errno;
+    if (atomic_load(&detaching) != ASKED)
+        return;
+    pthread_mutex_lock(&clock_lock);
+    int is_chosen = !atomic_load(&has_nvtx) && atomic_compare_exchange_strong(&detaching, &before, AT_WORK);
+    pthread_mutex_unlock(&clock_lock);
     if (is_chosen) {
         uint64_t begun = rs_clock_ns(CLOCK_MONOTONIC);
         rs_cuda.cupti.cuptiFinalize();
@@ -227,19 +227,10 @@ static void leave_call(void *user, uint32_t domain, uint32_t cbid, const struct 
     errno = saved;
 }
 
-/* 0: the program made no such call, or ends, or somebody else listens to its calls: CUPTI stays. */
+/* 0: no step ended meanwhile, or the program ends, or another client of CUPTI came: CUPTI stays. */
 static int detach(void)
 {
-    struct rs_cupti *cupti = &rs_cuda.cupti;
-    void *subscriber = NULL;
-    if (cupti->cuptiSubscribe(&subscriber, leave_call, NULL) != RS_CUPTI_SUCCESS)
-        return 0;
-    /* Taken off, CUPTI no longer records the calls that were selected, but selects none that it believes to be so. */
-    enum rs_cuda_api api = (enum rs_cuda_api)rs_cuda.row->api;
-    rs_cuda_calls_select(api, 0);
-    cupti->cuptiEnableDomain(1, subscriber, RS_CUPTI_RUNTIME_API);
-    cupti->cuptiEnableDomain(1, subscriber, RS_CUPTI_DRIVER_API);
-    atomic_store(&detaching, ASKED);        /* not before: a call would take it off while it is still being set up here */
+    atomic_store(&detaching, ASKED);
     struct timespec until = after_ns(DETACH_NS);
     pthread_mutex_lock(&wake_lock);
     while (atomic_load(&detaching) != DONE && !asked_to_end && !atomic_load(&others)
@@ -250,19 +241,13 @@ static int detach(void)
     while (!is_called_off && atomic_load(&detaching) != DONE)
         pthread_cond_wait(&wake, &wake_lock);
     pthread_mutex_unlock(&wake_lock);
-    if (is_called_off) {
-        cupti->cuptiUnsubscribe(subscriber);
-        rs_cuda_calls_select(api, 1);
-    }
     is_attached = is_called_off;
     return !is_called_off;
 }
 
 static int can_detach(void)
 {
-    const struct rs_cupti *cupti = &rs_cuda.cupti;
-    return rs_cuda.row->cupti_version >= RS_CUPTI_DETACHES && cupti->cuptiSubscribe && cupti->cuptiUnsubscribe
-        && cupti->cuptiEnableDomain && cupti->cuptiFinalize;
+    return rs_cuda.row->cupti_version >= RS_CUPTI_DETACHES && rs_cuda.cupti.cuptiFinalize;
 }
 
 static void close_window(void)
@@ -270,8 +255,9 @@ static void close_window(void)
     rs_cuda.cupti.cuptiActivityFlushAll(RS_CUPTI_FLUSH_FORCED);
     pthread_mutex_lock(&rs_cuda.lock);
     rs_cuda_note_now();
+    int may_pause = rs_windows_may_pause();     /* what was delivered just now may have forbidden it */
     pthread_mutex_unlock(&rs_cuda.lock);
-    int is_off = detach();
+    int is_off = may_pause && detach();
     pthread_mutex_lock(&rs_cuda.lock);
     uint64_t now_ns = rs_device_steps_now();
     if (is_off) {
@@ -282,9 +268,6 @@ static void close_window(void)
         rs_windows_closed(now_ns);
         rs_windows_switched(now_ns, finalize_ns);
         atomic_store(&detaching, NOBODY);
-    } else if (!asked_to_end) {
-        has_windows = 0;
-        rs_cuda.row->note = rs_intern("CUPTI could not be taken off: all is recorded, in one window");
     }
     pthread_mutex_unlock(&rs_cuda.lock);
 }
@@ -314,6 +297,8 @@ static void take_turn(void)
 {
     pthread_mutex_lock(&switch_lock);
     pthread_mutex_lock(&rs_cuda.lock);
+    if (atomic_load(&has_nvtx))
+        rs_windows_stay("NVTX ranges (NCCL's, or the program's): all is recorded (they crash once CUPTI is taken off)");
     enum rs_turn turn = rs_windows_turn(rs_device_steps_now());
     pthread_mutex_unlock(&rs_cuda.lock);
     if (!atomic_load(&others) && turn == RS_TURN_CLOSE)
@@ -489,8 +474,15 @@ RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
     const char *asked = getenv("RANKSCOPE_CUDA");
     int saved = errno, taken = 0;
     if (rs_recording() && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
-        && cupti.InitializeInjectionNvtx2)
-        taken = cupti.InitializeInjectionNvtx2(get_export_table);
+        && cupti.InitializeInjectionNvtx2) {
+        pthread_mutex_lock(&clock_lock);        /* while recording pauses nobody is there to listen */
+        int is_on = !has_windows || (is_attached && atomic_load(&detaching) < AT_WORK);
+        if (is_on)
+            atomic_store(&has_nvtx, 1);
+        pthread_mutex_unlock(&clock_lock);
+        if (is_on)
+            taken = cupti.InitializeInjectionNvtx2(get_export_table);
+    }
     errno = saved;
     return taken;
 }

@@ -5,7 +5,7 @@
  * boundaries, each saying what the device does from there on. An activity is laid over it, and the sums change by what
  * it covers that nothing covered before. The row is a gap buffer: activities of one buffer lie close together, so the
  * gap moves little. The past is forgotten when rs_device_settle says so, or sooner where the boundaries would be too
- * many; what then still comes for it is counted as late. docs/metrics.md has the formulas. */
+ * many; what then still comes for it is counted as late. docs/reference/metrics.md has the formulas. */
 #include "cuda_layer.h"
 
 #define DEVICES 64u

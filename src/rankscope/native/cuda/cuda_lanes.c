@@ -1,6 +1,6 @@
 /* Which ranges each thread had open at which time, so that a call made then can be given to them. Records come in
  * any order: starts and ends of ranges wait, sorted, and calls wait, until what may still come is younger than they
- * are (or until there is no more room to wait). docs/metrics.md says what comes too late for that. */
+ * are (or until there is no more room to wait). docs/reference/metrics.md says what comes too late for that. */
 #include "cuda_layer.h"
 
 #define LANES 64u

@@ -32,6 +32,9 @@ void rs_cuda_forget(void);
 /* cuda_windows.c: whether to record now, so that it costs no more than it may */
 enum rs_turn { RS_TURN_STAY = 0, RS_TURN_OPEN = 1, RS_TURN_CLOSE = 2 };
 int rs_windows_begin(void);
+int rs_windows_wanted(void);
+int rs_windows_may_pause(void);
+void rs_windows_stay(const char *why);
 uint64_t rs_windows_turn_ns(void);
 enum rs_turn rs_windows_turn(uint64_t now_ns);
 void rs_windows_opened(uint64_t now_ns);

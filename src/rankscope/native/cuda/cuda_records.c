@@ -111,6 +111,8 @@ static void add_kernel(const struct rs_cupti_kernel *kernel)
     rs_device_steps_activity(kernel->deviceId, kernel->correlationId, kernel->start, kernel->end,
                              (enum rs_work)name->work, 0, 0);
     rs_windows_kernel(kernel->end - kernel->start);
+    if (kernel->graphNodeId)
+        rs_windows_stay("CUDA graphs: all is recorded from here on (CUPTI sees nothing of graphs that are made while it is off)");
 }
 
 static void add_copy(const struct rs_cupti_memcpy *copy, unsigned direction, uint32_t correlation)

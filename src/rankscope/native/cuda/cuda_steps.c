@@ -5,7 +5,7 @@
  * the calls of all threads: each step remembers the lowest one of its calls, and a kernel belongs to the last step
  * whose lowest id is not above its own. A step begins on the device where the last kernel of the step before ended.
  * Calls and activities come late and in any order: a step is settled a second after its end, when activities of a
- * later one are known. docs/metrics.md has the definitions. */
+ * later one are known. docs/reference/metrics.md has the definitions. */
 #include "cuda_layer.h"
 #include "steps.h"
 

@@ -3,7 +3,7 @@
  * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
  * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
  * it costs less than that anyway, the windows nearly touch. Steps, collectives and NCCL's plugin are always recorded.
- * docs/metrics.md has the formulas. */
+ * docs/reference/metrics.md has the formulas. */
 #include <stdlib.h>
 
 #include "cuda_layer.h"
@@ -14,7 +14,6 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define FIRST_NS SECONDS(6)         /* of steps, recorded at the start */
 #define FIRST_STEPS 30u
 #define FIRST_MOST_NS SECONDS(60)
-#define WITHOUT_STEPS_NS SECONDS(20)    /* so long all is recorded while there are no steps */
 #define WINDOW_NS SECONDS(1.5)
 #define WINDOW_STEPS 16u
 #define CHEAP_NS SECONDS(120)       /* a window where recording costs less than it may */
@@ -22,11 +21,10 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define BARE_STEPS 8u
 #define LONGEST_NS SECONDS(30)      /* for which steps are waited for, where they are long */
 #define TRIAL_NS SECONDS(300)       /* a job as long as this may cost as much as a share of it all at once */
-#define SHARE 0.009                 /* of the job's time that recording may cost */
+static double share_of_time = 0.009;    /* that recording may cost; tests take more of it */
 #define LEAST_SHARE 0.002
 #define CHEAP 0.008
 #define FIRST_COST 0.2              /* before it is measured */
-#define RECORD_COST_NS 2000.0       /* of each record, assumed where there are no steps to measure by */
 #define COSTS 15u                   /* the latest that count */
 #define ROWS 256u
 
@@ -54,15 +52,33 @@ void rs_windows_forget(void)
 /* 1: recording may pause. */
 int rs_windows_begin(void)
 {
-    const char *asked = getenv("RANKSCOPE_CUDA"), *second = getenv("RANKSCOPE_CUDA_SECOND_NS");
+    const char *second = getenv("RANKSCOPE_CUDA_SECOND_NS");
     if (second && atoll(second) > 0)
         second_ns = (uint64_t)atoll(second);
-    wanted = asked && !strcmp(asked, "windows");
+    if (getenv("RANKSCOPE_CUDA_SHARE"))
+        share_of_time = atof(getenv("RANKSCOPE_CUDA_SHARE"));
+    wanted = rs_windows_wanted();
     is_open = 1;
     began_ns = switched_ns = rs_cuda.row->started_ns;
     rs_cuda.row->window_begin_ns = began_ns;
     dice = began_ns | 1;
     return wanted;
+}
+
+int rs_windows_wanted(void)
+{
+    const char *asked = getenv("RANKSCOPE_CUDA");
+    return asked && !strcmp(asked, "windows");
+}
+
+int rs_windows_may_pause(void) { return wanted; }
+
+/* Recording pauses no more, where that would harm the program or hide work. */
+void rs_windows_stay(const char *why)
+{
+    if (wanted)
+        rs_cuda.row->note = rs_intern(why);
+    wanted = 0;
 }
 
 /* --- what it costs --- */
@@ -111,20 +127,16 @@ static void compare(void)
 }
 
 /* By how much recording lengthens what is recorded, rather too high than too low. */
-static double cost_at_most(uint64_t now_ns)
+static double cost_at_most(void)
 {
     const struct rs_cuda *row = rs_cuda.row;
-    if (row->costs)
-        return (double)(row->cost_ppm + row->cost_error_ppm) / 1e6;
-    uint64_t ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
-    double assumed = ns ? RECORD_COST_NS * (double)row->records / (double)ns : 0;
-    return has_stepped ? FIRST_COST : assumed;
+    return row->costs ? (double)(row->cost_ppm + row->cost_error_ppm) / 1e6 : has_stepped ? FIRST_COST : 0;
 }
 
 static double spent_ns(uint64_t now_ns)
 {
     const struct rs_cuda *row = rs_cuda.row;
-    double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most(now_ns);
+    double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most();
     uint64_t since_ns = first_step_ns ? first_step_ns : began_ns;
     uint64_t before_ns = since_ns - began_ns;           /* before there are steps, launching is not what takes the time */
     uint64_t window_ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
@@ -195,17 +207,17 @@ void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest)
 /* The job may pay its share of the time so far; in the first minutes, what the whole trial may is spread over it. */
 static uint64_t distance_ns(uint64_t now_ns, double cost, uint64_t window_ns)
 {
-    double passed_ns = (double)(now_ns - began_ns), share = SHARE;
+    double passed_ns = (double)(now_ns - began_ns), share = share_of_time;
     uint64_t switches = 2 * rs_cuda.row->windows;
     double one_ns = cost * (double)window_ns + 2 * (double)rs_cuda.row->switching_ns / (double)(switches ? switches : 1);
     if (passed_ns < (double)TRIAL_NS)
-        share = (SHARE * (double)TRIAL_NS - spent_ns(now_ns)) / ((double)TRIAL_NS - passed_ns);
+        share = (share_of_time * (double)TRIAL_NS - spent_ns(now_ns)) / ((double)TRIAL_NS - passed_ns);
     if (share < LEAST_SHARE)
         share = LEAST_SHARE;
-    if (share > SHARE)
-        share = SHARE;
+    if (share > share_of_time)
+        share = share_of_time;
     double ns = one_ns / share - (double)window_ns;
-    double late_ns = (spent_ns(now_ns) + one_ns) / SHARE - (passed_ns > (double)TRIAL_NS ? passed_ns : (double)TRIAL_NS);
+    double late_ns = (spent_ns(now_ns) + one_ns) / share_of_time - (passed_ns > (double)TRIAL_NS ? passed_ns : (double)TRIAL_NS);
     if (late_ns > ns)
         ns = late_ns;
     dice = dice * 6364136223846793005ull + 1442695040888963407ull;
@@ -215,19 +227,16 @@ static uint64_t distance_ns(uint64_t now_ns, double cost, uint64_t window_ns)
 
 static int has_enough(uint64_t ns, uint64_t least_ns, uint64_t least_steps)
 {
-    return (ns >= least_ns && (!has_stepped || now_in.steps >= least_steps)) || (ns >= LONGEST_NS && ns >= least_ns);
+    return (ns >= least_ns && now_in.steps >= least_steps) || (ns >= LONGEST_NS && ns >= least_ns);
 }
 
 static int should_close(uint64_t now_ns)
 {
     uint64_t ns = now_ns - switched_ns;
     if (rs_cuda.row->windows)
-        return has_enough(ns, cost_at_most(now_ns) <= CHEAP ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
-    if (has_stepped) {
-        uint64_t stepping_ns = now_ns - first_step_ns;
-        return (stepping_ns >= FIRST_NS && now_in.steps >= FIRST_STEPS) || stepping_ns >= FIRST_MOST_NS;
-    }
-    return ns >= WITHOUT_STEPS_NS && cost_at_most(now_ns) > CHEAP;
+        return has_enough(ns, cost_at_most() <= CHEAP ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
+    uint64_t stepping_ns = has_stepped ? now_ns - first_step_ns : 0;    /* without steps all is recorded */
+    return (stepping_ns >= FIRST_NS && now_in.steps >= FIRST_STEPS) || stepping_ns >= FIRST_MOST_NS;
 }
 
 /* So often is looked whether to record. */
@@ -261,9 +270,8 @@ void rs_windows_closed(uint64_t now_ns)
     is_open = 0;
     switched_ns = now_ns;
     now_in = (struct period){0, 0};
-    double cost = cost_at_most(now_ns);
-    int is_known = row->costs || !has_stepped;
-    next_ns = now_ns + (is_known && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
+    double cost = cost_at_most();
+    next_ns = now_ns + (row->costs && cost > CHEAP ? distance_ns(now_ns, cost, WINDOW_NS) : BARE_NS);
 }
 
 void rs_windows_opened(uint64_t now_ns)

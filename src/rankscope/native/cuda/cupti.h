@@ -22,7 +22,6 @@ enum rs_cupti_kind {
 };
 
 enum rs_cupti_domain { RS_CUPTI_DRIVER_API = 1, RS_CUPTI_RUNTIME_API = 2 };
-enum rs_cupti_site { RS_CUPTI_ENTER = 0, RS_CUPTI_EXIT = 1 };
 enum rs_cupti_object { RS_CUPTI_OBJECT_PROCESS = 1, RS_CUPTI_OBJECT_THREAD = 2 };
 enum rs_cupti_marker { RS_CUPTI_INSTANTANEOUS = 1, RS_CUPTI_START = 2, RS_CUPTI_END = 4 };
 enum rs_cupti_memory { RS_CUPTI_ALLOCATION = 1, RS_CUPTI_RELEASE = 2 };
@@ -39,6 +38,11 @@ struct rs_cupti_kernel {
     uint32_t deviceId, contextId, streamId, skipped2[10], correlationId;
     int64_t gridId;
     const char *name;
+    void *reserved0;
+    uint64_t queued, submitted;
+    uint8_t launchType, skipped3[3];
+    uint32_t sharedMemoryExecuted;
+    uint64_t graphNodeId;           /* 0: launched by itself */
 };
 
 struct rs_cupti_memcpy {
@@ -99,9 +103,6 @@ struct rs_cupti_unified_record {
 
 struct rs_cupti_unified_config { uint32_t scope, kind, deviceId, enable; };
 
-struct rs_cupti_callback { uint32_t site; };     /* and more that is not looked at */
-typedef void (*rs_call_seen)(void *user, uint32_t domain, uint32_t cbid, const struct rs_cupti_callback *data);
-
 typedef void (*rs_buffer_requested)(uint8_t **buffer, size_t *size, size_t *most_records);
 typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 
@@ -123,9 +124,6 @@ typedef void (*rs_buffer_completed)(void *context, uint32_t stream, uint8_t *buf
     X(cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable)) \
     X(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable)) \
     X(cuptiActivityConfigureUnifiedMemoryCounter, (struct rs_cupti_unified_config *config, uint32_t count)) \
-    X(cuptiSubscribe, (void **subscriber, rs_call_seen seen, void *user)) \
-    X(cuptiUnsubscribe, (void *subscriber)) \
-    X(cuptiEnableDomain, (uint32_t enable, void *subscriber, int domain)) \
     X(cuptiFinalize, (void))
 
 struct rs_cupti {

@@ -27,6 +27,7 @@ static struct {
 
 static struct {
     int (*init)(unsigned flags);
+    int (*init_all)(void);
     int (*by_uuid)(const char *uuid, nvml_device *device);
     int (*energy)(nvml_device device, unsigned long long *millijoules);
     int (*clock)(nvml_device device, int which, unsigned *mhz);
@@ -121,25 +122,24 @@ void rs_gpu_known(uint32_t device)
 
 static int open_nvml(void)
 {
-    int (*plain)(void) = NULL;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (!library) {
         snprintf(nvml_problem, sizeof nvml_problem, "no libnvidia-ml.so.1 was found");
         return -1;
     }
     nvml.init = (int (*)(unsigned))dlsym(library, "nvmlInitWithFlags");
-    plain = (int (*)(void))dlsym(library, "nvmlInit_v2");
+    nvml.init_all = (int (*)(void))dlsym(library, "nvmlInit_v2");
     nvml.by_uuid = (int (*)(const char *, nvml_device *))dlsym(library, "nvmlDeviceGetHandleByUUID");
     nvml.energy = (int (*)(nvml_device, unsigned long long *))dlsym(library, "nvmlDeviceGetTotalEnergyConsumption");
     nvml.clock = (int (*)(nvml_device, int, unsigned *))dlsym(library, "nvmlDeviceGetClockInfo");
     nvml.temperature = (int (*)(nvml_device, int, unsigned *))dlsym(library, "nvmlDeviceGetTemperature");
     nvml.processes = (int (*)(nvml_device, unsigned *, void *))dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3");
     nvml.error = (const char *(*)(int))dlsym(library, "nvmlErrorString");
-    if ((!nvml.init && !plain) || !nvml.by_uuid || !nvml.energy) {
+    if ((!nvml.init && !nvml.init_all) || !nvml.by_uuid || !nvml.energy) {
         snprintf(nvml_problem, sizeof nvml_problem, "this libnvidia-ml.so.1 has no energy counter");
         return -1;
     }
-    int result = nvml.init ? nvml.init(NO_ATTACH) : plain();
+    int result = nvml.init ? nvml.init(NO_ATTACH) : nvml.init_all();
     if (result == 0)
         return 1;
     snprintf(nvml_problem, sizeof nvml_problem, "NVML: %s", nvml.error ? nvml.error(result) : "refused to start");
@@ -165,7 +165,10 @@ static void find_handle(struct gpu *gpu)
     }
     snprintf(uuid, sizeof uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
              u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-    if (nvml.by_uuid(uuid, &gpu->handle) != 0) {
+    int result = nvml.by_uuid(uuid, &gpu->handle);
+    if (result != 0 && nvml.init_all && nvml.init_all() == 0)   /* where it wants to see all before it looks for one */
+        result = nvml.by_uuid(uuid, &gpu->handle);
+    if (result != 0) {
         gpu->handle = NULL;
         cannot(gpu->row, "NVML does not know this GPU: a part of one (MIG) has no energy counter");
     }

@@ -2,7 +2,7 @@
  *
  * A line is KIND(name, number of arguments, group, bytes, …). Argument positions count from 0. What the kinds do is
  * in mpi.c; PROBE is that of every call without bytes in which a rank may wait for another, so that `hang` sees it there;
- * PLAIN is for those that do not wait. Words for groups: COMM(i) WIN(i) FILE_(i) NONE. Words for bytes, see docs/metrics.md:
+ * PLAIN is for those that do not wait. Words for groups: COMM(i) WIN(i) FILE_(i) NONE. Words for bytes, see docs/reference/metrics.md:
  *   CT(c, t)        count in argument c times the size of the datatype in t
  *   PLACE(b, x, y)  x where buffer b is MPI_IN_PLACE, else y
  *   AT(c, i, t)     element i of the count array c, times the size of t

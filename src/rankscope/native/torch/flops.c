@@ -1,11 +1,14 @@
 /* Floating-point operations of sampled steps. The observer of torch tells the shapes of operators while it is asked to:
  * that makes every operator slower by about a microsecond, so few steps are sampled. */
+#include <stdlib.h>
+
 #include "steps.h"
 
 #define MOST_DEVICES 32             /* and the CPU before them */
 #define ROWS 128u
-#define FIRST_SAMPLE 3u             /* after warming up */
-#define EVERY 256u
+#define FIRST_SAMPLE 2u             /* warm-up still: what it costs is in no figure of steady steps */
+#define SECOND_SAMPLE 64u
+#define EVERY 256
 
 struct device_sums { uint64_t operators, flops[RS_PRECISIONS], recomputed[RS_PRECISIONS]; };
 
@@ -14,6 +17,7 @@ static struct device_sums sums[1 + MOST_DEVICES];
 static uint32_t unseen, flags;
 static uint16_t unseen_name;
 static uint64_t sampled;            /* the step that is being sampled, or was last */
+static uint64_t every;              /* 0: as usual */
 static uint8_t watching, has_several, compiled, retry;
 static int tf32_products, tf32_convolutions;
 static struct rs_chunk *ring;
@@ -75,7 +79,9 @@ static void write_rows(uint64_t number)
 
 static int is_due(uint64_t number)
 {
-    return number == FIRST_SAMPLE || number == 16 || number == 64 || number % EVERY == 0;
+    if (every)
+        return number == FIRST_SAMPLE || number % every == 0;
+    return number == FIRST_SAMPLE || number == SECOND_SAMPLE || number % EVERY == 0;
 }
 
 static void watch(int on)
@@ -120,7 +126,12 @@ void rs_flops_compiling(void)
 
 /* --- for the observer and for Python --- */
 
-RS_EXPORT void rankscope_operators_watched_by(void (*observer)(int on)) { switch_observer = observer; }
+RS_EXPORT void rankscope_operators_watched_by(void (*observer)(int on))
+{
+    const char *asked = getenv("RANKSCOPE_FLOPS_EVERY");
+    every = asked && atoll(asked) > 0 ? (uint64_t)atoll(asked) : 0;
+    switch_observer = observer;
+}
 
 RS_EXPORT int rankscope_operators_wanted(void)
 {

@@ -1,5 +1,5 @@
 /* Steps: the time of the thread that runs the training loop, shared out among parts, from one optimizer step to the
- * next. docs/steps.md has the rules. */
+ * next. docs/reference/steps.md has the rules. */
 #include "steps.h"
 
 #define MOST_NESTED 32
@@ -160,6 +160,7 @@ static void end_step(int more)
     loop.flags = 0;
     rs_step_write(loop.number, flags_of(), &loop.begin, &loop.end);
     note(loop.end.ticks, RS_DOING_ENDED);
+    rs_cuda_step_ended();
     rs_flops_step(loop.number, more);
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);

@@ -45,6 +45,7 @@ struct rs_moment {
     uint8_t doing;              /* RS_DOING_ENDED: `step` ends here, or ends here instead of where it was said before */
 };
 void rs_host_note(const struct rs_moment *moment);
+void rs_cuda_step_ended(void);      /* cuda.c: the loop's thread is in no call of CUDA */
 int rs_host_next(uint64_t *next, struct rs_moment *moment, uint64_t *lost);
 uint32_t rs_loop_tid(void);
 void rs_host_log_forget(void);

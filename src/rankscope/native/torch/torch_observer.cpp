@@ -6,8 +6,6 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 extern "C" {
 uint64_t rankscope_range_begin(const char *name);
@@ -34,9 +33,15 @@ void rankscope_operator(int device, int precision, int is_convolution, uint64_t 
 void rankscope_operator_unseen(const char *name);
 }
 
+// Their headers would double the time that this takes to compile. Weak: a torch without them is observed, too.
 namespace torch::autograd {
-TORCH_API int get_current_graph_task_id() __attribute__((weak));  // its header takes seconds to compile
+int get_current_graph_task_id() __attribute__((weak));
 }
+namespace c10d {
+struct ProcessGroup {
+    const std::string &getGroupName() const __attribute__((weak));
+};
+}  // namespace c10d
 
 namespace {
 
@@ -382,6 +387,12 @@ std::map<std::string, uint32_t> &groups()
     return *known;
 }
 
+bool has_group_names()
+{
+    const std::string &(c10d::ProcessGroup::*name)() const = &c10d::ProcessGroup::getGroupName;
+    return name != nullptr;
+}
+
 // Of a call of an operator of c10d; a group of 0 where it is not one that Python has told.
 IssuedOn issued_by(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
 {
@@ -393,9 +404,10 @@ IssuedOn issued_by(const c10::OperatorHandle &op, const torch::jit::Stack &stack
         if (arguments[i].name() == "root_rank" && value.isInt())
             on.root = (int32_t)value.toInt();
         if (arguments[i].name() == "process_group" && value.isCustomClass()) {
-            const std::string &name = value.toCustomClass<c10d::ProcessGroup>()->getGroupName();
+            auto held = value.toObject()->getSlot(0).toCapsule();  // as toCustomClass finds it
+            const auto *group = reinterpret_cast<const c10d::ProcessGroup *>(held.get());
             std::lock_guard<std::mutex> guard(groups_lock);
-            auto found = groups().find(name);
+            auto found = groups().find(has_group_names() ? group->getGroupName() : std::string());
             on.group = found == groups().end() ? 0 : found->second;
         }
     }
@@ -428,14 +440,15 @@ void told_by_operator(const c10::OperatorHandle &op, c10::DispatchKeySet keys, t
 void watch_operators()
 {
     auto &dispatcher = c10::Dispatcher::singleton();
-    auto *kept = new torch::Library(torch::Library::IMPL, "c10d", kKey, __FILE__, __LINE__);
+    auto *kept = new std::vector<c10::RegistrationHandleRAII>;     // until the process is gone
     for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
         auto op = dispatcher.findSchema(name);
         if (name.name.rfind("c10d::", 0) || !op || op->hasKernelForDispatchKey(kKey))
             continue;
         for (const auto &argument : op->schema().arguments())
             if (argument.name() == "process_group")
-                kept->impl(name.name.c_str(), torch::CppFunction::makeFromBoxedFunction<&told_by_operator>());
+                kept->push_back(dispatcher.registerImpl(
+                    name, kKey, c10::KernelFunction::makeFromBoxedFunction<&told_by_operator>(), {}, nullptr, "rankscope"));
     }
 }
 

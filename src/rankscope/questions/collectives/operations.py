@@ -27,7 +27,7 @@ class Proof(Enum):
 
 
 class Volume(Enum):
-    """What nccl-tests call the size of an operation, from the bytes of its members (docs/metrics.md)."""
+    """What nccl-tests call the size of an operation, from the bytes of its members (docs/reference/metrics.md)."""
 
     OWN = "the bytes of a member"
     SUM = "the sum over the members"

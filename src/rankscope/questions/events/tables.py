@@ -1,6 +1,6 @@
 """One pass over the events of one process: what questions about all ranks need of them.
 
-It is a function of the events alone, so that any process, thread or machine may be given it: docs/many-ranks.md.
+It is a function of the events alone, so that any process, thread or machine may be given it: docs/howto/many-ranks.md.
 """
 
 from __future__ import annotations

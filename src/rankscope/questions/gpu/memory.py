@@ -1,10 +1,12 @@
-"""How much memory of each GPU does each rank allocate, hold, and hold at most?"""
+"""How much memory of each GPU does each rank allocate, hold, and hold at most, from CUDA and by torch's allocator?"""
 
 from __future__ import annotations
 
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.wording import counted
 
 ALWAYS = (
     Column("allocations", Unit.COUNT, "Allocations", "number of allocations"),
@@ -57,4 +59,69 @@ def gpu_memory(tables: Tables, selection: Selection = ALL) -> Table:
         table.notes.append("Allocated by the process from CUDA; a framework's own cache hands it out once more.")
         if windows_note(tables):
             table.notes.append("Of the time before the first pause in recording.")
+    return arranged(table, selection)
+
+
+# ---------------------------------------------------------------- torch's allocator
+ALLOCATOR_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
+    Column("samples", Unit.COUNT, "Samples", "ends of steps at which it was read: about one a second"),
+    Column("allocated_peak_bytes", Unit.BYTES, "Allocated, peak", "the most that tensors held at once"),
+    Column("reserved_peak_bytes", Unit.BYTES, "Reserved, peak", "the most that the allocator had taken from CUDA"),
+    Column(
+        "fragmentation",
+        Unit.SHARE,
+        "Fragmentation",
+        "1 − `allocated_peak_bytes` ÷ `reserved_peak_bytes`: cached in blocks of sizes that were of no use at the peak",
+    ),
+    Column("device_bytes", Unit.BYTES, "Of the GPU's", "memory of the GPU, as its driver gives it"),
+    Column("reserved_share", Unit.SHARE, "Reserved share", "`reserved_peak_bytes` ÷ `device_bytes`"),
+    Column("allocated_bytes", Unit.BYTES, "Allocated, last", "in tensors at the end of the last step looked at"),
+    Column("reserved_bytes", Unit.BYTES, "Reserved, last", "taken from CUDA at that moment"),
+    Column(
+        "growth_bytes",
+        Unit.BYTES,
+        "Growth",
+        "`allocated_bytes` − the same at the first look in a steady step: what steps leave behind",
+    ),
+    Column("retries", Unit.COUNT, "Retries", "times that cudaMalloc failed, and the cache was emptied to try again"),
+    Column("ooms", Unit.COUNT, "Out of memory", "times that it failed then, too"),
+)
+ALLOCATOR = """
+    SELECT rank, a.device, count(*), max(allocated_peak_bytes), max(reserved_peak_bytes), any_value(g.memory_bytes),
+        arg_max(allocated_bytes, at_ns), arg_max(reserved_bytes, at_ns),
+        arg_min(allocated_bytes, at_ns) FILTER (number >= ?), max(retries), max(ooms)
+    FROM allocator a JOIN ranks USING (process) LEFT JOIN gpus g ON g.process = a.process AND g.device = a.device
+    WHERE role = 'rank' AND {condition} GROUP BY rank, a.device ORDER BY rank, a.device"""
+
+
+def gpu_allocator(tables: Tables, selection: Selection = ALL) -> Table:
+    """Torch's caching allocator on each GPU of each rank: what tensors held, what it had reserved, and what failed."""
+    table = Table("gpu_allocator", "Torch's allocator", ALLOCATOR_COLUMNS, [])
+    sql = ALLOCATOR.format(condition=selection.condition)
+    for rank, device, samples, allocated, reserved, memory, *rest in tables.query(
+        sql, (steps_of(tables).first_steady,)
+    ):
+        last, last_reserved, first, retries, ooms = rest
+        if retries:
+            table.warnings.append(
+                f"Rank {rank}, GPU {device}: cudaMalloc failed {counted(retries, 'time')}, and all streams waited till "
+                "the cache was emptied; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or smaller batches help"
+            )
+        table.rows.append(
+            (
+                *(
+                    rank,
+                    str(device),
+                    samples,
+                    allocated,
+                    reserved,
+                    1 - allocated / reserved if reserved else None,
+                    memory,
+                ),
+                *(reserved / memory if memory else None, last, last_reserved),
+                *(last - first if first is not None else None, retries, ooms),
+            )
+        )
     return arranged(table, selection)

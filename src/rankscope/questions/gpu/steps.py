@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from rankscope.model import Cell, Column, Layer, Table, Tables, Unit
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
-from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.data import steps_of, warmup_steps
 from rankscope.questions.wording import counted
 
 CAUSES = ("launch", "data", "sync", "gc", "compile", "blocked", "checkpoint", "python", "unknown", "device")
@@ -89,6 +91,7 @@ SQL = f"""
     FROM device_steps d JOIN ranks USING (process) LEFT JOIN steps s USING (process, number)
     WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, device ORDER BY rank, device"""
 CUT = "SELECT count(*) FROM device_steps WHERE cut"
+LENGTHS = "SELECT number, max(end_ns - begin_ns) FROM device_steps WHERE NOT cut GROUP BY number ORDER BY number"
 
 
 @dataclass(slots=True)
@@ -134,9 +137,20 @@ def device_steps_of(tables: Tables) -> list[DeviceSteps]:
 
 
 def _device_steps(tables: Tables) -> list[DeviceSteps]:
-    found = tables.query(SQL, (steps_of(tables).first_steady,))
+    found = tables.query(SQL, (_first_steady(tables),))
     shares = _wait_shares(tables) if found else {}
     return [_of_row(row, shares.get(row[0])) for row in found]
+
+
+def _first_steady(tables: Tables) -> int:
+    """As for the host; where the host's first steps are overwritten and the device's are not, by the device's own."""
+    known = steps_of(tables)
+    lengths = tables.query(LENGTHS)
+    host_first = min((int(one.number[0]) for one in known.ranks if len(one.number)), default=0)
+    if not lengths or lengths[0][0] >= host_first:
+        return known.first_steady
+    left_out = warmup_steps(np.array([row[1] for row in lengths], float), np.zeros(len(lengths), bool))
+    return int(lengths[min(left_out, len(lengths) - 1)][0])
 
 
 def _of_row(row: Sequence[Any], share: float | None) -> DeviceSteps:

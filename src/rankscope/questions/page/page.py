@@ -102,7 +102,7 @@ UNSEEN = "–"  # not recorded, or there is none
 
 
 def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
-    """Step, exposed communication, GPU busy, imbalance and start-up: as the screen of the terminal has them."""
+    """Step, exposed communication, GPU busy, MFU where known, imbalance and start-up: as the terminal has them."""
     shares = {bar.label: bar.share for bar in seen.bars.bars if bar.depth == 0} if seen.bars else {}
     spread = {label: number(value) for label, value, _ in seen.bars.figures} if seen.bars else {}
     on_gpus = seen.bars is not None and seen.bars.table in ("gpu_steps", "gpu_time")
@@ -111,10 +111,12 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     exposed = _share(shares.get("exposed communication", 0.0)) if seen.step_ns or on_gpus else UNSEEN
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
+    mfu = [Figure(label, _share(spread[label]), LABELS[label]) for label in ("MFU", "MFU at least") if label in spread]
     made = [
         Figure("Step", f"{step}{tail}", "mean length of the steady steps, and their 99th percentile"),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
         Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or set goes on"),
+        *mfu,
         Figure("Imbalance", f"{seen.imbalance:.2f}" if seen.imbalance else UNSEEN, LABELS["imbalance"]),
         Figure("Start-up", seconds(start) if start else UNSEEN, str(START.formula)),
     ]

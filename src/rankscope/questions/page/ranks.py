@@ -7,7 +7,7 @@ from statistics import median
 from rankscope.model import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
-from rankscope.questions.gpu.memory import gpu_memory
+from rankscope.questions.gpu.memory import gpu_allocator, gpu_memory
 from rankscope.questions.page.section import PageOptions, column, hosts_of, mean, number
 from rankscope.questions.page.tables import bars, cut, marked
 from rankscope.questions.ranks.ranks import balance, hosts, ranks
@@ -41,7 +41,8 @@ def memory_section(tables: Tables, wanted: PageOptions) -> Section | None:
     for name, what in (("max_rss_bytes", "process"), ("gpu_peak_bytes", "GPU memory of a rank")):
         if any(number(cell) for cell in column(table, name)):
             charts += bars(few, _title(table, name, what), (name,), "peak", "host", name)[: 1 + (name == few.key)]
-    found = [*few.tables, *([cut(devices)] if devices.rows else [])]
+    others = (devices, gpu_allocator(tables, wanted.selection))
+    found = [*few.tables, *(cut(other) for other in others if other.rows)]
     return Section("memory", "How much memory does each rank hold?", found, charts)
 
 

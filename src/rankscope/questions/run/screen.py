@@ -14,7 +14,7 @@ from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compare
 from rankscope.questions.steps.traced import KERNELS, SAID
 from rankscope.questions.wording import counted, ranges, seconds, size
 
-# Every word of the screen with its meaning: docs/metrics.md and `rankscope explain` have them from here.
+# Every word of the screen with its meaning: docs/reference/metrics.md and `rankscope explain` have them from here.
 LABELS = {
     "compute": "of a step on GPUs: at least one kernel computes; of a step found by pattern: outside collectives",
     "data loading": "the loop waits for its data loader",
@@ -44,6 +44,9 @@ LABELS = {
     "other": "the loop is in no other part of the step",
     "rest": "all that is too small to have a line of its own",
     "overlapped": "communication beside computing, which costs nothing: within compute",
+    "MFU": "model FLOPs utilisation: operations of a step ÷ its time ÷ what the GPUs could do at most, mean over the "
+    "GPUs (table utilisation)",
+    "MFU at least": "the same where not every operator could be counted",
     "wait caused": "the rank's share of all wait that any rank causes",
     "imbalance": "largest ÷ mean over the ranks of a step's time outside exposed communication",
     "largest kernel": "the GPU activity that takes most time, with its share of all GPU activities",
@@ -220,6 +223,7 @@ def _step(answer: Answer) -> Bars | None:
         figures += [("p50", lengths["p50_ns"], Unit.NS), ("p99", lengths["p99_ns"], Unit.NS)]
     slowest = max(number(row, "step_ns") for row in on_gpus or on_hosts)
     figures.append(("step", max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
+    figures += _mfu(answer)
     figures += [("steps/s", 1e9 / slowest, Unit.NUMBER)] if slowest else []
     bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts)
     is_guess = any(note.startswith(SAID[KERNELS]) for note in answer("steps").notes)
@@ -228,6 +232,15 @@ def _step(answer: Answer) -> Bars | None:
         where = "the GPU" if len(on_gpus) == 1 else f"{len(on_gpus)} GPUs"
         return Bars(f"{title} on {where}", figures, bars, "gpu_steps")
     return Bars(title, figures, bars, "step_parts")
+
+
+def _mfu(answer: Answer) -> list[tuple[str, Cell, Unit]]:
+    """Only where it is known of every GPU."""
+    rows = [row for row in rows_of(answer("utilisation")) if row["device"] != "CPU"]
+    if not rows or any(row["mfu"] is None for row in rows):
+        return []
+    label = "MFU" if all(row["counted"] == "all" for row in rows) else "MFU at least"
+    return [(label, mean(number(row, "mfu") for row in rows), Unit.SHARE)]
 
 
 def device_bars(rows: Sequence[Row]) -> list[Bar]:

@@ -11,7 +11,7 @@ TIE = 0.02  # of the smaller: measured values differ by more than that from one 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """Two curves at the same sizes, and where they meet: the only rule for it, docs/metrics.md#break-even."""
+    """Two curves at the same sizes, and where they meet: the only rule for it, docs/reference/metrics.md#break-even."""
 
     sizes: tuple[float, ...]
     signs: tuple[int, ...]  # at each size 1 where the first is larger, -1 where the second is, 0 where they are level

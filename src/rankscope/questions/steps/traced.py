@@ -2,7 +2,7 @@
 
 Steps are where the trace says so: ranges of the profiler's schedule, else of optimizers, else of the program, which
 repeat one after the other; else where its kernels repeat a pattern. Parts have the names that the recorder gives them
-(docs/steps.md).
+(docs/reference/steps.md).
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class LateCause:
     """A late rank and what of it was longer."""
 
     late: Late
-    name: str  # one of the names in docs/metrics.md
+    name: str  # one of the names in docs/reference/metrics.md
     ns: float  # per step, of the excess, in the cause
     usual_ns: float | None
     evidence: str
