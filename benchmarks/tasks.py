@@ -90,7 +90,7 @@ TASKS = (
     Task(
         "Is it hung?",
         ("hang hung",),
-        (r"[Hh]angs\b|is hung|HUNG|stuck|[Ww]aits? for|missing|has not come", r"[Rr]anks? 1\b"),
+        (r"^Hang: ", r"rank 1: outside collectives"),
         "rank 1 does not come to the 51st allreduce",
     ),
     Task(
@@ -171,7 +171,7 @@ def found(patterns: tuple[str, ...], output: str) -> int | None:
     """Where the last of the patterns ends, each after the one before it."""
     at = 0
     for pattern in patterns:
-        seen = re.compile(pattern).search(output, at)
+        seen = re.compile(pattern, re.MULTILINE).search(output, at)
         if seen is None:
             return None
         at = seen.end()
@@ -236,7 +236,7 @@ def document(before: list[Reached] | None, after: list[Reached], commit: str) ->
     lines = [
         "# Eight questions",
         f"`benchmarks/tasks.py`, {os.cpu_count()} CPUs that other programs use, too. Before is the commit {commit}; "
-        "each of the two recorded the jobs itself and was asked once. *Commands* and their *seconds* up to the right "
+        "each of the two recorded the jobs itself and was asked. *Commands* and their *seconds* up to the right "
         "answer; *line* is where its last word stands, of all that were printed. "
         f"Now {on_screen} of {len(after)} answers are on the first screen of the first command.",
         "",
