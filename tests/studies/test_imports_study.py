@@ -66,7 +66,7 @@ def test_a_light_framework_at_every_place(python: Path, tmp_path: Path, capsys: 
 
 
 def check_bounds(rows: list[list[str]]) -> None:
-    """What one rank's paths foretell is what the file system counts, but for the start of the interpreter."""
+    """What one rank's paths predict is what the file system counts, but for the start of the interpreter."""
     assert [(row[1], row[2]) for row in rows] == [(place, n) for place in ("slow", "cached") for n in "12"]
     for row in rows:
         expected, asked = (int(word.replace(",", "")) for word in row[3:5])

@@ -94,7 +94,7 @@ def compared(
     fail_if: Sequence[str] = (),
     told: Told = lambda done, total: None,
 ) -> Compared:
-    """Each side is a run, a folder of runs, a pattern, or several of these parted by commas; NAME= may come first."""
+    """Each side is a run, a folder of runs, a pattern, or several separated by commas; NAME= may come first."""
     if len(sides) < 2:
         raise Wrong("name at least two runs or sets of runs")
     limits = [parse_limit(text) for text in fail_if]

@@ -21,7 +21,7 @@ ABOUT = """\
 Say what changed from the first side to each of the others: by step and its parts, phase, layer, operation, kernel and
 range; with medians, 95 % intervals and a verdict: faster, slower, equal or cannot tell."""
 SIDE = """\
-a run's folder; a folder of runs; a pattern in quotes, such as 'runs/new-*'; or several of these parted by commas. What
+a run's folder; a folder of runs; a pattern in quotes, such as 'runs/new-*'; or several separated by commas. What
 a side holds are repeats of the same, at least 4 to be sure. NAME= before it names the side"""
 EXIT_CODES = """\
 exit code: 0 compared, and no --fail-if limit is exceeded; 1 one is; 2 of one it cannot be told, or nothing could be

@@ -21,7 +21,7 @@ from rankscope.studies.errors import BadStudy
 HELP = "say how costs grow with the size of the job, and project them"
 ABOUT = """\
 Say how each cost grows over runs of several sizes, over the cells of a study, or over a loaded document that tabulates
-it: the law that foretells best a size left out, the exponent at the end, speed-up and efficiency, and where one series
+it: the law that best predicts a size left out, the exponent at the end, speed-up and efficiency, and where one series
 becomes better than another; with --to what it will be at another size, with its interval, or why the data do not
 support a word about it. --html draws it, on logarithmic axes."""
 EXIT_CODES = "exit code: 0 shown; 1 some series could not be projected to --to; 2 nothing could be read"
@@ -82,7 +82,7 @@ def told(text: str) -> int:
 def scales(text: str) -> list[float]:
     found = [float(word) for word in text.split(",") if word]
     if not found or min(found) <= 0:
-        raise argparse.ArgumentTypeError(f"{text}: give sizes above 0, parted by commas")
+        raise argparse.ArgumentTypeError(f"{text}: give sizes above 0, separated by commas")
     return found
 
 
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--series", default="", metavar="PATTERN", help="only those whose name matches, as re.search does"
     )
-    made.add_argument("--to", type=scales, default=[], metavar="N,…", help="sizes for which to foretell")
+    made.add_argument("--to", type=scales, default=[], metavar="N,…", help="sizes to project to")
     made.add_argument(
         "--against",
         default="",

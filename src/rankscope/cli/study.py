@@ -229,7 +229,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--resume", action="store_true", help="go on with the study in --out, or the latest of that name")
     made.add_argument("--retry", action="store_true", help="the same, and run again the cells that were not done")
     made.add_argument(
-        "--to", type=numbers, default=[], metavar="N,…", help="ranks for which to foretell, where the data support it"
+        "--to", type=numbers, default=[], metavar="N,…", help="ranks to project to, where the data support it"
     )
     made.add_argument("--dry-run", action="store_true", help="show what would be run, and run nothing")
     add_launch_options(made)

@@ -56,7 +56,7 @@ def numbers(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give whole numbers above 0, parted by commas")
+        raise argparse.ArgumentTypeError(f"{text}: give whole numbers above 0, separated by commas")
     return found
 
 

@@ -54,14 +54,14 @@ def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
     found = {"hook": words(settings, "hooks", HOOKS), "backend": words(settings, "backends", tuple(DEVICES))}
     servers = words(settings, "servers", ())
     if any(not word.isdigit() for word in servers):
-        raise BadStudy(f"--servers {settings['servers']}: give whole numbers, parted by commas")
+        raise BadStudy(f"--servers {settings['servers']}: give whole numbers, separated by commas")
     return {"hook": found["hook"], "servers": servers, "backend": found["backend"]}
 
 
 def words(settings: Settings, option: str, known: Sequence[str]) -> list[str]:
     found = [word.strip() for word in settings[option].split(",") if word.strip()]
     if not found or any(word not in known for word in found if known):
-        raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, parted by commas")
+        raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, separated by commas")
     return found
 
 

@@ -220,7 +220,7 @@ def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
 def words(settings: Settings, option: str, known: Sequence[str]) -> list[str]:
     found = [word.strip() for word in settings[option].split(",") if word.strip()]
     if not found or any(word not in known for word in found):
-        raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, parted by commas")
+        raise BadStudy(f"--{option} {settings[option]}: choose of {', '.join(known)}, separated by commas")
     return found
 
 

@@ -41,7 +41,7 @@ def listed(axis: str, settings: Settings) -> list[str]:
         unknown = [word for word in found if not word.isdigit() or not int(word)]
     if unknown or not found:
         choice = f"choose of {', '.join(KNOWN[axis])}" if axis in KNOWN else "give whole numbers above 0"
-        raise BadStudy(f"--{option} {settings[option]}: {choice}, parted by commas")
+        raise BadStudy(f"--{option} {settings[option]}: {choice}, separated by commas")
     return found
 
 

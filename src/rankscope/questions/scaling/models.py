@@ -159,7 +159,7 @@ def student_share(t: float, freedom: int) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which law does a series follow, told by how well each foretells a scale that it has not seen?
+# Which law does a series follow, judged by how well each predicts a scale that it has not seen?
 ERRORS = 1.7  # by how many standard errors a simpler law must miss more to be given up
 SURE = 0.995  # of Student's distribution: how sure a trend must be that few scales show
 SLIGHT = 1.05  # a factor over all scales that is as good as none
@@ -174,7 +174,7 @@ class LawChoice:
 
 
 def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] | Array) -> LawChoice | None:
-    """The law that foretells best; a simpler one where it does so as well as can be told."""
+    """The law that predicts best; a simpler one where the two cannot be told apart."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     fits = {law.name: found for law in laws if (found := fit(law, x, y))}
     misses = {name: found for name in fits if (found := _misses(fits[name].law, x, y)) is not None}
@@ -218,7 +218,7 @@ def _is_trend(constant: Fit, fits: dict[str, Fit], misses: dict[str, Array], x: 
 
 
 def _misses(law: Law, x: Array, y: Array) -> Array | None:
-    """Of each scale: the mean square of the logarithms between what the others foretell and what was measured."""
+    """Of each scale: the mean square of the logarithms between what the others predict and what was measured."""
     found = []
     for scale in np.unique(x):
         there = x == scale

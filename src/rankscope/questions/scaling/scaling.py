@@ -172,7 +172,9 @@ def laws(grown: Sequence[Growth]) -> Table:
             (fit.law.name, formula(one), fit.relative_error) if fit else ("none", "; ".join(one.doubts), None)
         )
         table.rows.append((s.name, s.what, len(one.scales), one.scales[0], one.scales[-1], *ends, one.exponent, *law))
-    table.notes.append("Law: the one that foretells best a scale left out; a simpler one where that is not told apart.")
+    table.notes.append(
+        "Law: the one that best predicts a scale left out; a simpler one where the two cannot be told apart."
+    )
     table.notes.append("Exponent at the end: slope in logarithms over the last three: 0 constant, 1 proportional.")
     return table
 
