@@ -155,6 +155,8 @@ MARKS = (
     "interpreter",
     "import_begin",
     "import_end",
+    "cuda_begin",
+    "gpu_begin",
     "init_begin",
     "init_end",
     "first_collective_begin",

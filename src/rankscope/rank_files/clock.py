@@ -64,6 +64,15 @@ class CuptiClock:
         return np.clip(since * self.rate, -(2.0**61), 2.0**61).astype(np.int64) + np.int64(self.origin_unix_ns)
 
 
+def gpu_begins(clock: CuptiClock, devices: Any) -> dict[str, int]:
+    """When CUDA was first used, and when a GPU first did something."""
+    if not clock.known:
+        return {}
+    begins = {"cuda_begin": clock.origin_unix_ns}
+    used = [int(row["first_ns"]) for row in devices if row["activities"] and row["first_ns"]]
+    return begins | ({"gpu_begin": int(clock.unix_ns(min(used)))} if used else {})
+
+
 def _cupti_rate(clock: Clock, row: Any) -> float:
     """Nanoseconds of ours in one of CUPTI's; 1 where the two moments are too close or make no sense."""
     theirs = int(row["flushed_ns"]) - int(row["started_ns"])

@@ -13,7 +13,7 @@ from rankscope import rank_file
 from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity, Words
 from rankscope.rank_file import WAITED_SHIFT, ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
-from rankscope.rank_files.clock import Clock, CuptiClock, gpu_clocks
+from rankscope.rank_files.clock import Clock, CuptiClock, gpu_begins, gpu_clocks
 from rankscope.rank_files.cuda import (
     add_devices,
     cuda_notes,
@@ -84,7 +84,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.device_step_columns = device_step_columns(file, CuptiClock(clock, cuda_rows))
     reading.utilisation_columns = utilisation_columns(file, clock, strings)
-    reading.marks = marks_of(mark_rows, file, clock, strings)
+    reading.marks = marks_of(mark_rows, file, clock, strings, gpu_begins(CuptiClock(clock, cuda_rows), device_rows))
     reading.notes += import_notes(file, strings)
     reading.import_columns = import_columns(import_rows, file, clock, strings, last_ticks(file.header, log))
     if overwritten_steps:

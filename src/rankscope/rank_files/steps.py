@@ -85,8 +85,8 @@ def mark_rows_of(file: RankFile) -> Rows:
     return np.concatenate([np.zeros(0, rank_file.MARK), *(part.rows.copy() for part in file.parts(ChunkKind.MARKS))])
 
 
-def marks_of(rows: Rows, file: RankFile, clock: Clock, strings: list[str]) -> list[Mark]:
-    """The moments that the file names and those its header knows, in the order of time."""
+def marks_of(rows: Rows, file: RankFile, clock: Clock, strings: list[str], gpu: dict[str, int]) -> list[Mark]:
+    """The moments that the file names, those its header knows and those of the GPUs, in the order of time."""
     known = {int(kind) for kind in MarkKind}
     marks = [
         Mark(MarkKind(int(row["kind"])).name.lower(), int(at), strings[int(row["name"])])
@@ -98,4 +98,6 @@ def marks_of(rows: Rows, file: RankFile, clock: Clock, strings: list[str]) -> li
         marks.append(Mark("process_start", started))
     if marks and file.header["ended_ticks"]:
         marks.append(Mark("end", int(clock.unix_ns(file.header["ended_ticks"]))))
+    if marks:
+        marks += [Mark(name, at_ns) for name, at_ns in gpu.items()]
     return sorted(marks, key=lambda mark: (mark.at_ns, MARKS.index(mark.name)))

@@ -21,7 +21,8 @@ from runs.loaded import run_of
 
 MS = 1_000_000
 STEPS = 20
-ARCHIVE = ROOT / "benchmarks" / "results" / "h200" / "gpu_problems-2026-11-16.tar.xz"
+H200 = ROOT / "benchmarks" / "results" / "h200"
+ARCHIVE = H200 / "gpu_problems-2026-11-16.tar.xz"
 
 
 def training(rank: int = 0, step_ms: float = 10.0, runnable_ms: float = 0.0, **parts_ms: float) -> Reading:
@@ -137,3 +138,29 @@ def test_on_the_h200_steps_and_device_agree(problems: Path, name: str) -> None:
         "SELECT (SELECT sum(compute_ns) FROM device_steps), sum(compute_ns) FROM devices"
     )
     assert int(of_steps) == pytest.approx(int(of_device), rel=0.001)
+
+
+def unpacked(name: str, folder: Path, *members: str) -> Path:
+    with tarfile.open(H200 / name) as packed:
+        chosen = [one for one in packed if one.name.startswith(members)]
+        packed.extractall(folder, chosen, filter="data")
+    return folder / members[0]
+
+
+def test_what_the_start_of_a_gpu_job_waits_for(tmp_path: Path) -> None:
+    run = open_run(unpacked("gpu_problems_turns-2026-11-16.tar.xz", tmp_path, "problems/compute/"), read_rank_file)
+    (found,) = (one for one in findings_of(run) if one.rule == "slow_start")
+    assert found.title.endswith("4.42 s of it import torch._dynamo") and found.saved_ns and 4.4e9 < found.saved_ns < 5e9
+    assert any("from the first use of CUDA to the first work of a GPU" in text for text in found.evidence)
+    at_ns = dict(run.query("SELECT name, at_ns FROM marks"))
+    assert at_ns["import_end"] < at_ns["cuda_begin"] < at_ns["gpu_begin"] < at_ns["first_step_begin"]
+
+
+def test_steps_in_windows_are_told_though_the_hosts_are_overwritten(tmp_path: Path) -> None:
+    folder = unpacked("gpu_windows-2026-11-16.tar.xz", tmp_path, "windows/together/windows/")
+    run = open_run(folder, read_rank_file)
+    first, last = run.query("SELECT min(number), max(number) FROM device_steps")[0]
+    assert last < run.query("SELECT min(number) FROM steps")[0][0]
+    (one,) = device_steps_of(run)
+    assert 0.9 * run.query("SELECT count(*) FROM device_steps")[0][0] < one.steps and first == 1
+    assert one.idle["launch"] > 0.5 * one.step_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import median
 
 from rankscope.model import Tables
@@ -119,6 +120,8 @@ def slow_start(tables: Tables) -> list[Finding]:
     if typical < SLOW_NS or typical < NOTICEABLE * elapsed:
         return []
     longest = max(found, key=lambda one: one.segments.get(slowest, 0))
+    parts = _parts(tables) if slowest in UNTOLD else []
+    imports = next((part for part in parts if part.name == "imports" and part.ns >= 0.5 * typical), None)
     whole = run_elapsed_ns(tables) or elapsed  # as in the column `share`
     told = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
@@ -126,13 +129,62 @@ def slow_start(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "slow_start",
-            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run",
-            ACTIONS[slowest],
-            [f"phases: {told}", *(heaviest_import(tables) if slowest == "imports" else [])],
-            typical,
+            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run"
+            + (f": {imports.said}" if imports else ""),
+            LATE_IMPORTS if imports else ACTIONS[slowest],
+            [
+                f"phases: {told}",
+                *(part.evidence for part in parts),
+                *(heaviest_import(tables) if slowest == "imports" else []),
+            ],
+            imports.ns if imports else typical,
             once=True,
         )
     ]
+
+
+UNTOLD = ("before init", "after init", "before steps")  # which only say when, not what
+LATE_IMPORTS = "import it only where it is needed, or put the Python environment on a local disk, or bundle it"
+# From the end of torch's import to the first step: what the first thread imports, and the start of CUDA. Times of
+# modules count from the start of their process.
+LATE_SQL = """
+    WITH spans AS (
+        SELECT process, any_value(ranks.started_ns) AS started_ns,
+            max(at_ns) FILTER (marks.name = 'import_end') AS since_ns,
+            min(at_ns) FILTER (marks.name = 'first_step_begin') AS until_ns,
+            min(at_ns) FILTER (marks.name = 'cuda_begin') AS cuda_ns,
+            min(at_ns) FILTER (marks.name = 'gpu_begin') AS gpu_ns
+        FROM marks JOIN ranks USING (process) WHERE role = 'rank' GROUP BY process),
+    late AS (
+        SELECT process, name, wall_ns FROM modules JOIN spans USING (process)
+        WHERE parent = 0 AND module > 0 AND thread = 0 AND started_ns + begin_ns BETWEEN since_ns AND until_ns),
+    sums AS (
+        SELECT process, sum(wall_ns) AS ns, arg_max(name, wall_ns) AS name, max(wall_ns) AS most FROM late GROUP BY 1)
+    SELECT median(coalesce(ns, 0)), mode(name), median(coalesce(most, 0)), median(greatest(gpu_ns - cuda_ns, 0))
+    FROM spans LEFT JOIN sums USING (process) WHERE since_ns IS NOT NULL AND until_ns IS NOT NULL"""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Something that is known of a phase which says only when it was."""
+
+    name: str
+    ns: float
+    said: str
+    evidence: str
+
+
+def _parts(tables: Tables) -> list[_Part]:
+    made = []
+    for imports_ns, module, most_ns, cuda_ns in tables.query(LATE_SQL):
+        if imports_ns and module and imports_ns > 0.05 * SLOW_NS:
+            said = f"{seconds(most_ns)} of it import {module}"
+            rest = f"{module} {seconds(most_ns)} of {seconds(imports_ns)} of imports between torch's and the first step"
+            made.append(_Part("imports", float(imports_ns), said, f"import_tree: {rest}"))
+        if cuda_ns and cuda_ns > 0.05 * SLOW_NS:
+            rest = f"{seconds(cuda_ns)} from the first use of CUDA to the first work of a GPU"
+            made.append(_Part("CUDA", float(cuda_ns), rest, f"marks: {rest}"))
+    return made
 
 
 def heaviest_import(tables: Tables) -> list[str]:
