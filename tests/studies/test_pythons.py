@@ -110,7 +110,7 @@ def test_document_shows_every_cell_and_why_it_is_missing(tmp_path: Path) -> None
     assert table.rows[1] == ("x|y", 2, 1, "failed", 2e9, "exit code 1: <b>no</b> luck")
     tables = document(study, outcomes, {}, {"host": "h", "networks": {"lo": "up"}, "load": 0.5, "devices": []})
     assert where_table({"devices": []}).rows == []
-    markdown, page = write(tmp_path, study, tables)
+    markdown, page = write(tmp_path, study, outcomes, tables, [], [])
     assert markdown.read_text().startswith("# The title\n") and " luck |" in markdown.read_text()
     assert "<b>no</b>" not in page.read_text() and sorted(path.name for path in tmp_path.iterdir()) == [
         "s.html",

@@ -117,6 +117,7 @@ def test_trouble(here: dict[str, str], tmp_path: Path, how: str, launcher: str, 
     assert gone(str(folder)) and left_in_queue(here) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["srun", "sbatch"])
 def test_killed_it_leaves_no_job(here: dict[str, str], tmp_path: Path, launcher: str) -> None:
     toml, folder = squares(tmp_path / "t.toml", axes=ONE), tmp_path / "out"
@@ -130,6 +131,7 @@ def test_killed_it_leaves_no_job(here: dict[str, str], tmp_path: Path, launcher:
     assert states(folder) == {}
 
 
+@pytest.mark.slow
 def test_mpi_by_srun(here: dict[str, str], mpich: Mpi, tmp_path: Path) -> None:
     """Slurm's own PMI starts MPICH's ranks: one job of two, not two of one."""
     code = (

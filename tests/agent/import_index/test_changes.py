@@ -42,6 +42,7 @@ def test_unchanged(own: Environment) -> None:
     assert "everything is as recorded" in check_of(own)
 
 
+@pytest.mark.slow
 def test_upgrade_and_downgrade(own: Environment, tmp_path: Path) -> None:
     for version in ("2", "1"):
         install(own, wheel(tmp_path, "grows", version, grows(version)))
@@ -113,6 +114,7 @@ sys.meta_path.append(Finder)
 """
 
 
+@pytest.mark.slow
 def test_edit_of_editable_installs(own: Environment, tmp_path: Path) -> None:
     """Both forms: a folder in a .pth file, and a finder that a .pth file starts."""
     source = tmp_path / "source"
