@@ -1,8 +1,11 @@
 """--local and gather with the real recorder and a rank that is killed."""
 
+import contextlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -99,14 +102,18 @@ def test_a_process_takes_no_file_of_another_with_its_number(recorder: str, conta
     inside = shlex.join([*container, sys.executable, "-c", IN_CONTAINER])
     script = f"mkfifo a b; exec 3<>a 4<>b; {inside} <&3 & {inside} <&4 & wait"
     command = [recorder, "run", "--out", "prof", "--local", "node", "sh", "-c", script]
-    with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True) as job:
-        assert job.stdout is not None
-        assert [job.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
-        [node] = (work / "node").glob("prof-*")
-        assert {path.name for path in rank_files(node)} >= {"1.rank", "1-1.rank"}
-        end_one(work / "b", work / "prof", 1)
-        end_one(work / "a", work / "prof", 2)
-        assert job.wait(60) == 0
+    with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True, start_new_session=True) as job:
+        try:
+            assert job.stdout is not None
+            assert [job.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+            [node] = (work / "node").glob("prof-*")
+            assert len(of_number_one(node)) == 2
+            end_one(work / "b", work / "prof", 1)
+            end_one(work / "a", work / "prof", 2)
+            assert job.wait(60) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
     found = [read_rank_file(path) for path in of_number_one(work / "prof")]
     assert [(reading.facts.ending, "decimal" in modules(reading)) for reading in found] == [("exited", True)] * 2
     assert not rank_files(node)

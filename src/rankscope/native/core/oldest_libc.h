@@ -53,6 +53,7 @@ extern int __register_atfork(void (*before)(void), void (*parent)(void), void (*
 #pragma weak dlclose
 #pragma weak dlopen
 #pragma weak dlsym
+#pragma weak dlerror
 #pragma weak gnu_get_libc_version
 #pragma weak on_exit
 #pragma weak pthread_condattr_setclock
@@ -89,6 +90,7 @@ RS_OLDEST(dladdr, RS_FIRST_GLIBC)
 RS_OLDEST(dlclose, RS_FIRST_GLIBC)
 RS_OLDEST(dlopen, RS_FIRST_GLIBC)
 RS_OLDEST(dlsym, RS_FIRST_GLIBC)
+RS_OLDEST(dlerror, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_condattr_setclock, RS_CONDATTR_GLIBC)
 RS_OLDEST(pthread_create, RS_FIRST_GLIBC)
 RS_OLDEST(pthread_getcpuclockid, RS_FIRST_GLIBC)
