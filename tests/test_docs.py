@@ -174,3 +174,9 @@ def test_named_make_targets_exist(name: str) -> None:
 def code_of(page: str) -> list[str]:
     """What a page sets as code: fenced blocks and words in backticks."""
     return re.findall(r"```.*?```|`[^`\n]+`", page, re.DOTALL)
+
+
+def test_no_page_shows_a_warning_of_python_or_a_path_of_the_machine_it_was_made_on() -> None:
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        text = page.read_text()
+        assert "RuntimeWarning" not in text and "site-packages/numpy" not in text, page

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from questions.compare.simulated import Law, side_by
 from rankscope.questions.compare.measures import Metric
 from rankscope.questions.compare.resampling import block_length, chances, exchanges, fewest_chance
 from rankscope.questions.compare.tables import headline, is_quiet
-from rankscope.questions.compare.verdicts import CANNOT_TELL, SLOWER, CompareOptions, Comparison, compare
+from rankscope.questions.compare.verdicts import (
+    CANNOT_TELL,
+    MOST,
+    SLOWER,
+    CompareOptions,
+    Comparison,
+    _simultaneous,
+    compare,
+    drawn_ratios,
+)
 
 PAIRS = 12  # benchmarks/compare.py judges many more
 LAW = Law()
@@ -81,3 +91,13 @@ def test_what_one_side_has_only_is_said() -> None:
     for one in after.runs:
         one.values[Metric("kernel", "new")] = 1e7
     assert compare(before, after, CompareOptions()).only == {"A": [], "B": [Metric("kernel", "new")]}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_part_that_few_steps_have_does_not_spoil_the_others() -> None:
+    """Draws in which it is zero stay finite, so that what is clear stays clear."""
+    before = np.array([[10.0, 10.1, 9.9], [0.0, 0.0, 1e-320]])
+    ratios = drawn_ratios(before, np.array([[5.0, 5.1, 4.9], [0.0, 3.0, 3.0]]))
+    assert ratios[0] == pytest.approx([-0.5, 5.1 / 10.1 - 1, 4.9 / 9.9 - 1])
+    assert ratios[1] == pytest.approx([0.0, MOST, MOST], rel=1e-5)
+    assert np.isfinite(_simultaneous(ratios, 0.05))

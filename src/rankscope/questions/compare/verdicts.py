@@ -140,7 +140,8 @@ def _by_repeats(made: Comparison, level: float) -> None:
     first, second = (np.array([[one.values[metric] for one in side.runs] for metric in metrics]) for side in made.sides)
     told = chances(first, second, np.array([metric.kind in PACED for metric in metrics]))
     random = np.random.default_rng(SEED)
-    ratios = drawn_repeats(second, random) / _not_zero(drawn_repeats(first, random)) - 1
+    after_draws = drawn_repeats(second, random)
+    ratios = drawn_ratios(drawn_repeats(first, random), after_draws)
     for at, metric in enumerate(metrics):
         before, after = float(np.median(first[at])), float(np.median(second[at]))
         one = Change(metric, before, after, _ratio(before, after), chance=float(told[at]), draws=ratios[at])
@@ -190,7 +191,7 @@ def _drawn_ratios(made: Comparison, judged: Sequence[Metric]) -> Array:
     drawn = []
     for side in made.sides:
         drawn.append(drawn_steps([np.stack([one.series[metric] for metric in judged]) for one in side.runs], random))
-    return drawn[1] / _not_zero(drawn[0]) - 1
+    return drawn_ratios(drawn[0], drawn[1])
 
 
 def _simultaneous(ratios: Array, level: float) -> float:
@@ -215,8 +216,13 @@ def _ratio(before: float, after: float) -> float:
     return after / before - 1 if before else (0.0 if after == before else np.inf)
 
 
-def _not_zero(values: Array) -> Array:
-    return np.where(values > 0, values, np.finfo(float).tiny)
+MOST = 1e6  # what never took time before and does now is that many times as long: infinity would spoil every mean
+
+
+def drawn_ratios(before: Array, after: Array) -> Array:
+    """The change in each draw, finite whatever was drawn: of a part that only some steps have, a draw may be zero."""
+    least = np.maximum(before, after / MOST)
+    return np.where(least > 0, after / np.where(least > 0, least, 1.0) - 1, 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
