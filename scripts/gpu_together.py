@@ -5,7 +5,8 @@
 For launch-bound programs, which leave the GPU idle: they share it without waiting for each other, and each has cores of
 its own. Every few seconds the programs change cores, so that a slow core slows all of them in turn; what each did in
 a turn is one line. Turns in which all rest (gpu_turns.py) would give windows time to rest that a job does not have.
-gpu_together_report.py reads the lines. As a program: gpu_together.py --work MODE.
+`--report FILE` reads the lines: a cycle is as many turns as there are programs, so that each was on all cores.
+As a program: gpu_together.py --work MODE.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -63,7 +65,8 @@ def work(mode: str) -> None:
 
 def start(mode: str, runs: Path) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, "--work", mode]
-    if mode in RECORDED:
+    kind = mode.split("-again")[0]  # bare-again, bare-again-2: more processes of a mode
+    if kind in RECORDED:
         command = [
             sys.executable,
             "-m",
@@ -72,10 +75,10 @@ def start(mode: str, runs: Path) -> subprocess.Popen[str]:
             "--quiet",
             "--out",
             str(runs / mode),
-            *RECORDED[mode],
+            *RECORDED[kind],
             *command,
         ]
-    environment = {**os.environ, **({"RANKSCOPE_TORCH": "0"} if mode == "no-torch" else {})}
+    environment = {**os.environ, **({"RANKSCOPE_TORCH": "0"} if kind == "no-torch" else {})}
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -117,6 +120,20 @@ def play(options: argparse.Namespace) -> None:
         print(f"{mode}: exit {player.returncode}")
 
 
+def report(lines: Path) -> None:
+    """Of each program: the median over cycles of its step ÷ the mean step of the bare ones in the same cycle."""
+    turns = [json.loads(line)["of"] for line in lines.read_text().splitlines()]
+    modes = list(turns[0])
+    bare = [mode for mode in modes if mode.startswith("bare")]
+    cycles = [turns[at : at + len(modes)] for at in range(0, len(turns) - len(modes) + 1, len(modes))] or [turns]
+    for mode in modes:
+        ratios = []
+        for cycle in cycles:
+            step_s = {name: sum(turn[name]["seconds"] / turn[name]["steps"] for turn in cycle) for name in modes}
+            ratios.append(step_s[mode] / statistics.mean(step_s[name] for name in bare))
+        print(f"{mode:16} {statistics.median(ratios):.4f}  {' '.join(f'{ratio:.3f}' for ratio in ratios)}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", default="", metavar="MODE")
@@ -124,8 +141,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--runs", type=Path)
+    parser.add_argument("--report", type=Path, metavar="FILE")
     options = parser.parse_args()
-    if options.work:
+    if options.report:
+        report(options.report)
+    elif options.work:
         work(options.work)
     else:
         options.runs.mkdir(parents=True, exist_ok=True)

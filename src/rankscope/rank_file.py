@@ -199,6 +199,7 @@ class Idle(IntEnum):
 class DeviceStepFlag(IntFlag):
     CUT = 1
     BY_TIME = 2
+    NO_WAITS = 4
 
 
 class Precision(IntEnum):
@@ -354,7 +355,7 @@ CUDA = _structure(
     "u8 unified cpu_faults started_width_ticks flushed_width_ticks",
     "u8 windows window_begin_ns window_ns seen_steps window_millisteps costs",
     "i8 cost_ppm cost_error_ppm",
-    "u8 spent_ns switching_ns",
+    "u8 spent_ns switching_ns calls_begin_ns",
 )
 DEVICE = _structure(
     "u4 device seq",

@@ -22,8 +22,8 @@ options:
   --lookups      also record MPI calls of libraries that look MPI's functions up by name, as oneCCL does
   --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
   --log N        how many collectives each rank remembers (default 8192, 0: none)
-  --cuda X       of the GPUs: exact (everything; the default), windows (on trial: kernels of whole steps now and then,
-                 to cost less where launching is the limit; one process, CUDA 12.6), off
+  --cuda X       of the GPUs: exact (everything; the default), windows (on trial: where launching is the limit, kernels
+                 of whole steps now and then, to cost less; needs CUDA 12.6), off
   --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all
   --trace [SIZE] also keep every event, in up to SIZE more bytes of each rank file, as in 64M (the default) or 1G
   --trace-keep X where they do not fit: newest (the default) or oldest are kept; what is lost is counted

@@ -13,6 +13,7 @@ from rankscope.rank_files.chunks import RankFile, copy_rows
 from rankscope.rank_files.clock import Clock, CuptiClock
 
 LARGEST_NS = 2.0**62
+WARMUP_STEPS = 2  # as the recorder has it
 LARGEST_COUNT = np.uint64(2**63 - 1)
 IN_TICKS = ("progress", "covered", "gc")
 IN_NS = ("cpu_ns", "process_cpu_ns", "runnable_ns")
@@ -78,7 +79,25 @@ def device_step_columns(file: RankFile, clock: CuptiClock) -> dict[str, Any]:
     columns["overlapped_ns"] = _ns(rows["hidden_ns"], 1.0)
     columns |= {f"idle_{cause.name.lower()}_ns": _ns(rows["idle_ns"][:, cause], 1.0) for cause in Idle}
     columns |= {name: (rows[name] & LARGEST_COUNT).astype(np.int64) for name in ("copy_bytes", "pageable_bytes")}
-    return columns | {flag.name.lower(): (rows["flags"] & flag) != 0 for flag in DeviceStepFlag if flag.name}
+    _share_out_waits(columns, (rows["flags"] & DeviceStepFlag.NO_WAITS) != 0)
+    flags = (DeviceStepFlag.CUT, DeviceStepFlag.BY_TIME)
+    return columns | {str(flag.name).lower(): (rows["flags"] & flag) != 0 for flag in flags}
+
+
+def _share_out_waits(columns: dict[str, Any], unknown: Any) -> None:
+    """Of the steps whose waits for the device were not recorded, as large a part of the host's idle time is waiting as
+    in the first steps, whose waits were."""
+    known = ~unknown & (columns["number"] > WARMUP_STEPS)
+    if not unknown.any() or not known.any():
+        return
+    for name in ("sync_calls", "sync_ns"):
+        columns[name][unknown] = round(columns[name][known].mean())
+    told = {name: columns[name][known].sum() for name in ("idle_sync_ns", "idle_launch_ns", "idle_python_ns")}
+    share = told["idle_sync_ns"] / max(1, sum(told.values()))
+    for name in ("idle_launch_ns", "idle_python_ns"):
+        waits = (columns[name][unknown] * share).astype(np.int64)
+        columns[name][unknown] -= waits
+        columns["idle_sync_ns"][unknown] += waits
 
 
 def mark_rows_of(file: RankFile) -> Rows:

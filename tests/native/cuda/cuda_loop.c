@@ -23,7 +23,13 @@ void rankscope_range_end(const char *name, uint64_t begin);
 void rankscope_gc(int begins);
 void rankscope_compiling(int begins);
 
-union record { struct rs_cupti_record any; struct rs_cupti_kernel kernel; struct rs_cupti_memcpy copy; struct rs_cupti_api api; };
+union record {
+    struct rs_cupti_record any;
+    struct rs_cupti_kernel kernel;
+    struct rs_cupti_memcpy copy;
+    struct rs_cupti_api api;
+    struct rs_cupti_synchronization_record wait;
+};
 /* as CUPTI does, kept for each launching thread until they are delivered */
 static union record *kept[THREADS];
 static unsigned kept_used[THREADS];
@@ -106,6 +112,8 @@ static void synchronize(const char *line)
     uint64_t end = fake_now();
     if (fake_attached())
         call(0, 5, now, end);
+    if (fake_attached() && fake_enabled(RS_CUPTI_SYNCHRONIZATION))
+        next(0)->wait = (struct rs_cupti_synchronization_record){RS_CUPTI_SYNCHRONIZATION, 3, now, end, correlation, 1, 7, 0};
     printf("sync %lu %lu\n", now, end);
 }
 

@@ -16,7 +16,7 @@ from native.builds import HERE, SANITIZERS, compile_c
 from native.cuda.test_cuda_ranges import only
 from native.cuda.test_cuda_steps import compare, driver, play, rows_of
 from programs import recorded
-from rankscope.rank_file import ChunkKind
+from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle
 from rankscope.rank_files.chunks import open_rank_file
 from scripts.gpu_step_truth import OPTIMIZER, Truth, expected
 
@@ -69,7 +69,7 @@ def test_what_costs_nothing_is_recorded_nearly_whole(policy: Path) -> None:
 
 
 def test_a_short_job_is_recorded_from_its_start(policy: Path) -> None:
-    found = simulate(policy, 9, 0.2, 5)
+    found = simulate(policy, 9, 0.2, 2.5)
     assert found["windows"] == 0 and found["recorded"] == 1.0
 
 
@@ -140,6 +140,42 @@ def compare_some(rows: Any, told: dict[int, dict[str, float]]) -> None:
         number = int(one["number"])
         one["number"] = 1
         compare([one], [told[number]])
+
+
+def test_waits_are_recorded_in_the_first_window_and_estimated_in_others(driver: Path, tmp_path: Path) -> None:
+    """300 µs in each step in which the device has nothing to do and the host waits for it."""
+    step = ["b backward", "s 200", "l 0 0 60 compute", "y 0 300", "e backward"]
+    play(driver, tmp_path, [*step, f"b {OPTIMIZER}", f"e {OPTIMIZER}", "d 0"] * 1200, **WINDOWS)
+    rows = rows_of(tmp_path)
+    late = (rows["flags"] & DeviceStepFlag.NO_WAITS) != 0
+    waits_ns = rows["idle_ns"][:, Idle.SYNC]
+    assert late.any() and not late.all() and not waits_ns[late].any()
+    assert (waits_ns[~late][2:] > 250_000).all()
+    columns = recorded.read(only(tmp_path)).device_step_columns
+    late = np.isin(columns["number"], rows["number"][late])
+    share = columns["idle_sync_ns"] / (columns["end_ns"] - columns["begin_ns"])
+    assert share[late].mean() == pytest.approx(share[~late][2:].mean(), rel=0.3)
+
+
+def test_where_the_device_never_waits_for_launches_all_is_recorded(driver: Path, tmp_path: Path) -> None:
+    """First without CUDA's calls, then with them; in between no step is told for a second or two."""
+    step = [
+        "b backward",
+        *["l 0 0 3000 compute"] * 2,
+        "s 1200",
+        "e backward",
+        f"b {OPTIMIZER}",
+        f"e {OPTIMIZER}",
+        "d 0",
+    ]
+    play(driver, tmp_path, step * 3000, **WINDOWS | {"LOOP_COST_NS": "0", "RANKSCOPE_CUDA_SECOND_NS": "700000000"})
+    how, windows = windows_of(tmp_path)
+    assert (int(how["windows"]), len(windows)) == (0, 0) and int(how["calls_begin_ns"]) > 0
+    rows = rows_of(tmp_path)
+    by_time = (rows["flags"] & DeviceStepFlag.BY_TIME) != 0
+    assert by_time.any() and not by_time.all() and len(rows) > 100
+    calls = rankscope.open(tmp_path).table("cuda_api").to_arrow().to_pylist()
+    assert 0 < sum(row["calls"] for row in calls) < 2 * 3000
 
 
 def test_all_is_recorded_where_nothing_else_is_asked_for(driver: Path, tmp_path: Path) -> None:

@@ -263,6 +263,7 @@ struct rs_cuda {
     int64_t cost_ppm, cost_error_ppm;   /* how much longer the recorded ones are: median of the latest, its error */
     uint64_t spent_ns;          /* what all recording has cost this process, as far as it was measured or assumed */
     uint64_t switching_ns;      /* of it: attaching CUPTI and taking it off */
+    uint64_t calls_begin_ns;    /* from when on CUDA's calls are recorded, on CUPTI's clock; 0: from the start, or not at all */
 };
 
 #define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
@@ -353,7 +354,8 @@ enum rs_idle {
 
 enum rs_device_step_flag {
     RS_DEVICE_STEP_CUT = 1,     /* the device's time is not known back to its beginning: parts are too small */
-    RS_DEVICE_STEP_BY_TIME = 2  /* no launching call was known: activities belong to the step of their start */
+    RS_DEVICE_STEP_BY_TIME = 2, /* no launching call was known: activities belong to the step of their start */
+    RS_DEVICE_STEP_NO_WAITS = 4 /* waits for the device were not recorded: they are among launching and Python */
 };
 
 /* One step as one device saw it: from the end of the last kernel that the step before launched to the end of its own.

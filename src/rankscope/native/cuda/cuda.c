@@ -28,7 +28,7 @@ static atomic_int life;             /* OVER: records are no longer looked at */
 static atomic_int others;           /* another client of CUPTI has come */
 static int32_t owner_pid;
 static int has_windows;             /* recording may pause */
-static atomic_int has_nvtx;         /* CUPTI was given to a library's NVTX, which keeps calling it */
+static atomic_int has_nvtx;         /* CUPTI was given to the program's NVTX, which keeps calling it */
 static int is_attached;             /* changed under switch_lock */
 static uint64_t finalize_ns;        /* how long the last one took */
 
@@ -42,12 +42,20 @@ static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;  /* CUPTI is not 
 static pthread_cond_t wake, woken;
 static int has_thread, asked_to_end, has_ended;
 
-static const int kinds[] = {
-    RS_CUPTI_CONCURRENT_KERNEL, RS_CUPTI_MEMCPY, RS_CUPTI_MEMCPY2, RS_CUPTI_MEMSET, RS_CUPTI_MARKER, RS_CUPTI_MEMORY2,
-    RS_CUPTI_POOL,
+enum when { ALWAYS, UNTIL_PAUSED, UNTIL_PAUSED_IF_EVER };
+static const struct { int kind; enum when when; const char *name; } kinds[] = {
+    {RS_CUPTI_CONCURRENT_KERNEL, ALWAYS, "kernels"}, {RS_CUPTI_MEMCPY, ALWAYS, "copies"},
+    {RS_CUPTI_MEMCPY2, ALWAYS, "peer copies"}, {RS_CUPTI_MEMSET, ALWAYS, "sets"},
+    {RS_CUPTI_MARKER, UNTIL_PAUSED, "NVTX ranges"}, {RS_CUPTI_MEMORY2, UNTIL_PAUSED, "memory"},         /* what is not seen whole is not seen at all */
+    {RS_CUPTI_POOL, UNTIL_PAUSED, "memory pools"},
+    {RS_CUPTI_SYNCHRONIZATION, UNTIL_PAUSED_IF_EVER, "waits"},  /* in place of calls; it costs more than the kernels */
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
-#define KINDS_IN_WINDOWS 5u         /* of memory, what is not seen whole is not seen at all */
+
+static int is_wanted(enum when when)
+{
+    return when == ALWAYS || (!rs_cuda.row->windows && (when == UNTIL_PAUSED || rs_windows_may_pause()));
+}
 
 /* --- buffers --- */
 
@@ -170,20 +178,18 @@ static const char *result_text(int result)
 /* Whether kernels can be recorded; what else CUPTI refuses is said in the note. */
 static int enable_kinds(char *note, size_t size)
 {
-    static const char *const names[KINDS] = {"kernels", "copies", "peer copies", "sets", "NVTX ranges", "memory",
-                                              "memory pools"};
     int result = rs_cuda.cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
     if (result != RS_CUPTI_SUCCESS) {
         snprintf(note, size, "CUPTI refused to start: %s%s", result_text(result),
                  result == RS_CUPTI_MULTIPLE_SUBSCRIBERS ? " (another profiler is active)" : "");
         return 0;
     }
-    for (unsigned i = 0; i < (rs_cuda.row->windows ? KINDS_IN_WINDOWS : KINDS); i++) {
-        result = rs_cuda.cupti.cuptiActivityEnable(kinds[i]);
+    for (unsigned i = 0; i < KINDS; i++) {
+        result = is_wanted(kinds[i].when) ? rs_cuda.cupti.cuptiActivityEnable(kinds[i].kind) : RS_CUPTI_SUCCESS;
         if (result == RS_CUPTI_SUCCESS)
             continue;
         size_t used = strlen(note);
-        snprintf(note + used, size - used, "%sCUPTI refused to record %s: %s", used ? "; " : "", names[i],
+        snprintf(note + used, size - used, "%sCUPTI refused to record %s: %s", used ? "; " : "", kinds[i].name,
                  result_text(result));
         if (i == 0)
             return 0;
@@ -293,14 +299,35 @@ static void open_window(void)
     pthread_mutex_unlock(&rs_cuda.lock);
 }
 
+/* Recording goes on until the end: what was left out so that it could pause is recorded from here on. */
+static void record_calls(void)
+{
+    pthread_mutex_lock(&rs_cuda.lock);
+    uint64_t now_ns = rs_device_steps_now();
+    rs_device_steps_close();
+    rs_device_steps_open(now_ns);
+    pthread_mutex_unlock(&rs_cuda.lock);
+    enum rs_cuda_api api = rs_cuda_calls_select(rs_cuda_api_asked(), 1);
+    if (api != RS_CUDA_API_NONE)
+        rs_cuda.cupti.cuptiActivityDisable(RS_CUPTI_SYNCHRONIZATION);
+    pthread_mutex_lock(&rs_cuda.lock);
+    rs_cuda.row->api = api;
+    rs_cuda.row->calls_begin_ns = now_ns;
+    has_windows = 0;
+    pthread_mutex_unlock(&rs_cuda.lock);
+}
+
 static void take_turn(void)
 {
     pthread_mutex_lock(&switch_lock);
     pthread_mutex_lock(&rs_cuda.lock);
     if (atomic_load(&has_nvtx))
-        rs_windows_stay("NVTX ranges (NCCL's, or the program's): all is recorded (they crash once CUPTI is taken off)");
+        rs_windows_stay("NVTX ranges: all is recorded (they would call a CUPTI that is taken off)");
     enum rs_turn turn = rs_windows_turn(rs_device_steps_now());
+    int may_pause = rs_windows_may_pause();
     pthread_mutex_unlock(&rs_cuda.lock);
+    if (!atomic_load(&others) && !may_pause && is_attached)
+        record_calls();
     if (!atomic_load(&others) && turn == RS_TURN_CLOSE)
         close_window();
     else if (!atomic_load(&others) && turn == RS_TURN_OPEN)
@@ -420,9 +447,11 @@ static void begin(uint32_t version, const char *path)
     rs_cuda.row->cupti_version = version;
     note_clocks(&rs_cuda.row->started_ticks, &rs_cuda.row->started_ns, &rs_cuda.row->started_width_ticks);
     int asked = rs_windows_begin();
+    has_windows = asked && can_detach();
+    if (!has_windows)
+        rs_windows_stay(NULL);
     atomic_store(&life, STARTED);
     if (attach(note, sizeof note)) {
-        has_windows = asked && can_detach();
         say_missing(asked && !has_windows, note, sizeof note);
         start_flusher();
         atexit(rs_cuda_finish);
@@ -465,6 +494,15 @@ RS_EXPORT int InitializeInjection(void)
     return 1;
 }
 
+/* NVIDIA's own libraries name every operation, whether somebody wants to know or not. */
+static int is_nvidias(const void *code)
+{
+    Dl_info about;
+    const char *path = dladdr(code, &about) && about.dli_fname ? about.dli_fname : "", *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return !strncmp(name, "libnccl", 7) || !strncmp(name, "libcu", 5) || !strncmp(name, "libnv", 5);
+}
+
 /* NVTX, once for every library that carries a copy of it, asks whoever NVTX_INJECTION64_PATH names. 0: nobody. */
 RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
 {
@@ -473,10 +511,12 @@ RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
     uint32_t version;
     const char *asked = getenv("RANKSCOPE_CUDA");
     int saved = errno, taken = 0;
+    const void *caller = __builtin_return_address(0);
     if (rs_recording() && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
         && cupti.InitializeInjectionNvtx2) {
         pthread_mutex_lock(&clock_lock);        /* while recording pauses nobody is there to listen */
-        int is_on = !has_windows || (is_attached && atomic_load(&detaching) < AT_WORK);
+        int is_there = atomic_load(&life) != STARTED || (is_attached && atomic_load(&detaching) < AT_WORK);
+        int is_on = !rs_windows_wanted() || (is_there && !is_nvidias(caller));
         if (is_on)
             atomic_store(&has_nvtx, 1);
         pthread_mutex_unlock(&clock_lock);
@@ -500,7 +540,7 @@ static void step_aside(void)
     pthread_mutex_lock(&switch_lock);
     flush(1);
     for (unsigned i = 0; is_attached && i < KINDS; i++)
-        rs_cuda.cupti.cuptiActivityDisable(kinds[i]);
+        rs_cuda.cupti.cuptiActivityDisable(kinds[i].kind);
     if (is_attached)
         rs_cuda_calls_select((enum rs_cuda_api)rs_cuda.row->api, 0);
     pthread_mutex_lock(&asking_lock);

@@ -26,12 +26,12 @@ static uint16_t ids[2][CALLBACK_IDS];       /* string ids, 0: not asked for yet 
 
 void rs_cuda_calls_forget(void) { memset(ids, 0, sizeof ids); }
 
-/* In windows, none: a CUPTI that was told of single calls corrupts the heap when it is taken off (seen with 13.0, in
- * every program), and all of them, most of which ask for the current device, cost more than the kernels. */
+/* While recording may pause, none: a CUPTI that was told of single calls corrupts the heap when it is taken off (seen
+ * with 13.0, in every program), and all of them, most of which ask for the current device, cost more than the kernels. */
 enum rs_cuda_api rs_cuda_api_asked(void)
 {
     const char *text = getenv("RANKSCOPE_CUDA_API");
-    if (rs_windows_wanted() || (text && !strcmp(text, "none")))
+    if (rs_windows_may_pause() || (text && !strcmp(text, "none")))
         return RS_CUDA_API_NONE;
     return text && !strcmp(text, "all") ? RS_CUDA_API_ALL : RS_CUDA_API_SYNC;
 }

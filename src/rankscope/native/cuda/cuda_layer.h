@@ -42,6 +42,7 @@ void rs_windows_closed(uint64_t now_ns);
 void rs_windows_switched(uint64_t now_ns, uint64_t took_ns);
 void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest);
 void rs_windows_kernel(uint64_t ns);
+void rs_windows_device_step(uint64_t ns, uint64_t launching_ns);
 void rs_windows_forget(void);
 
 /* cuda_records.c */
@@ -109,6 +110,7 @@ void rs_gpus_forget(void);
 
 /* cuda_steps.c */
 void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name);
+void rs_device_steps_wait(const struct rs_cupti_synchronization_record *wait);
 void rs_device_steps_activity(uint32_t device, uint32_t correlation, uint64_t start_ns, uint64_t end_ns,
                               enum rs_work work, uint64_t bytes, int is_pageable);
 void rs_device_steps_settle(uint64_t now_ns, int is_last);

@@ -166,6 +166,7 @@ static void add(const struct rs_cupti_record *record)
     case RS_CUPTI_MEMSET: add_set((const struct rs_cupti_memset *)record); break;
     case RS_CUPTI_RUNTIME:
     case RS_CUPTI_DRIVER: rs_cuda_call((const struct rs_cupti_api *)record); break;
+    case RS_CUPTI_SYNCHRONIZATION: rs_device_steps_wait((const struct rs_cupti_synchronization_record *)record); break;
     case RS_CUPTI_MARKER: rs_cuda_marker((const struct rs_cupti_marker_record *)record); break;
     case RS_CUPTI_MEMORY2: rs_cuda_memory((const struct rs_cupti_memory_record *)record); break;
     case RS_CUPTI_POOL: rs_cuda_pool((const struct rs_cupti_pool_record *)record); break;

@@ -299,13 +299,14 @@ static void settle_on(uint32_t place, const struct step *step)
     if (!rs_device_walk(devices[place], begin_ns, end_ns, share, &sharing) || begin_ns <= known_from_ns)
         row.flags |= RS_DEVICE_STEP_CUT;
     if (rs_cuda.row->api == RS_CUDA_API_NONE)
-        row.flags |= RS_DEVICE_STEP_BY_TIME;
+        row.flags |= RS_DEVICE_STEP_BY_TIME | (rs_cuda.row->windows ? RS_DEVICE_STEP_NO_WAITS : 0);
     row.compute_ns = (float)sharing.compute_ns;
     row.hidden_ns = (float)sharing.hidden_ns;
     row.exposed_ns = (float)sharing.exposed_ns;
     row.copy_ns = (float)sharing.copy_ns;
     for (uint32_t i = 0; i < RS_IDLES; i++)
         row.idle_ns[i] = (float)sharing.idle_ns[i];
+    rs_windows_device_step(end_ns - begin_ns, sharing.idle_ns[RS_IDLE_LAUNCH] + sharing.idle_ns[RS_IDLE_PYTHON]);
     on[place].state = sharing.state;
     on[place].sync = sharing.sync;
     write_row(&row);
@@ -434,7 +435,7 @@ static int waits(const struct rs_cupti_api *call, uint16_t name)
 }
 
 /* A call of the driver inside one of the runtime is the same wait. */
-static void add_sync(const struct rs_cupti_api *call, struct step *step)
+static void add_sync(struct span call, struct step *step)
 {
     struct span *last;
     if (!syncs)
@@ -442,16 +443,16 @@ static void add_sync(const struct rs_cupti_api *call, struct step *step)
     if (!syncs)
         return;
     last = syncs_end ? &syncs[(syncs_end - 1) % SYNCS] : NULL;
-    if (last && call->start >= last->start_ns && call->end <= last->end_ns)
+    if (last && call.start_ns >= last->start_ns && call.end_ns <= last->end_ns)
         return;
-    if (last && last->start_ns >= call->start && last->end_ns <= call->end) {
-        step->sync_ns += (call->end - call->start) - (last->end_ns - last->start_ns);
-        *last = (struct span){call->start, call->end};
+    if (last && last->start_ns >= call.start_ns && last->end_ns <= call.end_ns) {
+        step->sync_ns += (call.end_ns - call.start_ns) - (last->end_ns - last->start_ns);
+        *last = call;
         return;
     }
-    syncs[syncs_end++ % SYNCS] = (struct span){call->start, call->end};
+    syncs[syncs_end++ % SYNCS] = call;
     step->sync_calls++;
-    step->sync_ns += call->end - call->start;
+    step->sync_ns += call.end_ns - call.start_ns;
 }
 
 void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name)
@@ -466,7 +467,18 @@ void rs_device_steps_call(const struct rs_cupti_api *call, uint16_t name)
     if (id && (!step->first_id || (int32_t)(id - step->first_id) < 0))
         step->first_id = id;
     if (call->threadId == rs_loop_tid() && waits(call, name))
-        add_sync(call, step);
+        add_sync((struct span){call->start, call->end}, step);
+}
+
+/* Where calls are not recorded, who waited for the device is not said: it is taken for the loop's thread. */
+void rs_device_steps_wait(const struct rs_cupti_synchronization_record *wait)
+{
+    if (!has_steps() || rs_cuda.row->api != RS_CUDA_API_NONE || wait->type == RS_CUPTI_STREAM_WAITS || !wait->start
+        || wait->end <= wait->start)
+        return;
+    take_moments();
+    if (steps && states_end)
+        add_sync((struct span){wait->start, wait->end}, step_at(step_at_ns(wait->start)));
 }
 
 /* --- settling --- */

@@ -1,5 +1,6 @@
-/* When the GPU is recorded. Listening to CUPTI costs a launch-bound job up to a quarter of its speed, so everything is
- * recorded from the start until there is enough to answer, and then whole steps in windows. What that costs is
+/* When the GPU is recorded. Listening to CUPTI costs a launch-bound job up to a quarter of its speed, so kernels are
+ * recorded from the start until there is enough to answer. Where the devices hardly wait for launches, recording costs
+ * nothing and goes on, with CUDA's calls; elsewhere whole steps are recorded in windows. What that costs is
  * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
  * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
  * it costs less than that anyway, the windows nearly touch. Steps, collectives and NCCL's plugin are always recorded.
@@ -11,9 +12,10 @@
 static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define SECONDS(count) ((uint64_t)((count) * (double)second_ns))
 
-#define FIRST_NS SECONDS(6)         /* of steps, recorded at the start */
+#define FIRST_NS SECONDS(3)         /* of steps, recorded at the start, with waits, which cost most */
 #define FIRST_STEPS 30u
 #define FIRST_MOST_NS SECONDS(60)
+#define BUSY 0.03                   /* a device that waits for launches for less than this: recording costs a hundredth at most */
 #define WINDOW_NS SECONDS(1.5)
 #define WINDOW_STEPS 16u
 #define CHEAP_NS SECONDS(120)       /* a window where recording costs less than it may */
@@ -24,26 +26,31 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 static double share_of_time = 0.009;    /* that recording may cost; tests take more of it */
 #define LEAST_SHARE 0.002
 #define CHEAP 0.008
-#define FIRST_COST 0.2              /* before it is measured */
+#define FIRST_COST 0.4              /* before it is measured */
+#define NOT_MEASURED -1.0
 #define COSTS 15u                   /* the latest that count */
 #define ROWS 256u
 
 struct period { uint64_t steps, ns; };
 
-static int wanted, is_open, has_stepped;
+static int wanted, is_open, has_stepped, has_first_only;
 static uint64_t began_ns, switched_ns, first_step_ns, next_ns;
 static uint64_t kernels, kernel_ns, millisteps;          /* of this window; window_millisteps when it began */
+static uint64_t device_ns, launching_ns;                 /* of steps on the devices; of it, idle because of the host */
 static struct period now_in, recorded, bare_before;     /* this period, the last window, the time before it */
-static double costs[COSTS];
+static double costs[COSTS], first_cost;          /* the latest; that of the first window */
+static uint64_t first_window_ns;
 static uint64_t dice;
 static struct rs_chunk *rows;
 static struct rs_window *last_row;
 
 void rs_windows_forget(void)
 {
-    wanted = is_open = has_stepped = 0;
+    wanted = is_open = has_stepped = has_first_only = 0;
+    first_cost = NOT_MEASURED;
+    first_window_ns = 0;
     began_ns = switched_ns = first_step_ns = next_ns = 0;
-    kernels = kernel_ns = millisteps = 0;
+    kernels = kernel_ns = millisteps = device_ns = launching_ns = 0;
     now_in = recorded = bare_before = (struct period){0, 0};
     rows = NULL;
     last_row = NULL;
@@ -58,6 +65,7 @@ int rs_windows_begin(void)
     if (getenv("RANKSCOPE_CUDA_SHARE"))
         share_of_time = atof(getenv("RANKSCOPE_CUDA_SHARE"));
     wanted = rs_windows_wanted();
+    first_cost = NOT_MEASURED;
     is_open = 1;
     began_ns = switched_ns = rs_cuda.row->started_ns;
     rs_cuda.row->window_begin_ns = began_ns;
@@ -73,10 +81,10 @@ int rs_windows_wanted(void)
 
 int rs_windows_may_pause(void) { return wanted; }
 
-/* Recording pauses no more, where that would harm the program or hide work. */
+/* Recording pauses no more, where that would hide work or save nothing. */
 void rs_windows_stay(const char *why)
 {
-    if (wanted)
+    if (wanted && why)
         rs_cuda.row->note = rs_intern(why);
     wanted = 0;
 }
@@ -113,7 +121,13 @@ static void compare(void)
     double bare_ns = mean_ns(after);
     if (bare_before.steps >= BARE_STEPS && bare_before.ns)
         bare_ns = (bare_ns + mean_ns(&bare_before)) / 2;
-    costs[rs_cuda.row->costs++ % COSTS] = mean_ns(&recorded) / bare_ns - 1;
+    double cost = mean_ns(&recorded) / bare_ns - 1;
+    if (rs_cuda.row->windows == 1)
+        first_cost = cost;
+    else if (rs_cuda.row->costs == 1 && has_first_only)
+        rs_cuda.row->costs = 0;         /* the first records more than all others: it stands for them no longer */
+    has_first_only = rs_cuda.row->windows == 1;
+    costs[rs_cuda.row->costs++ % COSTS] = cost;
     uint64_t count = rs_cuda.row->costs < COSTS ? rs_cuda.row->costs : COSTS;
     double sorted[COSTS];
     memcpy(sorted, costs, count * sizeof *costs);
@@ -137,11 +151,14 @@ static double spent_ns(uint64_t now_ns)
 {
     const struct rs_cuda *row = rs_cuda.row;
     double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most();
+    double of_first = row->windows && first_cost != NOT_MEASURED ? first_cost : cost;
     uint64_t since_ns = first_step_ns ? first_step_ns : began_ns;
     uint64_t before_ns = since_ns - began_ns;           /* before there are steps, launching is not what takes the time */
     uint64_t window_ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
-    double ns = window_ns > before_ns ? (double)(window_ns - before_ns) : 0;
-    return (cost > 0 ? cost / (1 + cost) * ns : 0) + (double)row->switching_ns;
+    uint64_t first_ns = row->windows ? first_window_ns : window_ns;
+    double rest_ns = (double)(window_ns - first_ns), stepping_ns = first_ns > before_ns ? (double)(first_ns - before_ns) : 0;
+    return (of_first > 0 ? of_first / (1 + of_first) * stepping_ns : 0) + (cost > 0 ? cost / (1 + cost) * rest_ns : 0)
+           + (double)row->switching_ns;
 }
 
 /* --- windows --- */
@@ -179,6 +196,12 @@ void rs_windows_kernel(uint64_t ns)
 {
     kernels++;
     kernel_ns += ns;
+}
+
+void rs_windows_device_step(uint64_t ns, uint64_t of_it_launching_ns)
+{
+    device_ns += ns;
+    launching_ns += of_it_launching_ns;
 }
 
 void rs_windows_step(uint64_t begin_ns, uint64_t end_ns, int is_rest)
@@ -247,8 +270,13 @@ enum rs_turn rs_windows_turn(uint64_t now_ns)
     if (!wanted || now_ns < switched_ns)
         return RS_TURN_STAY;
     rs_cuda.row->spent_ns = (uint64_t)spent_ns(now_ns);
+    if (is_open && should_close(now_ns)) {
+        if (rs_cuda.row->windows || !device_ns || (double)launching_ns > BUSY * (double)device_ns)
+            return RS_TURN_CLOSE;
+        rs_windows_stay(NULL);
+    }
     if (is_open)
-        return should_close(now_ns) ? RS_TURN_CLOSE : RS_TURN_STAY;
+        return RS_TURN_STAY;
     return now_ns >= next_ns && has_enough(now_ns - switched_ns, BARE_NS, BARE_STEPS) ? RS_TURN_OPEN : RS_TURN_STAY;
 }
 
@@ -264,6 +292,8 @@ void rs_windows_closed(uint64_t now_ns)
     struct rs_cuda *row = rs_cuda.row;
     row->windows++;
     row->window_ns += now_ns - switched_ns;
+    if (row->windows == 1)
+        first_window_ns = now_ns - switched_ns;
     row->window_begin_ns = 0;
     write_row(now_ns);
     recorded = now_in;

@@ -17,8 +17,8 @@ enum {
 
 enum rs_cupti_kind {
     RS_CUPTI_MEMCPY = 1, RS_CUPTI_MEMSET = 2, RS_CUPTI_DRIVER = 4, RS_CUPTI_RUNTIME = 5,
-    RS_CUPTI_CONCURRENT_KERNEL = 10, RS_CUPTI_MARKER = 12, RS_CUPTI_MEMCPY2 = 22, RS_CUPTI_UNIFIED = 25, RS_CUPTI_MEMORY2 = 49,
-    RS_CUPTI_POOL = 50
+    RS_CUPTI_CONCURRENT_KERNEL = 10, RS_CUPTI_MARKER = 12, RS_CUPTI_MEMCPY2 = 22, RS_CUPTI_UNIFIED = 25,
+    RS_CUPTI_SYNCHRONIZATION = 38, RS_CUPTI_MEMORY2 = 49, RS_CUPTI_POOL = 50
 };
 
 enum rs_cupti_domain { RS_CUPTI_DRIVER_API = 1, RS_CUPTI_RUNTIME_API = 2 };
@@ -26,6 +26,7 @@ enum rs_cupti_object { RS_CUPTI_OBJECT_PROCESS = 1, RS_CUPTI_OBJECT_THREAD = 2 }
 enum rs_cupti_marker { RS_CUPTI_INSTANTANEOUS = 1, RS_CUPTI_START = 2, RS_CUPTI_END = 4 };
 enum rs_cupti_memory { RS_CUPTI_ALLOCATION = 1, RS_CUPTI_RELEASE = 2 };
 enum rs_cupti_memory_kind { RS_CUPTI_PAGEABLE = 1, RS_CUPTI_PINNED = 2, RS_CUPTI_DEVICE = 3, RS_CUPTI_MANAGED = 5 };
+enum rs_cupti_synchronization { RS_CUPTI_STREAM_WAITS = 2 };      /* not the host, as with all others */
 enum rs_cupti_pool { RS_CUPTI_POOL_LOCAL = 1 };
 enum rs_cupti_pool_operation { RS_CUPTI_POOL_CREATED = 1, RS_CUPTI_POOL_DESTROYED = 2, RS_CUPTI_POOL_TRIMMED = 3 };
 enum rs_cupti_unified { RS_CUPTI_TO_DEVICE = 1, RS_CUPTI_TO_HOST = 2, RS_CUPTI_CPU_FAULT = 3, RS_CUPTI_GPU_FAULT = 4 };
@@ -70,6 +71,12 @@ struct rs_cupti_api {
     uint32_t kind, cbid;
     uint64_t start, end;
     uint32_t processId, threadId, correlationId, returnValue;
+};
+
+struct rs_cupti_synchronization_record {
+    uint32_t kind, type;
+    uint64_t start, end;
+    uint32_t correlationId, contextId, streamId, cudaEventId;
 };
 
 struct rs_cupti_marker_record {
