@@ -167,7 +167,7 @@ def test_sides_are_runs_lists_patterns_and_folders(runs: Path, tmp_path: Path) -
     assert len(side_of(f"{runs}/s*")[1]) == 10 and len(side_of(str(runs))[1]) == 15
     (runs / "latest").symlink_to("old-1")
     assert len(side_of(str(runs))[1]) == 15
-    with pytest.raises(NoRun, match="no run there"):
+    with pytest.raises(NoRun, match="no run found"):
         side_of(str(tmp_path))
 
 
