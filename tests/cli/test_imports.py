@@ -171,7 +171,7 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
     _, err = imports("json", "--out", "kept", cwd=tmp_path, code=2)
     assert "is not empty" in err
     _, err = imports("--", "no-such-program", cwd=tmp_path, code=2)
-    assert err.endswith("rankscope: no-such-program ended with exit code 127, and nothing was recorded of it\n")
+    assert err.endswith("rankscope: no-such-program ended with exit code 127; nothing was recorded\n")
     _, err = imports("--", "sh", "-c", "kill -9 $$", cwd=tmp_path, code=1)
     assert "ended with SIGKILL" in err
     _, err = imports("no_such_module", "--python", sys.executable, cwd=tmp_path, code=1)

@@ -28,7 +28,7 @@ from rankscope.questions.steps.steps import OWN
 from rankscope.questions.wording import percent, seconds
 
 Row = dict[str, Any]
-NOT_LOOKED_FOR = "Not looked for"
+NOT_LOOKED_FOR = "Not checked"
 WIDTH = 120
 MOST_TOLD = 3  # of one rule about one run
 EXACT = 1e-9  # relative: sums of the same numbers in another order

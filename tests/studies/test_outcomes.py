@@ -139,7 +139,7 @@ def test_stopped(tmp_path: Path, number: signal.Signals) -> None:
     assert states(folder) == {}
     if number == signal.SIGINT:
         assert running.returncode == 130
-        assert said.strip().splitlines()[-1] == "rankscope study: stopped; go on with --resume"
+        assert said.strip().splitlines()[-1] == "rankscope study: stopped; continue with --resume"
     (tmp_path / "mended").touch()
     assert study(toml, "--out", folder, "--resume").returncode == 0
     assert wrong_values(folder) == [] and states(folder) == {NAME: "done"}

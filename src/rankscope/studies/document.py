@@ -203,7 +203,7 @@ def series_in(folder: Path) -> list[Series]:
     told = ledger.description().get("identity") or {}
     outcomes = [ledger.outcome(cell) for cell in cells_in(folder)]
     if not any(one.done for one in outcomes):
-        raise BadStudy(f"{folder}: no cell of this study is done: go on with it by rankscope study --resume")
+        raise BadStudy(f"{folder}: no cell of this study is done: continue it with rankscope study --resume")
     study = STUDIES.get(str(told.get("study"))) or own_study(str(told.get("study")), outcomes)
     return [one.series for one in growing(study, outcomes, told.get("settings", {}))]
 

@@ -125,7 +125,7 @@ def started(number: int, import_s: float, collective_s: float = 0.01) -> RankFil
 
 def test_slow_start(tmp_path: Path) -> None:
     one = only(slow_start(opened(tmp_path, started(0, 8.0), started(1, 10.0))))
-    assert one.title == "The start is slow: imports takes 9 s, 29% of the run"
+    assert one.title == "Start-up is slow: imports takes 9 s, 29% of the run"
     assert "10 s on rank 1" in one.evidence[0]
     assert one.saved_ns == 9e9
 
@@ -401,7 +401,7 @@ def test_the_table_is_ranked_and_never_long(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("rankscope.questions.findings.table.RULES", (lambda tables: [*told, doubt],))
     table = findings(opened(tmp_path, rank(0, 1)))
     assert [row[1] for row in table.rows] == ["doubt", *(f"finding {at}" for at in range(8, 2, -1))]
-    assert len(table.rows) == MOST and table.notes[0] == "3 smaller ones are left out."
+    assert len(table.rows) == MOST and table.notes[0] == "3 smaller findings are left out."
 
 
 def test_every_rule_is_documented() -> None:
