@@ -266,10 +266,9 @@ def elsewhere(bench: Path, tmp_path: Path) -> Iterator[list[str]]:
 def places(command: str) -> dict[str, str]:
     """The environment in which `python` has what the command needs, and nothing is left in the user's own folders."""
     found = environment()
-    torch = str(ROOT / ".envs" / "torch" / "bin")
-    if re.search("torchrun|train_ddp.py|imports? torch", command):
-        found["PATH"] = f"{torch}{os.pathsep}{found['PATH']}"
-    return {**found, "PATH": f"{found['PATH']}{os.pathsep}{torch}", "OMP_NUM_THREADS": "1", "PAGER": "cat"}
+    if re.search("torchrun|train_ddp.py|imports? torch|bench (startup|ddp|training)", command):
+        found["PATH"] = f"{ROOT / '.envs' / 'torch' / 'bin'}{os.pathsep}{found['PATH']}"
+    return {**found, "OMP_NUM_THREADS": "1", "PAGER": "cat"}
 
 
 def typed(page: Path) -> list[Snippet]:
@@ -291,7 +290,8 @@ def test_commands_run(page: Path, bench: Path, tmp_path: Path, request: pytest.F
     if any(place in command for command in commands for place in ELSEWHERE):
         before = request.getfixturevalue("elsewhere")
         for command in RECORDED_ELSEWHERE.get(page.name, ()):
-            started(command, before, folder)
+            done = started(command, before, folder)
+            assert done.returncode == 0, f"{command}: {done.stderr}"
     for command in commands:
         done = started(command, before, folder)
         # 1 to 3 without a word of ours: something was found, or a limit of `compare` cannot be judged
@@ -306,6 +306,11 @@ RECORDED_ELSEWHERE = {
         "rm -r RUN; mpirun -n 2 rankscope run --imports paths --out RUN /opt/env/bin/python train.py",
         "strace -f -o strace.log /opt/env/bin/python -c 'import numpy'",
         "rankscope imports replay RUN --folder /opt/env --export ops.txt",
+    ),
+    "stage.md": (
+        "rankscope stage /opt/env --bundle small.bundle --record -- python -c 'import numpy'",
+        "rankscope stage /opt/env --bundle small.bundle --compare --times times-1 -- python -c 'import numpy'",
+        "cp -r times-1 times-4; cp -r times-1 times-16",
     ),
 }
 

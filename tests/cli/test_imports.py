@@ -127,7 +127,7 @@ def test_times_beside_those_of_importtime(json_run: Path, tmp_path: Path) -> Non
 
 def test_forms_of_one_run(json_run: Path) -> None:
     out = shown(json_run)
-    assert "Imports as a tree" in out and "json.decoder" in out and "Causes of the system calls" in out
+    assert "Import tree" in out and "json.decoder" in out and "Causes of the system calls" in out
     out = shown(json_run, "--table", "import_modules", "--format", "csv", "--sort", "calls")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [int(row["calls"]) for row in rows] == sorted((int(row["calls"]) for row in rows), reverse=True)

@@ -47,7 +47,7 @@ class Scaled:
             raise Wrong(f"--against {against}: matches no series; available: {'; '.join(names[:12])}")
 
     def tables(self, to: Sequence[float] = ()) -> list[Table]:
-        """Laws, speed-up, break-evens, and what is foretold for the scales `to`."""
+        """Laws, speed-up, break-evens, and projections to the scales `to`."""
         made = [laws(self.grown), speed_up(self.grown), crossovers(self.grown, self.against)]
         made[0].warnings += self.warnings[:MOST_WARNINGS]
         return [*made, projection(self.grown, to)] if to else made

@@ -153,7 +153,7 @@ def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> li
 
 
 def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Table]:
-    """Laws, speed-up of throughputs, break-evens, and what is foretold; none where there is one scale only."""
+    """Laws, speed-up of throughputs, break-evens, and projections; none where there is one scale only."""
     by_size = [one for one in grown if one.series.axis == BY_BYTES]
     by_scale = [one for one in grown if one.series.axis != BY_BYTES]
     made = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]

@@ -203,7 +203,7 @@ def test_other_pythons(python: Path, tmp_path: Path) -> None:
         (["--wrong"], "what is --wrong?"),
         (["/bin/true"], "does not answer"),
         ([sys.executable, "--statement", "import nothing_at_all"], "the statement failed: ModuleNotFoundError"),
-        ([sys.executable, "--out", "/proc/no/x.rsindex"], "give a place that can be written"),
+        ([sys.executable, "--out", "/proc/no/x.rsindex"], "choose a writable place"),
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], said: str) -> None:

@@ -177,7 +177,7 @@ def test_a_run_that_was_recorded_is_extended(capsys: pytest.CaptureFixture[str])
         (["x", "--rank", "-1"], "--rank -1"),
         (["x", "--name", "a", "--out", "b"], "--name or --out"),
         (["x", "--map", "nowhere"], "--map nowhere: no such file"),
-        (["x", "--out", "."], "is no run, and not empty"),
+        (["x", "--out", "."], "neither a run nor empty"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

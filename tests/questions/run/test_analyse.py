@@ -205,7 +205,7 @@ def test_overhead_holds_what_was_measured_at_steps_and_says_what_it_leaves_out(t
     found = cells(told, "maximum")
     assert found["steps_cost_ns"] == 84_000 and found["cost_ns"] == 84_000 + 20
     assert found["collective_cost_ns"] is None  # not calibrated: not known, and not 0
-    assert any(note.startswith("Not in it: ") for note in told.notes)
+    assert any(note.startswith("Not included: ") for note in told.notes)
 
 
 def test_overview(run: RunTables) -> None:

@@ -1,4 +1,4 @@
-"""Measured savings when a cause is switched off, beside what it was blamed for?"""
+"""What is saved when a cause is switched off, beside what is attributed to it?"""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ COLUMNS = (
     Column(
         "calls_blamed",
         Unit.COUNT,
-        "Blamed",
-        "calls that `import_offenders` blames on the cause; of a module: its inclusive calls",
+        "Attributed",
+        "calls that `import_offenders` attributes to the cause; of a module: its inclusive calls",
     ),
     Column("calls_saved", Unit.COUNT, "Calls saved", "calls with − calls without the cause, counted once each"),
     Column("stats_saved", Unit.COUNT, "Stats saved", "stats with − stats without the cause"),
