@@ -89,7 +89,7 @@ def test_what_clashes_is_another_job_and_is_told(second: str, capsys: pytest.Cap
     assert [row[:2] for row in ranks(run)] == [(0, "rank"), (0, "other")]
     capsys.readouterr()
     assert report.run(["run"]) == 0
-    assert "b tells of rank 0 once more: another job?" in " ".join(capsys.readouterr().out.split())
+    assert "b describes rank 0 again: from another job?" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_line_in_a_summary_gives_way_to_the_ranks_own_file() -> None:
