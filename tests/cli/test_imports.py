@@ -186,7 +186,7 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
         (["json", "--", "true"], "not both"),
         (["json", "--without", "magic"], "--without magic: choose one of realpath"),
         (["json", "re", "--without", "realpath"], "--without and --cost need one command"),
-        (["json", "--python", "/no/python"], "--python /no/python: is no Python that starts"),
+        (["json", "--python", "/no/python"], "--python /no/python: does not start"),
         (["json", "--repeats", "0"], "--repeats 0"),
         (["json", "--depth", "-1"], "--depth"),
     ],
