@@ -257,7 +257,13 @@ def _point(one: Change) -> Advice:
     return Advice(level, title, f"{sides}{interval}{doubt}", [], "")
 
 
-PARTS = {"data": "data loading", "cpu": "CPU time", "gc": "garbage collection", "runnable": "time without a CPU"}
+PARTS = {
+    "data": "data loading",
+    "other": "other time",
+    "cpu": "CPU time",
+    "gc": "garbage collection",
+    "runnable": "time without a CPU",
+}
 
 
 def _words(metric: Metric) -> str:
