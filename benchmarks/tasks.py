@@ -102,7 +102,7 @@ TASKS = (
     Task(
         "Why is the start slow?",
         ("report start",),
-        (r"import torch[^\n]*\d+ ?%|imports[^\n]*torch|start is slow[^\n]*import",),
+        (r"import torch[^\n]*\d+ ?%|imports[^\n]*torch|start-up is slow[^\n]*import",),
         "torch is imported for five steps",
     ),
     Task(

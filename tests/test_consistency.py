@@ -89,4 +89,4 @@ def test_what_cannot_be_is_seen() -> None:
     time, share = Column("wait_ns", Unit.NS), Column("share", Unit.SHARE)
     assert impossible(time, -1.0) and impossible(share, 1.2) and impossible(share, float("nan"))
     assert not impossible(time, 0) and not impossible(share, 1.0) and not impossible(time, None)
-    assert not impossible(Column("offset_ns", Unit.NS, formula="ahead; less than 0: behind"), -5)
+    assert not impossible(Column("offset_ns", Unit.NS, formula="ahead; negative: behind"), -5)

@@ -11,8 +11,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +35,29 @@ COMMAND = re.compile(r"^\$ (.*(?:\n> .*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(?:\$ )?(?:rankscope|mpirun|srun|torchrun|make|pip) .*", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]*\brankscope [a-z][^`\n]*)`")
 INCOMPLETE = re.compile("required|expected one argument|no command given|needs a value|give (one run|the folder)")
-LONGEST_S = 90
+LONGEST_S = 300
+SERVES = re.compile(r"http://127\.0\.0\.1:\d+/")  # printed by what then goes on until Ctrl-C
+# Places of other machines that pages speak of: an environment of ours, or an empty folder.
+ELSEWHERE = {"/opt/env": "openmpi", "/mnt/copy": "openmpi", "/mnt/slow": "", "/soft/env": "torch", "/lustre/me": ""}
+# A root in which they exist, without touching the machine: $1 is its folder, then pairs of place and source.
+OWN_ROOT = r"""
+set -e
+root=$1; shift
+mount -t tmpfs none "$root"
+for place in /*; do
+    if [ -L "$place" ]; then cp -P "$place" "$root$place"
+    elif [ "$place" != /opt ] && [ "$place" != /mnt ] && [ -d "$place" ]; then
+        mkdir -p "$root$place" && mount --rbind "$place" "$root$place"
+    fi
+done
+while [ $# -gt 0 ]; do
+    mkdir -p "$root$1"
+    if [ -n "$2" ]; then mount --bind "$2" "$root$1"; fi
+    shift 2
+done
+echo ready
+exec sleep infinity
+"""
 
 
 @dataclass(frozen=True)
@@ -165,6 +189,19 @@ MEASURED = """
 | 4 | 8.2 | 5.2 |
 | 8 | 16.1 | 5.1 |
 """
+DOCUMENT = """
+| nodes | soft-CCL (s) | lus-CCL (s) | Total TMP- CCL (s) |
+|---|---|---|---|
+| 1 | 2.0 | 2.0 | 5.0 |
+| 2 | 4.1 | 2.1 | 5.1 |
+| 4 | 8.2 | 2.1 | 5.2 |
+| 8 | 16.1 | 2.3 | 5.1 |
+"""
+TWO_BRANCHES = """
+git init -q -b main && git config user.name tests && git config user.email tests@example.org
+git add train.py && git commit -qm 'train' && git branch faster && git checkout -q faster
+sed -i 's/else 0.010/else 0.009/' train.py && git commit -qam 'faster' && git checkout -q main
+"""
 FILES = {"nvprof.log": "nvprof", "mpi_profile.1.0": "mpitrace", "darshan.txt.gz": "darshan", "rank0.log": "nvprof"}
 
 
@@ -185,9 +222,14 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "traces" / "trace_rank-0.json").write_bytes(
         next(seed.data for seed in collected() if seed.format == "kineto")
     )
+    (folder / "document.md").write_text(DOCUMENT, encoding="utf-8")
+    (folder / ".envs").symlink_to(ROOT / ".envs")
+    (folder / ".venv").symlink_to(ROOT / ".envs" / "torch")
     for ranks in (1, 2, 4):
         record(folder, f"mpirun -n {ranks} rankscope run --out runs/train-{ranks} python train.py")
     record(folder, "mpirun -n 2 rankscope run --imports paths --out RUN python train.py")
+    record(folder, "rankscope load document.md --out DOCUMENT_RUN")
+    subprocess.run(["bash", "-ec", TWO_BRANCHES], cwd=folder, check=True, capture_output=True)
     for copy in ("runs/main-1", "runs/main-2", "runs/faster-1", "runs/faster-2", "before", "after", "runs/march"):
         shutil.copytree(folder / "runs" / "train-2", folder / copy, symlinks=True)
     for copy in ("march", "2026-11-15T10-00-00-train"):
@@ -202,10 +244,29 @@ def record(folder: Path, command: str) -> None:
     subprocess.run(command.split(), cwd=folder, env=environment(), check=True, capture_output=True)
 
 
-def places(words: list[str]) -> dict[str, str]:
-    """The environment in which `python` has what the command needs."""
+@pytest.fixture
+def elsewhere(bench: Path, tmp_path: Path) -> Iterator[list[str]]:
+    """What to put before a command so that it finds the places of other machines."""
+    root = tmp_path / "root"
+    root.mkdir()
+    there = {place: str(ROOT / ".envs" / name) if name else "" for place, name in ELSEWHERE.items()}
+    words = [word for pair in there.items() for word in pair]
+    holder = subprocess.Popen(
+        ["unshare", "-rm", "bash", "-c", OWN_ROOT, "bash", root, *words], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        if holder.stdout is None or holder.stdout.readline() != "ready\n":
+            pytest.skip("no user namespace can be had here")
+        yield ["nsenter", "-t", str(holder.pid), "-U", "-m", "--preserve-credentials", "chroot", str(root)]
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def places(command: str) -> dict[str, str]:
+    """The environment in which `python` has what the command needs, and nothing is left in the user's own folders."""
     found = environment()
-    if "torchrun" in words or "train_ddp.py" in words:
+    if re.search("torchrun|train_ddp.py|imports? torch|bench (startup|ddp|training)", command):
         found["PATH"] = f"{ROOT / '.envs' / 'torch' / 'bin'}{os.pathsep}{found['PATH']}"
     return {**found, "OMP_NUM_THREADS": "1", "PAGER": "cat"}
 
@@ -216,24 +277,58 @@ def typed(page: Path) -> list[Snippet]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if typed(page)], ids=lambda page: page.relative_to(ROOT).as_posix()
 )
-def test_commands_run(page: Path, bench: Path, tmp_path: Path) -> None:
+def test_commands_run(page: Path, bench: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Without a mistake in their use and without a traceback."""
     folder = tmp_path / "here"
     shutil.copytree(bench, folder, symlinks=True)
-    for one in typed(page):
-        command = one.command.replace("\n> ", "\n")
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env=places(one.words()),
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_S,
-        )
-        refused = done.returncode == 2 and done.stderr  # without a word there: a limit of `compare` cannot be judged
-        assert done.returncode in (0, 1, 2, 3) and not refused, f"{command}: {done.stderr}"
+    commands = [one.command.replace("\n> ", "\n") for one in typed(page)]
+    before: list[str] = []
+    if any(place in command for command in commands for place in ELSEWHERE):
+        before = request.getfixturevalue("elsewhere")
+        for command in RECORDED_ELSEWHERE.get(page.name, ()):
+            done = started(command, before, folder)
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+    for command in commands:
+        done = started(command, before, folder)
+        # 1 to 3 without a word of ours: something was found, or a limit of `compare` cannot be judged
+        refused = done.returncode and re.search("^rankscope", done.stderr, re.MULTILINE)
+        assert done.returncode in (0, 1, 2, 3) and not refused, f"{command}: {done.returncode}: {done.stderr}"
         assert "Traceback" not in done.stderr, f"{command}: {done.stderr}"
+
+
+# What pages about other machines begin with.
+RECORDED_ELSEWHERE = {
+    "imports-replay.md": (
+        "rm -r RUN; mpirun -n 2 rankscope run --imports paths --out RUN /opt/env/bin/python train.py",
+        "strace -f -o strace.log /opt/env/bin/python -c 'import numpy'",
+        "rankscope imports replay RUN --folder /opt/env --export ops.txt",
+    ),
+    "stage.md": (
+        "rankscope stage /opt/env --bundle small.bundle --record -- python -c 'import numpy'",
+        "rankscope stage /opt/env --bundle small.bundle --compare --times times-1 -- python -c 'import numpy'",
+        "cp -r times-1 times-4; cp -r times-1 times-16",
+    ),
+}
+
+
+def started(command: str, before: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Typed in the folder; what serves until Ctrl-C gets one as soon as it says where."""
+    shell = [*before, "bash", "-c", f"cd {shlex.quote(str(folder))} && {command}"]
+    own = {**places(command), "XDG_CACHE_HOME": str(folder / "cache"), "RANKSCOPE_STAGE_TO": str(folder)}
+    if "rankscope serve" in command:
+        return served(shell, own)
+    return subprocess.run(shell, env=own, capture_output=True, text=True, timeout=LONGEST_S)
+
+
+def served(shell: list[str], own: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    with subprocess.Popen(
+        shell, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as server:
+        assert server.stdout and SERVES.match(server.stdout.readline())
+        os.killpg(server.pid, signal.SIGINT)
+        out, errors = server.communicate(timeout=LONGEST_S)
+    return subprocess.CompletedProcess(shell, server.returncode, out, errors)

@@ -96,6 +96,16 @@ def page_of(run: Path, folder: Path, name: str) -> Path:
     return page
 
 
+def study_page(folder: Path) -> Path:
+    """The page of a real study: how starting a job of mpi4py grows from 1 to 4 ranks."""
+    python = str(ROOT / ".envs" / "openmpi" / "bin" / "python")
+    asked = ["startup", "--only", "backend=mpi4py", "--scale", "1,2,4", "--repeat", "1", "--python", python]
+    done = subprocess.run([sys.executable, "-m", "rankscope", "study", *asked, "--out", str(folder / "startup")])
+    if done.returncode:
+        raise SystemExit(f"the study ended with {done.returncode}")
+    return folder / "startup" / "startup.html"
+
+
 def question(pages: dict[str, Path], name: str) -> dict[str, Any]:
     page, selector, dark = SHOTS[name]
     shot = {"do": "screenshot", "path": str(PICTURES / f"{name}.png"), "selector": selector}
@@ -139,9 +149,9 @@ def first_screens(into: Path) -> int:
     asked = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        runs = {kind: run for kind, run in kinds(folder) if kind != "study"}  # whose page its command writes
+        runs = {kind: run for kind, run in kinds(folder) if kind != "study"}  # that one's cells make no page
         pages = {kind: page_of(run, folder, kind) for kind, run in runs.items()}
-        pages["compare"] = page_of(slowed_pair(folder), folder, "slowed")
+        pages |= {"compare": page_of(slowed_pair(folder), folder, "slowed"), "study": study_page(folder)}
         for kind, page in pages.items():
             for window, (width, height) in WINDOWS.items():
                 for theme in ("light", "dark"):

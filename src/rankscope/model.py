@@ -100,7 +100,7 @@ class DeviceSum:
     busy_ns: int
     compute_ns: int
     comm_ns: int
-    copy_ns: int  # copies and sets
+    copy_ns: int  # copies and memsets
     compute_or_comm_ns: int
 
 
@@ -191,7 +191,7 @@ class Layer(Word):
     CUDA_API = "cuda_api"
     HIP_API = "hip_api"
     XPU_API = "xpu_api"
-    GPU = "gpu"  # kernels, copies and sets
+    GPU = "gpu"  # kernels, copies and memsets
     GPU_RANGE = "gpu_range"
     GPU_SYNC = "gpu_sync"
     MEMORY = "memory"  # traffic of all backends, by iprof
@@ -439,7 +439,7 @@ class DeviceStep:
     compute_ns: int  # at least one kernel that computes
     overlapped_ns: int  # of compute_ns: a kernel that communicates, too
     exposed_ns: int  # a kernel communicates and none computes
-    copy_ns: int  # copies and sets alone
+    copy_ns: int  # copies and memsets alone
     idle_launch_ns: int  # nothing to do, because the host computes and launches too slowly
     idle_data_ns: int  # the host waits for the data loader
     idle_sync_ns: int  # the host is in a call that waits for the device
@@ -452,7 +452,7 @@ class DeviceStep:
     idle_device_ns: int  # pauses under 3 µs: the device takes them to start the next kernel
     kernels: int  # that it launched
     kernel_ns: int  # of those, summed
-    copies: int  # copies and sets that it launched
+    copies: int  # copies and memsets that it launched
     copy_bytes: int
     pageable_bytes: int  # of copy_bytes: from or to pageable memory of the host
     sync_calls: int  # calls of the step's thread that wait for the device
@@ -466,7 +466,7 @@ class DeviceTotals:
     """One GPU of a process, summed up while the program ran."""
 
     device: int  # its number in the process
-    activities: int = 0  # kernels, copies and sets
+    activities: int = 0  # kernels, copies and memsets
     span_ns: int | None = None  # from the start of the first activity to the end of the last; None: there was none
     busy_ns: int | None = None  # at least one activity under way; None as before, also of the next four
     compute_ns: int | None = None  # at least one kernel that computes

@@ -249,7 +249,7 @@ def test_no_rank_waits_for_the_compiler(rankscope: str, tmp_path: Path, environm
         opened = {os.readlink(path) for path in Path(f"/proc/{parent}/fd").iterdir()}
         assert not any(target.startswith(str(tmp_path / "run")) for target in opened)
         told = set(observers(tmp_path / "run"))
-        assert told == {"Python hooks: the compiled observer is being made for the next run"}
+        assert told == {"Python hooks: the observer is being compiled for the next run"}
         again = [rankscope, "run", "--out", "again", BIN / "python", PROGRAM, "--alone", "--steps", "2"]
         told_by(start(again, tmp_path, environment))
         assert len((tmp_path / "called").read_text().splitlines()) == 1  # one compiles for all

@@ -12,6 +12,7 @@ from rankscope.output.html import to_html
 from rankscope.questions.scaling.growth import Series, growth
 from rankscope.questions.scaling.page import Scaling, growth_page
 from rankscope.questions.scaling.scaling import graphs, laws
+from studies.studying import squares, study
 
 BOXES = """[...document.querySelectorAll('svg')].filter((svg) => svg.checkVisibility()).map((svg) => {
     const frame = svg.getBoundingClientRect();
@@ -58,3 +59,35 @@ def test_no_text_lies_over_another_or_outside(chromium: Chromium, drawn: Path, w
 def test_text_is_light_in_the_dark(chromium: Chromium, drawn: Path) -> None:
     same, dark = chromium.ask(drawn, {"do": "evaluate", "code": COLOURS}, dark=True).answers[0]
     assert dark and same
+
+
+@pytest.fixture(scope="module")
+def study_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a study that was run, with three sizes."""
+    folder = tmp_path_factory.mktemp("study")
+    own = squares(folder / "squares.toml", axes={"number": [3], "ranks": [1, 2, 4]}, launch={"launcher": "local"})
+    assert study(own, "--out", folder / "out").returncode == 0
+    return folder / "out" / "squares.html"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_a_study_begins_with_its_answer(
+    chromium: Chromium, study_page: Path, width: int, height: int, dark: bool
+) -> None:
+    """The verdict, the key figures and, where there is room, the graph of what the verdict speaks of."""
+    code = """(() => {
+        const box = (one) => document.querySelector(one).getBoundingClientRect();
+        return {
+            verdict: document.querySelector('.verdict').textContent,
+            caption: document.querySelector('.first figcaption').textContent,
+            bottoms: ['.verdict', '.figures', '#grows li summary'].map((one) => box(one).bottom),
+            graph: box('.first figure').bottom,
+            wide: document.documentElement.scrollWidth,
+        };
+    })()"""
+    found = chromium.ask(study_page, {"do": "evaluate", "code": code}, width=width, height=height, dark=dark).answers[0]
+    assert max(found["bottoms"]) < height and found["wide"] <= width
+    assert found["graph"] < height or width < 500
+    what = found["verdict"].partition(" of ")[0]
+    assert "grows" in found["verdict"] and found["caption"].startswith(f"{what}: ")

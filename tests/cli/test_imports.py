@@ -127,7 +127,7 @@ def test_times_beside_those_of_importtime(json_run: Path, tmp_path: Path) -> Non
 
 def test_forms_of_one_run(json_run: Path) -> None:
     out = shown(json_run)
-    assert "Imports as a tree" in out and "json.decoder" in out and "Causes of the system calls" in out
+    assert "Import tree" in out and "json.decoder" in out and "Causes of the system calls" in out
     out = shown(json_run, "--table", "import_modules", "--format", "csv", "--sort", "calls")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [int(row["calls"]) for row in rows] == sorted((int(row["calls"]) for row in rows), reverse=True)
@@ -171,7 +171,7 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
     _, err = imports("json", "--out", "kept", cwd=tmp_path, code=2)
     assert "is not empty" in err
     _, err = imports("--", "no-such-program", cwd=tmp_path, code=2)
-    assert err.endswith("rankscope: no-such-program ended with exit code 127, and nothing was recorded of it\n")
+    assert err.endswith("rankscope: no-such-program ended with exit code 127; nothing was recorded\n")
     _, err = imports("--", "sh", "-c", "kill -9 $$", cwd=tmp_path, code=1)
     assert "ended with SIGKILL" in err
     _, err = imports("no_such_module", "--python", sys.executable, cwd=tmp_path, code=1)
@@ -186,7 +186,7 @@ def test_output_exit_code_and_folder_are_told(tmp_path: Path) -> None:
         (["json", "--", "true"], "not both"),
         (["json", "--without", "magic"], "--without magic: choose one of realpath"),
         (["json", "re", "--without", "realpath"], "--without and --cost need one command"),
-        (["json", "--python", "/no/python"], "--python /no/python: is no Python that starts"),
+        (["json", "--python", "/no/python"], "--python /no/python: does not start"),
         (["json", "--repeats", "0"], "--repeats 0"),
         (["json", "--depth", "-1"], "--depth"),
     ],

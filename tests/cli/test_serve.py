@@ -229,7 +229,7 @@ def test_a_folder_that_goes_is_said(server: PageServer, folder: Path) -> None:
     folder.rename(folder.with_name("elsewhere"))
     for path in ("/", "/run/one", "/content/", "/content/one"):
         status, _, text = ask(server, path, **known(server))
-        assert status == 503 and "cannot be read any more" in text
+        assert status == 503 and "can no longer be read" in text
 
 
 def test_a_run_that_cannot_be_read_is_said_and_the_server_goes_on(server: PageServer, folder: Path) -> None:

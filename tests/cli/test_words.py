@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from mpis import ROOT
 from rankscope.api.words import explain, table_list
 from rankscope.cli import COMMANDS, main
-from rankscope.cli.completion import bash, commands
+from rankscope.cli.completion import bash, commands, fish, zsh
 from rankscope.model import Wrong
 from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.run.screen import LABELS, LEVELS
@@ -62,22 +66,95 @@ def test_an_unknown_word_names_the_nearest(capsys: pytest.CaptureFixture[str]) -
 
 
 # ---------------------------------------------------------------- completion
-def completed(words: list[str], folder: Path) -> list[str]:
-    """What bash offers for the last word."""
+UNPACKED = ROOT / ".envs" / "shells"  # `make env-shells`: where a shell is not installed
+# Asks for the completion of one line as the tab key does, and writes down what is offered.
+ZSHRC = """
+autoload -Uz compinit && compinit -u -D
+source $HOME/script
+compadd() {
+    local -a offered
+    if [[ ${@[1,(i)(-|--)]} != *-[OAD]\\ * ]]; then
+        builtin compadd -A offered "$@"
+        print -rl -- $offered >> $HOME/offered
+    fi
+    builtin compadd "$@"
+}
+ask() { BUFFER=$ASKED; CURSOR=$#BUFFER; zle complete-word; exit 0 }
+zle -N zle-line-init ask
+"""
+
+
+def bash_completes(line: str, folder: Path, home: Path) -> list[str]:
+    words = line.split(" ")
     asked = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _rankscope"
     script = f"{bash(commands())}\n{asked}; echo ${{COMPREPLY[@]}}"
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=folder, check=True).stdout.split()
 
 
-def test_bash_completes_commands_options_values_tables_and_runs(tmp_path: Path) -> None:
+def unpacked(shell: str) -> tuple[str, Path]:
+    """The program, and the folder in which a package was unpacked that has it: / where it is installed."""
+    for found in (shutil.which(shell), *map(str, UNPACKED.glob(f"**/bin/{shell}"))):
+        if found:
+            root = next(
+                (place for place in Path(found).parents if (place / "usr" / "share" / shell).is_dir()), Path("/")
+            )
+            return found, root
+    pytest.skip(f"{shell} is not installed: `make env-shells` unpacks Debian's")
+
+
+def zsh_completes(line: str, folder: Path, home: Path) -> list[str]:
+    program, root = unpacked("zsh")
+    home.mkdir(exist_ok=True)
+    if root != Path("/"):
+        modules, functions = next(root.glob("usr/lib/*/zsh/*")), root / "usr" / "share" / "zsh" / "functions"
+        (home / ".zshenv").write_text(f"module_path=({modules}); fpath=({functions}/**/*(/) {functions})\n")
+    (home / ".zshrc").write_text(ZSHRC)
+    (home / "script").write_text(zsh(commands()), encoding="utf-8")
+    (home / "offered").write_text("")
+    environment = {**os.environ, "HOME": str(home), "ZDOTDIR": str(home), "ASKED": line, "TERM": "xterm"}
+    ours, theirs = os.openpty()
+    started = subprocess.Popen([program, "-i"], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment)
+    os.close(theirs)
+    with suppress(OSError):  # its end
+        while os.read(ours, 4096):
+            pass
+    os.close(ours)
+    assert started.wait(timeout=60) == 0
+    before = line.rpartition(" ")[2].rpartition(",")
+    return ["".join((*before[:2], word)) for word in (home / "offered").read_text().split()]
+
+
+def fish_completes(line: str, folder: Path, home: Path) -> list[str]:
+    program, root = unpacked("fish")
+    home.mkdir(exist_ok=True)
+    (home / "script").write_text(fish(commands()), encoding="utf-8")
+    functions = f"set fish_function_path {root}/usr/share/fish/functions; " if root != Path("/") else ""
+    libraries = ":".join(map(str, root.glob("usr/lib/*-linux-gnu"))) if root != Path("/") else ""
+    done = subprocess.run(
+        [program, "-c", f"{functions}source {home}/script; complete -C '{line}'"],
+        env={**os.environ, "HOME": str(home), **({"LD_LIBRARY_PATH": libraries} if libraries else {})},
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=True,
+    )
+    return [offered.partition("\t")[0] for offered in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_options_values_tables_and_runs(shell: str, tmp_path: Path) -> None:
     (tmp_path / "rankscope-runs" / "2026-11-16T10-00-00-march").mkdir(parents=True)
-    assert completed(["rankscope", "rep"], tmp_path) == ["report"]
-    assert completed(["rankscope", "report", "--fo"], tmp_path) == ["--format"]
-    assert completed(["rankscope", "report", "--format", "j"], tmp_path) == ["json"]
-    assert completed(["rankscope", "report", "--table", "gpu_st"], tmp_path) == ["gpu_steps"]
-    assert completed(["rankscope", "report", "--table", "steps,gpu_st"], tmp_path) == ["steps,gpu_steps"]
-    assert completed(["rankscope", "report", "ma"], tmp_path) == ["march"]
-    assert completed(["rankscope", "run", "--tr"], tmp_path) == ["--trace", "--trace-keep"]
+    completes = {"bash": bash_completes, "zsh": zsh_completes, "fish": fish_completes}[shell]
+    for line, offered in {
+        "rankscope rep": ["report"],
+        "rankscope report --fo": ["--format"],
+        "rankscope report --format j": ["json"],
+        "rankscope report --table gpu_st": ["gpu_steps"],
+        "rankscope report --table steps,gpu_st": ["steps,gpu_steps"],
+        "rankscope report ma": ["march"],
+        "rankscope run --tr": ["--trace", "--trace-keep"],
+    }.items():
+        assert completes(line, tmp_path, tmp_path / "home") == offered, line
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

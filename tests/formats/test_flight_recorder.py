@@ -104,7 +104,7 @@ def test_pickles_are_never_loaded(protocol: int) -> None:
         def __reduce__(self) -> Any:
             return (pytest.fail, ("the pickle was loaded",))
 
-    with pytest.raises(BadFile, match="a pickle, which could run any program") as problem:
+    with pytest.raises(BadFile, match="a pickle, which could run arbitrary code") as problem:
         reading("flight_recorder", pickle.dumps({"entries": Trap()}, protocol=protocol))
     assert "json.dump(pickle.load" in str(problem.value)
 

@@ -88,5 +88,5 @@ def test_ranks_can_be_chosen(made: dict[str, Path]) -> None:
 def test_a_job_that_failed_says_so_first(tmp_path: Path) -> None:
     failed = write_run(tmp_path / "failed", *(mpi_rank(rank, 2, exit_code=rank) for rank in range(2)))
     first, second, *_ = to_screen(rs.open(failed).screen(), 100).splitlines()
-    assert first == "FAILED: 1 rank did not end well (exit 1): 1"
+    assert first == "FAILED: 1 rank ended abnormally (exit 1): 1"
     assert second.endswith("1 × exit 0 (rank 0), 1 × exit 1 (rank 1)")

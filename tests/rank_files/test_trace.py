@@ -75,7 +75,7 @@ def test_gpu_tables_say_that_the_trace_lacks_some(tmp_path: Path) -> None:
         rows = [event(made, "gemm", i * SECOND, layer=LayerNumber.GPU) for i in range(8)]
         run = opened(write_events(tmp_path / str(lost), made, rows, [5] * 8, capacity=8 - lost))
         told = kernels(run).warnings
-        assert len(told) == bool(lost) and all("rank 0 has not kept every event" in text for text in told)
+        assert len(told) == bool(lost) and all("rank 0 did not keep every event" in text for text in told)
         assert kernels(run).rows[0][:3] == ("compute", "gemm", 8 - lost)
 
 

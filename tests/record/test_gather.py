@@ -112,7 +112,7 @@ def test_a_living_process_keeps_its_file(run_folder: Path, tmp_path: Path, capsy
     assert me
     source = rank_file(tmp_path / "local/ranks/n1/5.rank", pid=me.pid, start_jiffies=me.start_ticks)
     assert gather([str(run_folder), "--remove"]) == 0 and source.exists()
-    assert "still runs" in capsys.readouterr().out
+    assert "still running" in capsys.readouterr().out
 
 
 def test_damaged_files_are_named_and_others_copied(

@@ -119,7 +119,7 @@ def test_set_user_id(rankscope: str, run: Run, tmp_path: Path) -> None:
     os.chown(program, 65534, 65534)
     program.chmod(0o4755)
     done = run(rankscope, "run", str(program), "sh", "-c", "echo out; env; exit 3")
-    assert_untouched(done, "other rights")
+    assert_untouched(done, "elevated privileges")
 
 
 def test_only_the_first_rank_of_a_node_warns(fresh: Path, run: Run) -> None:

@@ -28,12 +28,12 @@ from rankscope.questions.steps.steps import OWN
 from rankscope.questions.wording import percent, seconds
 
 Row = dict[str, Any]
-NOT_LOOKED_FOR = "Not looked for"
+NOT_LOOKED_FOR = "Not checked"
 WIDTH = 120
 MOST_TOLD = 3  # of one rule about one run
 EXACT = 1e-9  # relative: sums of the same numbers in another order
 NS = 2.0  # what whole nanoseconds may be off by
-ABOVE_1, BELOW_0 = "above 1", "less than 0"  # what the formula of such a column has to say
+ABOVE_1, BELOW_0 = "above 1", "negative"  # what the formula of such a column has to say
 
 
 class Answers(Mapping[str, list[Row]]):

@@ -93,7 +93,7 @@ def test_run_shows_the_folder_to_the_command_alone(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (3, "1\n"), done.stderr
     assert counters.parsed((folder / "counts").read_text())["missing"] == 1
-    assert "What the slow file system was asked" in done.stderr
+    assert "Operations of the slow file system" in done.stderr
     assert not is_mounted(folder)
 
 

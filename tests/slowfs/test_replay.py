@@ -83,7 +83,7 @@ def test_what_ends_otherwise_is_counted(folder: Path) -> None:
     shutil.rmtree(folder / "a")
     replayed = replay(mapped(OPERATIONS, "/env", str(folder)), ReplayPlan(folder, reads=False))
     assert replayed.clients[0][3] == 4  # all but the one that failed before
-    assert "4 of 5 operations ended otherwise" in replay_overview(replayed.clients, 1, 5).warnings[0]
+    assert "4 of 5 operations had another result" in replay_overview(replayed.clients, 1, 5).warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_wrong_usage_is_one_line(folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert "name the folder they were recorded in with --from" in told(file, "--folder", folder)
     assert "need --slow" in told(file, "--folder", folder, "--from", "/env", "--latency", "1ms")
     (tmp_path / "words").write_text("just words\n")
-    assert "neither a run, nor operations" in told(tmp_path / "words", "--folder", folder)
+    assert "neither a run, nor a text file of operations" in told(tmp_path / "words", "--folder", folder)

@@ -191,7 +191,7 @@ def test_no_user_but_the_owner_can_look_in(environment: Environment, tmp_path: P
     os.chmod(staged_folder(tmp_path), 0o755)
     done = stage(environment, "--to", tmp_path, command=python("print('ran')"))
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    assert done.stderr.count("\n") == 1 and "not a folder of yours alone" in done.stderr
+    assert done.stderr.count("\n") == 1 and "not private to you" in done.stderr
 
 
 def test_on_a_terminal_the_times_are_said(environment: Environment, tmp_path: Path) -> None:

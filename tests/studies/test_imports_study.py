@@ -54,7 +54,7 @@ def test_a_light_framework_at_every_place(python: Path, tmp_path: Path, capsys: 
     assert numbers[0] > numbers[1] + numbers[2] and min(numbers) > 10
     assert [row[0] for row in rows_of(text, "Import time per place and scale")] == ["1", "2"]
     assert [len(row) for row in rows_of(text, "TMP method: copy to the node, then import from there")] == [4, 4]
-    assert [row[1] for row in rows_of(text, "From how many ranks on staging is faster")] == ["local", "slow", "cached"]
+    assert [row[1] for row in rows_of(text, "Ranks from which staging is faster")] == ["local", "slow", "cached"]
     check_bounds(rows_of(text, "The slow file system: expected and measured"))
     check_results(tmp_path / "s")
     page = (tmp_path / "s" / "imports.html").read_text()

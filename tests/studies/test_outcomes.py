@@ -139,7 +139,7 @@ def test_stopped(tmp_path: Path, number: signal.Signals) -> None:
     assert states(folder) == {}
     if number == signal.SIGINT:
         assert running.returncode == 130
-        assert said.strip().splitlines()[-1] == "rankscope study: stopped; go on with --resume"
+        assert said.strip().splitlines()[-1] == "rankscope study: stopped; continue with --resume"
     (tmp_path / "mended").touch()
     assert study(toml, "--out", folder, "--resume").returncode == 0
     assert wrong_values(folder) == [] and states(folder) == {NAME: "done"}
@@ -149,7 +149,7 @@ def test_a_changed_definition_is_refused(tmp_path: Path) -> None:
     toml, folder = squares(tmp_path / "t.toml", axes=ONE), tmp_path / "out"
     assert study(toml, "--out", folder).returncode == 0
     again = study(toml, "--out", folder)
-    assert again.returncode == 2 and "holds a study already: go on with it by --resume" in again.stderr
+    assert again.returncode == 2 and "already holds a study: continue it with --resume" in again.stderr
     toml.write_text(toml.read_text().replace('"{cell}"', '"{cell}", "fail", "7"'))
     changed = study(toml, "--out", folder, "--resume")
     assert changed.returncode == 2
@@ -194,7 +194,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"no file system of our own here: {done.stderr.strip()}")
     said = [line for line in done.stderr.splitlines() if line.startswith("rankscope study")]
-    assert len(said) == 1 and "No space left on device" in said[0] and said[0].endswith("go on with --resume")
+    assert len(said) == 1 and "No space left on device" in said[0] and said[0].endswith("continue with --resume")
     assert "Traceback" not in done.stderr
     assert done.stdout.split() == ["code", "2", "whole", "code", "0"]
 

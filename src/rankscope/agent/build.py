@@ -44,12 +44,12 @@ def check(path: str) -> None:
     folder = os.stat(os.path.dirname(path))
     foreign = folder.st_uid not in (0, os.geteuid()) or folder.st_mode & 0o002
     if (foreign or (folder.st_mode & 0o020 and folder.st_gid != os.getegid())) and not folder.st_mode & STICKY:
-        raise NotBuilt(f"{os.path.dirname(path)} can be changed by others; chmod go-w, or set RANKSCOPE_CACHE")
+        raise NotBuilt(f"{os.path.dirname(path)} is writable by other users; chmod go-w, or set RANKSCOPE_CACHE")
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         status = os.fstat(file)
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & WRITABLE_BY_OTHERS:
-            raise NotBuilt(f"{path} can be changed by others; remove it")
+            raise NotBuilt(f"{path} is writable by other users; remove it")
         with os.fdopen(file, "rb", closefd=False) as opened:
             whole = opened.read()
     finally:
@@ -75,7 +75,7 @@ def why_missing(path: str) -> str:
     if failed:
         return failed
     if is_being_compiled(path):
-        return "the compiled observer is being made for the next run"
+        return "the observer is being compiled for the next run"
     return "the observer is not compiled yet: rankscope doctor --prepare"
 
 
@@ -154,7 +154,7 @@ def library_path(torch_folder: str) -> str:
         raise NotBuilt(f"{error.filename}: {error.strerror}") from None
     numbers = version.split("+")[0].split(".")[:2]
     if not all(number.isdigit() for number in numbers) or tuple(map(int, numbers)) < OLDEST:
-        raise NotBuilt(f"torch {version or 'of no version'} is older than 2.1")
+        raise NotBuilt(f"torch {version or 'of unknown version'} is older than 2.1")
     import zlib
 
     name = f"torch-{version}-{os.uname().machine}-{zlib.crc32(told + TRAILER + torch_folder.encode()):08x}.so"

@@ -128,7 +128,7 @@ def side_of(text: str) -> tuple[str, list[Path]]:
     parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
     folders = list(dict.fromkeys(folder for part in parts for folder in _runs_of(part)))
     if not folders:
-        raise NoRun(f"{text}: no run there: name a run's folder, a folder of runs, or a pattern in quotes")
+        raise NoRun(f"{text}: no run found: give a run's folder, a folder of runs, or a quoted pattern")
     return name or _short(rest, folders), folders
 
 

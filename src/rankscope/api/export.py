@@ -50,7 +50,7 @@ def events_csv(run: Run, selection: Selection) -> Iterator[str]:
 def export(run: Run, form: str, out: Path, told: Told = lambda events: None) -> str:
     """Write the run in that form; gives a line that says what was written."""
     if form not in FORMS:
-        raise Wrong(f"{form}: no such form; choose one of {', '.join(FORMS)}")
+        raise Wrong(f"{form}: unknown format; choose one of {', '.join(FORMS)}")
     if form in FOLDERS:
         return _folder(run, form, out)
     if form == "prometheus":
@@ -89,11 +89,11 @@ def _whole(out: Path, pieces: Iterable[bytes]) -> None:
 def _folder(run: Run, form: str, out: Path) -> str:
     """One file a table: records/NAME, questions/NAME, and schema.json."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Wrong(f"{out}: is there already: name a folder that is new or empty")
+        raise Wrong(f"{out}: already exists; choose a new or empty folder")
     try:
         made = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as problem:
-        raise Wrong(f"{out}: cannot be made: {problem.strerror}") from None
+        raise Wrong(f"{out}: cannot be created: {problem.strerror}") from None
     try:
         made.chmod(0o755)
         told = _fill(run, form, made)

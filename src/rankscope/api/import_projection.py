@@ -61,7 +61,7 @@ def project_imports(asked: ProjectionAsked) -> list[Table]:
 
 def _projection(asked: ProjectionAsked, counts: ImportCounts) -> Table:
     if not asked.server_operations:
-        raise Wrong("give what the server does in a second with --server-ops, as in 600000")
+        raise Wrong("give the server's rate with --server-ops, as in 600000")
     server = FileServer(asked.server_operations, asked.latency_ns)
     known = [cache for cache in CACHES if projected(counts, cache, 1, asked.ppn, server) is not None]
     return projection(counts, asked.caches or known, asked.nodes, asked.ppn, server)
@@ -121,4 +121,4 @@ def _fitted_times(found: dict[str, tuple[int, ScaleFit]], nodes: Sequence[int]) 
         times = [fit.at(count) for fit in good.values()]
         rows.append((count, *(None if value is None else value * 1e9 for value in times)))
     notes = ["empty: more than 4 times as many nodes as were measured"] if any(None in row for row in rows) else []
-    return Table("import_fitted", "Import times in place as fitted", columns, rows if good else [], notes)
+    return Table("import_fitted", "Fitted import times in place", columns, rows if good else [], notes)

@@ -36,9 +36,9 @@ def operations_of(place: Path, rank: int | None) -> tuple[list[PathOperation], l
     if path_operations.is_path_operations(head):
         return path_operations.read(source), []
     if not strace_log.sniff(head):
-        raise Wrong(f"{place}: neither a run, nor operations as text, nor a log of strace")
+        raise Wrong(f"{place}: neither a run, nor a text file of operations, nor an strace log")
     found, relative = path_operations.read_strace(source)
-    note = f"{relative} operations on relative paths are left out: trace with strace -y to have them"
+    note = f"{relative} operations on relative paths were left out: trace with strace -y to include them"
     return found, [note] if relative else []
 
 

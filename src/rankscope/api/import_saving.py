@@ -83,7 +83,7 @@ def metering_cost(command: Sequence[str], repeats: int, folder: Path, say: Calla
     turns: dict[str, list[Took]] = {name: [] for name in (BARE, AGAIN, *LEVELS)}
     order = list(turns)
     for turn in range(repeats):
-        say(f"turn {turn + 1} of {repeats}: {len(order)} runs")
+        say(f"round {turn + 1} of {repeats}: {len(order)} runs")
         for level in order:
             place = folder / f"cost-{turn}-{level}"
             if level in LEVELS:
@@ -97,7 +97,7 @@ def metering_cost(command: Sequence[str], repeats: int, folder: Path, say: Calla
 
 # ---------------------------------------------------------------- import saving
 CAUSES = ("realpath", "ld-library-path", "search", "bytecode", "module=NAME")
-DIFFERS = "an import was made to fail: the program may do something else then"
+DIFFERS = "an import was made to fail, so the program may behave differently"
 NOTHING = "there is nothing to switch off"
 
 
@@ -131,7 +131,7 @@ def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str])
         return Switch(name, blame_library_path(tables), unset=("LD_LIBRARY_PATH",), note=note, idle=idle)
     if name == "search":
         useless = [entry.path for entry in search_entries(tables) if entry.never_hit]
-        note = f"switched off: {', '.join(useless)}" if useless else f"every entry of sys.path is of use: {NOTHING}"
+        note = f"switched off: {', '.join(useless)}" if useless else f"every sys.path entry is needed: {NOTHING}"
         agent = [f"search={path}" for path in useless]
         return Switch(name, blame_search(tables), agent=agent, note=note, idle=not useless)
     if name == "bytecode":
@@ -195,7 +195,7 @@ def saving(command: Sequence[str], causes: Sequence[str], repeats: int, base: Pa
 def _take_turns(command: Sequence[str], ways: dict[int, Turns], repeats: int, folder: Path, say: Say) -> None:
     order = list(ways)
     for turn in range(repeats):
-        say(f"turn {turn + 1} of {repeats}: {len(order)} runs")
+        say(f"round {turn + 1} of {repeats}: {len(order)} runs")
         for at in order:
             one = record(command, folder / f"turn-{turn}-{at}", "time", ways[at].environment, silent=True)
             ways[at].add(one)

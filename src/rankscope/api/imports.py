@@ -69,7 +69,7 @@ def meter(name: str, command: list[str], folder: Path, level: str) -> Recording:
     try:
         return _opened(Recording(name, Run(folder), command, done.exit_code))
     except NoRun:
-        raise Wrong(f"{_ending(name, done.exit_code)}, and nothing was recorded of it") from None
+        raise Wrong(f"{_ending(name, done.exit_code)}; nothing was recorded") from None
 
 
 def _ending(name: str, code: int) -> str:

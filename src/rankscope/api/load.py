@@ -106,7 +106,7 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
     except BadFile as problem:
         outcome.problem = str(problem)
     except OSError as problem:
-        outcome.problem = f"{task.path}: could not be kept in {task.run}: {problem.strerror or problem}"
+        outcome.problem = f"{task.path}: could not be stored in {task.run}: {problem.strerror or problem}"
     finally:
         made.abandon()
     return outcome
@@ -139,7 +139,7 @@ class _ProcessTotals:
             return
         made = self._guarded(lambda: self.totals.reading(self.facts, frozenset(self.told)))
         if made is None:
-            text = f"its events could not be summed up ({self.problem}): please report this"
+            text = f"its events could not be aggregated ({self.problem}): please report this"
             made = Reading(self.facts, True, notes=[Note(text, Severity.WARNING, self.facts.source)])
         yield self.name, made
 
@@ -285,7 +285,7 @@ def check(options: LoadOptions) -> None:
     if options.form is not None and options.form not in FORMATS:
         raise Wrong(f"--as {options.form}: no such format; choose one of {', '.join(FORMATS)}")
     if options.rank is not None and not 0 <= options.rank < 2**31:
-        raise Wrong(f"--rank {options.rank}: give a number from 0 on")
+        raise Wrong(f"--rank {options.rank}: give a number, 0 or more")
     if options.name is not None and options.out is not None:
         raise Wrong("give --name or --out, not both")
     if options.mapping is not None and not options.mapping.is_file():
@@ -316,12 +316,12 @@ def run_folder(options: LoadOptions, first: Path) -> tuple[Path, bool]:
         folder = options.out.absolute() if options.out is not None else named_folder(options.name or "")
         if folder.is_dir() and any(folder.iterdir()):
             if not is_run(folder):
-                raise Wrong(f"{folder}: is no run, and not empty: name another folder")
+                raise Wrong(f"{folder}: neither a run nor empty; choose another folder")
             return folder, False
         folder.mkdir(parents=True, exist_ok=True)
         return folder, True
     except OSError as problem:
-        raise Wrong(f"{problem.filename}: cannot be made: {problem.strerror}") from None
+        raise Wrong(f"{problem.filename}: cannot be created: {problem.strerror}") from None
 
 
 def named_folder(name: str) -> Path:

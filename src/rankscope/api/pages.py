@@ -26,7 +26,7 @@ from rankscope.questions.selection import ALL, Selection
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The page about a run: one HTML file that works offline.
-UNREAD = f"More than {LOGS_UNASKED} processes: without the logs of collectives. --logs reads them."
+UNREAD = f"More than {LOGS_UNASKED} processes: collective logs were not read. --logs reads them."
 
 
 def page_text(run: Run, selection: Selection = ALL, kernels: str = "short", logs: bool = False) -> str:
@@ -104,22 +104,26 @@ class PageSite:
         try:
             found = runs_in(self.folder)
         except OSError:
-            return Answer(503, said("The folder is gone", f"{self.folder} cannot be read any more."))
+            return Answer(503, said("The folder is gone", f"{self.folder} can no longer be read."))
         if path in ("/", "/content/"):
             return self._list(found, path != "/")
         kind, _, name = path.removeprefix("/").partition("/")
         # what was asked for is only ever compared with the names that are there
         chosen = next((one for one in found if one.name == unquote(name)), None) if kind in ("run", "content") else None
         if chosen is None:
-            return Answer(404, said("Not here", "There is no such run in this folder."))
+            return Answer(404, said("Not found", "There is no such run in this folder."))
         if not stays_inside(chosen.folder, self.folder):
-            return Answer(403, said("Refused", "This run holds a link that leads out of the folder."))
+            return Answer(403, said("Refused", "This run contains a link that points outside the folder."))
         return self._page(chosen, kind == "content")
 
     def _list(self, found: list[Listed], only_parts: bool) -> Answer:
         inside = [one for one in found if stays_inside(one.folder, self.folder)]
         lines = self._lines.of(inside)
-        refused = [_line(one, None, "refused: it holds a link out of the folder") for one in found if one not in inside]
+        refused = [
+            _line(one, None, "refused: it contains a link that points outside the folder")
+            for one in found
+            if one not in inside
+        ]
         name = self.folder.resolve().name
         refresh_s = LIST_REFRESH_S if any(one.running for one in found) or self._lines.at_work else 0
         if only_parts:

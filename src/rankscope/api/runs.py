@@ -88,11 +88,11 @@ def _within(path: str, bound: str) -> bool:
 SUMMARY = ".summary.json"  # in the folder of a run that has ended
 LIST_COLUMNS = (
     Column("number", Unit.NAME, "#", "the run's number from the newest, which every command takes: @1"),
-    Column("started", Unit.NAME, "When", "its start or, of loaded files, when they were loaded; local time"),
-    Column("name", Unit.NAME, "Run", "the name of its folder, without the date before it"),
+    Column("started", Unit.NAME, "When", "when it started or, for loaded files, was loaded; local time"),
+    Column("name", Unit.NAME, "Run", "its folder's name without the leading date"),
     Column("command", Unit.NAME, "Command", "what was started, or the tools whose files were loaded"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks seen"),
-    Column("step_ns", Unit.NS, "Step", "mean steady step, on the GPUs' clock where it is known"),
+    Column("step_ns", Unit.NS, "Step", "mean steady step, on the GPUs' clock where known"),
     Column("finding", Unit.NAME, "First finding", "what the report opens with"),
 )
 NOT_READ = "not read yet"
@@ -130,7 +130,7 @@ def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
     if unread:
         table.notes.append(f"{unread} not read yet: --read reads them all.")
     if len(found) > len(shown):
-        table.notes.append(f"{len(found) - len(shown)} older ones: --all lists them.")
+        table.notes.append(f"{len(found) - len(shown)} older runs: --all lists them.")
     return table
 
 
@@ -171,12 +171,12 @@ def summarise(run: Path, keep: bool = True) -> Summary:
 # ---------------------------------------------------------------------------------------------------------------------
 # The first screen about a study: a line for each point of its matrix, which are runs of their own.
 CELL_COLUMNS = (
-    Column("cell", Unit.NAME, "Cell", "what the axes of the study are there"),
+    Column("cell", Unit.NAME, "Cell", "value of each axis of the study"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks asked for"),
-    Column("done", Unit.NAME, "Done", "repeats that ended well, of all"),
+    Column("done", Unit.NAME, "Done", "successful repeats, of all"),
     Column("wall_ns", Unit.NS, "Wall time", "median of the repeats, launcher included"),
     Column("step_ns", Unit.NS, "Step", "mean steady step, median of the repeats"),
-    Column("finding", Unit.NAME, "First finding", "of the report about its first repeat, or why it failed"),
+    Column("finding", Unit.NAME, "First finding", "first finding of its first repeat's report, or why it failed"),
 )
 
 

@@ -44,10 +44,10 @@ class Scaled:
         self.warnings = list(warnings)
         if against and not self.against:
             names = sorted({one.name for one in found})
-            raise Wrong(f"--against {against}: matches no series; there are {'; '.join(names[:12])}")
+            raise Wrong(f"--against {against}: matches no series; available: {'; '.join(names[:12])}")
 
     def tables(self, to: Sequence[float] = ()) -> list[Table]:
-        """Laws, speed-up, break-evens, and what is foretold for the scales `to`."""
+        """Laws, speed-up, break-evens, and projections to the scales `to`."""
         made = [laws(self.grown), speed_up(self.grown), crossovers(self.grown, self.against)]
         made[0].warnings += self.warnings[:MOST_WARNINGS]
         return [*made, projection(self.grown, to)] if to else made
@@ -79,7 +79,7 @@ def chosen(found: Sequence[Series], only: str) -> list[Series]:
     if not kept:
         known = sorted({f"{one.name}: {one.what}" for one in found})
         why = f"none matches {only!r}; there are {'; '.join(known[:8])}" if known else "runs of one size show no growth"
-        raise Wrong(f"no series over a scale: {why}")
+        raise Wrong(f"no series over several sizes: {why}")
     return kept
 
 
@@ -97,7 +97,7 @@ def with_sums(found: Sequence[Series], sums: Sequence[str]) -> list[Series]:
         added = [summed(name, [one for one in group if one]) for group in picked if all(group)]
         if not added:
             known = sorted({one.name for one in found})
-            raise Wrong(f"--sum {text}: no quantity has all these series; there are {'; '.join(known[:12])}")
+            raise Wrong(f"--sum {text}: no quantity has all these series; available: {'; '.join(known[:12])}")
         made += added
     return made
 

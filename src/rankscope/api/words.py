@@ -114,7 +114,7 @@ SUBJECTS = {"mpi": "MPI", "gpu": "GPU", "run": "the run", "collectives": "commun
 TABLE_COLUMNS = (
     Column("subject", Unit.NAME, "Subject", "what it is about"),
     Column("name", Unit.NAME, "Table", "as `rankscope report --table` takes it"),
-    Column("about", Unit.NAME, "What it tells", "in one line"),
+    Column("about", Unit.NAME, "What it shows", "in one line"),
 )
 
 

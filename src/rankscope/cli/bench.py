@@ -22,7 +22,7 @@ HELP = "run one cell of a study now"
 ABOUT = """\
 Run one cell of a study now and show its tables: the first value of each axis, or the one that --only names. Nothing is
 kept, unless --keep names a folder."""
-EXIT_CODES = "exit code: 0 done; 1 the cell failed; 2 it cannot be run as asked for; 130 stopped"
+EXIT_CODES = "exit code: 0 done; 1 the cell failed; 2 it cannot be run as requested; 130 stopped"
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 
 

@@ -1,4 +1,4 @@
-"""`rankscope compare`: says what changed between runs, and how sure that is."""
+"""`rankscope compare`: compares runs: what changed, and how certain that is."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rankscope.output.cells import printable
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
 
-HELP = "say what changed between runs, and how sure that is"
+HELP = "compare runs: what changed, and how certain that is"
 ABOUT = """\
-Say what changed from the first side to each of the others: by step and its parts, phase, layer, operation, kernel and
+Show what changed from the first side to each of the others: by step and its parts, phase, layer, operation, kernel and
 range; with medians, 95 % intervals and a verdict: faster, slower, equal or cannot tell."""
 SIDE = """\
-a run's folder; a folder of runs; a pattern in quotes, such as 'runs/new-*'; or several separated by commas. What
-a side holds are repeats of the same, at least 4 to be sure. NAME= before it names the side"""
+a run's folder; a folder of runs; a pattern in quotes, such as 'runs/new-*'; or several separated by commas. A side
+holds repeats of the same job, at least 4 to be certain. NAME= in front names the side"""
 EXIT_CODES = """\
-exit code: 0 compared, and no --fail-if limit is exceeded; 1 one is; 2 of one it cannot be told, or nothing could be
+exit code: 0 compared, and no --fail-if limit is exceeded; 1 one is; 2 one is undecided, or nothing could be
 compared"""
 ROWS = 24
 COMPARED, REGRESSION, CANNOT_TELL = 0, 1, 2
@@ -56,27 +56,25 @@ def run(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("rankscope compare", description=ABOUT, epilog=EXIT_CODES)
     made.add_argument("sides", nargs="+", metavar="SIDE", help=SIDE)
-    made.add_argument(
-        "--equal", default="2%", metavar="SHARE", help="changes up to this are practically none (default: 2%%)"
-    )
+    made.add_argument("--equal", default="2%", metavar="SHARE", help="changes up to this count as equal (default: 2%%)")
     made.add_argument(
         "--run-to-run",
         default="5%",
         metavar="SHARE",
-        help="with too few repeats: by how much runs are assumed to differ by themselves (default: 5%%)",
+        help="with too few repeats: assumed run-to-run noise (default: 5%%)",
     )
     made.add_argument(
         "--fail-if",
         action="append",
         default=[],
         metavar="LIMIT",
-        help="exit with 1 if this holds for sure, as in 'step_p50 > +5%%'; may be repeated",
+        help="exit with 1 if this is certain, as in 'step_p50 > +5%%'; may be repeated",
     )
-    made.add_argument("--list-metrics", action="store_true", help="name what can be compared of these runs, and stop")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
-    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (for people: {ROWS}; 0: all)")
-    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+    made.add_argument("--list-metrics", action="store_true", help="list the metrics of these runs, and exit")
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)")
+    made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text and markdown: {ROWS}; 0: all)")
+    made.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
     return made
 
 

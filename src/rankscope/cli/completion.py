@@ -11,11 +11,11 @@ from importlib import import_module
 from rankscope.api.run import ALIASES, QUESTIONS
 from rankscope.cli import COMMANDS
 
-HELP = "print what makes bash, zsh or fish complete rankscope's words"
+HELP = "print shell completion for bash, zsh or fish"
 ABOUT = """\
-Print what makes a shell complete commands, options, their values, names of tables and runs. For one session: bash and
-zsh `source <(rankscope completion bash)`, fish `rankscope completion fish | source`. To stay: into the file that the
-shell reads for it, as ~/.local/share/bash-completion/completions/rankscope, a `_rankscope` in zsh's $fpath, or
+Print a script that completes commands, options, their values, and names of tables and runs. For one session: bash and
+zsh `source <(rankscope completion bash)`, fish `rankscope completion fish | source`. To keep it, write it where the
+shell looks: ~/.local/share/bash-completion/completions/rankscope, `_rankscope` in a folder of zsh's $fpath, or
 ~/.config/fish/completions/rankscope.fish."""
 IN_HELP = re.compile(r"^ {2,}(--[a-z-]+)(?:[ =\[]+([A-Z]+))?", re.MULTILINE)  # of commands that do not use argparse
 # The names of runs without their dates, as every command takes them.
@@ -144,7 +144,10 @@ def _fish_lines(known: dict[str, Command]) -> Iterator[str]:
     for name, command in known.items():
         seen = f"complete -c rankscope -n '__fish_seen_subcommand_from {name}'"
         for option, values in command.options.items():
-            takes = "" if values is None else f" -xa '{' '.join(values)}'" if values else " -r"
+            offered = " ".join(values or ())
+            if option == "--table":
+                offered = f"(__fish_append , {offered})"  # several, with commas
+            takes = "" if values is None else f" -xa '{offered}'" if values else " -r"
             yield f"{seen} -l {option.removeprefix('--')}{takes}"
         if command.takes_run:
             yield f"{seen} -a 'latest {NUMBERS} ({RUN_NAMES.replace(chr(39), chr(34))})'"

@@ -1,4 +1,4 @@
-"""`rankscope doctor`: say what can be recorded here, and why not."""
+"""`rankscope doctor`: check what can be recorded here, and why not."""
 
 import sys
 from pathlib import Path
@@ -8,18 +8,18 @@ from rankscope.record.doctor import diagnose, prepare
 HELP = """\
 usage: rankscope doctor [--python PYTHON] [--out DIR] [--prepare]
 
-Looks at what recording depends on, and says of each whether it allows recording and what to do: the recorder library,
-the machine, its clock, the C library, containers and filters of system calls, the Python of the job with its MPI and
-torch, CUDA, CUPTI and NCCL, and the folder of the run.
+Checks what recording depends on, and says what to do where something is missing: the recorder library, the machine, its
+clock, the C library, containers and system call filters, the Python of the job with its MPI and torch, CUDA, CUPTI and
+NCCL, and the folder of the run.
 
 options:
   --python PYTHON  the Python of the job (default: the first python3 on PATH)
-  --out DIR        the folder where the run will be kept (default: rankscope-runs)
-  --prepare        only compile the observer of that Python's torch, so that the first job has it already
+  --out DIR        the folder where runs will be stored (default: rankscope-runs)
+  --prepare        only compile the observer for that Python's torch, ready for the first job
   --help           this text
 
-Each line begins with ok, note (worth knowing: something will not be recorded) or bad (in the way of recording).
-Exit code: 0 a job can be recorded here (--prepare: the observer is there), 1 something is in the way, 2 wrong usage.
+Each line begins with ok, note (worth knowing: something will not be recorded) or bad (prevents recording).
+Exit code: 0 a job can be recorded here (--prepare: the observer is there), 1 something prevents it, 2 wrong usage.
 """
 
 

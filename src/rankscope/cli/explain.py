@@ -11,10 +11,10 @@ from rankscope.cli.printing import deliver, width
 from rankscope.model import Wrong
 from rankscope.output.cells import printable
 
-HELP = "say what a label, a column, a table or a finding means"
+HELP = "explain a label, a column, a table or a finding"
 ABOUT = """\
-Say what a word of a report means: a label of the first screen, a column (as it stands over it or as it is in CSV), a
-table, a phase, the rule of a finding. Definitions and formulas are those of the documentation."""
+Explain a word of a report: a label of the first screen, a column (by its heading or its name in CSV), a table, a phase,
+or the rule of a finding. Definitions and formulas are those of the documentation."""
 WIDEST = 100
 
 

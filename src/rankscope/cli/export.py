@@ -14,7 +14,7 @@ from rankscope.cli.report import told
 from rankscope.model import Wrong
 from rankscope.output.cells import printable
 
-HELP = "write a run for other tools: timeline, tables, metrics"
+HELP = "export a run to other tools: timeline, tables, metrics"
 ABOUT = """\
 Write a run for other tools. The timeline has a track for every host, rank, thread, stream and communicator, all ranks
 on one corrected clock, and arrows between the ranks of each collective."""

@@ -9,8 +9,8 @@ from rankscope.record.options import UsageError
 HELP = """\
 usage: rankscope gather RUN [--from DIR] [--remove]
 
-Copies rank files that stayed in node-local folders (rankscope run --local) into the folder of the run. Processes that
-ended cleanly have copied theirs; those of killed ranks wait on their node. Run it once on each node:
+Copies rank files left in node-local folders (rankscope run --local) into the folder of the run. Processes that ended
+cleanly have copied theirs; those of killed ranks are still on their node. Run it once on each node:
 
   mpirun -N 1 rankscope gather rankscope-runs/latest      Open MPI
   mpiexec -ppn 1 rankscope gather rankscope-runs/latest   MPICH, Intel MPI, PALS
@@ -18,7 +18,7 @@ ended cleanly have copied theirs; those of killed ranks wait on their node. Run 
 
 options:
   --from DIR   the node-local folder of the run (default: the one in run.json)
-  --remove     remove a local file once its copy has been read back and is the same
+  --remove     remove a local file once its copy has been read back and verified
   --help       this text
 
 A copy in the run that is newer is kept. Exit code: 0 all collected or nothing left, 1 some file could not be collected
@@ -65,7 +65,7 @@ def parse(arguments: list[str]) -> tuple[Path, Path, bool]:
 def run_folder(text: str) -> Path:
     folder = Path(text).resolve()
     if not folder.is_dir():
-        raise UsageError(f"{text} is no folder; see rankscope-runs/ for the runs there are")
+        raise UsageError(f"{text} is not a folder; rankscope runs lists the runs")
     return folder
 
 
@@ -84,7 +84,7 @@ def tell(outcome: GatheredFile, remove: bool) -> None:
     if outcome.action == "failed":
         print(f"rankscope gather: {outcome.source} {outcome.reason}; left where it is", file=sys.stderr)
     elif outcome.alive:
-        print(f"{outcome.source} belongs to a process that still runs; gather again when it has ended")
+        print(f"{outcome.source} belongs to a process that is still running; gather again when it has ended")
     elif remove and not outcome.removed:
         print(f"{outcome.source} differs from the copy in the run; not removed")
 

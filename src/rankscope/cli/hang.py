@@ -105,11 +105,13 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="a wait for a rank that may still arrive is a hang from here on, or from three times the longest wait so "
-        "far, whichever is longer (default: 10)",
+        help=(
+            "a wait for a rank that may still arrive counts as a hang after this long, or after three times the "
+            "longest wait so far, whichever is longer (default: 10)"
+        ),
     )
     made.add_argument("--no-stacks", action="store_true", help="do not ask py-spy for the Python lines")
-    made.add_argument("--format", choices=["text", "json"], default="text", help="form of the tables (default: text)")
+    made.add_argument("--format", choices=["text", "json"], default="text", help="format of the tables (default: text)")
     return made
 
 

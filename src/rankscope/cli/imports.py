@@ -43,8 +43,8 @@ EXAMPLES = """\
   rankscope imports torch mpi4py.MPI          each in a fresh Python of its own, side by side
   rankscope imports -- python train.py        a whole program, its threads and children too
   rankscope imports rankscope-runs/latest     a run recorded with `rankscope run --imports paths`
-  rankscope imports torch --without realpath  what is really saved if realpath answers from memory
-  rankscope imports replay --help             recorded path operations, repeated by many clients
+  rankscope imports torch --without realpath  what is actually saved if realpath answers from memory
+  rankscope imports replay --help             recorded path operations, replayed by many clients
   rankscope imports project --help            load on a file server as a job grows
 
 The command's own output goes to stderr, the tables to stdout. Exit code: 0 all shown, 1 a command failed or a
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "rankscope imports",
         usage="rankscope imports [options] MODULE… | RUN | -- COMMAND…",
-        description="Meter what importing costs: time, system calls and paths of each module, why they are made, and "
+        description="Measure what imports cost: time, system calls and paths of each module, why they are made, and "
         "what to do about it.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -76,15 +76,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--python", metavar="FILE", help="imports the modules (default: python3 on PATH)")
     made.add_argument("--imports", choices=["time", "calls", "paths"], default="paths", help="detail (default: paths)")
     made.add_argument("--out", type=Path, metavar="DIR", help="keep the recording there (default: it is removed)")
-    made.add_argument("--format", choices=["text", *FORMS, "icicle"], default="text", help="form (default: text)")
+    made.add_argument("--format", choices=["text", *FORMS, "icicle"], default="text", help="format (default: text)")
     made.add_argument("--table", action="append", choices=IMPORT_QUESTIONS, metavar="NAME", help=table_help())
-    made.add_argument("--sort", choices=list(SORTS), help="order by this, largest first (default: wall)")
+    made.add_argument("--sort", choices=list(SORTS), help="sort by this, descending (default: wall)")
     made.add_argument("--depth", type=int, metavar="N", help=f"of the tree (default: {TREE_DEPTH}; 0: all, unfolded)")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
     made.add_argument("--rank", metavar="LIST", help="only these ranks of a run, as in 0,4-7")
     made.add_argument("--without", action="append", metavar="CAUSE", help=without_help())
-    made.add_argument("--cost", action="store_true", help="run it bare and metered, and show what metering costs")
-    made.add_argument("--repeats", type=int, default=5, metavar="N", help="turns of --without and --cost (default: 5)")
+    made.add_argument("--cost", action="store_true", help="run it bare and recorded, and show what recording costs")
+    made.add_argument("--repeats", type=int, default=5, metavar="N", help="rounds of --without and --cost (default: 5)")
     return made
 
 
@@ -93,7 +93,7 @@ def table_help() -> str:
 
 
 def without_help() -> str:
-    return f"run again without a cause and show the real saving, may be repeated: {', '.join(CAUSES)}"
+    return f"run again with a cause removed and show what that saves, may be repeated: {', '.join(CAUSES)}"
 
 
 def check(options: argparse.Namespace) -> None:
@@ -132,7 +132,7 @@ def selection_of(options: argparse.Namespace) -> Selection:
 
 # ---------------------------------------------------------------- imports
 NUMBERS_WIDTH = 90  # of the tree
-HELP = "meter what importing costs"
+HELP = "measure what imports cost"
 PARTS = ("replay", "project")  # commands of their own
 
 
@@ -192,7 +192,7 @@ def real_python(name: str) -> str:
         done = subprocess.run(question, capture_output=True, text=True, check=True, timeout=60)
         return done.stdout.strip() or name
     except (OSError, subprocess.SubprocessError):
-        raise Wrong(f"--python {name}: is no Python that starts; name one") from None
+        raise Wrong(f"--python {name}: does not start; give another Python") from None
 
 
 def metered(name: str, command: list[str], folder: Path, options: argparse.Namespace) -> Recording:

@@ -22,7 +22,7 @@ from rankscope.slowfs.mount import duration_ns
 ABOUT = """\
 Projects the imports of one rank to a job of many nodes: the operations its file server gets and the time they take, for
 each kind of client cache; the same as fitted from measured times; and from how many nodes on staging is faster than
-importing in place. Where the data do not allow an answer, that is the answer."""
+importing in place. Where the data do not support an answer, it says so."""
 EXAMPLES = """\
   rankscope imports project RUN --server-ops 600000 --ppn 12 --latency 200us
   rankscope imports project --calls 145367 --path-operations 72743 --server-ops 600000 --nodes 512 --ppn 12
@@ -34,13 +34,13 @@ Exit code: 0 shown, 1 not possible, 2 wrong usage.
 DEFAULT_NODES = tuple(2**power for power in range(10))
 COUNTS = {
     "calls": "system calls of one rank",
-    "path_operations": "of them the ones that name a path (opens, stats, …)",
-    "attributes": "of those the ones that went well and opened nothing",
-    "opens": "of those the ones that opened a file, and three for each folder listed",
-    "walked": "names asked for where nothing is remembered: each folder of each path",
-    "missing": "of those the ones that found nothing",
-    "existing_names": "different files and folders looked up that are there",
-    "missing_names": "different ones that are not there",
+    "path_operations": "of those, the ones that name a path (opens, stats, …)",
+    "attributes": "of those, the ones that succeeded and opened nothing",
+    "opens": "of those, the ones that opened a file, and three for each folder listed",
+    "walked": "names looked up without any cache: each folder of each path",
+    "missing": "of those, the ones that found nothing",
+    "existing_names": "distinct existing files and folders looked up",
+    "missing_names": "distinct missing ones",
 }
 
 
@@ -61,8 +61,12 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(called, description=ABOUT, epilog=EXAMPLES, formatter_class=form)
     made.add_argument("source", nargs="?", type=Path, metavar="RUN|FILE", help="a run recorded with --imports calls or "
                       "paths, a loaded document, operations as text, or a log of strace")  # fmt: skip
-    made.add_argument("--folder", default="/", metavar="DIR", help="where the server's files are: paths elsewhere do "
-                      "not count, as far as paths are known")  # fmt: skip
+    made.add_argument(
+        "--folder",
+        default="/",
+        metavar="DIR",
+        help="folder on the server: paths elsewhere do not count, where paths are known",
+    )
     counts = made.add_argument_group("instead of a run, or to correct it")
     for name, text in COUNTS.items():
         counts.add_argument(f"--{name.replace('_', '-')}", type=whole, metavar="N", help=text)
@@ -71,10 +75,11 @@ def parser() -> argparse.ArgumentParser:
         "--nodes", type=sizes, default=DEFAULT_NODES, metavar="LIST", help="as in 1,8,64 (default: 1,2,…,512)"
     )
     job.add_argument("--ppn", type=whole, default=1, metavar="N", help="ranks on each node (default: 1)")
-    job.add_argument("--server-ops", type=whole, metavar="N", help="operations the server does in a second")
+    job.add_argument("--server-ops", type=whole, metavar="N", help="operations per second of the server")
     job.add_argument("--latency", type=told(duration_ns), default=0, metavar="TIME", help="of an operation: 200us")
-    job.add_argument("--cache", action="append", choices=list(CACHES), help="may be repeated (default: all that can be "
-                     "told)")  # fmt: skip
+    job.add_argument(
+        "--cache", action="append", choices=list(CACHES), help="may be repeated (default: all that can be computed)"
+    )
     seen = made.add_argument_group("what was measured")
     seen.add_argument("--measured", action="append", default=[], metavar="[PLACE=]TIMES", help="import times in place: "
                       "nodes:seconds,… or the name of a series of the run; may be repeated")  # fmt: skip

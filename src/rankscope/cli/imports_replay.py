@@ -21,8 +21,8 @@ from rankscope.cli.slowness_options import add_slowness_options, slowness_of
 from rankscope.model import BadFile, Wrong
 
 ABOUT = """\
-Does the recorded path operations of one import again, natively, by many clients at once, on a folder as it is or slowed
-down: what a file server makes of a job's imports, without the job."""
+Replays the recorded path operations of one import, natively, from many clients at once, on a folder as it is or slowed
+down: what a job's imports do to a file server, without the job."""
 EXAMPLES = """\
   rankscope imports replay RUN --folder /opt/env --clients 12              on the folder as it is
   rankscope imports replay strace.log --folder /mnt/copy --from /opt/env   a log of strace, on a copy of the folder
@@ -51,8 +51,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--from", dest="recorded", metavar="DIR", help="what the folder was called when recorded")
     made.add_argument("--rank", type=int, metavar="N", help="whose operations (default: the first that has any)")
     made.add_argument("--clients", type=positive, default=1, metavar="N", help="processes on each node (default: 1)")
-    made.add_argument("--nodes", type=positive, default=1, metavar="N", help="with --slow: mounts on one server, each "
-                      "with a cache of its own (default: 1)")  # fmt: skip
+    made.add_argument(
+        "--nodes",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="with --slow: mounts on one server, each with its own cache (default: 1)",
+    )
     made.add_argument("--no-reads", action="store_true", help="open files without reading them")
     made.add_argument("--slow", action="store_true", help="slow the folder down, as the options below say")
     made.add_argument("--export", type=Path, metavar="FILE", help="write the operations as text, and stop")
@@ -88,7 +93,7 @@ def plan_of(options: argparse.Namespace) -> ReplayPlan:
     if options.folder is None:
         raise Wrong("name the folder to replay in with --folder")
     if not options.folder.is_dir():
-        raise Wrong(f"{options.folder}: is no folder")
+        raise Wrong(f"{options.folder}: is not a folder")
     slowness = slowness_of(options) if options.slow else None
     if slowness is None and (options.nodes > 1 or options.latency or options.ops_per_second or options.bandwidth):
         raise Wrong("--nodes and the options of slowness need --slow")

@@ -13,14 +13,14 @@ usage: rankscope index ENV [--statement CODE [--libraries]] [--out FILE]
        rankscope index ENV --check | --remove
        rankscope index --run [--out FILE] -- command …
 
-Writes one file that knows where each module of an environment is, holds the code of all of them, and answers what
-imports otherwise ask the file system. ENV is the folder of a virtual environment, or its Python. The environment is
+Builds one file that knows where each module of an environment is, holds their code, and answers what imports otherwise
+ask the file system. ENV is the folder of a virtual environment, or its Python. The environment is
 only read. Use it with
 
   rankscope run --index python train.py                 record the job too
-  mpirun -n 4 rankscope index --run -- python train.py  do nothing else
+  mpirun -n 4 rankscope index --run -- python train.py  only use the index
 
-A package that was changed since is read from the file system as ever; RANKSCOPE_INDEX=off switches the index off.
+A package that was changed since is read from the file system as usual; RANKSCOPE_INDEX=off switches the index off.
 
 options:
   --statement CODE   hold the code only of what this imports, as in 'import torch': a smaller file, read in order.
@@ -28,7 +28,7 @@ options:
   --libraries        also write down where the dynamic loader finds the libraries that the statement loads, for a job
                      with the same LD_LIBRARY_PATH: worth it where that is long, or libraries search many folders
   --out FILE         the index, a name that ends in .rsindex (default: in the user's cache, by the environment's path)
-  --check            say what of the index is no longer as recorded; nothing is written
+  --check            say what has changed since the index was built; nothing is written
   --remove           remove the index
   --run              start the command with the index; it is not recorded
   --help             this text
@@ -88,7 +88,7 @@ def parse(arguments: list[str]) -> Asked:
                 raise UsageError(f"{name} needs a value; see rankscope index --help")
             setattr(asked, name[2:], value)
         elif word.startswith("-") or asked.environment:
-            raise UsageError(f"what is {word}? see rankscope index --help")
+            raise UsageError(f"unexpected {word}; see rankscope index --help")
         else:
             asked.environment = word
     check(asked)
@@ -97,7 +97,7 @@ def parse(arguments: list[str]) -> Asked:
 
 def check(asked: Asked) -> None:
     if asked.out and not asked.out.endswith(SUFFIX):
-        raise UsageError(f"--out {asked.out} must end in {SUFFIX}, by which an index is told from a folder of them")
+        raise UsageError(f"--out {asked.out} must end in {SUFFIX}")
     if asked.libraries and not asked.statement:
         raise UsageError("--libraries needs a --statement that loads them, as in: --statement 'import torch'")
     if asked.libraries and not os.path.exists(AUDITOR):

@@ -41,8 +41,10 @@ def summing() -> Callable[[int, int], None]:
 
 
 def add_form_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+    parser.add_argument(
+        "--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
 
 
 def deliver_tables(tables: Sequence[Table], form: str, out: Path | None) -> None:

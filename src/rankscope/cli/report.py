@@ -104,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
         description="Show what was recorded of a run, also while it runs: one screen with what matters, or its tables.",
     )
     made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)")
     made.add_argument(
         "--layout",
         choices=["native", "mpitrace", "mpitrace-new", "nvprof", "iprof"],
@@ -112,25 +112,25 @@ def parser() -> argparse.ArgumentParser:
         help="as libmpitrace (its newer layout where that was loaded, or with mpitrace-new), nvprof (also with "
         "--format csv) or iprof prints",
     )
-    made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile that adds up the ranks")
+    made.add_argument("--merged", action="store_true", help="--layout nvprof: one profile summed over the ranks")
     made.add_argument(
         "--names",
         choices=KERNEL_NAMES,
         default="short",
-        help="kernels: as short as they stay distinct (default), in full, or mangled as recorded",
+        help="kernel names: shortened but distinct (default), in full, or mangled as recorded",
     )
     made.add_argument("--rank", metavar="LIST", help="only these ranks, as in 0,4-7")
     made.add_argument("--top", type=int, metavar="N", help=f"rows of a table (text: {SCREEN_ROWS}; 0: all)")
-    made.add_argument("--sort", metavar="COLUMN", help="order by this column, largest first (names as in CSV)")
+    made.add_argument("--sort", metavar="COLUMN", help="sort by this column, descending (names as in CSV)")
     made.add_argument(
         "--table", action="append", metavar="NAME[,NAME]", help="only these tables: rankscope tables lists them"
     )
-    made.add_argument("--full", action="store_true", help="all tables of the run that have anything to say")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with pictures, to open in a browser")
+    made.add_argument("--full", action="store_true", help="all tables of the run that have data")
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")
     made.add_argument(
         "--logs",
         action="store_true",
-        help=f"read the logs of collectives also where the rank files take more than {LOGS_UNASKED_BYTES >> 30} GiB "
+        help=f"read the logs of collectives even where the rank files take more than {LOGS_UNASKED_BYTES >> 30} GiB "
         f"(--html: also of more than {LOGS_UNASKED} processes)",
     )
     made.add_argument(
@@ -145,10 +145,8 @@ def parser() -> argparse.ArgumentParser:
         help="read the rank files of large runs, and those that `run --local` left on its nodes, and sum traces, "
         "on the Dask cluster of this scheduler, or 'local' (docs/howto/many-ranks.md)",
     )
-    made.add_argument(
-        "--fresh", action="store_true", help="large runs: neither use nor keep tables in the run's folder"
-    )
-    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+    made.add_argument("--fresh", action="store_true", help="large runs: do not cache tables in the run's folder")
+    made.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
     return made
 
 

@@ -20,18 +20,18 @@ options:
                  run when it ends, rankscope gather collects the others
   --matrix       also count point-to-point bytes per destination rank
   --lookups      also record MPI calls of libraries that look MPI's functions up by name, as oneCCL does
-  --size BYTES   bound of one rank file, as in 64K or 4M (default 4M)
-  --log N        how many collectives each rank remembers (default 8192, 0: none)
-  --cuda X       of the GPUs: exact (everything; the default), windows (on trial: where launching is the limit, kernels
-                 of whole steps now and then, to cost less; needs CUDA 12.6), off
+  --size BYTES   limit of one rank file, as in 64K or 4M (default 4M)
+  --log N        how many collectives to keep per rank (default 8192, 0: none)
+  --cuda X       what to record of GPUs: exact (everything; the default), windows (experimental: kernels of some whole
+                 steps, at less cost for launch-bound programs; CUDA 12.6), off
   --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all
   --trace [SIZE] also keep every event, in up to SIZE more bytes of each rank file, as in 64M (the default) or 1G
-  --trace-keep X where they do not fit: newest (the default) or oldest are kept; what is lost is counted
-  --imports X    of Python's imports: off, time (of each module; the default), calls (also its system calls), paths
+  --trace-keep X which events to keep when full: newest (the default) or oldest; lost ones are counted
+  --imports X    Python's imports: off, time (of each module; the default), calls (also its system calls), paths
                  (also the files it asks for)
-  --index[=FILE] let Python's imports be answered by the environment's index (see rankscope index)
+  --index[=FILE] answer Python's imports from the environment's index (see rankscope index)
   --name NAME    name of the run in place of the script's
-  --quiet        do not say (on a terminal) where the run is recorded and, at its end, what to type next; warnings stay
+  --quiet        on a terminal, do not print where the run is recorded and what to type next; warnings stay
   --help         this text
 
 Exit code: the command's own; 2 if our options are wrong; 127 or 126 if the command is not found or cannot be run.

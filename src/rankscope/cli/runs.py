@@ -40,6 +40,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("rankscope runs", description=ABOUT)
     made.add_argument("folder", nargs="?", type=Path, default=RUNS, help=f"holds the runs (default: {RUNS})")
     made.add_argument("--all", action="store_true", help=f"list all of them, not only the newest {MOST}")
-    made.add_argument("--read", action="store_true", help="read all that were not read before, however long it takes")
+    made.add_argument(
+        "--read", action="store_true", help="also read runs that were not read before, however long it takes"
+    )
     add_form_options(made)
     return made

@@ -18,12 +18,12 @@ from rankscope.output.text import to_text
 from rankscope.studies.document import is_study, series_in
 from rankscope.studies.errors import BadStudy
 
-HELP = "say how costs grow with the size of the job, and project them"
+HELP = "show how costs grow with the size of the job, and project them"
 ABOUT = """\
-Say how each cost grows over runs of several sizes, over the cells of a study, or over a loaded document that tabulates
-it: the law that best predicts a size left out, the exponent at the end, speed-up and efficiency, and where one series
-becomes better than another; with --to what it will be at another size, with its interval, or why the data do not
-support a word about it. --html draws it, on logarithmic axes."""
+Show how each cost grows over runs of several sizes, over the cells of a study, or over a loaded document that tabulates
+it: the model with the lowest leave-one-out error, the exponent at the end, speed-up and efficiency, and where one
+series becomes better than another; with --to a projection to other sizes with its interval, or why the data do not
+support one. --html draws it, on logarithmic axes."""
 EXIT_CODES = "exit code: 0 shown; 1 some series could not be projected to --to; 2 nothing could be read"
 SHOWN, REFUSED, BAD_INPUT = 0, 1, 2
 
@@ -64,7 +64,7 @@ def asked(options: argparse.Namespace) -> Scaled:
         warnings += doubts
         if not {(one.unit, one.axis) for one in more} & {(one.unit, one.axis) for one in found if not one.published}:
             axes = ", ".join(sorted({f"{one.axis} in {one.unit}" for one in more})) or "no scale"
-            warnings.append(f"{path.name} is by {axes}, what was measured is not: --ppn makes ranks of nodes")
+            warnings.append(f"{path.name} is by {axes}, what was measured is not: --ppn converts nodes to ranks")
     return Scaled(found, options.against, warnings)
 
 
@@ -94,9 +94,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="RUN|STUDY",
         help="a run, a folder of runs, a pattern in quotes, a loaded document, or the folder of a study",
     )
-    made.add_argument("--by", choices=AXES, default="ranks", help="what the size of recorded runs is (default: ranks)")
     made.add_argument(
-        "--series", default="", metavar="PATTERN", help="only those whose name matches, as re.search does"
+        "--by", choices=AXES, default="ranks", help="what counts as the size of a recorded run (default: ranks)"
+    )
+    made.add_argument(
+        "--series", default="", metavar="PATTERN", help="only series whose name matches this regular expression"
     )
     made.add_argument("--to", type=scales, default=[], metavar="N,…", help="sizes to project to")
     made.add_argument(
@@ -106,17 +108,19 @@ def parser() -> argparse.ArgumentParser:
         help="break-evens of all others with these series (default: of all pairs)",
     )
     made.add_argument(
-        "--sum", action="append", default=[], metavar="NAME=A+B", help="one more series: the sum of others, by name"
+        "--sum", action="append", default=[], metavar="NAME=A+B", help="add a series: the sum of others, by name"
     )
     made.add_argument(
-        "--overlay", type=Path, action="append", default=[], metavar="FILE", help="tables by hand to lay over it"
+        "--overlay", type=Path, action="append", default=[], metavar="FILE", help="hand-made tables to overlay"
     )
     made.add_argument("--overlay-series", default="", metavar="PATTERN", help="only these of --overlay")
     made.add_argument(
         "--map", type=Path, metavar="FILE.toml", help="what the columns of --overlay are (docs/commands/load.md)"
     )
-    made.add_argument("--ppn", type=int, metavar="N", help="ranks on each node of --overlay, whose nodes become ranks")
-    made.add_argument("--html", type=Path, metavar="FILE", help="write one page with graphs, to open in a browser")
-    made.add_argument("--format", choices=["text", *FORMS], default="text", help="form of the tables (default: text)")
-    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of to the screen")
+    made.add_argument(
+        "--ppn", type=int, metavar="N", help="ranks on each node of --overlay, to convert its nodes to ranks"
+    )
+    made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with graphs")
+    made.add_argument("--format", choices=["text", *FORMS], default="text", help="format of the tables (default: text)")
+    made.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of the screen")
     return made

@@ -13,8 +13,8 @@ from rankscope.output.cells import printable
 HELP = "show the pages of all runs of a folder in a browser"
 ABOUT = """\
 Show the runs of a folder and the page of each in a browser of this machine; the list and the page of a running job
-follow it without being loaded again. Reads only, answers only to this machine and only with the token of the address
-that it prints."""
+follow it without reloading. It is read-only, and answers only this machine and only with the token in the
+address that it prints."""
 RUNS = Path("rankscope-runs")
 
 
@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
         what = "not a folder" if folder.exists() else "no such folder"
         return refused(f"{printable(str(folder))}: {what}: name one that holds runs")
     if not os.access(folder, os.R_OK | os.X_OK):
-        return refused(f"{printable(str(folder))}: you may not read it")
+        return refused(f"{printable(str(folder))}: permission denied")
     try:
         server = PageServer(folder, options.port)
     except (OSError, OverflowError) as problem:

@@ -17,9 +17,9 @@ from rankscope.output.text import to_text
 from rankscope.slowfs import mount as mounting
 from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_against_running, shim_environment
 
-HELP = "show a folder through a slow file system that counts"
+HELP = "mount a folder through a slow file system that counts"
 ABOUT = """\
-Shows a folder, read-only, through a file system that answers as slowly as asked and counts what it is asked, so that
+Mounts a folder, read-only, through a file system that answers as slowly as requested and counts its operations, so that
 the imports of a large job on a busy file server can be studied on one machine."""
 EXAMPLES = """\
   rankscope slowfs run .envs/torch --latency 1ms -- .envs/torch/bin/python -c 'import torch'
@@ -30,7 +30,7 @@ EXAMPLES = """\
 
 Exit code: run: that of the command (125: nothing could be mounted); the others: 0 done, 1 not possible, 2 wrong usage.
 """
-CACHES_WORD = {"none": "nothing cached", "positive": "names cached", "negative": "names and absences cached"}
+CACHES_WORD = {"none": "nothing cached", "positive": "names cached", "negative": "existing and missing names cached"}
 NO_COUNTERS = ("pid", "delayed_ns", "queued_ns")
 
 
@@ -87,7 +87,7 @@ def add_run(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def mount_at(options: argparse.Namespace, _: list[str]) -> int:
     mounting.mount(options.folder, options.mount_point, slowness_of(options))
-    print(f"{options.mount_point}: mounted, {CACHES_WORD[options.cache]}; rankscope slowfs unmount takes it away")
+    print(f"{options.mount_point}: mounted, {CACHES_WORD[options.cache]}; rankscope slowfs unmount removes it")
     return 0
 
 
@@ -158,5 +158,5 @@ def counters_table(found: dict[str, int], note: str = "") -> Table:
     columns = [Column("operation", Unit.NAME, "operation"), Column("count", Unit.COUNT, "count")]
     rows: list[tuple[Cell, ...]] = [(name, value) for name, value in found.items() if name not in NO_COUNTERS]
     delayed_s, queued_s = found["delayed_ns"] / 1e9, found["queued_ns"] / 1e9
-    notes = [f"answers held back {delayed_s:.3f} s in all, of it {queued_s:.3f} s in the queue", note]
-    return Table("slowfs", "What the slow file system was asked", columns, rows, [text for text in notes if text])
+    notes = [f"answers delayed by {delayed_s:.3f} s in all, of it {queued_s:.3f} s in the queue", note]
+    return Table("slowfs", "Operations of the slow file system", columns, rows, [text for text in notes if text])

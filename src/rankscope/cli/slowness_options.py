@@ -23,22 +23,47 @@ def told(convert: Callable[[str], int]) -> Callable[[str], int]:
 
 def add_slowness_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("how slow").add_argument
-    add("--latency", type=told(duration_ns), default=0, metavar="TIME", help="of a metadata operation: 1ms, 250us")
-    add("--read-latency", type=told(duration_ns), default=0, metavar="TIME", help="of a read")
-    add("--bandwidth", type=told(bytes_per_second), default=0, metavar="BYTES", help="of all reads, a second: 200M, 1G")
-    add("--ops-per-second", type=told(operations), default=0, metavar="N", help="metadata operations of all clients")
-    add("--cache", choices=CACHES, default="none", help="what clients remember: nothing (default), what is there, "
-        "also what is not there")  # fmt: skip
+    add(
+        "--latency",
+        type=told(duration_ns),
+        default=0,
+        metavar="TIME",
+        help="latency of a metadata operation: 1ms, 250us",
+    )
+    add("--read-latency", type=told(duration_ns), default=0, metavar="TIME", help="latency of a read")
+    add(
+        "--bandwidth",
+        type=told(bytes_per_second),
+        default=0,
+        metavar="BYTES",
+        help="bandwidth of all reads together: 200M, 1G",
+    )
+    add(
+        "--ops-per-second",
+        type=told(operations),
+        default=0,
+        metavar="N",
+        help="metadata operations per second, all clients together",
+    )
+    add(
+        "--cache",
+        choices=CACHES,
+        default="none",
+        help="what clients cache: nothing (default), existing names, also missing names",
+    )
     add("--cache-time", type=told(duration_ns), default=duration_ns("3600s"), metavar="TIME",
-        help="for how long (default: 3600s)")  # fmt: skip
-    add("--page-cache", choices=["on", "off"], help="whether a file that was read stays in memory when it is opened "
-        "again (default: off with --cache none)")  # fmt: skip
+        help="cache lifetime (default: 3600s)")  # fmt: skip
+    add(
+        "--page-cache",
+        choices=["on", "off"],
+        help="whether file contents stay cached when a file is opened again (default: off with --cache none)",
+    )
     add("--server", type=Path, metavar="FILE", help="mounts that name the same file share rates and counters")
 
 
 def operations(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"{text}: give a whole number of operations a second")
+        raise ValueError(f"{text}: give a whole number of operations per second")
     return int(text)
 
 

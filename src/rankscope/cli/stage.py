@@ -1,4 +1,4 @@
-"""`rankscope stage`: run a command from a copy of its environment on the node."""
+"""`rankscope stage`: run a command from a node-local copy of its environment."""
 
 import sys
 
@@ -25,7 +25,7 @@ bundle:
   --record         run the command in place, note what it touches, and pack that
   --method X       how that is noted: strace (every path of every program), paths (as rankscope run --imports paths),
                    audit (what Python opens and maps); default: the first of these that works here
-  --files LIST     also pack the files named in LIST, one in a line, or in a log of strace
+  --files LIST     also pack the files named in LIST, one per line, or in an strace log
   --run RUN        also pack what the ranks of a recorded run asked for (rankscope run --imports paths)
   --include GLOB   also pack files that fit, as in --include 'torch/lib/*'
   --all            pack everything in ENV
@@ -41,7 +41,7 @@ run:
   --expect ID      refuse a bundle with another identity (its beginning is enough)
   --meet DIR       shared folder where nodes find each other (default: beside the bundle)
   --patience S     give up after so many seconds and run in place (default 600)
-  --strict         where it cannot be staged, start nothing
+  --strict         if staging fails, start nothing
   --in-place       do not stage: for comparison
 
 times:

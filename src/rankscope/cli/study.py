@@ -99,13 +99,13 @@ def duration(seconds: float) -> str:
 
 
 # ---------------------------------------------------------------- study
-HELP = "run a matrix of jobs and write what it shows as a document"
+HELP = "run a matrix of jobs and write up the results"
 ABOUT = """\
 Run a study: one recorded job for every cell of a matrix (what is compared × number of ranks × repeats). Each cell is
 kept as soon as it has ended; one that fails, hangs or is incomplete is shown as such with its reason and does not stop
-the others. A stopped study goes on with --resume. At the end there is a document in Markdown and HTML in its folder."""
+the others. A stopped study continues with --resume. The result is a document in Markdown and HTML in its folder."""
 BUILT_IN = "built-in studies (rankscope study NAME --help shows their options):\n"
-EXIT_CODES = "exit code: 0 all cells are done; 1 some are not; 2 the study cannot be run as asked for; 130 stopped"
+EXIT_CODES = "exit code: 0 all cells are done; 1 some are not; 2 the study cannot be run as requested; 130 stopped"
 DONE, SOME_MISSING, BAD_INPUT, STOPPED = 0, 1, 2, 130
 PARENT = "rankscope-studies"
 
@@ -120,14 +120,14 @@ def run(argv: list[str]) -> int:
         print(f"rankscope study: {printable(str(problem))}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("\nrankscope study: stopped; go on with --resume", file=sys.stderr)
+        print("\nrankscope study: stopped; continue with --resume", file=sys.stderr)
         return STOPPED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except OSError as problem:  # as where the disk is full: what has ended is kept
         where = printable(str(problem.filename or "the study's folder"))
-        print(f"rankscope study: {where}: {problem.strerror}; mend it and go on with --resume", file=sys.stderr)
+        print(f"rankscope study: {where}: {problem.strerror}; fix it and continue with --resume", file=sys.stderr)
         return BAD_INPUT
 
 
@@ -149,7 +149,7 @@ def follow(argv: list[str]) -> int:
     if options.script:
         return write_script(wanted, options)
     if (folder / STUDY).exists() and not goes_on:
-        raise BadStudy(f"{folder} holds a study already: go on with it by --resume, or give another --out")
+        raise BadStudy(f"{folder} already holds a study: continue it with --resume, or give another --out")
     if options.collect:
         return show(wanted, ledger, folder, collect_study(wanted, ledger), options.to)
     with teller() as told:
@@ -199,7 +199,7 @@ def latest(name: str) -> Path:
     found = [path for path in written if (read_json(path) or {}).get("identity", {}).get("study") == name]
     if not found:
         raise BadStudy(
-            f"there is no study {name} in {PARENT} to go on with: start one without --resume, or name it with --out"
+            f"there is no study {name} in {PARENT} to continue: start one without --resume, or name it with --out"
         )
     return found[-1].parent
 
@@ -215,19 +215,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "study", metavar="NAME|FILE.toml", help="a built-in study (--list shows them) or a file of your own"
     )
-    made.add_argument("--list", action="store_true", help="name the built-in studies, and do nothing else")
+    made.add_argument("--list", action="store_true", help="list the built-in studies, and exit")
     made.add_argument("--scale", type=numbers, metavar="N,…", help="numbers of ranks (default: the study's own)")
     made.add_argument(
-        "--repeat", type=count, metavar="N", help="how often each cell is run, in turns (default: the study's own)"
+        "--repeat", type=count, metavar="N", help="repeats of each cell, interleaved (default: the study's own)"
     )
     made.add_argument(
-        "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these of an axis"
+        "--only", type=values, action="append", default=[], metavar="AXIS=X,…", help="only these values of an axis"
     )
     made.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the study (default: a dated one in {PARENT}/)"
     )
-    made.add_argument("--resume", action="store_true", help="go on with the study in --out, or the latest of that name")
-    made.add_argument("--retry", action="store_true", help="the same, and run again the cells that were not done")
+    made.add_argument("--resume", action="store_true", help="continue the study in --out, or the latest of that name")
+    made.add_argument("--retry", action="store_true", help="the same, and rerun the cells that are not done")
     made.add_argument(
         "--to", type=numbers, default=[], metavar="N,…", help="ranks to project to, where the data support it"
     )
@@ -240,7 +240,7 @@ def parser() -> argparse.ArgumentParser:
         type=lambda text: text.split(","),
         default=[],
         metavar="MODULE,…",
-        help="take it that the Pythons there (--python; default: python3) have these modules",
+        help="assume that the Pythons there (--python; default: python3) have these modules",
     )
     group.add_argument(
         "--collect", action="store_true", help="judge what the script has left in --out and write the document"

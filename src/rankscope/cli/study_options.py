@@ -98,7 +98,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         "--launcher-args",
         default="",
         metavar="WORDS",
-        help="further words for the launcher, as in --launcher-args='--time=10 --exclusive'",
+        help="further arguments for the launcher, as in --launcher-args='--time=10 --exclusive'",
     )
     group.add_argument(
         "--python",

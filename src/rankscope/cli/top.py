@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="time between two readings (default: 2)"
     )
-    made.add_argument("--once", action="store_true", help="print one frame and end, as without a terminal")
+    made.add_argument("--once", action="store_true", help="print one frame and exit, as without a terminal")
     made.add_argument(
         "--rows",
         type=int,

@@ -54,7 +54,7 @@ def read(source: Source) -> Iterator[Reading]:
         elif found := COUNTER.match(text):
             _take(log, line, found)
     if not log.header:
-        raise source.bad("no header of darshan-parser in it")
+        raise source.bad("contains no darshan-parser header")
     ranks = sorted({rank for rank, _, _ in log.tallies}) or [-1]
     for place, rank in enumerate(ranks):
         yield _reading(log, rank, place == 0)
@@ -76,14 +76,14 @@ def _take(log: DarshanLog, line: int, found: re.Match[str]) -> None:
         return
     value = number(found["value"])
     if value is None:
-        raise log.source.bad(f"{found['name']} is {found['value']!r}, no number", line)
+        raise log.source.bad(f"{found['name']} is {found['value']!r}, not a number", line)
     if value.value < 0:
         return  # Darshan's way to say that it does not know
     tally = _tally(log, line, (int(found["rank"]), found["module"], operation))
     if counter in TIMES:
         tally.total_ns = (tally.total_ns or 0.0) + float(value.value * S)
     elif value.value != int(value.value) or value.value >= 2**62:
-        raise log.source.bad(f"{found['name']} is {found['value']}, no count", line)
+        raise log.source.bad(f"{found['name']} is {found['value']}, not a count", line)
     elif counter in BYTES:
         tally.bytes = min((tally.bytes or 0) + int(value.value), 2**63 - 1)
     else:

@@ -120,7 +120,7 @@ def _take(log: CommsLog, section: tuple[str, ...], line: int, operation: str, fo
     size, calls = _size(found["size"]), count(found["count"])
     first, second, third, fourth = cells
     if size is None or calls is None or first is None or second is None or third is None or fourth is None:
-        raise log.source.bad(f"{operation or 'row'}: a cell is no number", line)
+        raise log.source.bad(f"{operation or 'row'}: a cell is not a number", line)
     if not operation:
         raise log.source.bad("sizes before the operation they belong to", line)
     rows = log.summary if section is SUMMARY else log.straggler
@@ -161,7 +161,7 @@ def _reading(log: CommsLog) -> Reading:
     reading.notes += [Note(text, Severity.WARNING, source.at(line)) for line, text in log.notes]
     if log.tables > 1:
         reading.notes.append(
-            Note(f"{log.tables} summaries: the last one holds the others and is the one read", where=str(source))
+            Note(f"{log.tables} summaries: the last one includes the others and is the one read", where=str(source))
         )
     return reading
 

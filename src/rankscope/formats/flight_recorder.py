@@ -44,12 +44,12 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> Iterator[Reading]:
     """The collectives of one process."""
     if PICKLE.match(source.head(2)):
-        text = "a pickle, which could run any program when loaded: if you trust it, turn it into JSON with"
+        text = "a pickle, which could run arbitrary code when loaded: if you trust it, turn it into JSON with"
         raise source.bad(f"{text} {CONVERT}")
     content = _content(source)
     entries = content.get("entries", [])
     if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
-        raise source.bad("its entries are no list, or too many")
+        raise source.bad("its entries are not a list, or too many")
     dump = Dump(source, Sums(source), _groups(content.get("pg_config")))
     for place, entry in enumerate(entries):
         _take(dump, entry, place)

@@ -167,9 +167,7 @@ def _last(timeline: HorovodTimeline, facts: RankFacts, continues: bool, cut_off:
         reading.events += [Event(Layer.HOROVOD, name, timeline.ns(us), None, tensor.name) for name, us in tensor.open]
     reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in timeline.problems[:1000]]
     if timeline.start_us is None:
-        reading.notes.append(
-            Note("the timeline does not tell when it began: its times count from 0", where=str(source))
-        )
+        reading.notes.append(Note("the timeline does not say when it began: its times count from 0", where=str(source)))
     if cut_off:
         reading.notes.append(Note("the file ends within an event: the job was killed", where=str(source)))
     return reading

@@ -90,7 +90,7 @@ def _take(reading: Reading, current: Pass, found: re.Match[str]) -> Iterator[str
     for meter in METER.finditer(found["meters"]):
         now, mean = number(meter["now"]), number(meter["mean"])
         if now is None or mean is None:
-            yield f"{meter['name']}: {meter['now']} ({meter['mean']}) are no numbers"
+            yield f"{meter['name']}: {meter['now']} ({meter['mean']}) are not numbers"
             continue
         for value, statistic in ((now, ""), (mean, "mean")):
             ns = float(value.value * S)

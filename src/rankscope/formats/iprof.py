@@ -421,7 +421,7 @@ def _add(section: IprofSection, reading: Reading, source: Source) -> None:
             tally.total_ns = float(total)
             tally.min_ns, tally.max_ns = (float(span.at) if span else None for span in (least, most))
         reading.tallies.append(tally)
-    found = [*problems(section), *((line, "a line that cannot be read is left out") for line in section.damaged)]
+    found = [*problems(section), *((line, "a line that cannot be read was skipped") for line in section.damaged)]
     reading.notes += [Note(f"{section.title}: {text}", Severity.WARNING, source.at(line)) for line, text in found]
 
 

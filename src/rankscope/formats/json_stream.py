@@ -109,7 +109,7 @@ def _next(text: str, place: int) -> int:
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def whole_number(value: Any) -> int | None:

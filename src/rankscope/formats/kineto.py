@@ -129,7 +129,9 @@ class KinetoTrace:
             return 0
         found = BASE.findall(_end_of(self.source))
         if not found:
-            self.notes.append(Note("times do not count from 1970, and from when is not told", where=str(self.source)))
+            self.notes.append(
+                Note("times do not count from 1970, and their origin is not given", where=str(self.source))
+            )
         return min(int(found[-1]), LARGEST_BASE_NS) if found else 0
 
     def reading(self, events: Sequence[TraceEvent]) -> Reading:
@@ -203,7 +205,7 @@ class KinetoTrace:
         if stream.bad_events:
             self._warn(f"{stream.bad_events} damaged events left out, the first at byte {stream.first_bad_byte}")
         if self.bad_times:
-            self._warn(f"{self.bad_times} events left out: they end before they start, or their times are no numbers")
+            self._warn(f"{self.bad_times} events left out: they end before they start, or their times are not numbers")
         if self.left_out:
             self._tell(f"{self.left_out} calls of Python functions left out")
         if len(self.host_pids) > 1:

@@ -219,7 +219,7 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
     """One reading for each task; the first carries what is told of all, and what is off."""
     ranks = sorted({*report.tasks, *report.hosts, *(site.rank for site in report.timed)})
     if not ranks:
-        raise source.bad("no task is told of: neither an assignment nor a section MPI Time")
+        raise source.bad("no task is described: neither an assignment nor a section MPI Time")
     by_rank: dict[int, list[SiteTimes]] = {rank: [] for rank in ranks}
     for timed in report.timed.values():
         by_rank[timed.site.rank].append(timed)

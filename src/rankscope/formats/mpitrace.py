@@ -47,7 +47,7 @@ def _missing(profile: RankProfile) -> Iterator[Problem]:
 
 def _contradiction(what: str, told: Told, task: TaskLine | None, column: int) -> Iterator[Problem]:
     if task is None:
-        yield told.line, f"{what} is told of rank {told.rank}, which the table of all ranks has not"
+        yield told.line, f"{what} is given for rank {told.rank}, which the table of all ranks lacks"
     elif not _of(task, column).meets(printed(told.value, UNIT)):
         text = f"{what} of rank {told.rank} is {told.value}, but the table of all ranks (line {task.line})"
         yield told.line, f"{text} says {task.numbers[column]}"
@@ -126,7 +126,7 @@ def _own(profile: RankProfile, source: Source) -> Reading:
     )
     _add_tallies(profile, times[0], reading, source)
     reading.notes += [_warning(text, line, source) for line, text in summary_problems(profile)]
-    reading.notes += [_warning("a line that cannot be read is left out", line, source) for line in profile.damaged]
+    reading.notes += [_warning("a line that cannot be read was skipped", line, source) for line in profile.damaged]
     if missing := [name for name, _ in TOTALS if name not in profile.totals]:
         told = f"the profile of rank {profile.rank} breaks off: no {', '.join(missing)}"
         reading.notes.append(_warning(told, profile.last_line, source))

@@ -437,7 +437,7 @@ def _allocate(one: DeviceTotals, size: int, is_release: bool) -> None:
 
 
 def _notes(source: Source, base_ns: int | None) -> list[Note]:
-    told = "times do not count from 1970: the report does not tell when it began"
+    told = "times do not count from 1970: the report does not say when it began"
     return [Note(told, where=str(source))] if base_ns is None else []
 
 

@@ -160,7 +160,7 @@ def figure(text: str, factor: int) -> Printed | None:
 
 
 def copy_name(name: str) -> str:
-    """Copies and sets by the names nvprof gave them, so that profiles of both can be compared."""
+    """Copies and memsets by the names nvprof gave them, so that profiles of both can be compared."""
     found = COPY.fullmatch(name)
     if found is None:
         return name

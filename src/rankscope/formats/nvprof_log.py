@@ -167,7 +167,7 @@ class NvprofLog:
         if self._going and self._turn not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
             self._warmed.add(self._turn)
             where = self.source.at(number)
-            told = f"the program tells of a warm-up ({line.strip()[:60]!r}) while it was profiled"
+            told = f"the program mentions a warm-up ({line.strip()[:60]!r}) while it was profiled"
             for profile in self.profiles:
                 if profile.turn == self._turn:
                     profile.note(f"{told}: warm-up and measured pass are mixed in its figures", Severity.WARNING, where)

@@ -79,7 +79,7 @@ def _row(source: Source, line: int, series: str, cells: list[str]) -> Row:
     numbers = {name: cell for name, cell in found.items() if cell is not None}
     if len(numbers) != len(STATISTICS):
         missing = next(name for name in STATISTICS if name not in numbers)
-        raise source.bad(f"{cells[0][:80]}: {missing} is no number", line)
+        raise source.bad(f"{cells[0][:80]}: {missing} is not a number", line)
     return line, series, cells[0], numbers
 
 

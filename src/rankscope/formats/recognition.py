@@ -144,7 +144,7 @@ def _as_told(source: Source, ranks: Sequence[RankFacts], told: int) -> list[Note
         text = f"--rank {told} was not used: the file itself says rank {own[0]}"
         return [Note(text, Severity.WARNING, str(source))]
     elif len(ranks) > 1:
-        text = f"--rank {told} was not used: the file speaks of {len(ranks)} processes"
+        text = f"--rank {told} was not used: the file describes {len(ranks)} processes"
         return [Note(text, Severity.WARNING, str(source))]
     return []
 
@@ -173,8 +173,8 @@ def _unknown(source: Source, head: bytes) -> BadFile:
     if head.startswith(rank_file.MAGIC):
         return source.bad("is a rank file of rankscope: give the folder of its run to rankscope report")
     if (place := head.find(b"\0")) >= 0:
-        return source.bad(f"is of no known format (binary: a zero at byte {place}); rankscope load --list names them")
-    return source.bad("is of no known format; rankscope load --list names them, --as chooses one")
+        return source.bad(f"has no known format (binary: a zero at byte {place}); rankscope load --list names them")
+    return source.bad("has no known format; rankscope load --list names them, --as chooses one")
 
 
 def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading]]:
@@ -193,7 +193,7 @@ def readings(source: Source, chosen: list[Piece]) -> Iterator[tuple[str, Reading
     if len(bad) == len(chosen):
         raise bad[0]
     if not found:
-        raise source.bad(f"holds nothing that the {chosen[0][1].name} reader knows")
+        raise source.bad(f"contains nothing that the {chosen[0][1].name} reader recognises")
     if bad:
         yield "", _about_file(str(source), bad)
 
@@ -217,7 +217,7 @@ def _sound(piece: Source, known: Format) -> Iterator[Reading]:
 def _odd_bytes(piece: Source, tool: str) -> Reading:
     made = _about_file(str(piece.path), [])
     made.facts.tool = tool
-    told = "not UTF-8 from here on: letters that could not be read stand as \ufffd"
+    told = "not UTF-8 from here on: unreadable bytes are shown as \ufffd"
     made.notes.append(Note(told, Severity.WARNING, piece.at(piece.odd_line or 1)))
     return made
 

@@ -202,7 +202,7 @@ def _reading(
 
 def _general_notes(log: StraceLog) -> Iterator[Note]:
     if not log.timed:
-        yield Note("the calls carry no times: record with strace -T to have them", where=str(log.source))
+        yield Note("the calls carry no times: record with strace -T to get them", where=str(log.source))
 
 
 def _facts(log: StraceLog, task: TracedThread, threads: int, first: bool) -> RankFacts:

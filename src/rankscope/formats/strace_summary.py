@@ -147,7 +147,7 @@ def _row_problems(row: Row) -> Iterator[str]:
     if row.whole("errors") > row.whole("calls"):
         yield f"{row.whole('errors')} errors in {row.whole('calls')} calls"
     if row.value("seconds") < 0:
-        yield f"{row.value('seconds')} seconds is less than nothing"
+        yield f"{row.value('seconds')} seconds is negative"
     if {"seconds", "usecs/call"} <= row.cells.keys():
         calls, each = row.whole("calls"), row.cells["usecs/call"].value
         # strace cuts the mean off after the microsecond

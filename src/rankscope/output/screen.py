@@ -282,7 +282,7 @@ def _not_checked(notes: Sequence[str], width: int, detail: Detail) -> Iterator[L
 
 
 def _what(note: str) -> str:
-    """`Not looked for: this and that. Why.`: the first half."""
+    """`Not checked: this and that. Why.`: the first half."""
     return note.partition(": ")[2].partition(". ")[0].rstrip(".") or note
 
 

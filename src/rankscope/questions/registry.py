@@ -80,10 +80,10 @@ NO_LOG = "no collective is in the logs of all its members: the program made none
 NO_RANKS = "no process was a rank"
 NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
 NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
-NO_MEMORY = "no allocation on a GPU is known: recorded runs tell them, and traces that were asked to (profile_memory)"
+NO_MEMORY = "no allocation on a GPU is known: recorded runs have them, and traces made with profile_memory"
 NO_FLOPS = "no step was sampled: where torch has the compiled observer, the second is and some after it"
 NO_ENERGY = "no GPU is described: recorded runs that used one have it"
-NO_ALLOCATOR = "torch's allocator was not looked at: recorded trainings on GPUs have it, loaded files do not"
+NO_ALLOCATOR = "torch's allocator was not sampled: recorded trainings on GPUs have it, loaded files do not"
 NO_CUPTI = "only recorded runs that used a GPU have it"
 NO_ACTIVITIES = "there is no single activity of a GPU: record with --trace, or load a trace"
 NO_IMPORTS = "no import was recorded: no process ran Python, or it was recorded with --imports off"
@@ -95,7 +95,7 @@ ALL_QUESTIONS = (
         "findings",
         "findings.table",
         LOG,
-        empty="no rule found anything worth changing in what it could look at",
+        empty="no rule found anything to improve in the data it had",
     ),
     Question("overview", "run.overview"),
     Question("coverage", "run.coverage"),
@@ -194,7 +194,7 @@ ALL_QUESTIONS = (
     Question(
         "overhead",
         "run.coverage",
-        empty="no rank was recorded by rankscope: loaded files do not tell what recording cost",
+        empty="no rank was recorded by rankscope: loaded files do not contain what recording cost",
     ),
     Question("gpu_time", "gpu.device_time", EVENTS, Shown.SUMMED, empty=NO_GPU),
     Question("gpu_spread", "gpu.device_time", EVENTS, Shown.SUMMED, empty=NO_GPU),

@@ -16,11 +16,11 @@ def spread_columns(unit: Unit) -> tuple[Column, ...]:
     end = {Unit.NS: "_ns", Unit.RATE: "_rate"}[unit]
     return (
         Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
-        Column(f"least_rank{end}", unit, "Least rank", "smallest value of a rank"),
-        Column("least_rank", Unit.NAME, "Which", "the rank with the smallest value"),
+        Column(f"least_rank{end}", unit, "Min rank", "smallest value of a rank"),
+        Column("least_rank", Unit.NAME, "On rank", "the rank with the smallest value"),
         Column(f"median_rank{end}", unit, "Median rank", "median of the values of the ranks (the lower of two)"),
-        Column(f"most_rank{end}", unit, "Most rank", "largest value of a rank"),
-        Column("most_rank", Unit.NAME, "Which", "the rank with the largest value"),
+        Column(f"most_rank{end}", unit, "Max rank", "largest value of a rank"),
+        Column("most_rank", Unit.NAME, "On rank", "the rank with the largest value"),
     )
 
 

@@ -83,7 +83,7 @@ ask("nccl", [*wheels("nccl/lib/libnccl.so.2"), "libnccl.so.2"], "ncclGetVersion"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: fine, worth knowing, or in the way of recording."""
+    """One thing looked at: fine, worth knowing, or prevents recording."""
 
     subject: str
     verdict: str  # ok, note, bad
@@ -159,8 +159,8 @@ def container() -> Check:
     except OSError:
         pass
     if not marks:
-        return Check("container", "ok", "none seen; in one of its own file system rankscope must be installed too")
-    where = f"this is one ({', '.join(marks)})"
+        return Check("container", "ok", "none detected; one with its own file system needs rankscope installed too")
+    where = f"running in one ({', '.join(marks)})"
     return Check(
         "container", "note", f"{where}: put rankscope run inside, where {LIBRARY} is; give --out a mounted folder"
     )
@@ -202,7 +202,7 @@ def yama() -> Check:
     return Check(
         "ptrace",
         "ok",
-        "processes of the same user may be looked into: rankscope hang shows Python lines where py-spy is",
+        "processes of the same user can be inspected: rankscope hang shows Python lines where py-spy is",
     )
 
 
@@ -259,7 +259,7 @@ def torch(answers: dict[str, str]) -> Check:
     """By what torch will be observed."""
     folder = answers.get("torch", "")
     if not folder:
-        return Check("torch", "ok", "this Python has none")
+        return Check("torch", "ok", "not installed in this Python")
     way = os.environ.get("RANKSCOPE_TORCH")
     if way in ("0", "python"):
         what = "is not observed" if way == "0" else "is observed by hooks in Python"
@@ -398,8 +398,8 @@ def mapping(folder: Path) -> Check:
     except (OSError, ValueError) as error:
         return Check("mapped files", "bad", f"{folder}: {error}; give another folder with --out, or --local /tmp")
     if not seen:
-        return Check("mapped files", "bad", f"{folder} loses what is written to memory; use --local /tmp")
-    return Check("mapped files", "ok", "shared memory of files works there")
+        return Check("mapped files", "bad", f"{folder} loses what is written through mappings; use --local /tmp")
+    return Check("mapped files", "ok", "shared file mappings work there")
 
 
 def shared_memory() -> Check:
@@ -411,7 +411,7 @@ def shared_memory() -> Check:
     size = status.f_blocks * status.f_frsize
     if size <= SMALL_SHM_BYTES:
         text = (
-            f"{size // 2**20} MiB are too few for NCCL and DataLoader workers, recorded or not; docker: --shm-size 8g"
+            f"{size // 2**20} MiB is too little for NCCL and DataLoader workers, recorded or not; docker: --shm-size 8g"
         )
         return Check("/dev/shm", "note", text)
     return Check("/dev/shm", "ok", f"{size // 2**20} MiB")

@@ -144,7 +144,7 @@ def trace_bytes_from(text: str) -> int:
         raise UsageError(f"--trace={text} is not a size; as in: --trace 64M")
     size = size_of(text)
     if not SMALLEST_TRACE_BYTES <= size <= LARGEST_TRACE_BYTES:
-        raise UsageError(f"--trace {text} is not possible; give a size from 64K to 1G")
+        raise UsageError(f"--trace {text} is not valid; give a size from 64K to 1G")
     return size
 
 
@@ -160,7 +160,7 @@ def size_of(text: str) -> int:
 def trace_keep_from(text: str) -> str:
     """Which events stay where they are too many."""
     if text not in TRACE_KEEP:
-        raise UsageError(f"--trace-keep {text} is not possible; give one of {', '.join(TRACE_KEEP)}")
+        raise UsageError(f"--trace-keep {text} is not valid; choose one of {', '.join(TRACE_KEEP)}")
     return text
 
 
@@ -174,19 +174,19 @@ def count_from(text: str) -> int:
 def cuda_from(text: str) -> str:
     """How much to record of the GPUs."""
     if text not in CUDA:
-        raise UsageError(f"--cuda {text} is none of {', '.join(CUDA)}")
+        raise UsageError(f"--cuda {text} is not one of {', '.join(CUDA)}")
     return text
 
 
 def cuda_api_from(text: str) -> str:
     """Which CUDA calls to record."""
     if text not in CUDA_API:
-        raise UsageError(f"--cuda-api {text} is none of {', '.join(CUDA_API)}")
+        raise UsageError(f"--cuda-api {text} is not one of {', '.join(CUDA_API)}")
     return text
 
 
 def imports_from(text: str) -> str:
     """What to record of imports."""
     if text not in IMPORTS:
-        raise UsageError(f"--imports {text} is not possible; give one of {', '.join(IMPORTS)}")
+        raise UsageError(f"--imports {text} is not valid; choose one of {', '.join(IMPORTS)}")
     return text

@@ -159,7 +159,7 @@ def check_privileges(path: str) -> None:
     gains_group = status.st_mode & SET_GID and status.st_gid != os.getgid()
     if gains_user or gains_group or (os.getuid() and has_capabilities(path)):
         raise NotRecordable(
-            f"{path} runs with other rights (setuid, setgid or capabilities), which rules out "
+            f"{path} runs with elevated privileges (setuid, setgid or capabilities), which rules out "
             "LD_PRELOAD; put rankscope run before a program that it starts"
         )
 

@@ -78,7 +78,7 @@ def first_environment() -> dict[str, str]:
 def restore_signals() -> None:
     """Undo that Python ignores SIGPIPE and SIGXFSZ, unless our parent passed that on to us.
 
-    What we were given cannot be read any more. A shell that ignores a signal passes it on; other parents that ignore
+    What we were given can no longer be read. A shell that ignores a signal passes it on; other parents that ignore
     one (Python, daemons) set it back for their children.
     """
     ignored = ignored_by_shell(os.getppid())

@@ -118,7 +118,7 @@ def read_manifest(header: Header, region: bytes) -> Manifest:
             raise BadBundle(f"it has format {data['format']}, this version reads {FORMAT}: pack it again")
         return Manifest(data, header.manifest_at - HEADER_BYTES)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise BadBundle(f"its manifest makes no sense ({type(error).__name__}: {error})") from None
+        raise BadBundle(f"its manifest is malformed ({type(error).__name__}: {error})") from None
 
 
 def check_chunks(manifest: Manifest, payload_bytes: int) -> None:

@@ -117,7 +117,7 @@ def open_folder(parent: str) -> str:
     except OSError as error:
         raise NotUsable(f"{folder}: {error.strerror}; give another place with --to") from None
     if status.st_mode & 0o170077 != 0o040000 or status.st_uid != os.geteuid():
-        raise NotUsable(f"{folder} is not a folder of yours alone; give another place with --to")
+        raise NotUsable(f"{folder} is not private to you; give another place with --to")
     return folder
 
 

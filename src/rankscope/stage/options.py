@@ -92,6 +92,6 @@ def take(options: StageOptions, word: str, rest: list[str]) -> None:
 
 def check(name: str, value: str) -> None:
     if name in CHOICES and value not in CHOICES[name]:
-        raise UsageError(f"--{name} {value} is not possible; give one of {', '.join(CHOICES[name])}")
+        raise UsageError(f"--{name} {value} is not valid; choose one of {', '.join(CHOICES[name])}")
     if name in NUMBERS and not (value.isascii() and value.isdigit() and int(value)):
         raise UsageError(f"--{name} {value} is not a number; as in: --{name} 5")

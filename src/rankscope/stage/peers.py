@@ -73,7 +73,7 @@ def answer_greeting(connection: socket.socket, token: str) -> None:
     """As the one who is called: nothing is said to somebody who does not know the token."""
     opening = receive(connection, len(HELLO) + NONCE_BYTES)
     if not opening.startswith(HELLO):
-        raise Broken("not one of us")
+        raise Broken("not part of this job")
     theirs, mine = opening[len(HELLO) :], os.urandom(NONCE_BYTES)
     send(connection, mine)
     shown = receive(connection, PROOF_BYTES)
@@ -94,9 +94,9 @@ def hear(connection: socket.socket) -> dict[str, Any]:
     try:
         message = json.loads(receive(connection, size))
     except ValueError:
-        raise Broken("a message makes no sense") from None
+        raise Broken("a message is malformed") from None
     if not isinstance(message, dict):
-        raise Broken("a message makes no sense")
+        raise Broken("a message is malformed")
     return message
 
 
@@ -222,7 +222,7 @@ def meet(bundle: str, folder: str, asking: Claimant, own: Callable[[], tuple[str
         pass
     status = os.lstat(folder)
     if status.st_uid != os.geteuid() or status.st_mode & 0o170077 != 0o040000:
-        raise PermissionError(f"{folder} is not a folder of yours alone")
+        raise PermissionError(f"{folder} is not private to you")
     base = f"{folder}/{cleaned(asking.key)}-{zlib.crc32(os.fsencode(os.path.abspath(bundle))):08x}"
     for path in generations(base):
         found = claim_at(path)

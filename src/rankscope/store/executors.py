@@ -159,7 +159,7 @@ class Cluster:
         made = {first[address]: one for address, one in told.items() if not isinstance(one, CommClosedError)}
         for host, one in made.items():
             if isinstance(one, BaseException):
-                raise Killed(f"the worker of Dask on {host} cannot answer ({one}): has it the same rankscope?")
+                raise Killed(f"the Dask worker on {host} cannot answer ({one}): does it have the same rankscope?")
         return made
 
     def map(

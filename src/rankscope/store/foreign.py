@@ -195,10 +195,10 @@ class LoadedFile:
             self.processes.append(reading.facts)
             self._layers.append(set())
         if len(self.processes) > MOST_PROCESSES:
-            raise BadFile(f"{self.source}: speaks of more than {MOST_PROCESSES} processes")
+            raise BadFile(f"{self.source}: describes more than {MOST_PROCESSES} processes")
 
     def _unfit(self, problem: BaseException) -> BadFile:
-        return BadFile(f"{self.source}: holds what fits no table ({' '.join(str(problem)[:200].split())})")
+        return BadFile(f"{self.source}: contains what fits no table ({' '.join(str(problem)[:200].split())})")
 
     def _keep(self, name: str, table: pa.Table) -> None:
         if not table.num_rows:

@@ -66,7 +66,7 @@ COUNTS = (
 )
 HOST = "Part 1: CPU host profiling, total time and total number of calls"
 GPU = "Part 2: GPU profiling, total time and total number of calls"
-COPIED = "Part 3: Memory profiling, total memory and total number of calls: copies and sets on devices"
+COPIED = "Part 3: Memory profiling, total memory and total number of calls: copies and memsets on devices"
 SENT = "Part 3: Memory profiling, total memory and total number of calls: messages"
 ABSENT = "Absent: no device was used, or none that the recorder knows."
 # Gloo's collectives are done by threads of its own: their time is that from beginning to completion, for which the
@@ -129,7 +129,7 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     headings = ("Total Mem Bytes", "Total Mem calls")
     copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)
     sent = part(found, "sent", SENT, headings, Unit.BYTES, lambda one: one.sent)
-    sent.notes.append("What the ranks give to intercepted calls of MPI, Gloo and NCCL, summed over the ranks.")
+    sent.notes.append("What the ranks pass to intercepted calls of MPI, Gloo and NCCL, summed over the ranks.")
     for one in (device, copied):
         one.notes += [ABSENT] * (not one.rows)
     unseen = [backend for backend in named(found) if not any(found[at].layers for at in found if at[0] == backend)]

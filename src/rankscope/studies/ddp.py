@@ -46,7 +46,7 @@ SPEED_COLUMNS = (
     Column("warmup_batch_ns", Unit.NS, "Batch, warm-up"),
     Column("straggler_ns", Unit.NS, "Servers wait for the last trainer"),
     Column("straggler_max_ns", Unit.NS, "At most"),
-    Column("straggler_share", Unit.SHARE, "Of the pass"),
+    Column("straggler_share", Unit.SHARE, "% of the pass"),
 )
 
 

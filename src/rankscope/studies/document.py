@@ -153,7 +153,7 @@ def growing(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> li
 
 
 def growth_tables(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Table]:
-    """Laws, speed-up of throughputs, break-evens, and what is foretold; none where there is one scale only."""
+    """Laws, speed-up of throughputs, break-evens, and projections; none where there is one scale only."""
     by_size = [one for one in grown if one.series.axis == BY_BYTES]
     by_scale = [one for one in grown if one.series.axis != BY_BYTES]
     made = [steepest(by_scale), speed_up(by_scale), crossovers(by_scale, most=MOST_PAIRS)]
@@ -203,7 +203,7 @@ def series_in(folder: Path) -> list[Series]:
     told = ledger.description().get("identity") or {}
     outcomes = [ledger.outcome(cell) for cell in cells_in(folder)]
     if not any(one.done for one in outcomes):
-        raise BadStudy(f"{folder}: no cell of this study is done: go on with it by rankscope study --resume")
+        raise BadStudy(f"{folder}: no cell of this study is done: continue it with rankscope study --resume")
     study = STUDIES.get(str(told.get("study"))) or own_study(str(told.get("study")), outcomes)
     return [one.series for one in growing(study, outcomes, told.get("settings", {}))]
 

@@ -163,9 +163,7 @@ def break_even_table(outcomes: Sequence[Outcome], settings: Settings) -> Table:
     against = [one for one in grown if one.series.name == TOTAL]
     if not against:
         return Table("import_break_even", "Break-even", (), [])
-    return replace(
-        crossovers(grown, against), name="import_break_even", title="From how many ranks on staging is faster"
-    )
+    return replace(crossovers(grown, against), name="import_break_even", title="Ranks from which staging is faster")
 
 
 def bound_table(
@@ -226,9 +224,11 @@ def projection_table(outcomes: Sequence[Outcome], counts: dict[str, ImportCounts
     rate = f"{int(settings['server']):,} operations a second"
     made.notes.append(
         f"If all of it reached a server that does {rate}: every system call; every path below the environment, as one "
-        "operation; each such name once for each rank. No forecast: nodes that remember for all ranks ask far less."
+        "operation; each such name once for each rank. Not a forecast: nodes with a shared cache ask far less."
     )
     if grown:
-        made.notes.append("As it grew: the law through the times measured at place slow, whose server is another one.")
-    made.notes += [f"Not foretold from what was measured: {text}" for text in refused]
+        made.notes.append(
+            "As it grew: the model fitted to the times measured at place slow, whose server is another one."
+        )
+    made.notes += [f"Not projected from what was measured: {text}" for text in refused]
     return made

@@ -28,12 +28,12 @@ PARAMETERS = {
     "calls_of": Parameter("torch", "further ones of which only the system calls are counted"),
     "places": Parameter(
         ",".join(PLACES),
-        "local (where it is), slow and cached (the same through a slow file system whose clients remember nothing, or "
-        "what is there and what is not), staged (copied from slow to the node first), and NAME=FOLDER for an "
+        "local (where it is), slow and cached (the same through a slow file system whose clients cache nothing, or "
+        "existing and missing names), staged (copied from slow to the node first), and NAME=FOLDER for an "
         "environment elsewhere",
     ),
     "latency": Parameter("200us", "of a metadata operation of the slow file system"),
-    "rate": Parameter("20000", "metadata operations of all ranks that it does in a second"),
+    "rate": Parameter("20000", "metadata operations per second, all ranks together"),
     "bandwidth": Parameter("", "bytes a second that it gives to all ranks together, as in 1G"),
     "node_storage": Parameter("", "where staged copies go (default: memory, or the folder for temporary files)"),
     "server": Parameter("600000", "operations a second of the server that is projected to"),

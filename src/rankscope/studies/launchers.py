@@ -29,7 +29,7 @@ class LaunchOptions:
 
     launcher: str = "auto"
     per_node: int | None = None  # ranks on each node
-    more: tuple[str, ...] = ()  # further words for the launcher
+    more: tuple[str, ...] = ()  # further arguments for the launcher
     template: str = ""
     elsewhere: str = ""  # Python of another machine, for which commands are written that nobody can try here
 

@@ -64,12 +64,12 @@ def negotiation(places: Places) -> Table:
         *PLACE,
         Column("samples_per_s", Unit.NUMBER, "Samples/s"),
         Column("step_ns", Unit.NS, "Step"),
-        Column("mpi_share", Unit.SHARE, "MPI of elapsed"),
+        Column("mpi_share", Unit.SHARE, "MPI, % of elapsed"),
         Column("small_calls", Unit.COUNT, "Calls ≤ 8 bytes"),
         Column("small_ns", Unit.NS, "Their time"),
-        Column("small_share", Unit.SHARE, "Of MPI time"),
-        Column("reduce_calls_share", Unit.SHARE, "Of all-reduce calls"),
-        Column("reduce_share", Unit.SHARE, "Of all-reduce time"),
+        Column("small_share", Unit.SHARE, "% of MPI time"),
+        Column("reduce_calls_share", Unit.SHARE, "% of all-reduce calls"),
+        Column("reduce_share", Unit.SHARE, "% of all-reduce time"),
         Column("small_wait_share", Unit.SHARE, "Wait share, ≤ 8 bytes"),
         Column("large_wait_share", Unit.SHARE, "Wait share, larger"),
     )
@@ -133,7 +133,7 @@ def routines(places: Places) -> Table:
         Column("calls", Unit.NUMBER, "#calls"),
         Column("mean_bytes", Unit.NUMBER, "avg. bytes"),
         Column("time_s", Unit.NUMBER, "time(sec)"),
-        Column("share", Unit.SHARE, "Of MPI time"),
+        Column("share", Unit.SHARE, "% of MPI time"),
     )
     made = Table("routines", "MPI routines by scale, mean of the ranks", columns, [])
     for place, repeats in places.items():

@@ -91,7 +91,7 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
     if ended.get("timed_out") or code is None:
         return "timed out", f"stopped after {ended.get('timeout_s', 0):g} s{last_words(attempt)}"
     if code == TIME_UP:  # by the command `timeout`, which counts from when the batch system has begun the job
-        return "timed out", f"its time was up{last_words(attempt)}"
+        return "timed out", f"it ran out of time{last_words(attempt)}"
     if code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return "failed", f"{how}{last_words(attempt)}"
@@ -174,7 +174,7 @@ def ended(guard: Sequence[str], command: Sequence[str], place: Path, variables: 
     said = finished(words, {**os.environ, **variables})
     told = read_json(place / ENDED)
     if told is None:
-        raise BadStudy(f"{said or f'{place}: the cell was stopped from outside'}; go on with --resume")
+        raise BadStudy(f"{said or f'{place}: the cell was stopped from outside'}; continue with --resume")
     return told
 
 
@@ -198,7 +198,7 @@ def prepared(job: CellJob, attempt: Path, timeout_s: float) -> str:
     told = ended(guarded(str(place), timeout_s, False), job.before, place, job.environment)
     if told["exit_code"] == 0 and os.path.exists(job.makes):
         return ""
-    return f"what comes before the job: exit code {told['exit_code']}{last_words(place)}"
+    return f"preparation of the job: exit code {told['exit_code']}{last_words(place)}"
 
 
 def rankscope() -> tuple[str, ...]:

@@ -200,10 +200,10 @@ def test_other_pythons(python: Path, tmp_path: Path) -> None:
         (["--run"], "no command given"),
         ([".", "--", "true"], "started with --run"),
         (["--statement"], "needs a value"),
-        (["--wrong"], "what is --wrong?"),
+        (["--wrong"], "unexpected --wrong"),
         (["/bin/true"], "does not answer"),
         ([sys.executable, "--statement", "import nothing_at_all"], "the statement failed: ModuleNotFoundError"),
-        ([sys.executable, "--out", "/proc/no/x.rsindex"], "give a place that can be written"),
+        ([sys.executable, "--out", "/proc/no/x.rsindex"], "choose a writable place"),
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], said: str) -> None:

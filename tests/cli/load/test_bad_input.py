@@ -72,8 +72,8 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut gzip": (cut, "bad: is damaged at byte"),
     "utf-16": (lambda path: path.write_text(GOOD, "utf-16"), "bad: is UTF-16 text (its mark is at byte 0)"),
     "utf-16, no mark": (lambda path: path.write_text(GOOD, "utf-16-le"), "known format (binary: a zero at byte 1)"),
-    "binary": (lambda path: path.write_bytes(bytes(range(256)) * 999), "bad: is of no known format"),
-    "deep": (lambda path: path.write_bytes(b"[" * (64 << 20)), "bad: is of no known format"),
+    "binary": (lambda path: path.write_bytes(bytes(range(256)) * 999), "bad: has no known format"),
+    "deep": (lambda path: path.write_bytes(b"[" * (64 << 20)), "bad: has no known format"),
 }  # fmt: skip
 
 

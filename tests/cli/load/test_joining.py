@@ -49,7 +49,7 @@ def test_the_file_knows_better_than_the_user() -> None:
 def test_one_rank_cannot_be_said_of_two_processes() -> None:
     run = loaded(write("a", "process pid=5", "tally gpu a 1 1", "process pid=6", "tally gpu a 1 1"), rank=3)
     assert ranks(run) == [(0, "rank", "order of loading"), (1, "rank", "order of loading")]
-    assert notes(run) == ["--rank 3 was not used: the file speaks of 2 processes"]
+    assert notes(run) == ["--rank 3 was not used: the file describes 2 processes"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_clashes_is_another_job_and_is_told(second: str, capsys: pytest.Cap
     assert [row[:2] for row in ranks(run)] == [(0, "rank"), (0, "other")]
     capsys.readouterr()
     assert report.run(["run"]) == 0
-    assert "b tells of rank 0 once more: another job?" in " ".join(capsys.readouterr().out.split())
+    assert "b describes rank 0 again: from another job?" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_line_in_a_summary_gives_way_to_the_ranks_own_file() -> None:
@@ -141,7 +141,7 @@ def test_figures_alone_are_a_document_and_can_be_reported(capsys: pytest.Capture
     assert report.run(["run", "--full"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "ring time 8 ranks 1.50 µs" in out and "ring time 16 ranks 4.00 ms" in out
-    assert "What is wrong with the input" in out and "warning a:4 odd 2" in out
+    assert "Problems in the input" in out and "warning a:4 odd 2" in out
     assert "MPI" not in out
 
 

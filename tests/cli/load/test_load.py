@@ -121,7 +121,7 @@ def test_what_nobody_knows_is_one_line_and_the_rest_is_read(capsys: pytest.Captu
     assert len(lines) == 5 and all(line.startswith("rankscope: ") for line in lines)
     for part in (
         "absent: no such file",
-        "prose: is of no known format",
+        "prose: has no known format",
         "a zero at byte 3",
         "empty: is empty",
         "broken:2: not a tally",
@@ -147,7 +147,7 @@ def test_a_readers_mistake_costs_only_its_file(capsys: pytest.CaptureFixture[str
 def test_numbers_that_fit_no_table_are_an_error_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a").write_text(f"toy profile\ntally gpu gemm {2**70} 1\n")
     assert command.run(["a"]) == 2
-    assert "a: holds what fits no table" in capsys.readouterr().err
+    assert "a: contains what fits no table" in capsys.readouterr().err
 
 
 def test_a_run_that_was_recorded_is_extended(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +177,7 @@ def test_a_run_that_was_recorded_is_extended(capsys: pytest.CaptureFixture[str])
         (["x", "--rank", "-1"], "--rank -1"),
         (["x", "--name", "a", "--out", "b"], "--name or --out"),
         (["x", "--map", "nowhere"], "--map nowhere: no such file"),
-        (["x", "--out", "."], "is no run, and not empty"),
+        (["x", "--out", "."], "neither a run nor empty"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

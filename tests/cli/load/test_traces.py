@@ -34,7 +34,7 @@ def test_every_question_about_a_trace_has_an_answer(path: Path, tmp_path: Path) 
         for row in run.table(name).rows:
             assert all(not (isinstance(cell, float) and cell != cell) for cell in row), (name, row)
     found = run.table("findings")
-    assert any(note.startswith("Not looked for") for note in found.notes)
+    assert any(note.startswith("Not checked") for note in found.notes)
     for row in table(run, "gpu_steps"):
         parts = ("compute_ns", "exposed_ns", "copy_ns", "idle_ns")
         assert sum(row[part] for part in parts) == pytest.approx(row["step_ns"], rel=1e-6)
@@ -56,7 +56,7 @@ def test_an_nsys_export_of_copies(tmp_path: Path) -> None:
     assert told["[CUDA memcpy Host-to-Device]"] == copies[1] > 50e9
     assert sum(row["calls"] for row in table(run, "gpu") if not row["name"].startswith("[")) == kernels == 3442
     # 97 % of the GPUs' time: not "nothing found"
-    assert "copy and compute nothing" in str(table(run, "findings")[0]["finding"])
+    assert "copy without computing" in str(table(run, "findings")[0]["finding"])
     text = run.layout(Layout("nvprof"), Selection())
     assert "No CUDA application" not in text and "[CUDA memcpy Host-to-Device]" in text and "cudaMemcpyAsync" in text
 

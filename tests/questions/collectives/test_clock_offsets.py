@@ -109,7 +109,7 @@ def test_a_host_that_is_always_late_is_known_by_leaving_together() -> None:
 
 
 def test_what_all_wait_for_moves_data_equally_long_on_any_clocks() -> None:
-    """Whatever the clocks show: the last to come waits for nobody, and its stay is read on one clock."""
+    """Whatever the clocks show: the last rank to arrive waits for nobody, and its stay is read on one clock."""
     for seed in range(60):
         truth, skew = any_case(seed)
         if set(truth.names) != {"MPI_Allreduce"}:

@@ -75,7 +75,7 @@ def test_a_clock_that_does_not_run_evenly_is_a_warning(tmp_path: Path) -> None:
     made = mpi_rank(0, 1)
     made.cuda(started_ticks=SECOND, started_ns=SECOND, flushed_ticks=2 * SECOND, flushed_ns=3 * SECOND)
     table = gpu_clocks(open_run(write_run(tmp_path, made), read_rank_file))
-    assert table.warnings == ["Rank 0: the clock of its GPU records does not run evenly; no rate is used."]
+    assert table.warnings == ["Rank 0: the clock of its GPU records is not steady; no rate is used."]
 
 
 def test_on_the_h200_it_is_the_clock_of_the_host(tmp_path: Path) -> None:

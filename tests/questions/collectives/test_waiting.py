@@ -45,7 +45,7 @@ def column(table: Table, name: str) -> list[object]:
     ("name", "root", "waits", "moves", "causes"),
     [
         # ranks enter at 0, 40 and 10 ms and leave at 50, 52 and 51 ms
-        # all wait for all: the last to come stays 12 ms, and so long moving takes, unless one leaves sooner
+        # all wait for all: the last rank to arrive stays 12 ms, and so long moving takes, unless one leaves sooner
         ("MPI_Allreduce", -1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
         ("MPI_Barrier", -1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
         ("MPI_Alltoallv", -1, [40, 0, 30], [10, 12, 11], [0, 70, 0]),
@@ -86,7 +86,7 @@ def test_a_rank_that_leaves_early_waited_no_longer_than_it_stayed(tmp_path: Path
 
 
 def test_bandwidth_without_the_waiting(tmp_path: Path) -> None:
-    """All-reduce of 1,000 bytes by 3: moving takes the last to come 12 ms, the whole 34⅓ ms on average."""
+    """All-reduce of 1,000 bytes by 3: moving takes the last rank to arrive 12 ms, the whole 34⅓ ms on average."""
     table = collectives(made(tmp_path, "MPI_Allreduce", [0, 40, 10], [50, 52, 51]))
     (row,) = table.rows
     told = dict(zip([one.name for one in table.columns], row, strict=True))
@@ -95,7 +95,7 @@ def test_bandwidth_without_the_waiting(tmp_path: Path) -> None:
     assert told["bus_rate"] == pytest.approx(1000 / 0.012 * 4 / 3)
     assert told["naive_rate"] == pytest.approx(1000 / (0.103 / 3))
     assert told["late_p50_ns"] == 30 * MILLI and told["wait_share"] == pytest.approx(70 / 103)
-    assert "68% of the time in these collectives is waiting" in table.notes[0]
+    assert "68% of the time in these collectives is spent waiting" in table.notes[0]
 
 
 @pytest.mark.parametrize(

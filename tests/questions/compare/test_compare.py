@@ -139,7 +139,7 @@ def test_three_sides_are_each_held_against_the_first(runs: Path, capsys: pytest.
 
 def test_one_run_a_side_says_what_it_assumes(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([f"{runs}/old-0", f"{runs}/same-0", "--fail-if", "step_p50 > 1%"]) == 2
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     assert "Cannot tell same-0 from old-0" in text and "5 % (--run-to-run)" in text
     assert run([f"{runs}/old-0", f"{runs}/slow-0", "--run-to-run", "1%", "--fail-if", "part.forward > 5%"]) == 1
 
@@ -152,7 +152,7 @@ def test_what_makes_sides_hard_to_compare_is_a_warning(
     (tmp_path / "four-3" / "ranks" / "node0" / "100.rank").write_bytes(b"x")
     assert run([f"{runs}/old-*", f"{tmp_path}"]) == 0
     text = capsys.readouterr().out
-    assert "ranks: not the same in old and" in text and "1 file could not be read" in text
+    assert "ranks: old and" in text and "1 file could not be read" in text
 
 
 def test_metrics_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_sides_are_runs_lists_patterns_and_folders(runs: Path, tmp_path: Path) -
     assert len(side_of(f"{runs}/s*")[1]) == 10 and len(side_of(str(runs))[1]) == 15
     (runs / "latest").symlink_to("old-1")
     assert len(side_of(str(runs))[1]) == 15
-    with pytest.raises(NoRun, match="no run there"):
+    with pytest.raises(NoRun, match="no run found"):
         side_of(str(tmp_path))
 
 

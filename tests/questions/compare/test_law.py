@@ -5,19 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from questions.compare.simulated import Law, side_by
+from questions.compare.simulated import PARTS_MS, Law, side_by
 from rankscope.questions.compare.measures import Metric
-from rankscope.questions.compare.resampling import block_length, chances, exchanges, fewest_chance
+from rankscope.questions.compare.resampling import (
+    MOST,
+    block_length,
+    chances,
+    changes_of,
+    exchanges,
+    fewest_chance,
+    paired_chance,
+    paired_interval,
+)
 from rankscope.questions.compare.tables import headline, is_quiet
 from rankscope.questions.compare.verdicts import (
     CANNOT_TELL,
-    MOST,
+    FASTER,
     SLOWER,
     CompareOptions,
     Comparison,
     _simultaneous,
     compare,
-    drawn_ratios,
 )
 
 PAIRS = 12  # benchmarks/compare.py judges many more
@@ -46,6 +54,44 @@ def test_the_headline_names_the_part() -> None:
     made = pair(7, 10, {"backward": 1.2}, Law(disturbed=0.0))
     assert headline(made).startswith("B is slower than A: step_p50 +")
     assert "; part.backward +" in headline(made)
+
+
+def test_four_runs_a_side_tell_a_clear_change_of_the_step() -> None:
+    """The table around it, most of it noise, does not make the headline less sure."""
+    made = pair(7, 4, dict.fromkeys(PARTS_MS, 1.22), Law(disturbed=0.0))
+    assert made.headline and made.headline.verdict == SLOWER and made.headline.chance == pytest.approx(2 / 70)
+    low, high = made.headline.interval()
+    assert 0.15 < low < 0.22 < high < 0.30
+
+
+def test_the_headline_raises_a_false_alarm_in_at_most_5_of_100_comparisons() -> None:
+    """Disturbed runs included; the bound holds within three standard errors."""
+    random = np.random.default_rng(11)
+    for repeats in (4, 5, 6, 10):
+        runs = random.lognormal(0, 0.02, (1500, 2, repeats))
+        runs *= 1 + random.uniform(0.05, 0.3, runs.shape) * (random.random(runs.shape) < LAW.disturbed)
+        alarms = np.mean([paired_chance(*both) <= 0.05 for both in runs])
+        missed = np.mean([not np.prod(paired_interval(*both, 0.05)) <= 0 for both in runs])
+        assert alarms == missed <= 0.05 + 3 * (0.05 * 0.95 / len(runs)) ** 0.5
+    quiet = [pair(seed, 4, {}).headline for seed in range(40)]
+    assert sum(one is not None and one.verdict in (FASTER, SLOWER) for one in quiet) <= 5
+
+
+def test_the_interval_of_pairs_is_that_of_the_textbook() -> None:
+    """Of 5 and 5 the third smallest and the third largest of 25 pairs; of 4 and 4 all of them."""
+    first, second = np.array([10.0, 11.0, 12.0, 13.0, 14.0]), np.array([20.0, 21.0, 22.0, 23.0, 24.0])
+    changes = sorted(after / before - 1 for after in second for before in first)
+    assert paired_interval(first, second, 0.05) == pytest.approx((changes[2], changes[-3]))
+    assert paired_interval(first[:4], second[:4], 0.05) == pytest.approx((20 / 13 - 1, 23 / 10 - 1))
+    assert paired_chance(first, second) == pytest.approx(2 / 252) and paired_chance(first, first) == 1.0
+
+
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_no_interval_goes_below_minus_100_percent(repeats: int) -> None:
+    made = pair(5, repeats, dict.fromkeys(PARTS_MS, 0.01), Law(disturbed=0.0))
+    judged = [one for one in made.changes if one.bounds]
+    assert judged and all(one.interval()[0] >= -1 for one in judged)
+    assert made.headline and made.headline.verdict == FASTER and made.headline.interval()[1] < -0.97
 
 
 def test_one_run_a_side_claims_little() -> None:
@@ -97,7 +143,7 @@ def test_what_one_side_has_only_is_said() -> None:
 def test_a_part_that_few_steps_have_does_not_spoil_the_others() -> None:
     """Draws in which it is zero stay finite, so that what is clear stays clear."""
     before = np.array([[10.0, 10.1, 9.9], [0.0, 0.0, 1e-320]])
-    ratios = drawn_ratios(before, np.array([[5.0, 5.1, 4.9], [0.0, 3.0, 3.0]]))
+    ratios = changes_of(before, np.array([[5.0, 5.1, 4.9], [0.0, 3.0, 3.0]]))
     assert ratios[0] == pytest.approx([-0.5, 5.1 / 10.1 - 1, 4.9 / 9.9 - 1])
     assert ratios[1] == pytest.approx([0.0, MOST, MOST], rel=1e-5)
     assert np.isfinite(_simultaneous(ratios, 0.05))

@@ -125,7 +125,7 @@ def started(number: int, import_s: float, collective_s: float = 0.01) -> RankFil
 
 def test_slow_start(tmp_path: Path) -> None:
     one = only(slow_start(opened(tmp_path, started(0, 8.0), started(1, 10.0))))
-    assert one.title == "The start is slow: imports takes 9 s, 29% of the run"
+    assert one.title == "Start-up is slow: imports takes 9 s, 29% of the run"
     assert "10 s on rank 1" in one.evidence[0]
     assert one.saved_ns == 9e9
 
@@ -141,7 +141,7 @@ def test_no_slow_start(tmp_path: Path) -> None:
 
 def test_first_collective_is_what_the_last_rank_pays(tmp_path: Path) -> None:
     one = only(first_collective(opened(tmp_path, started(0, 1.0, 5.0), started(1, 4.0, 2.0))))
-    assert one.title == "The first all_reduce takes 2 s on every rank at least"
+    assert one.title == "The first all_reduce takes at least 2 s on every rank"
     assert one.saved_ns == 2e9
 
 
@@ -222,7 +222,7 @@ def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int, cpu_ms: float 
 def test_oversubscribed(tmp_path: Path) -> None:
     """Four ranks use 0.8 CPUs each and would use 0.2 more."""
     one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=3)))
-    told = "4 ranks on node0 have no CPU for 20% of a step: they want 4.0 CPUs at a time and have 3"
+    told = "4 ranks on node0 wait for a CPU for 20% of a step: they want 4.0 CPUs at a time, of 3"
     assert one.title == told and "fewer ranks" in one.action
     assert one.saved_ns == pytest.approx(28 * 2 * MS)
 
@@ -244,7 +244,7 @@ def test_oversubscribed_without_steps(tmp_path: Path) -> None:
         for number in range(2)
     ]
     one = only(oversubscribed(opened(tmp_path, *made)))
-    told = "2 ranks on node0 have no CPU for 40% of the run: they want 2.0 CPUs at a time and have 1"
+    told = "2 ranks on node0 wait for a CPU for 40% of the run: they want 2.0 CPUs at a time, of 1"
     assert one.title == told and one.saved_ns == pytest.approx(0.4 * 8e9)
 
 
@@ -401,7 +401,7 @@ def test_the_table_is_ranked_and_never_long(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("rankscope.questions.findings.table.RULES", (lambda tables: [*told, doubt],))
     table = findings(opened(tmp_path, rank(0, 1)))
     assert [row[1] for row in table.rows] == ["doubt", *(f"finding {at}" for at in range(8, 2, -1))]
-    assert len(table.rows) == MOST and table.notes[0] == "3 smaller ones are left out."
+    assert len(table.rows) == MOST and table.notes[0] == "3 smaller findings are left out."
 
 
 def test_every_rule_is_documented() -> None:

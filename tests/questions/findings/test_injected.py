@@ -94,7 +94,7 @@ def test_hybrid_sharding_is_matched_on_its_groups(tmp_path: Path) -> None:
     [
         ("loader", "data_bound", "All 2 ranks wait for the data loader"),
         ("garbage", "gc_bound", "Python collects garbage"),
-        ("checkpoints", "checkpointing", "The loop stands still for checkpoints"),
+        ("checkpoints", "checkpointing", "Checkpoints block the loop"),
         ("compiled", "recompiling", "torch compiles "),
         ("exposed", "exposed_communication", ""),
         ("stall", "stalled", "Step 21 takes 4"),

@@ -203,7 +203,7 @@ def test_the_table_is_ordered_and_silent_without_cause() -> None:
     run.calls(1, "loader", "openat", 542)
     table = import_offenders(run)
     assert [row[-1] for row in table.rows] == ["loader_search", "listing_storm"]
-    assert table.rows[0][2:4] == (271, 0.5) and "Blame is not saving" in table.notes[0]
+    assert table.rows[0][2:4] == (271, 0.5) and "Attributed is not saved" in table.notes[0]
     run.calls(1, "module", "read", 60_000)
     assert import_offenders(run).rows == []  # too few of all
     assert import_offenders(app()).rows == [] and len(RULES) == 7

@@ -206,7 +206,7 @@ def test_fit_of_a_known_law(start_times: str, capsys: pytest.CaptureFixture[str]
 
 def test_a_series_that_is_not_there(start_times: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([start_times, "--measured", "soft-XYZ"]) == 1
-    assert "no series of times by nodes is so named" in capsys.readouterr().err
+    assert "no series of times by nodes has this name" in capsys.readouterr().err
 
 
 def test_series_that_differ_under_one_name_are_refused() -> None:

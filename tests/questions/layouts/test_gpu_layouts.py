@@ -156,7 +156,7 @@ def test_native_tables_of_a_recorded_run(runs: Path, capsys: pytest.CaptureFixtu
         "GPU time",
         "GPU time over the ranks",
         "GPU idle gaps",
-        "GPU copies and sets",
+        "GPU copies and memsets",
         "GPU memory",
         "Clocks of the GPU records",
     ):

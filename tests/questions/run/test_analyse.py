@@ -205,7 +205,7 @@ def test_overhead_holds_what_was_measured_at_steps_and_says_what_it_leaves_out(t
     found = cells(told, "maximum")
     assert found["steps_cost_ns"] == 84_000 and found["cost_ns"] == 84_000 + 20
     assert found["collective_cost_ns"] is None  # not calibrated: not known, and not 0
-    assert any(note.startswith("Not in it: ") for note in told.notes)
+    assert any(note.startswith("Not included: ") for note in told.notes)
 
 
 def test_overview(run: RunTables) -> None:
@@ -250,18 +250,18 @@ def test_coverage_tells_all_that_is_missing(tmp_path: Path) -> None:
     assert found["ranks seen"] == (2, "0, 2")
     assert found["helper processes"] == (2, "") and found["launcher processes"] == (1, "")
     assert found["ended: SIGTERM"] == (1, "2") and found["MPI_Finalize not reached"] == (1, "2")
-    assert found["calls that found no room in the file"] == (7, "0")
+    assert found["calls that did not fit into the file"] == (7, "0")
     assert found["log records overwritten by newer ones"] == (10, "0")
     assert found["rows caught in an update: off by at most one call"] == (1, "0")
     assert found["nonblocking operations not followed to completion"] == (3, "0")
-    assert found["communicators that found no room"] == (4, "0")
-    assert found["names that found no room"] == (5, "0")
-    assert found["calls passed over while paused"] == (6, "0")
+    assert found["communicators that did not fit"] == (4, "0")
+    assert found["names that did not fit"] == (5, "0")
+    assert found["calls skipped while paused"] == (6, "0")
     assert found["MPI entry points not intercepted"] == (2, "MPIX_A, MPIX_B")
     told = "\n".join(table.warnings)
     assert "of 3 ranks expected by run.json, 1 not seen: 1" in told
     assert "of 4 ranks expected by world size, 2 not seen: 1, 3" in told
-    assert "1 rank did not end well (SIGTERM): 2" in told
+    assert "1 rank ended abnormally (SIGTERM): 2" in told
     assert "the tables lack 7 calls (2.000 s)" in told
     assert "more processes than ranks (1) used MPI, again as rank 2: several MPI jobs" in told
 

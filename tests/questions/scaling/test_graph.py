@@ -47,7 +47,7 @@ def test_the_law_is_drawn_to_where_it_may_be_asked() -> None:
 
 def test_the_title_is_a_sentence_with_the_number_in_it() -> None:
     (graph,) = graphs([growth(linear("one")), growth(Series("flat", "elapsed", "ns", "ranks", ((1, 5e8), (8, 5e8))))])
-    assert graph.title == "elapsed: one grows most, 1.2 s at 1 to 2.6 s at 8 ranks"
+    assert graph.title == "elapsed: one grows most, from 1.2 s at 1 to 2.6 s at 8 ranks"
 
 
 def test_axes_have_titles_with_units_and_round_ticks() -> None:
@@ -83,5 +83,18 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path, capsys: pytest.Ca
     markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
     assert text.count("<svg") == 2 and not re.search(r"\s(src|style|on\w+)=", markup)
     assert not [link for link in re.findall(r'href="([^"]*)"', markup) if not link.startswith("#")]
-    assert re.search(r'<p class="verdict">What grows most is [^<]*: 4 s at 1 to 19 s at 16 ranks', text)
+    assert re.search(r'<p class="verdict">[^<]* grows most: from 4 s at 1 to 19 s at 16 ranks', text)
     assert "Projected to 32 ranks</dt><dd>35 s</dd>" in text
+
+
+def test_of_many_quantities_those_that_grow_most_are_drawn() -> None:
+    """So that the first screen shows what it speaks of."""
+
+    def series(what: str, unit: str, slope: float) -> Series:
+        return Series("one", what, unit, "ranks", tuple((float(n), 1e9 + slope * n) for n in (1, 2, 4, 8)))
+
+    times = [series(f"part {at}", "ns", 1e6 * at) for at in range(12)]
+    found = [growth(one) for one in (*times, series("total", "ns", 1e9), series("speed", "1/s", 1e9))]
+    drawn = [one.value_axis for one in graphs(found)]
+    assert len(drawn) == 8 and {"total", "part 11", "speed"} <= set(drawn) and "part 0" not in drawn
+    assert drawn == [one.series.what for one in found if one.series.what in drawn]

@@ -118,7 +118,7 @@ def series(*values: float) -> Series:
 
 def test_what_the_data_do_not_support_is_refused() -> None:
     assert "only 3 scales" in str(growth(series(1, 2, 3)).at(16))
-    assert "off a constant" in str(growth(series(1.24, 1.3, 1.2, 1.9)).at(16))  # grows, by a law that is not sure
+    assert "from a constant" in str(growth(series(1.24, 1.3, 1.2, 1.9)).at(16))  # grows, by a law that is not sure
     assert "not monotone" in str(growth(series(10, 20, 9, 25, 8, 30, 7)).at(128))
     linear = growth(series(*(1e9 + 1e8 * 2**at * (1 + 0.01 * (-1) ** at) for at in range(8))))
     assert isinstance(linear.at(256), LawEstimate)

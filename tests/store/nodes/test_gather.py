@@ -185,7 +185,7 @@ def test_gathered_while_it_runs_a_process_is_there_once(nodes: Nodes, tmp_path: 
     job = start(nodes, run, "n0", 0, 1, "echo; read line; exit 3")
     assert job.stdout is not None and job.stdout.readline() == b"\n"
     words = nodes.rankscope("n0", "gather", str(run))
-    assert b"still runs" in subprocess.run(words, env=environment(), capture_output=True, check=True).stdout
+    assert b"still running" in subprocess.run(words, env=environment(), capture_output=True, check=True).stdout
     [copied] = run.glob("ranks/n0/*.rank")
     assert read_head(copied).state == State.RUNNING
     job.communicate()

@@ -44,9 +44,7 @@ def built(path: str, statement: str, auditor: str) -> dict[str, Any]:
         wanted, known = loaded_by(statement, auditor, map_path) if statement else (None, None)
         counted, total_bytes = build.build(path, statement, wanted)
     except OSError as error:
-        raise Failed(
-            f"{error.filename or path}: {error.strerror}; give a place that can be written with --out"
-        ) from None
+        raise Failed(f"{error.filename or path}: {error.strerror}; choose a writable place with --out") from None
     except layout.BadIndex as error:
         raise Failed(str(error)) from None
     return {**vars(counted), "libraries": known, "total_bytes": total_bytes, "seconds": time.monotonic() - begun_s}

@@ -177,7 +177,7 @@ def write(file: BinaryIO, statement: str, wanted: list[str] | None) -> tuple[Cou
     builder = Builder(file, wanted)
     scanned = {path: folders for path, folders in settled(roots()).items() if folders and not folders[0].relative}
     if not scanned:
-        raise layout.BadIndex("no folder of sys.path could be read, or all of them are being written to")
+        raise layout.BadIndex("no sys.path entry could be read, or all are being modified")
     file.write(bytes(layout.HEAD_BYTES))
     builder.put_code(sources_of(scanned))
     places, folders_from = [], builder.offset

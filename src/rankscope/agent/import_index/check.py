@@ -29,7 +29,7 @@ def problems(path: str) -> list[str]:
     for path_then, then, place in facts["roots"]:
         now_at = path_then if path_then in here else next((one for one in here if here[one] == then), None)
         if now_at is None:
-            found.append(f"{path_then}: no longer a folder of sys.path; nothing of it is used")
+            found.append(f"{path_then}: no longer on sys.path; ignored")
         else:
             found += root_problems(path, now_at, place)
     known = {path_then for path_then, _, _ in facts["roots"]} | {identities for _, identities, _ in facts["roots"]}
@@ -40,7 +40,7 @@ def root_problems(index: str, root: str, place: tuple[int, int]) -> list[str]:
     record, packages = read(index, place)
     found = []
     if not same_folder(root, record):
-        found.append(f"{root}: something was installed or removed; its top level is looked up as without the index")
+        found.append(f"{root}: something was installed or removed; its top level is searched without the index")
     found += changed_sources(root, "", record)
     for top, package_place in packages.items():
         lines = []
@@ -81,6 +81,6 @@ def changed_sources(root: str, relative: str, record: Any) -> list[str]:
             if not same:
                 found.append(
                     f"{path}: was edited in place, which a job does not notice unless RANKSCOPE_INDEX_CHECK=files; "
-                    "build the index anew"
+                    "rebuild the index"
                 )
     return found

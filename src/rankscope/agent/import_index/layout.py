@@ -48,7 +48,7 @@ def head(facts: dict[str, Any], reader: Any, total_bytes: int) -> bytes:
     body = len(told).to_bytes(4, "little") + len(code).to_bytes(4, "little") + told + code
     body = body.ljust(HEAD_BYTES - CHECKED_FROM, b"\0")
     if len(body) != HEAD_BYTES - CHECKED_FROM:
-        raise BadIndex("its head is too small for so many folders of sys.path")
+        raise BadIndex("its header is too small for this many sys.path entries")
     numbers = FORMAT.to_bytes(4, "little") + HEAD_BYTES.to_bytes(4, "little") + total_bytes.to_bytes(8, "little")
     return MAGIC + numbers + _imp.source_hash(CHECKSUM_KEY, body) + body
 
@@ -62,7 +62,7 @@ def read_facts(path: str) -> dict[str, Any]:
     if begin[:8] != MAGIC or begin[8:12] != FORMAT.to_bytes(4, "little"):
         raise BadIndex("it was written by another version of rankscope")
     if int.from_bytes(begin[16:24], "little") != status.st_size:
-        raise BadIndex("it is not whole")
+        raise BadIndex("it is truncated")
     if _imp.source_hash(CHECKSUM_KEY, begin[CHECKED_FROM:]) != begin[24:CHECKED_FROM]:
         raise BadIndex("its checksum does not match")
     length = int.from_bytes(begin[CHECKED_FROM : CHECKED_FROM + 4], "little")
@@ -74,4 +74,4 @@ def check_owner(status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise BadIndex(f"it belongs to another user (id {status.st_uid})")
     if status.st_mode & 0o022:
-        raise BadIndex("others may write to it; chmod go-w makes it usable")
+        raise BadIndex("it is writable by other users; chmod go-w makes it usable")

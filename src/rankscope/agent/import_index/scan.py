@@ -52,7 +52,7 @@ def scan_folder(root: str, relative: str) -> Scanned:
         if module is not None:
             found.modules[stem] = module
     if identity(os.stat(path)) != identity(found.status):
-        raise OSError("changed while it was read")
+        raise OSError("changed while being read")
     return found
 
 

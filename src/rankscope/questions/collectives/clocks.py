@@ -20,14 +20,14 @@ GPU_CLOCKS_COLUMNS = (
         "offset_ns",
         Unit.NS,
         "Ahead by",
-        "CUPTI's clock − the host's, in the middle between first and last reading; less than 0: behind",
+        "CUPTI's clock − the host's, in the middle between first and last reading; negative: behind",
     ),
     Column(
         "error_ns",
         Unit.NS,
         "±",
         "half the length of the longer reading (10 µs where the recorder did not keep it) + 1 µs for the conversion"
-        " of ticks; where no drift is told also half of what the two readings differ",
+        " of ticks; where no drift is given, also half the difference between the two readings",
     ),
     Column(
         "drift_ppm",
@@ -41,7 +41,7 @@ GPU_CLOCKS_COLUMNS = (
         "± (ppm)",
         "the sum of the errors of both readings ÷ the time between them, in millionths",
     ),
-    Column("span_ns", Unit.NS, "Over", "time between the readings; empty where there is but one"),
+    Column("span_ns", Unit.NS, "Over", "time between the readings; empty with a single reading"),
     Column("by", Unit.NAME, "By", "readings; readings of unknown length: files of earlier recorders"),
 )
 TICKS_NS = 1_000.0  # ticks become Unix time to about this
@@ -61,7 +61,7 @@ def gpu_clocks(tables: Tables, selection: Selection = ALL) -> Table:
         cells = _cells(GpuClock(*told))
         table.rows.append((rank, host, devices, *cells))
         if isinstance(cells[2], float) and abs(cells[2]) > STEEPEST_PPM:
-            table.warnings.append(f"Rank {rank}: the clock of its GPU records does not run evenly; no rate is used.")
+            table.warnings.append(f"Rank {rank}: the clock of its GPU records is not steady; no rate is used.")
     if any(row[-1] == ASSUMED for row in table.rows):
         table.notes.append(f"{ASSUMED}: recorded without it; 10 µs are assumed.")
     return arranged(table, selection)
@@ -91,7 +91,7 @@ CLOCKS_COLUMNS = (
     ),
     Column("ranks", Unit.NAME, "Ranks", "the ranks that share the clock"),
     Column(
-        "offset_ns", Unit.NS, "Ahead by", "its clock − the reference's, in the middle of the span; less than 0: behind"
+        "offset_ns", Unit.NS, "Ahead by", "its clock − the reference's, in the middle of the span; negative: behind"
     ),
     Column(
         "error_ns",
@@ -124,7 +124,7 @@ CLOCKS_COLUMNS = (
         Unit.NAME,
         "By",
         "reference; bounds: the proof; leaving together: ranks leave the shortest collectives at about one time; "
-        "unknown: nothing could be found out",
+        "unknown: it could not be determined",
     ),
     Column("compared_with", Unit.NAME, "Compared with", "the host it was compared with"),
     Column("collectives", Unit.COUNT, "Collectives", "number of collectives that were used"),
@@ -143,7 +143,7 @@ def clocks(tables: Tables, selection: Selection = ALL) -> Table:
         table.warnings += _warnings(known.clocks, known.log.base_ns)
         if any(part.together for clock in known.clocks.clocks for part in clock.parts):
             table.notes.append(
-                "leaving together: what the log proves leaves more room than this; the estimate takes it that ranks "
+                "leaving together: what the log proves leaves more room than this; the estimate assumes that ranks "
                 "leave the shortest collectives at about one time."
             )
     return arranged(table, selection)
@@ -170,7 +170,7 @@ def _rows(clock: HostClock, selection: Selection) -> list[tuple[Cell, ...]]:
 def _warnings(known: Clocks, base_ns: int) -> list[str]:
     warnings = []
     for host in known.split_hosts:
-        warnings.append(f"The ranks of {host} contradict each other: each is treated as a clock of its own.")
+        warnings.append(f"The ranks of {host} contradict each other: each gets its own clock.")
     for clock in known.clocks:
         for before, after in zip(clock.parts, clock.parts[1:], strict=False):
             by_ms = (before.offset(after.from_ns) - after.offset(after.from_ns)) / 1e6

@@ -35,7 +35,7 @@ NCCL_COLUMNS = (
         " it, which is equal on all its ranks",
     ),
     Column(
-        "calls", Unit.COUNT, "Calls", "number of operations enqueued (of replayed CUDA graphs: those NCCL tells of)"
+        "calls", Unit.COUNT, "Calls", "number of operations enqueued (of replayed CUDA graphs: those that NCCL reports)"
     ),
     Column(
         "bytes",
@@ -56,7 +56,7 @@ NCCL_COLUMNS = (
     Column("rate", Unit.RATE, "Rate", "bytes of operations whose time is known ÷ `device_ns`"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
 )
-UNTOLD = "{} of {} operations: when they ran on the device was not told (an NCCL before 2.26, or RANKSCOPE_NCCL=calls)."
+UNTOLD = "{} of {} operations: when they ran on the device is not known (an NCCL before 2.26, or RANKSCOPE_NCCL=calls)."
 SQL = """
     WITH summed AS (
         SELECT split_part(name, ' ', 1) AS operation, name, "group", sum(calls)::BIGINT AS calls,
@@ -137,11 +137,11 @@ def rate(volume_bytes: float, time_ns: float) -> float | None:
 COLLECTIVES_COLUMNS = (
     Column("name", Unit.NAME, "Operation"),
     Column("members", Unit.COUNT, "Group size", "size of the group"),
-    Column("up_to_bytes", Unit.BYTES, "Up to", "upper edge of the size class of the largest bytes of any member"),
+    Column("up_to_bytes", Unit.BYTES, "Size up to", "upper edge of the size class of the largest bytes of any member"),
     Column(
         "kind",
         Unit.NAME,
-        "Time is",
+        "Timing",
         "call: the time of blocking calls, or of kernels on the device (NCCL); progress: from start to completion "
         "of a nonblocking operation, which overlaps with computing: its wait is no cost by itself",
     ),
@@ -298,7 +298,9 @@ def _comments(known: Collectives, sums: dict[Key, _Class]) -> list[str]:
         some = [one for key, one in sums.items() if key[-1] == kind]
         wait_ns, stay_ns = sum(one.wait_ns for one in some), sum(one.total_ns for one in some)
         if wait_ns > NOTICEABLE * stay_ns:
-            comments.append(f"{wait_ns / stay_ns:.0%} of {inside} is waiting for the last to come: see waiting.")
+            comments.append(
+                f"{wait_ns / stay_ns:.0%} of {inside} is spent waiting for the last rank to arrive: see waiting."
+            )
     for reason, count in known.log.left_out.most_common():
         if count:
             comments.append(f"Left out: {counted(count, 'collective')} {reason}.")

@@ -15,12 +15,12 @@ from rankscope.questions.collectives.operations import OPERATIONS, Waits, operat
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
 UNENDED = "without an end, or without times, on some member"
 DISAGREE = "members called different operations or named different roots"
-NO_ROOT = "whose root no member has told"
+NO_ROOT = "whose root is not known"
 TWICE = "numbered twice by one member"
-ABSENT = "on groups of which a member left no file"
+ABSENT = "on groups with a member that left no file"
 GUESSED = "on communicators whose identity is a guess or not unique"
-UNEVEN = "without sequence numbers, and not as many on every member"
-NO_GROUP = "of which the trace does not name the group"
+UNEVEN = "without sequence numbers, and with different counts on the members"
+NO_GROUP = "whose group the trace does not name"
 UNNUMBERED = -1  # other tools' files may have no sequence numbers: then the order counts
 MEMBERS = """
     SELECT g.process, g.name, g.kind, g.identity, g.size, g.my_rank, g.guessed, r.rank

@@ -54,10 +54,8 @@ WAITING_PARTS_COLUMNS = (
     ),
     Column("wait_share", Unit.SHARE, "Wait share", "`wait_ns` ÷ (`wait_ns` + `transfer_ns` + `leaving_ns`)"),
     Column("awaited_rank", Unit.NAME, "Most waited for", "the rank that the others wait for longest in it"),
-    Column(
-        "caused_ns", Unit.NS, "For that rank, all ranks", "wait of all others for that rank in it, summed over them"
-    ),
-    Column("caused_share", Unit.SHARE, "Of the wait", "`caused_ns` ÷ `wait_ns`"),
+    Column("caused_ns", Unit.NS, "Wait for it, all ranks", "wait of all others for that rank in it, summed over them"),
+    Column("caused_share", Unit.SHARE, "% of the wait", "`caused_ns` ÷ `wait_ns`"),
 )
 RECORDED = "SELECT 1 FROM steps LIMIT 1"
 
@@ -238,11 +236,17 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 def _note(columns: _Columns, rows: Lanes) -> str:
-    who = "" if rows.whole else f" Each row is the mean of the ranks of one or some {rows.kind.rstrip('s')}s."
+    who = "" if rows.whole else f" Each row is the mean of the ranks of one or more {rows.kind.rstrip('s')}s."
     if not columns.sliced:
-        told = "Waiting in collectives for the last to come, per step; of those in progress beside other work too."
+        told = (
+            "Waiting in collectives for the last rank to arrive, per step, including collectives that overlap other "
+            "work."
+        )
         return f"{told} Empty where the log does not reach.{who}"
-    return f"There are no steps: the share of each slice of time in which collectives wait for the last to come.{who}"
+    return (
+        "There are no steps: the share of each slice of time in which collectives wait for the last rank to "
+        f"arrive.{who}"
+    )
 
 
 def _cells(values: Grid, digits: int) -> tuple[Cell, ...]:

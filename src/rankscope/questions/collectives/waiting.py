@@ -47,7 +47,7 @@ def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
     kept = np.flatnonzero(np.bincount(rows.of[wanted], minlength=count))
     table.rows = [(rows.labels[at], *found[at].tolist()) for at in kept.tolist()]
     if not rows.whole:
-        table.notes.append(f"Sums over the ranks of one or some {rows.kind.rstrip('s')}s.")
+        table.notes.append(f"Sums over the ranks of one or more {rows.kind.rstrip('s')}s.")
     return table
 
 
@@ -76,7 +76,7 @@ WAITING_COLUMNS = (
         "collectives in which it was the last to arrive and the clocks are exact enough to say so: its entry − its "
         "error is not before any entry + error on another clock",
     ),
-    Column("last_share", Unit.SHARE, "Of its collectives", "`last` ÷ `collectives`"),
+    Column("last_share", Unit.SHARE, "% of its collectives", "`last` ÷ `collectives`"),
     Column(
         "caused_ns",
         Unit.NS,
@@ -270,7 +270,7 @@ def _comments(known: Collectives, found: Waiting, named: int | None, verdict: st
         told = f"The others wait for {who}: {caused_ns / 1e9:.3g} s summed over them, "
         told += f"{share:.0%} of all waiting"
         if verdict == INCONCLUSIVE:
-            told = f"Inconclusive: the clocks are not exact enough to say whether {who} is waited for"
+            told = f"Inconclusive: the clocks are not exact enough to say whether {who} is a straggler"
         comments.append(f"{told}.")
     elif float(found.wait_error_ns.mean()) >= NOTICEABLE * found.span_ns:
         comments.append("Inconclusive: the clocks of the hosts are not known well enough to say who waits for whom.")
@@ -278,7 +278,7 @@ def _comments(known: Collectives, found: Waiting, named: int | None, verdict: st
         comments.append("No rank stands out as the one that the others wait for.")
     if found.unsure:
         told = f"In {found.unsure} of {known.log.collectives} collectives the clocks"
-        comments.append(f"{told} cannot tell which host came last.")
+        comments.append(f"{told} cannot tell which host arrived last.")
     unknown = [rank for clock in known.clocks.clocks if not clock.known for rank in clock.ranks]
     if unknown:
         comments.append(f"The clocks of rank {ranges(unknown)} could not be compared with the others: see clocks.")

@@ -10,7 +10,7 @@ from statistics import mean, median
 from rankscope.model import Cell, Column, Table, Unit
 from rankscope.pictures import Advice, AnswerPage, Bar, Chart, Figure, Points, Screen, Section
 from rankscope.questions.compare.measures import Measures, Metric
-from rankscope.questions.compare.tables import headline, signed
+from rankscope.questions.compare.tables import headline, interval_of, signed
 from rankscope.questions.compare.verdicts import CANNOT_TELL, PRIMARY, Change, Comparison, Side
 from rankscope.questions.run.screen import LABELS, NOTICEABLE
 from rankscope.questions.wording import counted, seconds, size
@@ -79,19 +79,19 @@ def _facts(sides: Sequence[Side]) -> list[str]:
 
 def _verdict(made: Comparison) -> str:
     """Which side is faster, by how much, and how sure that is."""
-    one = made.primary
+    one = made.headline
     if one is None:
         return f"{headline(made)}."
     before, after = made.before.name, made.after.name
     what = "A step" if one.metric.kind == "step" else "The run"
-    low, high = sorted((abs(one.low), abs(one.high))) if one.low * one.high > 0 else (one.low, one.high)
     apart = f"{what} takes {abs(100 * one.change):.1f} % {'more' if one.change > 0 else 'less'} time"
     if one.changed:
+        low, high = sorted(abs(bound) for bound in one.interval())
         interval = f"{100 * low:.1f} … {100 * high:.1f} %"
         return f"{after} is {one.verdict} than {before}. {apart} (95 % interval: {interval})."
-    interval = f" (95 % interval: {signed(one.low)} … {signed(one.high)})" if one.draws is not None else ""
+    interval = f" (95 % interval: {interval_of(one)})" if one.bounds else ""
     if one.verdict == CANNOT_TELL:
-        more = "Record more runs of both, in turn, and it can be told."
+        more = "Record more runs of both sides, interleaved, to narrow the interval."
         return f"Cannot tell whether {after} is faster or slower than {before}. {apart}{interval}. {more}"
     return f"{after} and {before} are equal within ±{100 * made.options.equal:g} %. {apart}{interval}."
 
@@ -116,7 +116,10 @@ def _figures(made: Comparison, screens: Mapping[str, Sequence[Screen]]) -> list[
     told += _pair("Exposed communication", exposed, LABELS["exposed communication"])
     idle = [_share_of(some, "idle") if _on_gpus(some) else None for some in (before, after)]
     busy = [None if one is None else 1 - one for one in idle]
-    return [*told, *_pair("GPU busy", busy, "share of the step in which at least one kernel, copy or set goes on")]
+    return [
+        *told,
+        *_pair("GPU busy", busy, "share of the step in which at least one kernel, copy or memset is running"),
+    ]
 
 
 def _pair(label: str, shares: Sequence[float | None], meaning: str) -> list[Figure]:
@@ -138,7 +141,7 @@ def _on_gpus(screens: Sequence[Screen]) -> bool:
 
 
 def _by(one: Change) -> str:
-    interval = f" ({signed(one.low)} … {signed(one.high)})" if one.draws is not None else ""
+    interval = f" ({interval_of(one)})" if one.bounds else ""
     return f"{signed(one.change)}{interval}: {one.verdict}"
 
 
@@ -224,20 +227,20 @@ def _changed(made: Comparison) -> Points:
     unsure = [one for one in judged if one.verdict == CANNOT_TELL and one.metric.kind in WITHIN_STEP]
     known = [_point(one) for one in [*sure, *unsure[: max(0, UNSURE - len(sure))]]]
     entries = [*_of_one_side(made), *known]
-    more = "Nothing changed for sure. Repeat each side at least 4 times, in turn, to see smaller changes."
+    more = "No change is certain. Record at least 4 runs a side, interleaved, to see smaller changes."
     return Points("changed", "What changed most?", entries, more)
 
 
 def _of_one_side(made: Comparison) -> list[Advice]:
     """What only one side has, where it is as long as what is worth a line of a step."""
-    if made.primary is None or made.primary.metric.kind != "step":
+    if made.headline is None or made.headline.metric.kind != "step":
         return []
     found = []
-    for side, level, least in ((made.before, "GONE", made.primary.before), (made.after, "NEW", made.primary.after)):
+    for side, level, least in ((made.before, "GONE", made.headline.before), (made.after, "NEW", made.headline.after)):
         for metric in made.only.get(side.name, ()):
             value = median(one.values[metric] for one in side.runs)
             if metric.kind == "part" and value >= NOTICEABLE * least:
-                words = f"{seconds(value)} in {side.name}, nothing in the other"
+                words = f"{seconds(value)} in {side.name}, absent on the other side"
                 found.append((value, Advice(level, f"{_words(metric)}: {seconds(value)}", words, [], "")))
     return [advice for _, advice in sorted(found, key=lambda pair: -pair[0])]
 
@@ -246,15 +249,21 @@ def _point(one: Change) -> Advice:
     shown = size if one.metric.name == "memory" else seconds
     level = one.verdict.upper() if one.changed else "UNSURE"
     sides = f"{shown(one.before)} before, {shown(one.after)} after"
-    interval = f"; 95 % interval {signed(one.low)} … {signed(one.high)}" if one.draws is not None else ""
-    doubt = "" if one.changed else "; may be chance: repeat both sides, in turn"
+    interval = f"; 95 % interval {interval_of(one)}" if one.bounds else ""
+    doubt = "" if one.changed else "; may be noise: record more runs of both sides, interleaved"
     title = f"{_words(one.metric)} {signed(one.change)} ({_more(one.difference)})"
     if one.metric.name == "memory":
         title = f"{_words(one.metric)} {signed(one.change)}"
     return Advice(level, title, f"{sides}{interval}{doubt}", [], "")
 
 
-PARTS = {"data": "data loading", "cpu": "CPU time", "gc": "garbage collection", "runnable": "time without a CPU"}
+PARTS = {
+    "data": "data loading",
+    "other": "other time",
+    "cpu": "CPU time",
+    "gc": "garbage collection",
+    "runnable": "time without a CPU",
+}
 
 
 def _words(metric: Metric) -> str:
@@ -270,7 +279,7 @@ def _findings(made: Comparison, screens: Mapping[str, Sequence[Screen]]) -> Poin
     entries = [_finding("NEW", after[rule], None) for rule in after if rule not in before]
     entries += [_finding("GONE", before[rule], None) for rule in before if rule not in after]
     entries += [_finding("STILL", after[rule], before[rule]) for rule in after if rule in before]
-    return Points("findings", "Findings: new and gone", entries, "No rule finds anything on either side.")
+    return Points("findings", "Findings: new and gone", entries, "No findings on either side.")
 
 
 def _common(screens: Sequence[Screen]) -> dict[str, Advice]:
@@ -306,9 +315,9 @@ def _change_sections(comparisons: Sequence[Comparison], tables: Sequence[Table])
         end = f"_{at + 1}" if at else ""
         named = [replace(table, name=f"{table.name}{end}") for table in (changes, memory) if table.rows]
         named = [replace(table, title="Changes") if table.title == changes.title else table for table in named]
-        question = "What changed, and how sure is it?"
+        question = "What changed, and how certain is it?"
         if len(comparisons) > 1:
-            question = f"What changed from {one.before.name} to {one.after.name}, and how sure is it?"
+            question = f"What changed from {one.before.name} to {one.after.name}, and how certain is it?"
         charts = [_intervals(one, table) for table in named if "before_ns" in {column.name for column in table.columns}]
         made.append(Section(f"changes{end}", question, named, charts, group="Changes"))
     return made
@@ -316,7 +325,7 @@ def _change_sections(comparisons: Sequence[Comparison], tables: Sequence[Table])
 
 def _intervals(made: Comparison, table: Table) -> Chart:
     sure = sum(one.changed for one in made.changes)
-    told = f"{sure} of {counted(len(made.changes), 'metric')} changed for sure; slower is to the right"
+    told = f"{sure} of {counted(len(made.changes), 'metric')} changed with certainty; slower is to the right"
     parts = ("change", "low", "high", "verdict", "before_ns", "after_ns")
     return Chart("intervals", table.name, told, "metric", parts)
 

@@ -21,6 +21,12 @@ from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted
 
 KINDS = ("total", "step", "part", "phase", "layer", "operation", "kernel", "range")
+CHANCE = (
+    "share of the exchanges of runs between the sides that shift any metric of the table as much; of the headline "
+    "metric: probability that as many pairs of runs agree on the sign if nothing changed (Mann-Whitney, two-sided)"
+)
+LOW = "lower end of the 95 % interval of `change`: over all pairs of runs, or over resampled steps"
+HIGH = "upper end of the 95 % interval of `change`: over all pairs of runs, or over resampled steps"
 SIDES = (
     Column("side", Unit.NAME, "Side"),
     Column("runs", Unit.COUNT, "Runs", "number of runs of the side"),
@@ -36,15 +42,14 @@ CHANGES = (
     Column("after_ns", Unit.NS, "After", "median of the metric over the runs of the other side"),
     Column("difference_ns", Unit.NS, "Difference", "`after_ns` − `before_ns`"),
     Column("change", Unit.SHARE, "Change", "median of the other side ÷ median of the first side − 1"),
-    Column("low", Unit.SHARE, "From", "lower end of the 95 % interval of `change`"),
-    Column("high", Unit.SHARE, "To", "upper end of the 95 % interval of `change`"),
+    Column("low", Unit.SHARE, "From", LOW),
+    Column("high", Unit.SHARE, "To", HIGH),
     Column("verdict", Unit.NAME, "Verdict"),
     Column(
         "chance",
         Unit.NUMBER,
         "Chance",
-        "share of the exchanges of runs between the sides that shift the metric as much, with all metrics of "
-        "the table looked at together",
+        CHANCE,
     ),
 )
 MEMORY = (
@@ -52,15 +57,14 @@ MEMORY = (
     Column("before_bytes", Unit.BYTES, "Before", "median of the metric over the runs of the first side"),
     Column("after_bytes", Unit.BYTES, "After", "median of the metric over the runs of the other side"),
     Column("change", Unit.SHARE, "Change", "median of the other side ÷ median of the first side − 1"),
-    Column("low", Unit.SHARE, "From", "lower end of the 95 % interval of `change`"),
-    Column("high", Unit.SHARE, "To", "upper end of the 95 % interval of `change`"),
+    Column("low", Unit.SHARE, "From", LOW),
+    Column("high", Unit.SHARE, "To", HIGH),
     Column("verdict", Unit.NAME, "Verdict"),
     Column(
         "chance",
         Unit.NUMBER,
         "Chance",
-        "share of the exchanges of runs between the sides that shift the metric as much, with all metrics of "
-        "the table looked at together",
+        CHANCE,
     ),
 )
 LIMITS = (
@@ -99,7 +103,7 @@ def changes_table(made: Comparison, selection: Selection = ALL) -> Table:
 
 
 def _row(one: Change) -> tuple[Cell, ...]:
-    interval = (one.low, one.high) if one.draws is not None else (None, None)
+    interval = one.interval() if one.bounds else (None, None)
     numbers = (one.before, one.after, one.difference, one.change)
     return (str(one.metric), one.metric.kind, *numbers, *interval, one.verdict, one.chance)
 
@@ -123,11 +127,11 @@ def limits_table(told: Sequence[LimitOutcome]) -> Table:
 
 def headline(made: Comparison) -> str:
     """The comparison in one sentence."""
-    one = made.primary
+    one = made.headline
     if one is None:
         return f"Cannot compare {made.after.name} with {made.before.name}: neither steps nor an elapsed time in both"
     by = f"{one.metric} {signed(one.change)}"
-    by += f" ({signed(one.low)} … {signed(one.high)})" if one.draws is not None else ""
+    by += f" ({interval_of(one)})" if one.bounds else ""
     if one.changed:
         return f"{made.after.name} is {one.verdict} than {made.before.name}: {by}{_where(made, one)}"
     verdict = f"{made.after.name} and {made.before.name} are equal within ±{100 * made.options.equal:g} %"
@@ -147,71 +151,76 @@ def _where(made: Comparison, primary: Change) -> str:
     return ""
 
 
+def interval_of(one: Change) -> str:
+    low, high = one.interval()
+    return f"{signed(low)} … {signed(high)}"
+
+
 def signed(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
 def _method(made: Comparison) -> list[str]:
-    band = f"±{100 * made.options.equal:g} %"
-    counts = f"{len(made.before.runs)} and {counted(len(made.after.runs), 'run')}"
+    """How sure the verdicts are, and what they rest on."""
+    alone, both = made.headline, f"{len(made.before.runs)} + {counted(len(made.after.runs), 'run')}"
+    headline = f"{alone.metric} is tested by itself, the other metrics together: " if alone else ""
     if made.by == "repeats":
-        sure = f"over all of them a false alarm is rarer than {LEVEL:.0%}"
-        told = [
-            f"Medians of {counts}; 95 % intervals by bootstrap. Chance: of such a difference anywhere in this table if "
-            f"nothing had changed; {sure}. Equal: the interval lies within {band}."
+        notes = [
+            f"Medians over {both}; 95 % intervals from all pairs of runs. {headline}each raises a false alarm in "
+            f"fewer than {LEVEL:.0%} of comparisons. Equal: the interval lies within ±{100 * made.options.equal:g} %."
         ]
     elif made.by == "steps":
-        told = [
-            f"{counts.capitalize()} are too few to see how runs differ by themselves: intervals are of the steps "
-            "(block bootstrap, as neighbours are alike), wider by what is assumed from run to run: "
-            f"{100 * made.options.run_to_run:g} % (--run-to-run), what the runs of a side differ by, or how long ranks "
-            "had no CPU, if more. With 4 runs a side nothing has to be assumed."
+        notes = [
+            f"{both}: too few to estimate run-to-run noise. Intervals come from resampled steps, widened by the "
+            "largest "
+            f"of: {100 * made.options.run_to_run:g} % (--run-to-run), how much the runs of a side differ, the share of "
+            "the step in which ranks had no CPU. With 4 runs a side nothing has to be assumed."
         ]
     else:
-        told = [f"{counts.capitalize()} with too few steps: nothing can be said for sure. Record at least 4 a side."]
-    told.append("Of a rank; parts, layers and calls of a step where there are steps, warm-up left out.")
+        notes = [f"{both} with too few steps: no verdict is possible. Record at least 4 runs a side."]
+    notes.append("All values are per rank; parts, layers and calls per steady step where there are steps.")
     if made.too_small:
-        told.append(f"{counted(made.too_small, 'metric')} below 0.5 % of the step or of the whole: not judged.")
-    return told
+        notes.append(f"{counted(made.too_small, 'metric')} below 0.5 % of the step or of the run: not judged.")
+    return notes
 
 
 def _only(made: Comparison) -> list[str]:
-    told = []
+    notes = []
     for name, metrics in made.only.items():
         if metrics:
             more = f" and {len(metrics) - 8} more" if len(metrics) > 8 else ""
-            told.append(f"Only in {name}: {', '.join(str(metric) for metric in metrics[:8])}{more}.")
-    return told
+            notes.append(f"Only in {name}: {', '.join(str(metric) for metric in metrics[:8])}{more}.")
+    return notes
 
 
 def warnings_of(made: Comparison) -> list[str]:
     """What makes the two sides hard to compare."""
-    told = []
+    warnings = []
     before, after = made.before, made.after
     for what, name in (("ranks", "ranks"), ("hosts", "hosts"), ("commands", "command"), ("versions", "versions")):
         ours, theirs = ({getattr(one, what) for one in side.runs} for side in (before, after))
         if ours != theirs:
-            told.append(f"{name}: not the same in {before.name} and {after.name}")
+            warnings.append(f"{name}: {before.name} and {after.name} differ")
         elif len(ours) > 1 and what == "ranks":
-            told.append("ranks: not the same in all runs of a side")
+            warnings.append("ranks: the runs of a side differ")
     if len({one.steps for side in (before, after) for one in side.runs}) > 1:
-        told.append("steps: not as many in all runs, so elapsed and phase.steps are left out")
+        warnings.append("number of steps: the runs differ, so elapsed and phase.steps are left out")
     for side in (before, after):
         bad = sum(one.ended_badly for one in side.runs)
         if bad:
-            told.append(f"{side.name}: {counted(bad, 'rank')} did not end well, or still run")
+            warnings.append(f"{side.name}: {counted(bad, 'rank')} failed or still running")
         if no_cpu_share(side) > SHARED_CPUS:
             lacked = f"{side.name}: ranks had no CPU for {no_cpu_share(side):.0%} of the step"
-            told.append(f"{lacked}: these times are the machine's as much as the program's")
+            warnings.append(f"{lacked}: these times reflect the machine's load as much as the program")
         lost = sum(one.lost_files for one in side.runs)
         if lost:
-            told.append(f"{side.name}: {counted(lost, 'file')} could not be read")
+            warnings.append(f"{side.name}: {counted(lost, 'file')} could not be read")
     if _one_after_the_other(before, after):
-        told.append(
-            "all runs of one side came before those of the other: a machine that got slower meanwhile looks the same "
-            "as a change; record them in turn"
+        warnings.append(
+            "all runs of one side were recorded before those of the other: a machine that slowed down meanwhile looks "
+            "like a change; interleave them"
         )
-    return told
+    return warnings
 
 
 def _one_after_the_other(before: Side, after: Side) -> bool:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rankscope.questions.compare.measures import WHOLE, Measures, Metric
-from rankscope.questions.compare.resampling import SEED, chances, drawn_repeats, drawn_steps, fewest_chance
+from rankscope.questions.compare.resampling import (
+    SEED,
+    chances,
+    changes_of,
+    drawn_steps,
+    fewest_chance,
+    paired_chance,
+    paired_interval,
+)
 
 Array = Any
-LEVEL = 0.05  # a false alarm anywhere in a comparison is rarer than this
+LEVEL = 0.05  # a false alarm of the headline is rarer than this, and so is one anywhere in the rest of the table
 FEWEST_STEPS = 24
 SMALLEST_SHARE = 0.005  # of the step or of the whole: what is smaller is not judged
 FASTER, SLOWER, EQUAL, CANNOT_TELL = "faster", "slower", "equal", "cannot tell"
@@ -48,19 +57,15 @@ class Change:
     before: float
     after: float
     change: float  # of the medians
-    low: float = -np.inf  # 95 % interval of the change
-    high: float = np.inf
+    bounds: Callable[[float], tuple[float, float]] | None = None  # interval at a level; None: nothing can be said
+    chance: float | None = (
+        None  # of such a difference if nothing had changed; of the headline alone, else anywhere in the table
+    )
     verdict: str = CANNOT_TELL
-    chance: float | None = None  # of such a difference anywhere in the table if nothing had changed
-    draws: Array = None  # changes by resampling; None where nothing can be said
-    margin: float = 0.0  # assumed to come on top
 
-    def interval(self, level: float) -> tuple[float, float]:
-        """Leaves out the true change as rarely as the level says."""
-        if self.draws is None:
-            return -np.inf, np.inf
-        low, high = np.percentile(self.draws, (50 * level, 100 - 50 * level))
-        return float(low) - self.margin, float(high) + self.margin
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Misses the true change as rarely as the level says."""
+        return self.bounds(level) if self.bounds else (-1.0, np.inf)
 
     @property
     def difference(self) -> float:
@@ -88,9 +93,9 @@ class Comparison:
         return self.before, self.after
 
     @property
-    def primary(self) -> Change | None:
-        found = {change.metric: change for change in self.changes}
-        return next((found[metric] for metric in PRIMARY if metric in found), None)
+    def headline(self) -> Change | None:
+        """The one metric that is tested by itself."""
+        return next((change for metric in PRIMARY for change in self.changes if change.metric == metric), None)
 
 
 def compare(before: Side, after: Side, options: CompareOptions) -> Comparison:
@@ -134,19 +139,28 @@ def _matters(made: Comparison, metric: Metric) -> bool:
 
 
 def _by_repeats(made: Comparison, level: float) -> None:
+    """The headline by its own pairs of runs, which agrees with its interval; the others all at once."""
     metrics = _shared(made)
     if not metrics:
         return
     first, second = (np.array([[one.values[metric] for one in side.runs] for metric in metrics]) for side in made.sides)
-    told = chances(first, second, np.array([metric.kind in PACED for metric in metrics]))
-    random = np.random.default_rng(SEED)
-    after_draws = drawn_repeats(second, random)
-    ratios = drawn_ratios(drawn_repeats(first, random), after_draws)
+    alone = next((metrics.index(metric) for metric in PRIMARY if metric in metrics), None)
+    rest = np.array([at for at in range(len(metrics)) if at != alone], int)
+    chance = np.ones(len(metrics))
+    if len(rest):
+        paced = np.array([metrics[at].kind in PACED for at in rest])
+        chance[rest] = chances(first[rest], second[rest], paced)
+    if alone is not None:
+        chance[alone] = paired_chance(first[alone], second[alone])
     for at, metric in enumerate(metrics):
         before, after = float(np.median(first[at])), float(np.median(second[at]))
-        one = Change(metric, before, after, _ratio(before, after), chance=float(told[at]), draws=ratios[at])
-        one.low, one.high = one.interval(LEVEL)
-        one.verdict = _verdict(one, made.options.equal, told[at] <= level)
+        bounds = partial(paired_interval, first[at], second[at])
+        one = Change(metric, before, after, _ratio(before, after), bounds, float(chance[at]))
+        sure = bool(chance[at] <= level)
+        if at == alone:
+            low, high = one.interval(level)
+            sure = low > 0 or high < 0
+        one.verdict = _verdict(one, made.options.equal, sure)
         made.changes.append(one)
 
 
@@ -154,17 +168,32 @@ def _by_steps(made: Comparison, level: float) -> None:
     """Only what has a value for every step can be judged; what else there is, is shown."""
     metrics = _shared(made)
     judged = [metric for metric in metrics if made.by and _has_series(made, metric)]
-    ratios = _drawn_ratios(made, judged) if judged else np.zeros((0, 1))
-    wide = _simultaneous(ratios, level) if judged else 0.0
+    drawn = dict(zip(judged, _drawn_changes(made, judged), strict=True)) if judged else {}
+    headline = next((metric for metric in PRIMARY if metric in drawn), None)
+    rest = [draws for metric, draws in drawn.items() if metric != headline]
+    errors = _simultaneous(np.stack(rest), level) if rest else 0.0
     for metric in metrics:
         before, after = (float(np.median([one.values[metric] for one in side.runs])) for side in made.sides)
         one = Change(metric, before, after, _ratio(before, after))
-        if metric in judged:
-            one.draws, one.margin = ratios[judged.index(metric)], _margin(made, metric)
-            one.low, one.high = one.interval(LEVEL)
-            beyond = abs(one.change) - wide * float(one.draws.std()) > one.margin
-            one.verdict = _verdict(one, made.options.equal, beyond)
+        if metric in drawn:
+            draws, margin = drawn[metric], _margin(made, metric)
+            one.bounds = partial(_drawn_interval, draws, margin)
+            reach = errors * float(draws.std())
+            low, high = _widened(one.change - reach, one.change + reach, margin)
+            if metric == headline:
+                low, high = one.interval(level)
+            one.verdict = _verdict(one, made.options.equal, low > 0 or high < 0)
         made.changes.append(one)
+
+
+def _drawn_interval(draws: Array, margin: float, level: float) -> tuple[float, float]:
+    low, high = np.percentile(draws, (50 * level, 100 - 50 * level))
+    return _widened(float(low), float(high), margin)
+
+
+def _widened(low: float, high: float, margin: float) -> tuple[float, float]:
+    """By noise that makes a run as many times longer or shorter: nothing gets shorter than nothing."""
+    return max(0.0, 1 + low) / (1 + margin) - 1, (1 + high) * (1 + margin) - 1
 
 
 def no_cpu_share(side: Side) -> float:
@@ -186,12 +215,12 @@ def _has_series(made: Comparison, metric: Metric) -> bool:
     return all(metric in one.series for side in made.sides for one in side.runs)
 
 
-def _drawn_ratios(made: Comparison, judged: Sequence[Metric]) -> Array:
+def _drawn_changes(made: Comparison, judged: Sequence[Metric]) -> Array:
     random = np.random.default_rng(SEED)
     drawn = []
     for side in made.sides:
         drawn.append(drawn_steps([np.stack([one.series[metric] for metric in judged]) for one in side.runs], random))
-    return drawn_ratios(drawn[0], drawn[1])
+    return changes_of(drawn[0], drawn[1])
 
 
 def _simultaneous(ratios: Array, level: float) -> float:
@@ -205,24 +234,12 @@ def _verdict(one: Change, equal: float, sure: bool) -> str:
     if sure and abs(one.change) > equal:
         names = (LESS, MORE) if one.metric.name == "memory" else (FASTER, SLOWER)
         return names[one.change > 0]
-    return EQUAL if -equal <= one.low and one.high <= equal else CANNOT_TELL
-
-
-def _median(side: Side, metric: Metric) -> float:
-    return float(np.median([one.values[metric] for one in side.runs]))
+    low, high = one.interval()
+    return EQUAL if -equal <= low and high <= equal else CANNOT_TELL
 
 
 def _ratio(before: float, after: float) -> float:
     return after / before - 1 if before else (0.0 if after == before else np.inf)
-
-
-MOST = 1e6  # what never took time before and does now is that many times as long: infinity would spoil every mean
-
-
-def drawn_ratios(before: Array, after: Array) -> Array:
-    """The change in each draw, finite whatever was drawn: of a part that only some steps have, a draw may be zero."""
-    least = np.maximum(before, after / MOST)
-    return np.where(least > 0, after / np.where(least > 0, least, 1.0) - 1, 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -274,7 +291,7 @@ def outcomes(made: Comparison, limits: Sequence[Limit]) -> list[LimitOutcome]:
             continue
         low, high = found[limit.metric].interval(level)
         why = f"{100 * found[limit.metric].change:+.1f} %, interval {100 * low:+.1f} … {100 * high:+.1f} %"
-        if low == float("-inf"):
+        if found[limit.metric].bounds is None:
             why = "too few repeats or steps for an interval"
         told.append(LimitOutcome(limit, _limit_verdict(limit, low, high), why))
     return told

@@ -22,16 +22,16 @@ NVTX_RANGES_COLUMNS = (
         Unit.NS,
         "own",
         "`host_ns` − that of the ranges directly inside it, at least 0: ranges that overlap without one lying "
-        "inside the other are taken off whole",
+        "inside the other are subtracted in full",
     ),
-    Column("activities", Unit.COUNT, "On GPU", "number of kernels, copies and sets launched inside"),
+    Column("activities", Unit.COUNT, "On GPU", "number of kernels, copies and memsets launched inside"),
     Column(
-        "own_activities", Unit.COUNT, "own", "kernels, copies and sets launched in it and in no range further inside"
+        "own_activities", Unit.COUNT, "own", "kernels, copies and memsets launched in it and in no range further inside"
     ),
     Column("gpu_ns", Unit.NS, "GPU time", "sum of the durations of `activities` on the device"),
     Column("own_gpu_ns", Unit.NS, "own", "sum of the durations of `own_activities` on the device"),
     Column("api_calls", Unit.COUNT, "CUDA calls", "number of CUDA API calls that began inside"),
-    Column("api_ns", Unit.NS, "In them", "time inside `api_calls`"),
+    Column("api_ns", Unit.NS, "In CUDA calls", "time inside `api_calls`"),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks that have it"),
 )
 # Only of recorded runs: what nvprof printed does not say which range lies inside which.
@@ -130,8 +130,8 @@ RANGES_COLUMNS = (
         "own_ns",
         Unit.NS,
         "own",
-        "each moment of a thread (or stream) belongs to the range begun last of those that go on: the time so given"
-        " to this name. Over all names of a thread that is the time in which it is in any range",
+        "each moment of a thread (or stream) counts for the open range that began last; over all names of a thread "
+        "that is the time it spends in any range",
     ),
     Column("own_share", Unit.SHARE, "Own share", "`own_ns` ÷ `own_ns` of all rows"),
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
@@ -141,8 +141,9 @@ RANGES_COLUMNS = (
         "activities",
         Unit.COUNT,
         "On GPU",
-        "kernels, copies and sets whose launching call began on the range's thread while it went on; empty where a "
-        "trace does not say which call launched what, as in rank files (nvtx_ranges has what the recorder counted)",
+        "kernels, copies and memsets whose launching call began on the range's thread while it was open; empty "
+        "where a trace does not say which call launched what, as in rank files (nvtx_ranges has what the recorder "
+        "counted)",
     ),
     Column("own_activities", Unit.COUNT, "own", "of `activities`, those launched while it was the one begun last"),
     Column("gpu_ns", Unit.NS, "GPU time", "Σ of the lengths of `activities` on the GPU"),

@@ -46,11 +46,11 @@ def gpu_communication(tables: Tables) -> list[Finding]:
     if waits is not None:
         evidence.append(f"collectives: {waits:.0%} of the time in them is waiting for the last rank")
         if waits > MOSTLY:
-            action = "find out why ranks come late (rankscope report --table causes): most of it is waiting"
+            action = "find out why ranks arrive late (rankscope report --table causes): most of it is waiting"
     return [
         Finding(
             "gpu_communication",
-            f"The GPUs communicate and compute nothing for {seconds(exposed)} of a step of {seconds(step)} "
+            f"The GPUs communicate without computing for {seconds(exposed)} of a step of {seconds(step)} "
             f"({exposed / step:.0%})",
             action,
             evidence,
@@ -97,8 +97,8 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
     add(
         "gpu_idle",
         idle("unknown"),
-        "The GPU has nothing to do, and nobody tells what the host does then,",
-        "name the parts of the loop by ranges (NVTX, torch.profiler.record_function), or record with `rankscope run`",
+        "The GPU is idle, and nothing says what the host does meanwhile,",
+        "mark the parts of the loop with ranges (NVTX, torch.profiler.record_function), or record with `rankscope run`",
         "the host neither launches nor waits for the device",
     )
     add(
@@ -119,14 +119,14 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         "gc_bound",
         idle("gc"),
         "The GPU waits for Python's garbage collection",
-        "call gc.freeze() after the start, or gc.disable() and collect every some hundred steps",
+        "call gc.freeze() after the start, or gc.disable() and collect every few hundred steps",
         "idle during collections",
     )
     add(
         "recompiling",
         idle("compile"),
         "The GPU waits for torch to compile",
-        "keep shapes the same, or mark them dynamic (torch._dynamo.mark_dynamic)",
+        "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic)",
         "idle while torch compiles in steady steps",
     )
     add(
@@ -140,7 +140,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
         "host_collectives",
         idle("blocked"),
         "The GPU waits while the host is blocked in a collective",
-        "communicate by NCCL on the device, less often, or beside the computation (async_op=True, Iallreduce)",
+        "communicate with NCCL on the device, less often, or overlapped with computation (async_op=True, Iallreduce)",
         "the host is blocked in a collective of Gloo or MPI",
     )
     return made
@@ -156,13 +156,13 @@ def gpu_copies_alone(tables: Tables) -> list[Finding]:
         return []
     size = _mean(found, lambda one: one.counts["copy_bytes"])
     pageable = _mean(found, lambda one: one.counts["pageable_bytes"])
-    action = "copy on a stream of its own, a batch ahead, with non_blocking=True"
+    action = "copy on a separate stream, one batch ahead, with non_blocking=True"
     if pageable > MOSTLY * size:
         action = "pin the host's memory (DataLoader(pin_memory=True)), then copy with non_blocking=True, a batch ahead"
     return [
         Finding(
             "gpu_copies",
-            f"The GPU copies and computes nothing for {seconds(copy)} of a step of {seconds(step)} ({copy / step:.0%})",
+            f"The GPU copies without computing for {seconds(copy)} of a step of {seconds(step)} ({copy / step:.0%})",
             action,
             [f"gpu_steps: {size / 1e6:.3g} MB a step, {pageable / size if size else 0:.0%} from or to pageable memory"],
             copy * _all_steps(tables),
@@ -189,12 +189,18 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
         (
             exposed,
             IN_WINDOW,
-            "communicate and compute nothing",
+            "communicate without computing",
             "overlap it with computation, or send less",
             "gpu_time",
         ),
-        (copying, IN_WINDOW, "copy and compute nothing", "copy on a stream of its own, beside kernels", "gpu_copies"),
-        (idle, IDLE_IN_WINDOW, "have nothing to do", "look at what their streams wait for", "gpu_idle"),
+        (
+            copying,
+            IN_WINDOW,
+            "copy without computing",
+            "copy on a separate stream, overlapped with kernels",
+            "gpu_copies",
+        ),
+        (idle, IDLE_IN_WINDOW, "are idle", "look at what their streams wait for", "gpu_idle"),
     )
     return [
         Finding(
@@ -202,7 +208,7 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
             f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
             f"({ns / span:.0%})",
             f"{action} (rankscope report --table {table})",
-            [f"gpu_time: mean of {counted(len(found), 'GPU')}; no step is known, so it is not told by step"],
+            [f"gpu_time: mean of {counted(len(found), 'GPU')}; no step is known, so this covers the whole run"],
             ns,
         )
         for ns, least, what, action, table in told

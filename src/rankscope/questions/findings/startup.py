@@ -24,7 +24,7 @@ def wrong_launcher(tables: Tables) -> list[Finding]:
     if len(alone) < 2:
         return []
     told = (
-        f"{len(alone)} processes run as {len(alone)} jobs of one rank each: the launcher is not that of the MPI library"
+        f"{len(alone)} processes run as {len(alone)} jobs of one rank each: the launcher does not match the MPI library"
     )
     library = "; ".join(row[0] for row in tables.query("SELECT DISTINCT versions FROM ranks WHERE versions <> ''")[:2])
     action = f"start the job with the mpirun that belongs to the library in use ({library})"
@@ -46,7 +46,7 @@ def incomplete_coverage(tables: Tables) -> list[Finding]:
         evidence.append(f"coverage: {lost} of {lost + kept} calls had no room in the files")
     if not evidence:
         return []
-    action = "record anew with all ranks under `rankscope run`"
+    action = "record again with all ranks under `rankscope run`"
     if not tables.query("SELECT 1 FROM ranks WHERE role = 'rank' AND tool = '' LIMIT 1"):
         action = "load the files of all ranks together (`rankscope load FILE …`)"
     if lost and not missing and not bad:
@@ -78,7 +78,7 @@ def failed_ranks(tables: Tables) -> list[Finding]:
         return []
     size = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     first, *others = (f"{ending_text(*row[:3])} on {_which(row[3], size)}" for row in failed)
-    action = "look at the last lines that the program printed; the numbers here are those of the time before"
+    action = "look at the last lines that the program printed; the numbers here cover the time before that"
     told = [*failed, *(row for row in found if row not in failed)]
     evidence = [f"coverage: ended: {ending_text(*row[:3])} on rank {ranges(row[3])}" for row in told]
     return [Finding("failed_ranks", f"The job failed: {'; then '.join([first, *others])}", action, evidence)]
@@ -129,7 +129,7 @@ def slow_start(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "slow_start",
-            f"The start is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run"
+            f"Start-up is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run"
             + (f": {imports.said}" if imports else ""),
             LATE_IMPORTS if imports else ACTIONS[slowest],
             [
@@ -211,7 +211,7 @@ def first_collective(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "first_collective",
-            f"The first {name} takes {seconds(cost)} on every rank at least",
+            f"The first {name} takes at least {seconds(cost)} on every rank",
             "it sets up connections: name the network interface, lower the number of connections, or warm up once "
             "and keep the processes",
             [f"phases: first collective {seconds(cost)} to {seconds(max(lengths))}"],

@@ -88,7 +88,7 @@ def gc_bound(tables: Tables) -> list[Finding]:
             "gc_bound",
             f"Python collects garbage for {seconds(taken.sum_ns / taken.steps)} of a step of "
             f"{seconds(taken.steps_ns / taken.steps)} ({taken.sum_ns / taken.steps_ns:.0%})",
-            "call gc.freeze() after the start, or gc.disable() and collect every some hundred steps on all ranks",
+            "call gc.freeze() after the start, or gc.disable() and collect every few hundred steps on all ranks",
             [f"step_parts: GC, {seconds(taken.sum_ns)} in {taken.having} of {counted(taken.steps, 'step')}"],
             taken.sum_ns,
         )
@@ -106,8 +106,7 @@ def checkpointing(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "checkpointing",
-            f"The loop stands still for checkpoints: {seconds(taken.sum_ns)}, {taken.sum_ns / taken.steps_ns:.0%} of "
-            "the steps",
+            f"Checkpoints block the loop: {seconds(taken.sum_ns)}, {taken.sum_ns / taken.steps_ns:.0%} of the steps",
             "write them beside the loop (torch.distributed.checkpoint.async_save), shard them over the ranks, to a "
             "faster file system, or less often",
             [
@@ -141,7 +140,7 @@ def compiling(tables: Tables) -> list[Finding]:
         made.append(
             Finding(
                 "compiling",
-                f"torch compiles for {seconds(first_ns)} until the first step has ended",
+                f"torch compiles for {seconds(first_ns)} before the first step ends",
                 "keep its caches between jobs (TORCHINDUCTOR_CACHE_DIR on a disk that stays), or compile one repeated "
                 "block instead of the whole model",
                 [f"phase_calls: torch.compile, {calls:.0f} times on the median rank"],
@@ -156,7 +155,7 @@ def compiling(tables: Tables) -> list[Finding]:
                 "recompiling",
                 f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
                 f"({later_ns / steps_ns:.0%} of the steps)",
-                "keep shapes the same, or mark them dynamic (torch._dynamo.mark_dynamic); TORCH_LOGS=recompiles tells "
+                "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic); TORCH_LOGS=recompiles tells "
                 "why",
                 [f"phase_calls: torch.compile in the phase steady, {again:.0f} times on the median rank"],
                 later_ns,
@@ -227,7 +226,7 @@ def stalled(tables: Tables) -> list[Finding]:
     one = stall(tables)
     if one is None:
         return []
-    whose = "no rank's own: all are blocked in collectives"
+    whose = "on no rank: all are blocked in collectives"
     action = "look at the network and the file system at that time; nobody computed"
     if one.rank is not None:
         whose = f"{seconds(one.part_ns)} of it in {TITLES.get(one.part, one.part)} of rank {one.rank} ({one.host})"

@@ -119,14 +119,14 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         cpus = max(one.cpus for one in ranks)
         wanted = sum(one.used + one.share for one in ranks)
         of = "a step" if ranks[0].steps else "the run"
-        have, they = ("have", "they want") if len(ranks) > 1 else ("has", "it wants")
-        told = f"{counted(len(ranks), 'rank')} on {host} {have} no CPU for {share:.0%} of {of}: "
+        wait, they = ("wait", "they want") if len(ranks) > 1 else ("waits", "it wants")
+        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {share:.0%} of {of}: "
         if wanted > cpus:
-            told += f"{they} {wanted:.1f} CPUs at a time and {have} {cpus}"
+            title += f"{they} {wanted:.1f} CPUs at a time, of {cpus}"
             action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
             action += "num_workers)"
         else:
-            told += f"other programs, or other threads of the job, take its {cpus}"
+            title += f"other programs, or other threads of the job, take its {cpus}"
             action = "keep other programs off its CPUs, start fewer threads (OMP_NUM_THREADS, num_workers), or bind "
             action += "ranks to cores of their own"
         each = typical([one.runnable_ns for one in ranks])
@@ -135,7 +135,7 @@ def oversubscribed(tables: Tables) -> list[Finding]:
             if ranks[0].steps
             else f"ranks (SQL): runnable_ns ÷ elapsed_ns, at least {share:.0%} on every rank"
         )
-        made.append(Finding("oversubscribed", told, action, [evidence], each * max(1, ranks[0].steps)))
+        made.append(Finding("oversubscribed", title, action, [evidence], each * max(1, ranks[0].steps)))
     return sorted(made, key=lambda one: -(one.saved_ns or 0))[:1]
 
 
@@ -162,8 +162,8 @@ def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
 # ---------------------------------------------------------------- stragglers
 ACTIONS = {
     "data wait": "give its data loader more workers or a faster source, or share the samples evenly",
-    "forward": "look at what its forward pass does more than that of the others: larger inputs, uneven batches",
-    "backward": "look at what its backward pass does more than that of the others: larger inputs, uneven batches",
+    "forward": "look at what its forward pass does that the others' do not: larger inputs, uneven batches",
+    "backward": "look at what its backward pass does that the others' do not: larger inputs, uneven batches",
     "optimizer": "look at what follows its optimizer step: logging, averaging, callbacks on one rank only",
     "zero_grad": "look at what else runs there on this rank only",
     "checkpoint": "save checkpoints asynchronously, or shard them over the ranks",

@@ -62,13 +62,13 @@ COLUMNS = (
         "saved_ns",
         Unit.NS,
         "Could save",
-        "elapsed time of the job that could be saved at most if only this were cured; savings of several findings "
+        "elapsed time of the job that could be saved at most if only this were fixed; savings of several findings "
         "overlap",
     ),
     Column(
         "share",
         Unit.SHARE,
-        "Of the run",
+        "% of the run",
         "`saved_ns` ÷ elapsed time of the run, or of its longest process; at most 1",
     ),
     Column("action", Unit.NAME, "What to do", "what to do next"),
@@ -95,31 +95,32 @@ def not_looked_for(tables: Tables) -> list[str]:
     """What no rule could look for, and why: that nothing was found says nothing about it."""
     ranks, steps = tables.query(RANKS)[0][0], steps_of(tables)
     if not ranks:
-        return ["Not looked for anything: there is no rank."]
+        return ["Not checked: anything, as there is no rank."]
     notes = []
     if steps.source == "traced":
         notes += _not_in_traces(tables)
     elif steps.source != "recorded":
         notes.append(
-            "Not looked for: slow data loading, garbage collection, checkpoints and compilation. No training loop told "
-            "its steps (torch, or rankscope.step(); of a loaded trace ProfilerStep#, ranges or kernels that repeat)."
+            "Not checked: slow data loading, garbage collection, checkpoints and compilation. No training loop "
+            "reported its steps (torch, or rankscope.step(); of a loaded trace ProfilerStep#, ranges or kernels "
+            "that repeat)."
         )
     if not has_run_delay(tables):
-        notes.append("Not looked for: ranks without a CPU. No kernel told how long they could have run and had none.")
+        notes.append("Not checked: ranks without a CPU. The system did not report how long they waited for one.")
     if not steps.ranks:
-        notes.append("Not looked for: single steps that take much longer. There are no steps.")
+        notes.append("Not checked: single steps that take much longer. There are no steps.")
     if ranks > 1 and not steps.ranks and not collectives_of(tables).splits:
         notes.append(
-            "Not looked for: late ranks, exposed communication, tiny collectives. No collective is in the logs of all "
+            "Not checked: late ranks, exposed communication, tiny collectives. No collective is in the logs of all "
             "its ranks, and there are no steps."
         )
     if tables.query(ANY_WORK) and not device_steps_of(tables):
         notes.append(
-            "Not looked for in each step: exposed communication, slow launching, synchronising and copies on the GPUs. "
+            "Not checked in each step: exposed communication, slow launching, synchronising and copies on the GPUs. "
             "No step is known on their clock (recorded training loops and traces with steps have them)."
         )
     if not waterfalls(tables):
-        notes.append("Not looked for: a slow start. No rank left marks of its phases.")
+        notes.append("Not checked: a slow start. No rank left marks of its phases.")
     return notes
 
 
@@ -132,16 +133,16 @@ ON_HOST = """SELECT 1 FROM tallies JOIN ranks USING (process)
 
 def _not_in_traces(tables: Tables) -> list[str]:
     notes = [
-        "Not looked for: garbage collection and checkpoints that no range names. A loaded trace does not tell of them."
+        "Not checked: garbage collection and checkpoints that no range names. A loaded trace does not contain them."
     ]
     data_ns, others_ns = tables.query(PARTS_TOLD)[0]
     if not data_ns and not others_ns:
-        notes.append("Not looked for: what the host does in a step. No range of the trace names a part of it.")
+        notes.append("Not checked: what the host does in a step. No range of the trace names a part of it.")
     elif not data_ns:
-        notes.append("Not looked for: slow data loading. No range of the trace is that of a data loader.")
+        notes.append("Not checked: slow data loading. No range of the trace is that of a data loader.")
     if tables.query(ON_HOST):
         notes.append(
-            "Not looked for: exposed communication of Gloo. The trace tells how long a collective took, not how long "
+            "Not checked: exposed communication of Gloo. The trace says how long a collective took, not how long "
             "the loop waited for it."
         )
     return notes
@@ -156,6 +157,6 @@ def findings(tables: Tables, selection: Selection = ALL) -> Table:
         share = min(1.0, one.saved_ns / elapsed) if one.saved_ns is not None and elapsed else None
         table.rows.append((number, one.title, one.saved_ns, share, one.action, "; ".join(one.evidence), one.rule))
     if len(found) > MOST:
-        table.notes.append(f"{len(found) - MOST} smaller ones are left out.")
+        table.notes.append(f"{len(found) - MOST} smaller findings are left out.")
     table.notes += not_looked_for(tables)
     return table

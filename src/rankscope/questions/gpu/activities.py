@@ -133,7 +133,7 @@ NONE = -1  # of a correlation
 
 
 def kind_of(name: str) -> str:
-    """What an activity does, by its name: copies and sets have one, NCCL and its kin have theirs, all else computes."""
+    """What an activity does, by its name: copies and memsets have one, NCCL and its kin theirs, all else computes."""
     if COPIES.match(name):
         return COPY
     if SETS.match(name):
@@ -297,5 +297,5 @@ def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None
     sql = f"SELECT rank FROM ranks WHERE {selection.condition} AND lost_trace_events > 0 ORDER BY rank"
     ranks = [row[0] for row in tables.query(sql)]
     if ranks and table.rows:
-        told = f"the trace of rank {ranges(ranks)} has not kept every event"
-        table.warnings.append(f"{told}: this is of those it has; the table gpu has all")
+        told = f"the trace of rank {ranges(ranks)} did not keep every event"
+        table.warnings.append(f"{told}: this covers those it has; the table gpu has all")

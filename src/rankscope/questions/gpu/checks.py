@@ -83,14 +83,14 @@ class Kernel:
 
 
 def gpu_checks(tables: Tables, selection: Selection = ALL) -> Table:
-    """What follows from the figures by rules that hold for any profile."""
+    """Checks of the GPU figures by rules that hold for any profile."""
     kernels = [Kernel(*row) for row in tables.query(SQL.format(condition=selection.condition), ("gpu",))]
-    table = Table("gpu_checks", "What the GPU figures give away", COLUMNS, [])
+    table = Table("gpu_checks", "GPU checks", COLUMNS, [])
     table.rows += [*_iterations(kernels), *_spinning(kernels), *_uneven(kernels), *_fixed(kernels)]
     table.warnings += [f"{row[2]}: {row[5]}" for row in table.rows if row[0] == "uneven collective"]
     if any(row[0] == "waiting inside" for row in table.rows):
         table.notes.append(
-            "Waiting inside: time beyond the shortest call, all of it waiting if all calls move as much."
+            "Waiting inside: time beyond the shortest call, all of it waiting if all calls move the same amount."
         )
     return table
 
@@ -135,7 +135,7 @@ def _spinning(kernels: Sequence[Kernel]) -> Iterator[Row]:
             continue
         waiting_ns = kernel.total_ns - kernel.calls * kernel.min_ns
         times = f"shortest call {kernel.min_ns / 1e6:.3g} ms, average {kernel.mean_ns / 1e6:.3g} ms"
-        told = f"{times}: mostly waiting, it seems"
+        told = f"{times}: apparently mostly waiting"
         yield "waiting inside", str(kernel.rank), kernel.name, waiting_ns, waiting_ns / kernel.total_ns, told
 
 

@@ -25,7 +25,7 @@ WORDS = (
 )
 # at the beginning of a word: in a mangled name that is after the word's length
 _ANY = re.compile("(?i)(?<![a-z])(?:" + "|".join(WORDS) + ")")
-# the same in SQL, of a column `name`; copies and sets have their names in brackets
+# the same in SQL, of a column `name`; copies and memsets have their names in brackets
 SQL = "regexp_matches(name, '(?i)(^|[^a-z])(" + "|".join(WORDS) + ")') AND NOT starts_with(name, '[')"
 
 

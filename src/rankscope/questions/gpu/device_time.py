@@ -17,8 +17,8 @@ from rankscope.questions.selection import ALL, Selection, arranged, spread, spre
 GPU_GAPS_COLUMNS = (
     Column("length", Unit.NAME, "Length of a gap", "a gap shorter than this (and not shorter than the row before)"),
     Column("gaps", Unit.COUNT, "Gaps", "number of such gaps"),
-    Column("idle_ns", Unit.NS, "Idle in them", "sum of their lengths; over all rows it is `idle_ns` of gpu_time"),
-    Column("share", Unit.SHARE, "Of idle", "`idle_ns` ÷ `idle_ns` of all rows"),
+    Column("idle_ns", Unit.NS, "Idle time", "sum of their lengths; over all rows it is `idle_ns` of gpu_time"),
+    Column("share", Unit.SHARE, "% of idle", "`idle_ns` ÷ `idle_ns` of all rows"),
     Column("mean_ns", Unit.NS, "Mean", "`idle_ns` ÷ `gaps`"),
     *spread_columns(Unit.NS),
 )
@@ -60,12 +60,12 @@ GPU_IDLE_COLUMNS = (
         Unit.NAME,
         "Waits for",
         "*host*: the call that launched the next activity began only after the gap had; *next kernel*: else, if the"
-        " gap is shorter than 30 µs, as kernels launched back to back have it; *other*: a longer gap, as when "
+        " gap is shorter than 30 µs, as between kernels launched back to back; *other*: a longer gap, as when "
         "streams wait for each other",
     ),
     Column("gaps", Unit.COUNT, "Gaps", "number of gaps of the stream that have this cause"),
     Column("idle_ns", Unit.NS, "Idle", "sum of their lengths"),
-    Column("share", Unit.SHARE, "Of idle", "`idle_ns` ÷ all idle time of the stream"),
+    Column("share", Unit.SHARE, "% of idle", "`idle_ns` ÷ all idle time of the stream"),
     Column("median_ns", Unit.NS, "Median", "median length of a gap"),
     Column("max_ns", Unit.NS, "Max", "longest gap"),
 )
@@ -89,23 +89,23 @@ DEVICE_TIME_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
     Column("span_ns", Unit.NS, "GPU active window", "GPU active window: last end − first start of an activity"),
-    Column("busy_ns", Unit.NS, "Busy", "busy(all activities): time in which at least one goes on"),
+    Column("busy_ns", Unit.NS, "Busy", "busy(all activities): time in which at least one is running"),
     Column("busy_share", Unit.SHARE, "Busy share", "`busy_ns` ÷ `span_ns`"),
     Column("idle_ns", Unit.NS, "Idle", "`span_ns` − `busy_ns`"),
     Column(
         "compute_ns",
         Unit.NS,
         "Compute",
-        "busy(compute): time in which at least one kernel other than communication goes on",
+        "busy(compute): time in which at least one kernel other than communication is running",
     ),
     Column("compute_share", Unit.SHARE, "Compute share", "`compute_ns` ÷ `span_ns`"),
     Column(
         "comm_ns",
         Unit.NS,
         "Communication",
-        "busy(communication): time in which at least one kernel of communication goes on",
+        "busy(communication): time in which at least one kernel of communication is running",
     ),
-    Column("copy_ns", Unit.NS, "Copies and sets", "busy(copies and sets): time in which at least one goes on"),
+    Column("copy_ns", Unit.NS, "Copies and memsets", "busy(copies and memsets): time in which at least one is running"),
     Column(
         "hidden_ns",
         Unit.NS,
@@ -175,7 +175,7 @@ def _cells(time: GpuTime) -> tuple[int | float | None, ...]:
 GPU_SPREAD_COLUMNS = (
     Column("what", Unit.NAME, "GPU time", "the column of gpu_time"),
     Column("total_ns", Unit.NS, "All ranks", "sum of that time over the selected ranks"),
-    Column("share", Unit.SHARE, "Of active window", "`total_ns` ÷ the sum of the ranks' `span_ns`"),
+    Column("share", Unit.SHARE, "% of active window", "`total_ns` ÷ the sum of the ranks' `span_ns`"),
     *spread_columns(Unit.NS),
 )
 MEASURES = {
@@ -186,7 +186,7 @@ MEASURES = {
     "communication": "comm_ns",
     "communication overlapped": "hidden_ns",
     "communication exposed": "exposed_ns",
-    "copies and sets": "copy_ns",
+    "copies and memsets": "copy_ns",
 }
 
 

@@ -21,7 +21,7 @@ ACTIVITIES_COLUMNS = (
     Column(
         "share",
         Unit.SHARE,
-        "Of all",
+        "% of all",
         "`total_ns` ÷ the time of the whole layer on the selected ranks; where a source lists only part of its "
         "rows, ÷ the whole that it implies (time ÷ share)",
     ),
@@ -53,7 +53,7 @@ ALL_NS = f"""
 
 
 def gpu(tables: Tables, selection: Selection = ALL) -> Table:
-    """Kernels, copies and sets over the selected ranks, and how their time is spread over them."""
+    """Kernels, copies and memsets over the selected ranks, and how their time is spread over them."""
     return activities(tables, selection, "gpu", "GPU activities")
 
 
@@ -86,7 +86,7 @@ def cuda_api(tables: Tables, selection: Selection = ALL) -> Table:
     return activities(tables, selection, "cuda_api", "CUDA API calls")
 
 
-# ---------------------------------------------------------------- which kernels, copies and sets take the GPUs' time?
+# ---------------------------------------------------------------- which activities take the GPUs' time?
 KERNELS_COLUMNS = (
     Column("kind", Unit.NAME, "Kind", "compute, communication, copy or set"),
     Column("name", Unit.NAME, "Kernel", "kernel, copy or set"),
@@ -105,10 +105,10 @@ BY_NAME_SQL = """
 
 
 def kernels(tables: Tables, selection: Selection = ALL) -> Table:
-    """Calls and time of every kernel, copy and set, over the selected ranks."""
+    """Calls and time of every kernel, copy and memset, over the selected ranks."""
     found = statistics(by_name(tables, selection))
     rows: list[tuple[Cell, ...]] = [(kind_of(name), name, *cells) for name, cells in found]
-    table = Table("kernels", "GPU kernels, copies and sets", KERNELS_COLUMNS, rows)
+    table = Table("kernels", "GPU kernels, copies and memsets", KERNELS_COLUMNS, rows)
     say_what_is_lost(tables, selection, table)
     return arranged(table, selection)
 
@@ -125,7 +125,7 @@ GPU_KINDS_COLUMNS = (Column("kind", Unit.NAME, "Kind", "compute, communication, 
 
 
 def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
-    """Calls and time of computing, communicating, copying and setting, over the selected ranks."""
+    """Calls and time of computing, communicating, copies and memsets, over the selected ranks."""
     found = statistics(by_kind(by_name(tables, selection)))
     rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in found]
     table = Table("gpu_kinds", "GPU work by kind", GPU_KINDS_COLUMNS, rows)
@@ -160,8 +160,8 @@ GPU_RANKS_COLUMNS = (
         "sum of the durations of kernels of collectives (NCCL, RCCL and the like, by name): they run while they "
         "wait, so wait is in it",
     ),
-    Column("communication_share", Unit.SHARE, "Of GPU time", "`communication_ns` ÷ `gpu_ns`"),
-    Column("copy_ns", Unit.NS, "Copies, sets", "sum of the durations of copies and sets"),
+    Column("communication_share", Unit.SHARE, "% of GPU time", "`communication_ns` ÷ `gpu_ns`"),
+    Column("copy_ns", Unit.NS, "Copies, memsets", "sum of the durations of copies and memsets"),
     Column(
         "unlisted_ns", Unit.NS, "Not listed", "`gpu_ns` − the sum of the listed rows, where more than 0.5 % is missing"
     ),
@@ -214,11 +214,11 @@ GPU_COPIES_SQL = f"""
 
 
 def gpu_copies(tables: Tables, selection: Selection = ALL) -> Table:
-    """Copies and sets by direction with their bandwidth while they run, and its spread over the ranks."""
+    """Copies and memsets by direction with their bandwidth while they run, and its spread over the ranks."""
     found: dict[str, list[tuple[int, int, int, float]]] = {}
     for name, *row in tables.query(GPU_COPIES_SQL.format(condition=selection.condition)):
         found.setdefault(name, []).append(tuple(row))
-    table = Table("gpu_copies", "GPU copies and sets", GPU_COPIES_COLUMNS, [])
+    table = Table("gpu_copies", "GPU copies and memsets", GPU_COPIES_COLUMNS, [])
     for name, rows in found.items():
         calls, size, total_ns = (sum(row[at] or 0 for row in rows) for at in (1, 2, 3))
         told = spread([(1e9 * row[2] / row[3], row[0]) for row in rows if row[3]])

@@ -56,9 +56,9 @@ def gpu_memory(tables: Tables, selection: Selection = ALL) -> Table:
     """Allocation calls, their bytes, and memory in use of each GPU of each rank."""
     table = Table("gpu_memory", "GPU memory", COLUMNS, tables.query(SQL.format(condition=selection.condition)))
     if table.rows:
-        table.notes.append("Allocated by the process from CUDA; a framework's own cache hands it out once more.")
+        table.notes.append("Allocated by the process from CUDA; a framework's own cache sub-allocates it.")
         if windows_note(tables):
-            table.notes.append("Of the time before the first pause in recording.")
+            table.notes.append("Covers the time before the first pause in recording.")
     return arranged(table, selection)
 
 
@@ -66,16 +66,16 @@ def gpu_memory(tables: Tables, selection: Selection = ALL) -> Table:
 ALLOCATOR_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("device", Unit.NAME, "GPU", "the GPU's number in that process"),
-    Column("samples", Unit.COUNT, "Samples", "ends of steps at which it was read: about one a second"),
+    Column("samples", Unit.COUNT, "Samples", "step ends at which it was read: about one per second"),
     Column("allocated_peak_bytes", Unit.BYTES, "Allocated, peak", "the most that tensors held at once"),
     Column("reserved_peak_bytes", Unit.BYTES, "Reserved, peak", "the most that the allocator had taken from CUDA"),
     Column(
         "fragmentation",
         Unit.SHARE,
         "Fragmentation",
-        "1 − `allocated_peak_bytes` ÷ `reserved_peak_bytes`: cached in blocks of sizes that were of no use at the peak",
+        "1 − `allocated_peak_bytes` ÷ `reserved_peak_bytes`: cached in blocks that could not be used at the peak",
     ),
-    Column("device_bytes", Unit.BYTES, "Of the GPU's", "memory of the GPU, as its driver gives it"),
+    Column("device_bytes", Unit.BYTES, "GPU memory", "memory of the GPU, as its driver gives it"),
     Column("reserved_share", Unit.SHARE, "Reserved share", "`reserved_peak_bytes` ÷ `device_bytes`"),
     Column("allocated_bytes", Unit.BYTES, "Allocated, last", "in tensors at the end of the last step looked at"),
     Column("reserved_bytes", Unit.BYTES, "Reserved, last", "taken from CUDA at that moment"),
@@ -86,7 +86,7 @@ ALLOCATOR_COLUMNS = (
         "`allocated_bytes` − the same at the first look in a steady step: what steps leave behind",
     ),
     Column("retries", Unit.COUNT, "Retries", "times that cudaMalloc failed, and the cache was emptied to try again"),
-    Column("ooms", Unit.COUNT, "Out of memory", "times that it failed then, too"),
+    Column("ooms", Unit.COUNT, "Out of memory", "times that it failed again"),
 )
 ALLOCATOR = """
     SELECT rank, a.device, count(*), max(allocated_peak_bytes), max(reserved_peak_bytes), any_value(g.memory_bytes),

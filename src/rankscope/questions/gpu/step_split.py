@@ -54,7 +54,7 @@ class HostStates:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The copies and sets of a device."""
+    """The copies and memsets of a device."""
 
     start_ns: Array
     correlation: Array

@@ -38,7 +38,7 @@ GPU_STEPS_COLUMNS = (
     Column(
         "wait_ns", Unit.NS, "Exposed wait", "`exposed_ns` × wait ÷ stay of the rank's matched collectives on devices"
     ),
-    Column("copy_ns", Unit.NS, "Copies alone", "copies and sets, and no kernel"),
+    Column("copy_ns", Unit.NS, "Copies alone", "copies and memsets, and no kernel"),
     Column("idle_ns", Unit.NS, "Idle", "nothing goes on; the columns from `launch_ns` to `unknown_ns` add up to it"),
     Column("idle_share", Unit.SHARE, "Idle share", "`idle_ns` ÷ `step_ns`"),
     Column(
@@ -54,7 +54,7 @@ GPU_STEPS_COLUMNS = (
         "idle while the loop's thread is in zero_grad, forward, backward or optimizer",
     ),
     Column("data_ns", Unit.NS, "Idle: data", "idle while it waits for the data loader"),
-    Column("sync_ns", Unit.NS, "Idle: synchronising", "idle while it is inside a CUDA call that waits for the device"),
+    Column("sync_ns", Unit.NS, "Idle: synchronizing", "idle while it is inside a CUDA call that waits for the device"),
     Column(
         "preempted_ns",
         Unit.NS,
@@ -62,7 +62,7 @@ GPU_STEPS_COLUMNS = (
         "of what would be `launch_ns` and `python_ns`: the smaller of them and the time in which the thread had no CPU",
     ),
     Column("python_ns", Unit.NS, "Idle: Python", "idle while it is outside all parts of the step"),
-    Column("gc_ns", Unit.NS, "Idle: gc", "idle while Python collects garbage"),
+    Column("gc_ns", Unit.NS, "Idle: GC", "idle while Python collects garbage"),
     Column("compile_ns", Unit.NS, "Idle: compiling", "idle while torch compiles"),
     Column("blocked_ns", Unit.NS, "Idle: blocked", "idle while it is blocked in a collective"),
     Column("checkpoint_ns", Unit.NS, "Idle: checkpoint", "idle while it writes a checkpoint"),
@@ -181,7 +181,7 @@ def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:
             table.rows.append(_row(one))
     cut = tables.query(CUT)[0][0]
     if cut:
-        told = f"{counted(cut, 'step')} of a device left out: what it or its host did then is not known any more."
+        told = f"{counted(cut, 'step')} of a device left out: what it or its host did then is no longer known."
         table.notes.append(told)
     table.notes += windows_note(tables)
     return arranged(table, selection)

@@ -268,9 +268,7 @@ def gpu_energy(tables: Tables, selection: Selection = ALL) -> Table:
         shared += len({user[0] for user in users}) > 1
         table.rows.append(_energy_row(tables, host, users))
     if table.rows:
-        table.notes.append(
-            "All that the GPU used, also while it had nothing to do. GPUs that no rank uses are not here."
-        )
+        table.notes.append("Total energy of the GPU, also while it was idle. GPUs that no rank uses are not here.")
     if shared:
         table.notes.append(f"{counted(shared, 'GPU')} shared by several ranks: a step is then one of each of them.")
     processes = [row[-2] or 0 for row in table.rows]

@@ -75,7 +75,7 @@ class GpuTime:
     busy_ns: int
     compute_ns: int
     comm_ns: int
-    copy_ns: int  # copies and sets
+    copy_ns: int  # copies and memsets
     compute_or_comm_ns: int
 
     @property

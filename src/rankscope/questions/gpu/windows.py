@@ -8,13 +8,13 @@ from rankscope.questions.wording import counted
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("windows", Unit.COUNT, "Windows", "times of recording that have ended; the first begins with CUDA"),
+    Column("windows", Unit.COUNT, "Windows", "recording windows that have ended; the first begins with CUDA"),
     Column("recorded_ns", Unit.NS, "Recorded", "sum of their lengths, and of the one that goes on"),
     Column("steps", Unit.COUNT, "Steps", "steps of the rank since recording began, the first one left out"),
     Column(
         "recorded_steps", Unit.NUMBER, "Recorded steps", "of `steps`, those in windows; of a step in part, its part"
     ),
-    Column("step_share", Unit.SHARE, "Of steps", "`recorded_steps` ÷ `steps`"),
+    Column("step_share", Unit.SHARE, "% of steps", "`recorded_steps` ÷ `steps`"),
     Column(
         "cost",
         Unit.SHARE,
@@ -23,7 +23,7 @@ COLUMNS = (
     ),
     Column("cost_error", Unit.SHARE, "±", "standard error of `cost`: 1.25 × 1.4826 × median deviation ÷ √windows"),
     Column("spent_ns", Unit.NS, "Cost in all", "`cost` ÷ (1 + `cost`) × recorded time of steps + switching on and off"),
-    Column("spent_share", Unit.SHARE, "Of elapsed", "`spent_ns` ÷ elapsed time of the process"),
+    Column("spent_share", Unit.SHARE, "% of elapsed", "`spent_ns` ÷ elapsed time of the process"),
     Column("kernels", Unit.COUNT, "Kernels recorded", "kernels in windows"),
     Column(
         "estimated_kernels",
@@ -69,6 +69,6 @@ def windows_note(tables: Tables) -> list[str]:
     if not windows or share is None:
         return []
     return [
-        f"Recorded in {counted(windows, 'window')}, {share:.1%} of the steps: counts and times are of these "
+        f"Recorded in {counted(windows, 'window')}, {share:.1%} of the steps: counts and times cover only these "
         "(--table gpu_windows estimates the whole run; --cuda exact records it)."
     ]

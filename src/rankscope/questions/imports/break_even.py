@@ -103,7 +103,9 @@ def _part(text: str, tables: Tables | None) -> dict[int, float]:
 
 def _loaded(name: str, tables: Tables | None) -> dict[int, float]:
     if tables is None:
-        raise NoSeries(f"{name}: give points as in 1:23.8,2:12.4, a time as in 260s, or a run with a series so named")
+        raise NoSeries(
+            f"{name}: give points as in 1:23.8,2:12.4, a time as in 260s, or a run with a series of this name"
+        )
     rows = tables.query(
         "SELECT scale, value FROM figures WHERE series = ? AND scale_name = 'nodes' AND unit = 'ns'", (name,)
     )
@@ -112,7 +114,7 @@ def _loaded(name: str, tables: Tables | None) -> dict[int, float]:
         if made.setdefault(int(nodes), value_ns / 1e9) != value_ns / 1e9:
             raise NoSeries(f"{name}: several series of that name differ at {int(nodes)} nodes: give points instead")
     if not made:
-        raise NoSeries(f"{name}: no series of times by nodes is so named (see rankscope report --table figures)")
+        raise NoSeries(f"{name}: no series of times by nodes has this name (see rankscope report --table figures)")
     return made
 
 
@@ -196,7 +198,7 @@ def break_evens(places: Mapping[str, tuple[Mapping[int, float], Mapping[int, flo
         there = (in_place[largest] * 1e9, staged_at(staged, largest) * 1e9)
         rows.append((place, found.at, largest, *there, staging_verdict(found)))
     notes = ["between two measured sizes by interpolation; staged: at the largest measured size up to the one compared"]
-    return Table("import_break_even", "From how many nodes on staging is faster", BREAK_EVEN_COLUMNS, rows, notes)
+    return Table("import_break_even", "Nodes from which staging is faster", BREAK_EVEN_COLUMNS, rows, notes)
 
 
 def fits(found: Mapping[str, tuple[int, ScaleFit]], operations_of_rank: int | None, ranks_per_node: int) -> Table:
@@ -213,4 +215,4 @@ def fits(found: Mapping[str, tuple[int, ScaleFit]], operations_of_rank: int | No
         curve = (fit.alone_s * 1e9, fit.per_node_s * 1e9 or None)
         rows.append((place, points, *curve, latency, rate, fit.factor, verdict))
     notes = ["time = the larger of the two; an operation's share and the server's rate are as if all went to it"]
-    return Table("import_fit", "What the measured times say", FIT_COLUMNS, rows, notes)
+    return Table("import_fit", "Fit of the measured times", FIT_COLUMNS, rows, notes)

@@ -23,7 +23,7 @@ IMPORT_CAUSES_COLUMNS = (
         "loader: the dynamic loader opens and maps libraries. module: the module's own code runs. interpreter: no "
         "import was under way in that thread",
     ),
-    Column("share", Unit.SHARE, "Of calls", "`calls` ÷ all calls"),
+    Column("share", Unit.SHARE, "% of calls", "`calls` ÷ all calls"),
     *COUNT_COLUMNS,
     Column("distinct_paths", Unit.COUNT, "Distinct paths", "number of different paths asked for this cause"),
 )
@@ -58,7 +58,7 @@ def import_causes(tables: Tables, selection: Selection = ALL) -> Table:
 IMPORT_MOUNTS_COLUMNS = (
     Column("mount", Unit.NAME, "Mount point", "mount point; calls that name no file are one line"),
     Column("type", Unit.NAME, "Type", "of the file system"),
-    Column("share", Unit.SHARE, "Of calls", "`calls` ÷ all calls"),
+    Column("share", Unit.SHARE, "% of calls", "`calls` ÷ all calls"),
     *COUNT_COLUMNS,
     Column("mean_ns", Unit.NS, "Per call", "`call_ns` ÷ `calls`"),
 )
@@ -109,14 +109,14 @@ def import_module_mounts(tables: Tables, selection: Selection = ALL) -> Table:
 # Which paths do the imports ask for, and how often the same again?
 IMPORT_PATHS_COLUMNS = (
     Column("path", Unit.NAME, "Path", "as it was asked for"),
-    Column("times", Unit.COUNT, "Times", "number of questions that name the path"),
+    Column("times", Unit.COUNT, "Times", "number of operations on the path"),
     Column("missing", Unit.COUNT, "Missing", "of `times`: answered with ENOENT"),
     Column("stats", Unit.COUNT, "Stats", "of `times`: stat"),
     Column("opens", Unit.COUNT, "Opens", "of `times`: open"),
     Column("others", Unit.COUNT, "Others", "of `times`: access, readlink, list, exec"),
     Column("modules", Unit.COUNT, "Modules", "number of different modules that asked"),
-    Column("most_by", Unit.NAME, "Most by", "the module that asked most"),
-    Column("most_cause", Unit.NAME, "Because of", "the cause for which it was asked most"),
+    Column("most_by", Unit.NAME, "Mostly by", "the module that asked most"),
+    Column("most_cause", Unit.NAME, "Main cause", "the cause for which it was asked most"),
 )
 IMPORT_PATHS_SQL = """
     WITH mine AS (
@@ -146,7 +146,7 @@ def import_paths(tables: Tables, selection: Selection = ALL) -> Table:
 # ---------------------------------------------------------------- calls
 CALLS_COLUMNS = (
     Column("call", Unit.NAME, "Call", "name of the system call"),
-    Column("share", Unit.SHARE, "Of the time", "`total_ns` ÷ sum of `total_ns`"),
+    Column("share", Unit.SHARE, "% of the time", "`total_ns` ÷ sum of `total_ns`"),
     Column("calls", Unit.COUNT, "Calls", "number of calls"),
     Column("total_ns", Unit.NS, "Time", "time inside these calls"),
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),

@@ -52,7 +52,7 @@ def calls_per_framework(runs: Sequence[tuple[str, Tables]]) -> Table:
         counts = tables.query(SQL)[0]
         labels = (f"Total {name}", f"openat {name}", f"stats {name}")
         table.rows.append(tuple(cell for pair in zip(labels, counts[:3], strict=True) for cell in pair))
-    table.notes.append("openat: all calls that open a file; stats: the whole family. Roughly a constant of one rank.")
+    table.notes.append("openat: all calls that open a file; stats: the whole family. Roughly constant per rank.")
     return table
 
 

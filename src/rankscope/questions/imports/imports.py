@@ -17,16 +17,19 @@ IMPORT_COST_COLUMNS = (
         "wall_ns",
         Unit.NS,
         "Wall",
-        "median over the turns of the time from start to end; `rankscope run` itself included",
+        "median over the rounds of the time from start to end; `rankscope run` itself included",
     ),
-    Column("cpu_ns", Unit.NS, "CPU", "median over the turns of user + system time, children included"),
+    Column("cpu_ns", Unit.NS, "CPU", "median over the rounds of user + system time, children included"),
     Column(
-        "wall_ratio", Unit.NUMBER, "Wall ratio", "median over the turns of wall ÷ wall of the bare run of the same turn"
+        "wall_ratio",
+        Unit.NUMBER,
+        "Wall ratio",
+        "median over the rounds of wall ÷ wall of the bare run of the same round",
     ),
     Column(
-        "cpu_ratio", Unit.NUMBER, "CPU ratio", "median over the turns of CPU ÷ CPU of the bare run of the same turn"
+        "cpu_ratio", Unit.NUMBER, "CPU ratio", "median over the rounds of CPU ÷ CPU of the bare run of the same round"
     ),
-    Column("turns", Unit.COUNT, "Turns", "number of turns"),
+    Column("turns", Unit.COUNT, "Turns", "number of rounds"),
 )
 BARE = "nothing"
 
@@ -34,7 +37,7 @@ Took = tuple[int, int]  # wall and CPU time of one run
 
 
 def import_cost(turns: Mapping[str, Sequence[Took]]) -> Table:
-    """Medians of each way to run a command, and of the ratios to the bare run of the same turn."""
+    """Medians of each way to run a command, and of the ratios to the bare run of the same round."""
     table = Table("import_cost", "Cost of metering", IMPORT_COST_COLUMNS, [])
     bare = turns[BARE]
     for name, took in turns.items():
@@ -43,7 +46,7 @@ def import_cost(turns: Mapping[str, Sequence[Took]]) -> Table:
         ]
         table.rows.append((name, median(run[0] for run in took), median(run[1] for run in took), *ratios, len(took)))
     table.notes.append(
-        "Nothing: bare, without rankscope; what its second run differs by is noise. Ratios: medians of turns."
+        "Nothing: bare, without rankscope; what its second run differs by is noise. Ratios: medians of rounds."
     )
     return table
 
@@ -81,7 +84,7 @@ IMPORTS_COLUMNS = (
         "path_operations",
         Unit.COUNT,
         "Path operations",
-        "number of questions that name a path (stat, open, access, readlink, list, exec); with `--imports paths`",
+        "number of operations on paths (stat, open, access, readlink, list, exec); with `--imports paths`",
     ),
     Column("distinct_paths", Unit.COUNT, "Distinct paths", "number of different paths that `path_operations` name"),
     Column(
@@ -94,14 +97,14 @@ IMPORTS_COLUMNS = (
     Column(
         "seen_share",
         Unit.SHARE,
-        "Share it can see",
+        "Visible share",
         "share of all calls that the method can see: the smallest of the processes",
     ),
     Column(
         "lost_calls",
         Unit.COUNT,
-        "Calls without room",
-        "number of calls that found no room in the rank files: they are in no other number",
+        "Calls lost",
+        "number of calls that did not fit into the rank files: they are in no other number",
     ),
     Column(
         "setup_ns",
@@ -162,8 +165,8 @@ def _say(table: Table, methods: list[tuple[object, ...]], operations: int | None
             seen = "" if share is None else f" and sees {float(str(share)):.1%} of the calls"
             table.notes.append(f"{method}, in {counted(int(str(processes)), 'process')}{seen}: {note}")
     if operations and distinct:
-        table.notes.append(f"{operations:,} operations on {distinct:,} distinct paths: the rest asks again.")
+        table.notes.append(f"{operations:,} operations on {distinct:,} distinct paths: the rest are repeats.")
     for at, name in enumerate(("calls", "paths", "modules"), 4):
         lost = sum(int(str(row[at])) for row in methods)
         if lost:
-            table.warnings.append(f"{lost} {name} found no room in the rank files: record with a larger --size")
+            table.warnings.append(f"{lost} {name} did not fit into the rank files: record with a larger --size")

@@ -57,7 +57,7 @@ def import_tree(tables: Tables, selection: Selection = ALL, view: View | None = 
         told = replace(told, sort="wall")
     trees = merged(import_trees(tables, selection), node_name)
     table = Table(
-        "import_tree", "Imports as a tree: each line with all that it imported and started", IMPORT_TREE_COLUMNS, []
+        "import_tree", "Import tree: each line includes all that it imported and started", IMPORT_TREE_COLUMNS, []
     )
     if not calls:
         table.notes.append("Times only: record with --imports calls or paths to count system calls.")

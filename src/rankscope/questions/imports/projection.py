@@ -147,9 +147,9 @@ CACHES = {
     "calls": "every system call goes to the server",
     "walk": "every folder of every path is looked up at the server, every time",
     "none": "every path operation goes to the server, as one operation",
-    "positive": "a process remembers what is there",
-    "negative": "a process remembers what is there and what is not",
-    "node": "all processes of a node share what they remember",
+    "positive": "a process caches existing names",
+    "negative": "a process caches existing and missing names",
+    "node": "all processes of a node share one cache",
 }
 COLUMNS = (
     Column("cache", Unit.NAME, "cache"),
@@ -212,10 +212,10 @@ def projection(
         if any(one is None for _, one in found):
             unknown.append(cache)
         rows += [_row(cache, count, ranks_per_node, one) for count, one in found if one is not None]
-    made = Table("import_projection", "Imports on a file server, if all of it goes there", COLUMNS, rows)
+    made = Table("import_projection", "Imports on a file server, if every operation reaches it", COLUMNS, rows)
     made.notes = [f"{cache}: {CACHES[cache]}" for cache in caches if cache not in unknown]
-    made.notes.append("the time lies between the larger and the sum of both; what is asked of open files is not in it")
-    made.notes += [f"{cache}: left out, for it needs the paths (--imports paths)" for cache in unknown]
+    made.notes.append("the time lies between the larger and the sum of both; operations on open files are not included")
+    made.notes += [f"{cache}: left out: it needs the paths (--imports paths)" for cache in unknown]
     return made
 
 

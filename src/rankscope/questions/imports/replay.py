@@ -18,7 +18,7 @@ OVERVIEW = (
         "nodes",
         Unit.COUNT,
         "nodes",
-        "number of mounts of the slow file system, each with a cache of its own; 1 without `--slow`",
+        "number of mounts of the slow file system, each with its own cache; 1 without `--slow`",
     ),
     Column("clients", Unit.COUNT, "clients", "number of processes, on all nodes"),
     Column("operations", Unit.COUNT, "operations", "path operations × clients; reads are not among them"),
@@ -32,7 +32,7 @@ OVERVIEW = (
         "otherwise",
         Unit.COUNT,
         "not as recorded",
-        "operations that failed though they went well when recorded, or the other way round",
+        "operations that failed but succeeded when recorded, or the other way round",
     ),
     Column("read_bytes", Unit.BYTES, "read", "bytes that were read from opened files"),
 )
@@ -65,7 +65,7 @@ def replay_overview(clients: Array, nodes: int, operations: int) -> Table:
     made = Table("replay", "Replay of recorded path operations", OVERVIEW, [row], vertical=True)
     if otherwise := int(clients[:, 3].sum()):
         question = "is it the same folder, in the same state?"
-        made.warnings.append(f"{otherwise} of {total} operations ended otherwise than recorded: {question}")
+        made.warnings.append(f"{otherwise} of {total} operations had another result than recorded: {question}")
     if (apart_ns := int(np.ptp(clients[:, 0]))) > LATE_NS:
         made.warnings.append(f"the clients began {apart_ns / 1e6:.0f} ms apart: this machine is too busy for so many")
     return made
@@ -89,6 +89,6 @@ def _row(name: str, ns: Array) -> tuple[Cell, ...]:
 
 
 def replay_server(counters: dict[str, int]) -> Table:
-    """What the slow file system was asked by all of them."""
+    """Operations of the slow file system by all of them."""
     rows: list[tuple[Cell, ...]] = [(name, value) for name, value in counters.items() if not name.endswith("_ns")]
-    return Table("replay_server", "What the slow file system was asked", SERVER, rows)
+    return Table("replay_server", "Operations of the slow file system", SERVER, rows)

@@ -1,4 +1,4 @@
-"""What is really saved when a cause is switched off, beside what it was blamed for?"""
+"""What is saved when a cause is switched off, beside what is attributed to it?"""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ COLUMNS = (
     Column(
         "calls_blamed",
         Unit.COUNT,
-        "Blamed",
-        "calls that `import_offenders` blames on the cause; of a module: its inclusive calls",
+        "Attributed",
+        "calls that `import_offenders` attributes to the cause; of a module: its inclusive calls",
     ),
     Column("calls_saved", Unit.COUNT, "Calls saved", "calls with − calls without the cause, counted once each"),
     Column("stats_saved", Unit.COUNT, "Stats saved", "stats with − stats without the cause"),
@@ -80,28 +80,28 @@ COLUMNS = (
     Column(
         "time_blamed_ns",
         Unit.NS,
-        "Time blamed",
+        "Time attributed",
         "`calls_blamed` × mean time of such a call; of a module: its inclusive wall time",
     ),
     Column(
         "wall_saved_ns",
         Unit.NS,
         "Wall saved",
-        "median over the turns of (wall with − wall without), runs of the same turn, from the start of "
+        "median over the rounds of (wall with − wall without), runs of the same round, from the start of "
         "`rankscope run` to the end of the command, recorded with times only",
     ),
     Column(
         "wall_noise_ns",
         Unit.NS,
         "Noise",
-        "the largest difference of two equal runs of one turn or, where larger, the median absolute deviation"
-        " of these differences: smaller savings are no savings",
+        "the largest difference of two equal runs of one round or, where larger, the median absolute deviation"
+        " of these differences: smaller savings are noise",
     ),
     Column(
         "cpu_saved_ns",
         Unit.NS,
         "CPU saved",
-        "median over the turns of (CPU with − CPU without), user and system time, children included",
+        "median over the rounds of (CPU with − CPU without), user and system time, children included",
     ),
     Column("wall_before_ns", Unit.NS, "Wall with", "median wall time of the runs with everything on"),
     Column("turns", Unit.COUNT, "Turns", "number of pairs of runs"),
@@ -126,8 +126,8 @@ class Trial:
 
 
 def import_saving(trials: Sequence[Trial]) -> Table:
-    """Medians of the differences of runs of the same turn. The first trial switches nothing off: it shows the noise."""
-    table = Table("import_saving", "What is really saved", COLUMNS, [])
+    """Medians of the differences within each round. The first trial switches nothing off: it shows the noise."""
+    table = Table("import_saving", "Measured savings", COLUMNS, [])
     control = _differences(trials[0].before_wall_ns, trials[0].after_wall_ns)
     for one in trials:
         table.rows.append(_row(one, control))
@@ -137,8 +137,8 @@ def import_saving(trials: Sequence[Trial]) -> Table:
             table.notes.append(f"{one.without}: the difference in wall time is within the noise")
         if one.exit_code != one.exit_code_before:
             told = f"{one.without}: without it the command ends with exit code {one.exit_code}"
-            table.warnings.append(f"{told} instead of {one.exit_code_before}: its saving is that of another program")
-    table.notes.append("Blamed: calls and time that carry the cause's mark. Saved: measured by running without it.")
+            table.warnings.append(f"{told} instead of {one.exit_code_before}: its saving cannot be compared")
+    table.notes.append("Attributed: calls and time assigned to the cause. Saved: measured by running without it.")
     return table
 
 

@@ -87,15 +87,15 @@ IMPORT_LOADER_COLUMNS = (
     Column(
         "from",
         Unit.NAME,
-        "Told by",
+        "Set by",
         "LD_LIBRARY_PATH of the run; the RPATH or RUNPATH of an object that was opened and can still be read here "
         "(`rankscope imports` only); system: /lib and /usr/lib",
     ),
-    Column("operations", Unit.COUNT, "Asked", "number of questions about it"),
-    Column("missing", Unit.COUNT, "In vain", "of `operations`: answered with ENOENT"),
+    Column("operations", Unit.COUNT, "Asked", "number of operations on it"),
+    Column("missing", Unit.COUNT, "Not found", "of `operations`: answered with ENOENT"),
     Column("found", Unit.COUNT, "Found", "number of different libraries that it held"),
     Column("libraries", Unit.COUNT, "Libraries", "number of different libraries it was asked for"),
-    Column("most_by", Unit.NAME, "Most for", "the module for which it was asked most"),
+    Column("most_by", Unit.NAME, "Mostly for", "the module for which it was asked most"),
 )
 # below each directory the loader also tries versions for the processor's features
 FEATURES = re.compile(r"(/glibc-hwcaps/[^/]+|/tls|/x86_64|/haswell|/avx512_1|/aarch64|/atomics)+$")
@@ -185,7 +185,7 @@ SEARCH_COLUMNS = (
         "operations",
         Unit.COUNT,
         "Asked",
-        "number of questions about it and what would be directly in it, while searching",
+        "number of operations on it and what would be directly in it, while searching",
     ),
     Column("listings", Unit.COUNT, "Listed", "of `operations`: listings"),
     Column("missing", Unit.COUNT, "Missing", "of `operations`: answered with ENOENT"),

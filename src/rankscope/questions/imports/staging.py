@@ -65,7 +65,7 @@ STAGING_COLUMNS = (
     Column(
         "starts",
         Unit.COUNT,
-        "Starts to pay",
+        "Starts to break even",
         "after how many starts from one kept copy staging has paid: (`total_ns` − `import_ns`) ÷ "
         "(`in_place_ns` − `import_ns`), rounded up; empty: never",
     ),
@@ -86,7 +86,7 @@ NODE_COLUMNS = (
         "bytes of verified chunks from the shared file, without header and manifest",
     ),
     Column("peer_bytes", Unit.BYTES, "From peers", "bytes of verified chunks from other nodes"),
-    Column("sent_bytes", Unit.BYTES, "Given on", "bytes given to other nodes"),
+    Column("sent_bytes", Unit.BYTES, "Sent to peers", "bytes sent to other nodes"),
     Column("files", Unit.COUNT, "Files", "number of files of the copy"),
     Column(
         "original_files",
@@ -109,7 +109,7 @@ def staging(compared: Sequence[BothWays]) -> list[Table]:
     """The table of all scales, the spread, and the nodes of the largest."""
     ordered = sorted((one for one in compared if one.staged or one.in_place), key=nodes_of)
     rows = [row(one) for one in ordered]
-    table = Table("staging", "Staging beside running in place", STAGING_COLUMNS, rows)
+    table = Table("staging", "Staged and in place", STAGING_COLUMNS, rows)
     table.notes += notes(rows)
     table.warnings += [warning for one in ordered for warning in warnings(one)]
     if not ordered or not ordered[-1].staged:
@@ -185,7 +185,7 @@ def warnings(one: BothWays) -> list[str]:
             found.append(f"{len(alone)} of {len(timed.nodes)} nodes did not meet the others: {alone[0]}")
         unfinished = sum(1 for node in timed.nodes if not node.get("ended"))
         if unfinished:
-            found.append(f"{unfinished} nodes had not told what came from the original place")
+            found.append(f"{unfinished} nodes had not reported what came from the original place")
     codes = {rank["exit_code"] for timed in [*one.in_place, *one.staged] for rank in timed.ranks} - {0}
     if codes:
         found.append(f"commands ended with exit codes {', '.join(map(str, sorted(codes)))}: times may mean little")

@@ -17,7 +17,7 @@ PLACES = (
     Column("since_ns", Unit.NS, "Since", "time in the call the rank is in, or since it left the last one"),
     Column("phase", Unit.NAME, "Phase"),
     Column("process", Unit.NAME, "Process"),
-    Column("cpu_share", Unit.SHARE, "Of a CPU", "CPU time ÷ time between two looks"),
+    Column("cpu_share", Unit.SHARE, "% of a CPU", "CPU time ÷ time between two readings"),
     Column("host", Unit.NAME, "Host"),
     Column("line", Unit.NAME, "Python line"),
 )

@@ -187,7 +187,7 @@ class RankPace:
 
 
 def paces(before: Standing, now: Standing) -> dict[int, RankPace]:
-    """Every rank between two looks."""
+    """Every rank between two readings."""
     made = {rank: _pace(rank, before.ranks.get(rank), moment, now.is_gone(rank)) for rank, moment in now.ranks.items()}
     waited, inside, caused = _matched(now)
     whole = sum(caused.values())

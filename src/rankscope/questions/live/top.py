@@ -22,9 +22,9 @@ from rankscope.questions.wording import counted, ranges, rank_words
 SHOWN_PERCENTILES = (0, 5, 50, 95, 100)
 WAITING, WAITED_FOR = "waiting", "waited for"
 FIGURES = (
-    Column("steps_per_s", Unit.NUMBER, "Steps/s", "steps completed between two looks ÷ Δt"),
+    Column("steps_per_s", Unit.NUMBER, "Steps/s", "steps completed between two readings ÷ Δt"),
     Column("step_ns", Unit.NS, "Step", "mean length of the newest 8 steps"),
-    Column("collectives_per_s", Unit.NUMBER, "Coll/s", "collectives entered between two looks, of all groups ÷ Δt"),
+    Column("collectives_per_s", Unit.NUMBER, "Coll/s", "collectives entered between two readings, of all groups ÷ Δt"),
     Column("collectives", Unit.COUNT, "Coll. done", "collectives entered so far, of the largest group"),
     Column("waiting", Unit.SHARE, "Wait", "communicating × (Σ wait ÷ Σ stay) over the newest collectives in the logs"),
     Column("transferring", Unit.SHARE, "Transfer", "communicating − wait"),
@@ -54,7 +54,7 @@ OF_A_PLACE = ("by", "place", "ranks", "measure", "p50", "usual", "unit", "spread
 
 
 def live_behaviour(now: Standing, pace: Mapping[int, RankPace]) -> Behaviour:
-    """What is measured of each rank between two looks."""
+    """What is measured of each rank between two readings."""
     ranks = sorted(pace)
     world = largest_group(now)
     logged = int(np.median([len(now.ranks[rank].entered) for rank in ranks] or [0])) or 1
@@ -210,7 +210,7 @@ JOB = (
         "collectives_per_s",
         Unit.NUMBER,
         "Collectives/s",
-        "collectives entered between two looks ÷ Δt, mean over the ranks",
+        "collectives entered between two readings ÷ Δt, mean over the ranks",
     ),
     Column("waiting", Unit.SHARE, "Wait", "mean over the ranks of the share of wait"),
     Column("transferring", Unit.SHARE, "Transfer", "mean over the ranks of the share of transfer"),

@@ -30,9 +30,12 @@ def matrix(tables: Tables, selection: Selection = ALL) -> Table:
 MESSAGES_COLUMNS = (
     Column("name", Unit.NAME, "Routine", "routine, if it carries bytes on any selected rank"),
     Column(
-        "above_bytes", Unit.BYTES, "Above", "lower edge of the size class, not in it; empty for the class of 0 bytes"
+        "above_bytes",
+        Unit.BYTES,
+        "Size above",
+        "lower edge of the size class, not in it; empty for the class of 0 bytes",
     ),
-    Column("up_to_bytes", Unit.BYTES, "Up to", "upper edge of the size class, in it"),
+    Column("up_to_bytes", Unit.BYTES, "Size up to", "upper edge of the size class, in it"),
     Column("calls", Unit.COUNT, "Calls", "calls (or completions, for `kind` = progress) of that class"),
     Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of these calls"),
     Column("mean_bytes", Unit.BYTES, "Bytes/call", "`bytes` ÷ `calls`"),
@@ -41,7 +44,7 @@ MESSAGES_COLUMNS = (
     Column(
         "kind",
         Unit.NAME,
-        "Time is",
+        "Timing",
         "call: time inside the call; progress: time until completion, for routines whose sizes are known only then",
     ),
 )

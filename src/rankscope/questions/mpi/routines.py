@@ -35,7 +35,7 @@ COMMUNICATION_COLUMNS = (
         "Elapsed",
         "from the return of MPI_Init to the entry of MPI_Finalize, or to the end of the process",
     ),
-    Column("share", Unit.SHARE, "Of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
+    Column("share", Unit.SHARE, "% of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
 )
 
 
@@ -55,7 +55,7 @@ COMMUNICATORS_COLUMNS = (
     Column("ranks", Unit.COUNT, "Ranks seen", "number of selected ranks that called on it"),
     Column("calls", Unit.COUNT, "Calls", "number of calls on it"),
     Column("total_ns", Unit.NS, "Time", "sum of the time inside calls on it"),
-    Column("share", Unit.SHARE, "Of MPI time", "`total_ns` ÷ the MPI time of all communicators"),
+    Column("share", Unit.SHARE, "% of MPI time", "`total_ns` ÷ the MPI time of all communicators"),
     Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of the calls on it"),
 )
 COMMUNICATORS_SQL = f"""
@@ -136,7 +136,7 @@ ROUTINES_COLUMNS = (
     Column(
         "share",
         Unit.SHARE,
-        "Of elapsed",
+        "% of elapsed",
         "`total_ns` ÷ sum of `mpi_elapsed_ns`; empty for the init and finalize families, which lie outside that span",
     ),
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),

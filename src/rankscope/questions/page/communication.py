@@ -70,7 +70,7 @@ def _title(table: Table) -> str:
     if verdict == AWAITED:
         return f"The others wait for rank {rank}: {told}"
     if verdict == INCONCLUSIVE:
-        return f"The clocks are not exact enough to say whether rank {rank} is waited for: {told}"
+        return f"The clocks are not exact enough to say whether rank {rank} is a straggler: {told}"
     return f"No rank stands out; the most waited for is rank {rank}: {told}"
 
 
@@ -124,4 +124,6 @@ def _wait_title(table: Table) -> str:
     stay = wait + sum(after)
     share = percent(wait / stay) if stay else "nothing"
     inside = "in matched collectives" if kind == "call" else "that matched collectives are in progress"
-    return f"{share} of the {seconds(stay)} {inside}, summed over the ranks, is waiting for the last to come"
+    return (
+        f"{share} of the {seconds(stay)} {inside}, summed over the ranks, is spent waiting for the last rank to arrive"
+    )

@@ -33,7 +33,7 @@ ADDED = (
 
 
 def gpu_section(tables: Tables, wanted: PageOptions) -> Section | None:
-    """The list of kernels, copies and sets, the longest first."""
+    """The list of kernels, copies and memsets, the longest first."""
     table = renamed(gpu(tables, wanted.selection), wanted.called)
     if not table.rows and tables.query(ANY_WORK):  # of loaded traces there are single events only
         table = renamed(kernels(tables, wanted.selection), wanted.called)
@@ -117,7 +117,7 @@ def _add_parts(table: Table) -> None:
 def _time_title(table: Table) -> str:
     span = mean(table, "span_ns")
     if not span:
-        return "The GPUs did nothing"
+        return "The GPUs were idle"
     told = f"The GPUs are idle {percent(mean(table, 'idle_ns') / span)} of the time"
     exposed = mean(table, "exposed_ns") / span
     if not exposed:

@@ -47,7 +47,7 @@ def _title(table: Table, lost: Sequence[object]) -> str:
     )
     told += f" ({percent(number(share))})" if share is not None else ""
     kinds = len(lost)
-    return f"{told}; nothing was lost" if not kinds else f"{told}; {kinds} kind{'s' * (kinds > 1)} of things were lost"
+    return f"{told}; nothing was lost" if not kinds else f"{told}; {kinds} kind{'s' * (kinds > 1)} of data were lost"
 
 
 # ---------------------------------------------------------------- page
@@ -115,7 +115,7 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     made = [
         Figure("Step", f"{step}{tail}", "mean length of the steady steps, and their 99th percentile"),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
-        Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or set goes on"),
+        Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or memset is running"),
         *mfu,
         Figure("Imbalance", f"{seen.imbalance:.2f}" if seen.imbalance else UNSEEN, LABELS["imbalance"]),
         Figure("Start-up", seconds(start) if start else UNSEEN, str(START.formula)),

@@ -40,7 +40,7 @@ NAME = "tables"
 def more_section(tables: list[Table]) -> Section | None:
     """Those that belong to no question of the page, cut where they are long."""
     found = [cut(table) for table in tables if table.rows or table.warnings]
-    return Section(NAME, "What else is known?", found) if found else None
+    return Section(NAME, "All tables", found) if found else None
 
 
 def cut(table: Table, most: int = MOST_ROWS_OF_OTHERS) -> Table:

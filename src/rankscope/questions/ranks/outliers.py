@@ -118,8 +118,8 @@ OUTLIERS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
     Column("by", Unit.NAME, "Differs in", "the measure in which it is farthest from the median"),
-    Column("value", Unit.NUMBER, "Has", "value of the rank in the measure `by`"),
-    Column("usual", Unit.NUMBER, "Usual", "median of that measure over the ranks"),
+    Column("value", Unit.NUMBER, "Value", "value of the rank in the measure `by`"),
+    Column("usual", Unit.NUMBER, "Median", "median of that measure over the ranks"),
     Column("unit", Unit.NAME, "Unit", "unit of `value` and `usual`: ms, MiB or count"),
     Column("spreads", Unit.NUMBER, "Deviation (robust z)", "(`value` − `usual`) ÷ spread"),
     Column(

@@ -18,7 +18,7 @@ HOSTS_COLUMNS = (
     Column(
         "cpu_share",
         Unit.SHARE,
-        "Of elapsed",
+        "% of elapsed",
         "sum of user + system time ÷ sum of `elapsed_ns`; above 1 where ranks have several busy threads",
     ),
     Column("comm_ns", Unit.NS, "MPI time, mean", "mean MPI time of its ranks that used MPI"),
@@ -52,7 +52,7 @@ BALANCE_COLUMNS = (
     Column("rank", Unit.NAME, "Rank", "least MPI time first"),
     Column("host", Unit.NAME, "Host"),
     Column("comm_ns", Unit.NS, "MPI time", "MPI time of the rank"),
-    Column("share", Unit.SHARE, "Of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
+    Column("share", Unit.SHARE, "% of elapsed", "`comm_ns` ÷ `mpi_elapsed_ns`"),
     Column("outside_ns", Unit.NS, "Outside MPI", "`mpi_elapsed_ns` − `comm_ns`, at least 0"),
     Column("outside_ratio", Unit.NUMBER, "Outside/mean", "`outside_ns` ÷ its mean over the ranks"),
 )
@@ -109,12 +109,13 @@ RANKS_COLUMNS = (
     Column("max_rss_bytes", Unit.BYTES, "Memory", "largest resident set of the process"),
     Column("switches", Unit.COUNT, "Switches", "voluntary + involuntary context switches"),
     Column("faults", Unit.COUNT, "Faults", "minor + major page faults"),
-    Column("threads", Unit.COUNT, "Threads", "number of threads at the last look"),
+    Column("threads", Unit.COUNT, "Threads", "number of threads at the last reading"),
     Column(
         "ending",
         Unit.NAME,
         "Ended",
-        "exit code, signal, MPI_Abort(code), still running, vanished (gone without a word) or unknown; empty where "
+        "exit code, signal, MPI_Abort(code), still running, vanished (its end was not recorded) or unknown; empty "
+        "where "
         "a loaded file does not tell",
     ),
     Column("pid", Unit.NAME, "Pid"),

@@ -20,7 +20,7 @@ OVERHEAD_COLUMNS = (
         "`steps_cost_ns` + `gpu_cost_ns` + (`calls` − `collectives`) × `call_cost_ns` + `collectives` × the larger of "
         "`call_cost_ns` and `collective_cost_ns`: at least, for what is not measured costs something too",
     ),
-    Column("share", Unit.SHARE, "Of elapsed, at least", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
+    Column("share", Unit.SHARE, "% of elapsed, at least", "(`cost_ns` + `setup_ns`) ÷ `elapsed_ns` of the process"),
     Column(
         "calls", Unit.COUNT, "Calls", "number of updates of tallies: calls, and completions of nonblocking operations"
     ),
@@ -72,11 +72,11 @@ SQL = """
 
 
 NOT_MEASURED = [
-    "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data at hand, at the "
-    "start of the process. Of elapsed: recording and set-up, of the whole process.",
-    "Not in it: Python's way into the recorder (some µs for each range, backward and optimizer step), what CUPTI does "
-    "for records of kernels (measured with --cuda windows only), caches that were emptied. Only turns of bare and "
-    "recorded runs show the whole.",
+    "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data in the "
+    "cache, at the start of the process. Of elapsed: recording and set-up, of the whole process.",
+    "Not included: Python's way into the recorder (some µs for each range, backward and optimizer step), what "
+    "CUPTI does for records of kernels (measured with --cuda windows only), evicted caches. Only alternating bare "
+    "and recorded runs show the whole cost.",
 ]
 
 
@@ -115,8 +115,8 @@ COVERAGE_COLUMNS = (
         Unit.NAME,
         "What",
         "what was counted: expected and seen ranks, hosts, ranks read on their nodes, other processes, ends, "
-        "losses, entry points of the MPI library that are not intercepted, processes that could not take the "
-        "recorder by reason",
+        "losses, entry points of the MPI library that are not intercepted, processes that could not be recorded, "
+        "by reason",
     ),
     Column("count", Unit.COUNT, "Number", "how many there are of `what`"),
     Column("where", Unit.NAME, "Ranks or names", "the ranks concerned, or names"),
@@ -126,17 +126,17 @@ ROLES: dict[str, str] = {
     Role.LAUNCHER: "launcher processes",
     Role.DOCUMENT: "documents: figures or notes only",
     Role.OTHER: "ranks of another job",
-    Role.SUMMARY: "ranks told of in another rank's file as well",
+    Role.SUMMARY: "ranks described in another rank's file as well",
 }
 LOSSES = {
-    "lost_calls": "calls that found no room in the file",
+    "lost_calls": "calls that did not fit into the file",
     "overwritten_events": "log records overwritten by newer ones",
     "lost_trace_events": "events that are not in the trace: it was full",
     "torn_rows": "rows caught in an update: off by at most one call",
     "untracked_requests": "nonblocking operations not followed to completion",
-    "folded_groups": "communicators that found no room",
-    "lost_strings": "names that found no room",
-    "paused_calls": "calls passed over while paused",
+    "folded_groups": "communicators that did not fit",
+    "lost_strings": "names that did not fit",
+    "paused_calls": "calls skipped while paused",
 }
 GOOD_ENDS = ("exit 0", "still running")
 MOST_NAMES = 8
@@ -229,8 +229,8 @@ def _add_left_aside(tables: Tables, table: Table) -> None:
     others = tables.query("SELECT rank, source FROM ranks WHERE role = 'other' ORDER BY process")
     if others:
         ranks = ranges(row[0] for row in others)
-        told = f"{_names(_distinct(others))} tells of rank{'s' * (len(others) > 1)} {ranks} once more"
-        table.warnings.append(f"{told}: another job? It is not in these tables: load it as a run of its own")
+        told = f"{_names(_distinct(others))} describes rank{'s' * (len(others) > 1)} {ranks} again"
+        table.warnings.append(f"{told}: from another job? It is not in these tables: load it as a run of its own")
     unknown = tables.query("SELECT NULL, source FROM ranks WHERE role = 'helper' AND tool <> '' AND rank IS NULL")
     if unknown:
         told = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
@@ -248,7 +248,7 @@ def _add_endings(tables: Tables, table: Table) -> None:
         text = ending_text(ending, exit_code, end_signal)
         table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
         if text not in GOOD_ENDS:
-            table.warnings.append(f"{counted(len(ranks), 'rank')} did not end well ({text}): {ranges(ranks)}")
+            table.warnings.append(f"{counted(len(ranks), 'rank')} ended abnormally ({text}): {ranges(ranks)}")
     sql = "SELECT rank FROM ranks WHERE role = 'rank' AND finalized = false AND ending <> 'running'"
     skipped = [row[0] for row in tables.query(sql)]
     if skipped:

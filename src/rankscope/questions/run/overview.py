@@ -11,7 +11,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted, ranges
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is wrong with the input, by the readers' own arithmetic?
+# Problems in the input, by the readers' own arithmetic?
 CHECKS_COLUMNS = (
     Column(
         "severity",
@@ -32,10 +32,10 @@ CHECKS_SQL = """
 
 
 def checks(tables: Tables, selection: Selection = ALL) -> Table:
-    """What readers found in the files, equal ones told once with the first place; warnings before notes."""
+    """What readers found in the files, duplicates merged, with the first place; warnings before notes."""
     rows = [(*found, ranges(ranks or ())) for *found, ranks in tables.query(CHECKS_SQL)]
     wrong = any(row[0] == "warning" for row in rows)
-    title = "What is wrong with the input" if wrong else "Notes on the input"
+    title = "Problems in the input" if wrong else "Notes on the input"
     return arranged(Table("checks", title, CHECKS_COLUMNS, rows), selection)
 
 
@@ -126,7 +126,7 @@ TALLIES_COLUMNS = (
     Column("name", Unit.NAME, "Name", "what was counted"),
     Column("calls", Unit.COUNT, "Calls", "number of calls"),
     Column("total_ns", Unit.NS, "Time", "sum of the time inside them; of collectives of Gloo from start to completion"),
-    Column("share", Unit.SHARE, "Of layer", "`total_ns` ÷ the layer's sum; empty for rows within a range"),
+    Column("share", Unit.SHARE, "% of layer", "`total_ns` ÷ the layer's sum; empty for rows within a range"),
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
     Column("min_ns", Unit.NS, "Min", "shortest call"),
     Column("max_ns", Unit.NS, "Max", "longest call"),
@@ -156,7 +156,7 @@ def tallies(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, time and bytes of everything counted, layer by layer, the costliest first."""
     elsewhere = ", ".join(f"'{layer}'" for layer in TALLIES_ELSEWHERE)
     rows = tables.query(TALLIES_SQL.format(elsewhere=elsewhere, condition=selection.condition))
-    table = Table("tallies", "Counted in other layers", TALLIES_COLUMNS, rows)
+    table = Table("tallies", "Other counters", TALLIES_COLUMNS, rows)
     if any(row[2] for row in rows):
         table.notes.append("Within: attributed to that range, and counted in the lines without a range as well.")
     return arranged(table, selection)
@@ -183,7 +183,7 @@ OVERVIEW_COLUMNS = (
     Column(
         "tools",
         Unit.NAME,
-        "Loaded from files of",
+        "Loaded from",
         "the formats of the files that were loaded, empty for a run that was only recorded",
     ),
     Column("comm_ns", Unit.NS, "MPI time, all ranks", "sum of MPI time over the ranks"),

@@ -20,30 +20,30 @@ LABELS = {
     "data loading": "the loop waits for its data loader",
     "exposed communication": "of a step on GPUs: a kernel communicates and none computes; on hosts: the loop is "
     "blocked in collectives",
-    "wait": "of exposed communication: for ranks that have not come yet, as the matched collectives tell",
-    "transfer": "of exposed communication: after the last rank has come, exit skew included",
+    "wait": "of exposed communication: waiting for ranks that have not arrived yet, by the matched collectives",
+    "transfer": "of exposed communication: after the last rank has arrived, exit skew included",
     "unmatched": "of exposed communication: in collectives that are not in the logs of all their ranks",
-    "copies": "copies and sets on a GPU, and no kernel",
-    "idle": "nothing goes on on a GPU",
-    "idle: launching": "the GPU has nothing to do because the host launches too slowly",
-    "idle: data loading": "the GPU has nothing to do while the host waits for its data loader",
-    "idle: synchronizing": "the GPU has nothing to do while the host is in a call that waits for the device",
-    "idle: no CPU": "the GPU has nothing to do while the host's thread could run and has no CPU",
-    "idle: Python": "the GPU has nothing to do while the host is outside all parts of the step",
-    "idle: GC": "the GPU has nothing to do while Python collects garbage",
-    "idle: compiling": "the GPU has nothing to do while torch compiles",
-    "idle: host collective": "the GPU has nothing to do while the host is blocked in a collective",
-    "idle: checkpoint": "the GPU has nothing to do while the host writes a checkpoint",
+    "copies": "copies and memsets on a GPU, and no kernel",
+    "idle": "nothing runs on a GPU",
+    "idle: launching": "the GPU is idle because the host launches too slowly",
+    "idle: data loading": "the GPU is idle while the host waits for its data loader",
+    "idle: synchronizing": "the GPU is idle while the host is in a call that waits for the device",
+    "idle: no CPU": "the GPU is idle while the host's thread could run and has no CPU",
+    "idle: Python": "the GPU is idle while the host is outside all parts of the step",
+    "idle: GC": "the GPU is idle while Python collects garbage",
+    "idle: compiling": "the GPU is idle while torch compiles",
+    "idle: host collective": "the GPU is idle while the host is blocked in a collective",
+    "idle: checkpoint": "the GPU is idle while the host writes a checkpoint",
     "idle: kernel start": "gaps under 3 µs: the device takes them to start the next kernel",
-    "idle: unknown": "the GPU has nothing to do, and it is not known what the host did",
+    "idle: unknown": "the GPU is idle, and it is not known what the host did",
     "zero_grad": "the loop clears gradients",
-    "forward": "the loop is in the forward pass, without what it is blocked in collectives",
-    "backward": "the loop is in the backward pass, without what it is blocked in collectives",
-    "optimizer": "the loop is in the optimizer, without what it is blocked in collectives",
+    "forward": "the loop is in the forward pass, without the time blocked in collectives",
+    "backward": "the loop is in the backward pass, without the time blocked in collectives",
+    "optimizer": "the loop is in the optimizer, without the time blocked in collectives",
     "checkpoint": "the loop writes a checkpoint",
     "other": "the loop is in no other part of the step",
     "rest": "all that is too small to have a line of its own",
-    "overlapped": "communication beside computing, which costs nothing: within compute",
+    "overlapped": "communication that overlaps computing and costs nothing: within compute",
     "MFU": "model FLOPs utilisation: operations of a step ÷ its time ÷ what the GPUs could do at most, mean over the "
     "GPUs (table utilisation)",
     "MFU at least": "the same where not every operator could be counted",
@@ -74,7 +74,7 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     loaded = bool(about.get("tools"))
     problems = [*_missing(coverage, answer("ranks"), loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
     advice = [_advice(row) for row in rows_of(findings) if row["rule"] != "incomplete_coverage" or not problems]
-    not_checked = [note for note in findings.notes if note.startswith("Not looked for")] if about.get("ranks") else []
+    not_checked = [note for note in findings.notes if note.startswith("Not checked")] if about.get("ranks") else []
     ranks, note, imbalance = compared(answer)
     step = _step(answer)
     return Screen(
@@ -176,9 +176,9 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
 def _warnings(overview: Table, coverage: Table) -> list[str]:
     """What else is wrong with the run or its recording; missing ranks have their own sentence."""
     others = [text for text in coverage.warnings if " expected by " not in text or " not seen" not in text]
-    told = [f"FAILED: {text}" for text in others if "did not end well" in text]
+    told = [f"FAILED: {text}" for text in others if "ended abnormally" in text]
     told += [f"RUNNING: {text}" for text in overview.warnings]
-    return told + [f"WARNING: {text}" for text in others if "did not end well" not in text]
+    return told + [f"WARNING: {text}" for text in others if "ended abnormally" not in text]
 
 
 def _unread(bad_files: Sequence[str]) -> list[str]:
@@ -190,7 +190,7 @@ def _completeness(coverage: Table, tools: str, cost: str) -> str:
     seen = rows.get("ranks seen", {"count": 0})["count"]
     if tools:
         if not seen:
-            return "Loaded: figures that somebody had summed up; no single rank"
+            return "Loaded: figures that were summed up before; no single rank"
         return f"Loaded: {counted(seen, 'rank')}; what {tools.replace('_', ' ')} itself lost is not known"
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
@@ -402,12 +402,12 @@ def _advice(row: Row) -> Advice:
 
 def _verdict(about: Row, not_checked: Sequence[str], figures: bool) -> str:
     if not about.get("ranks") and figures:
-        return "Nothing to check in figures alone; `rankscope scale RUN` says how they grow."
+        return "Nothing to check in figures alone; `rankscope scale RUN` shows how they grow."
     if not about.get("ranks"):
         return "Nothing could be checked: there is no rank in this run."
     if not_checked:
-        return "No rule found anything in what it could look at; see what was not checked below."
-    return "Nothing found: every rule had its data."
+        return "No findings in what could be checked; what could not is below."
+    return "No findings; every rule had its data."
 
 
 # ---------------------------------------------------------------- words

@@ -51,7 +51,7 @@ class Growth:
     def at(self, scale: float) -> LawEstimate | str:
         """The estimate, or why there is none."""
         if self.doubts or self.choice is None:
-            return "; ".join(self.doubts) or "no law fits"
+            return "; ".join(self.doubts) or "no model fits"
         if scale > FARTHEST * self.scales[-1]:
             return f"more than {FARTHEST} times the largest measured scale ({self.scales[-1]:g})"
         found = estimate(self.choice.fit, scale)
@@ -71,7 +71,7 @@ def growth(series: Series) -> Growth:
     choice = choose(series.laws, x, y) if len(scales) >= FEWEST_SCALES else None
     doubts = [series.objection] * bool(series.objection) + list(_doubts(x, y, scales, medians, choice))
     if choice and choice.fit.relative_error > LARGEST_ERROR:
-        doubts.append(f"no law fits: values lie {_off(choice.fit.relative_error)} off the best one ({_name(choice)})")
+        doubts.append(f"no model fits: values lie {_off(choice.fit.relative_error)} off the best one ({_name(choice)})")
         choice = None
     return Growth(series, tuple(scales), tuple(medians), _exponent(scales, medians), choice, doubts)
 
@@ -97,7 +97,7 @@ def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: LawChoice
     if len(scales) < FEWEST_SCALES:
         return [f"only {len(scales)} scales: measure at least {FEWEST_SCALES}"]
     if choice is None:
-        return ["no law fits these points"]
+        return ["no model fits these points"]
     doubts = []
     turns = _turns(medians, _scatter(x, y))
     if turns > 1:
@@ -105,9 +105,11 @@ def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: LawChoice
     trend = abs(math.log(float(medians.max() / medians.min())))
     error = choice.fit.relative_error
     if choice.fit.law.name != "constant" and 2 * error > trend:
-        doubts.append(f"values scatter by {error:.0%} around the law, as much as they grow")
+        doubts.append(f"values scatter by {error:.0%} around the model, as much as they grow")
     if choice.fit.law.name == "constant" and max(UNSTEADY, 1.5 * _scatter(x, y)) < error <= LARGEST_ERROR:
-        doubts.append(f"values lie {_off(error)} off a constant, and no law of growth is sure: measure more scales")
+        doubts.append(
+            f"values lie {_off(error)} from a constant, and no model of growth is certain: measure more scales"
+        )
     return doubts
 
 

@@ -24,7 +24,7 @@ GROWTH = {
     "scale_laws": ("How does it grow?", "Growth"),
     "scale_speed_up": ("How much faster is it at a larger size?", "Growth"),
     "scale_break_even": ("Where does one become better than another?", "Growth"),
-    "scale_projection": ("What will it be?", "Projection"),
+    "scale_projection": ("What is the projection?", "Projection"),
     "size_laws": ("How does it grow with the size of the message?", "Message sizes"),
     "size_break_even": ("Where does one become better than another, by the size of the message?", "Message sizes"),
 }
@@ -104,7 +104,7 @@ def _verdict(ranked: Sequence[Growth]) -> str:
     growing = [one for one in ranked if one.series.unit == "ns" and factor(one) >= STEADY]
     if growing:
         most = growing[0]
-        told.append(f"What grows most is {_what(most)}: {_ends(most)}, {factor(most):.2g} times as long.")
+        told.append(f"{_what(most)} grows most: {_ends(most)}, {factor(most):.2g} times as long.")
     return " ".join(told) or "Nothing grows by more than a tenth."
 
 
@@ -137,7 +137,7 @@ def _figures(ranked: Sequence[Growth], to: Sequence[float]) -> list[Figure]:
         told.append(Figure("Exponent at the end", f"{most.exponent:.2f}", meaning, "0 constant, 1 proportional"))
     if to:
         value, detail = _projected(most, max(to))
-        told.append(Figure(f"Projected to {max(to):g} {axis}", value, "the fitted law at that scale", detail))
+        told.append(Figure(f"Projected to {max(to):g} {axis}", value, "the fitted model at that scale", detail))
     return told
 
 
@@ -154,7 +154,7 @@ def _point(one: Growth, to: Sequence[float]) -> Advice:
     """One series: what it does, by which law, and where that leads."""
     level = "GROWS" if factor(one) >= STEADY else "FALLS" if factor(one) <= 1 / STEADY else "STEADY"
     fit = one.choice.fit if one.choice else None
-    law = f"by the law {formula(one)}" if fit else f"no law: {'; '.join(one.doubts)}"
+    law = f"by the model {formula(one)}" if fit else f"no model: {'; '.join(one.doubts)}"
     told = [f"at {scale:g} {one.series.axis}: {' – '.join(_projected(one, scale))}" for scale in to]
     return Advice(level, f"{_what(one)}: {_ends(one)}", "; ".join([law, *told]), [], "")
 
@@ -165,7 +165,7 @@ def _what(one: Growth) -> str:
 
 def _ends(one: Growth) -> str:
     first, last = (shown(value, one.series.unit) for value in (one.medians[0], one.medians[-1]))
-    return f"{first} at {one.scales[0]:g} to {last} at {one.scales[-1]:g} {one.series.axis}"
+    return f"from {first} at {one.scales[0]:g} to {last} at {one.scales[-1]:g} {one.series.axis}"
 
 
 # ---------------------------------------------------------------- below

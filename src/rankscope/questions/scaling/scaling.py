@@ -117,17 +117,17 @@ LAWS = (
     Column("scales", Unit.COUNT, "Scales", "number of different scales"),
     Column("smallest", Unit.NUMBER, "From", "smallest scale"),
     Column("largest", Unit.NUMBER, "To", "largest scale"),
-    Column("first", Unit.NAME, "There"),
-    Column("last", Unit.NAME, "And there"),
+    Column("first", Unit.NAME, "First value"),
+    Column("last", Unit.NAME, "Last value"),
     Column(
         "exponent",
         Unit.NUMBER,
         "Exponent at the end",
         "slope of ln value over ln scale through the medians of the last three scales",
     ),
-    Column("law", Unit.NAME, "Law"),
+    Column("law", Unit.NAME, "Model"),
     Column("formula", Unit.NAME, "Fitted"),
-    Column("relative_error", Unit.SHARE, "Scatter around it", "√(Σ ((value − law) ÷ law)² ÷ (values − coefficients))"),
+    Column("relative_error", Unit.SHARE, "Scatter", "√(Σ ((value − law) ÷ law)² ÷ (values − coefficients))"),
 )
 PROJECTION = (
     Column("series", Unit.NAME, "Series"),
@@ -136,7 +136,7 @@ PROJECTION = (
     Column("value", Unit.NAME, "Value"),
     Column("low", Unit.NAME, "At least"),
     Column("high", Unit.NAME, "At most"),
-    Column("refused", Unit.NAME, "Not foretold, because"),
+    Column("refused", Unit.NAME, "No projection, because"),
 )
 SPEED_UP = (
     Column("series", Unit.NAME, "Series"),
@@ -173,7 +173,7 @@ def laws(grown: Sequence[Growth]) -> Table:
         )
         table.rows.append((s.name, s.what, len(one.scales), one.scales[0], one.scales[-1], *ends, one.exponent, *law))
     table.notes.append(
-        "Law: the one that best predicts a scale left out; a simpler one where the two cannot be told apart."
+        "Model: the one with the lowest leave-one-out error; a simpler one where the two cannot be told apart."
     )
     table.notes.append("Exponent at the end: slope in logarithms over the last three: 0 constant, 1 proportional.")
     return table
@@ -195,7 +195,7 @@ def formula(one: Growth) -> str:
 
 
 def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
-    table = Table("scale_projection", "What it will be", PROJECTION, [])
+    table = Table("scale_projection", "Projection", PROJECTION, [])
     for one in grown:
         for scale in scales:
             found = one.at(scale)
@@ -205,7 +205,7 @@ def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
                 else (*(shown(v, one.series.unit) for v in (found.value, found.low, found.high)), None)
             )
             table.rows.append((one.series.name, one.series.what, scale, *told))
-    table.notes.append("At least, at most: 95 % interval of the fitted law, not of one further measurement.")
+    table.notes.append("At least, at most: 95 % interval of the fitted model, not of one further measurement.")
     return table
 
 
@@ -231,6 +231,7 @@ def speed_up(grown: Sequence[Growth]) -> Table:
 FITTED_POINTS = 33
 MOST_CURVES = 8  # that an eye can tell apart
 MOST_GRAPHS = 8
+MOST_OTHERS = 2  # of them, quantities that are no times, where there are more times than fit
 STEADY = 1.1  # a factor below which nothing grows
 
 
@@ -238,11 +239,22 @@ def graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Graph]:
     """In the order of the quantities; published series lie over every quantity in their unit and axis."""
     over = [one for one in grown if one.series.published]
     made = []
-    for group in alike([one for one in grown if not one.series.published]) or alike(over):
+    for group in _growing_most(alike([one for one in grown if not one.series.published]) or alike(over)):
         ours = group[0].series
         laid = [one for one in over if (one.series.unit, one.series.axis) == (ours.unit, ours.axis)]
         made.append(graph([*group, *(one for one in laid if one not in group)], to))
-    return made[:: -(-len(made) // MOST_GRAPHS) or 1]  # of very many quantities some, from the first to the last
+    return made
+
+
+def _growing_most(groups: Sequence[Sequence[Growth]]) -> list[Sequence[Growth]]:
+    """Of very many quantities those that grow most: times by how much, rates and counts by how many times."""
+    others = [group for group in groups if group[0].series.unit != "ns"]
+    times = [group for group in groups if group[0].series.unit == "ns"]
+    others.sort(key=lambda group: -max(max(factor(one), 1 / factor(one)) for one in group))
+    times.sort(key=lambda group: -max(one.medians[-1] - one.medians[0] for one in group))
+    few = others[: max(MOST_OTHERS, MOST_GRAPHS - len(times))]
+    kept = [*few, *times[: MOST_GRAPHS - len(few)]]
+    return [group for group in groups if group in kept]
 
 
 def graph(group: Sequence[Growth], to: Sequence[float]) -> Graph:
@@ -286,7 +298,7 @@ def sentence(group: Sequence[Growth]) -> str:
     body = whose if len(ours) > 1 else f"{whose} {verb}"
     if verb == "hardly changes" and len(ours) > 1:
         body = "none of them changes by more than a tenth; " + told.series.name
-    return f"{told.series.what}: {body}, {ends[0]} to {ends[1]} {told.series.axis}"
+    return f"{told.series.what}: {body}, from {ends[0]} to {ends[1]} {told.series.axis}"
 
 
 def _unit(name: str) -> Unit:

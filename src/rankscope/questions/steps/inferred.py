@@ -298,8 +298,8 @@ def _together(found: Iterable[list[_Found] | None], file: StepFile | None) -> li
 
 def _told(found: Sequence[RankSteps]) -> str:
     least = min(len(one.number) for one in found)
-    told = f"Steps are those of a pattern that the collectives repeat ({_slots(found[0].slots)})"
-    return f"{told}: {least} of them; time inside collectives is communication, all else compute."
+    told = f"Steps are inferred from a pattern that the collectives repeat ({_slots(found[0].slots)})"
+    return f"{told}: {least} of them; time inside collectives is communication, everything else compute."
 
 
 def _slots(slots: list[str]) -> str:

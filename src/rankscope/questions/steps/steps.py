@@ -29,7 +29,7 @@ STEPS_COLUMNS = (
     Column(
         "share",
         Unit.SHARE,
-        "Of step",
+        "% of step",
         "sum of the values ÷ sum of the lengths of the steps; above 1 for the CPU time of a process with several busy "
         "threads",
     ),
@@ -226,7 +226,7 @@ def step_parts(tables: Tables, selection: Selection = ALL) -> Table:
             table.rows.append(_row(one, mask, waits.get(one.rank)))
     if table.rows:
         table.notes += step_notes(found, chosen)
-        table.notes.append("Parts are without the time blocked in collectives, which is all in Communication.")
+        table.notes.append("Parts exclude the time blocked in collectives, which is all in Communication.")
     return arranged(table, selection)
 
 

@@ -23,7 +23,7 @@ SAID = {
     PROFILER: "Steps are the profiler's (ProfilerStep#)",
     OPTIMIZER: "Steps end with the ranges of the optimizer",
     RANGES: "Steps are ranges of the program that repeat",
-    KERNELS: "Steps are those of a pattern that the kernels repeat, not of any range: where they begin is a guess",
+    KERNELS: "Steps are inferred from a pattern that the kernels repeat, not from ranges: where they begin is a guess",
 }
 
 

@@ -74,7 +74,7 @@ COLUMNS = (
         "±",
         "error of `excess_ns`: 1.2533 × 1.4826 × median absolute deviation of the means of blocks of steps ÷ √blocks",
     ),
-    Column("share", Unit.SHARE, "Of step", "`excess_ns` ÷ median step"),
+    Column("share", Unit.SHARE, "% of step", "`excess_ns` ÷ median step"),
     Column(
         "waited_ns",
         Unit.NS,
@@ -82,8 +82,8 @@ COLUMNS = (
         "per step, by how much its peers (median) are blocked in collectives longer than it is, by the same estimate",
     ),
     Column("steps", Unit.COUNT, "Steps", "number of steps compared"),
-    Column("cause_ns", Unit.NS, "In the cause", "excess in the cause alone, per step"),
-    Column("usual_ns", Unit.NS, "Its peers there", "mean of what its peers (median) need for the cause, per step"),
+    Column("cause_ns", Unit.NS, "Due to it", "excess in the cause alone, per step"),
+    Column("usual_ns", Unit.NS, "Peers", "mean of what its peers (median) need for the cause, per step"),
     Column("total_ns", Unit.NS, "In all", "`excess_ns` × `steps`"),
     Column("evidence", Unit.NAME, "Evidence", "the measured values that name the cause, in words"),
 )

@@ -104,7 +104,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class Transformer(nn.Module):  # type: ignore[misc]
-    """Foretells the next word of sequences."""
+    """Predicts the next word of sequences."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ export async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    if (!copiedByHand(text)) return tell(`The browser did not let ${what} be copied.`);
+    if (!copiedByHand(text)) return tell(`The browser did not allow copying ${what}.`);
   }
   return tell(`Copied ${what}.`);
 }

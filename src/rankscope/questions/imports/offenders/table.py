@@ -30,8 +30,8 @@ TAKES_TIME = ("missing_bytecode", "started_programs", "dominant_module")  # rath
 COLUMNS = (
     Column("number", Unit.NAME, "#", "place, by `calls`"),
     Column("offender", Unit.NAME, "What costs"),
-    Column("calls", Unit.COUNT, "Calls blamed", "blame: calls that carry the mark of this cause; causes overlap"),
-    Column("share", Unit.SHARE, "Of all", "`calls` ÷ all calls"),
+    Column("calls", Unit.COUNT, "Calls attributed", "calls attributed to this cause; causes overlap"),
+    Column("share", Unit.SHARE, "% of all", "`calls` ÷ all calls"),
     Column("action", Unit.NAME, "What to do", "what to do next"),
     Column("without", Unit.NAME, "Measure: --without", "the `--without` that measures the saving"),
     Column("evidence", Unit.NAME, "Evidence", "the tables that prove it"),
@@ -52,7 +52,7 @@ def all_calls(tables: Tables) -> int:
 
 
 def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
-    """Blame, not saving: without one cause the next may ask the same questions; --without measures it."""
+    """Attributed, not saved: without one cause another may make the same calls; --without measures the saving."""
     total = all_calls(tables)
     table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [], vertical=True)
     for number, one in enumerate(offenders_of(tables, told), 1):
@@ -61,5 +61,7 @@ def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins |
             (number, one.title, one.calls or None, share, one.action, one.without, "; ".join(one.evidence), one.rule)
         )
     if table.rows:
-        table.notes.append("Blame is not saving: what is switched off may be asked by the next. --without measures it.")
+        table.notes.append(
+            "Attributed is not saved: another module may make the same calls. --without measures the saving."
+        )
     return table
