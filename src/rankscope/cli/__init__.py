@@ -16,6 +16,7 @@ COMMANDS = {
     "hang": "is the job hung, in which collective, and which rank is missing",
     "compare": "say what changed between runs, and how sure that is",
     "scale": "say how costs grow with the size of the job, and project them",
+    "whatif": "say what a step would take without one of its problems",
     "study": "run a matrix of jobs and write what it shows as a document",
     "bench": "run one cell of a study now",
     "export": "write a run for other tools: timeline, tables, metrics",

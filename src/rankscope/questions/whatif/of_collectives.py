@@ -1,0 +1,378 @@
+"""The program of a job by its steps and its matched collectives, on one clock.
+
+A rank's own time is what lies between its communications. A blocking collective holds the rank up; one in progress is
+issued, goes on beside the rank, after the one before it in its group where they end in order, and holds the rank up at
+the end of the last one of the step, for as long as the step says that the rank was blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Tables, Wrong
+from rankscope.questions.collectives.operations import OPERATIONS
+from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
+from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
+from rankscope.questions.whatif.program import JOINS, NOTHING, Durations, Join, Program
+from rankscope.questions.wording import counted
+
+Array = Any  # of numpy
+IN_ORDER = 0.99  # of the collectives of a group: each ends after the one before
+LANES = 2  # collectives in progress that the end of a step may wait for, of different groups
+NO_STEPS = (
+    "no steps to replay: neither a training loop nor a pattern of collectives was seen; mark them with "
+    "rankscope.step(), or load a table of operations"
+)
+OWN = "own time"
+DEVICE = """
+    SELECT rank, number, min(d.begin_ns) AS begin_ns, max(d.end_ns) AS end_ns, max(d.exposed_ns) AS exposed_ns,
+        {} FROM device_steps d JOIN ranks USING (process)
+    WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, number ORDER BY rank, number"""
+IDLE = {"data": "data", "sync": "sync", "gc": "gc", "checkpoint": "checkpoint", "launch": "launch"}
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Steps that all ranks have: R ranks x S steps, times on one clock."""
+
+    numbers: Array
+    begin: Array
+    end: Array
+    exposed: Array
+    causes: dict[str, Array]
+    own_parts: dict[str, Array]  # R x S
+    source: str
+
+
+def program_of_collectives(tables: Tables) -> tuple[Program, list[str], str]:
+    """The program of a run, what it leaves out, and what it is made from."""
+    found = steps_of(tables)
+    if not found.ranks:
+        raise Wrong(NO_STEPS)
+    known = collectives_of(tables)
+    steps = _device_steps(tables, known, found) or _host_steps(known, found)
+    if not len(steps.numbers):
+        raise Wrong("no steps to replay: the ranks have no steady step in common")
+    made = _Assembly(steps, known)
+    program = made.program()
+    notes = list(found.notes)
+    if made.left_out:
+        notes.append(
+            f"{counted(made.left_out, 'collective')} that ranks entered in different steps, or between steps: taken "
+            "as the ranks' own time."
+        )
+    if known.log.left_out.total():
+        notes.append(
+            f"{counted(known.log.left_out.total(), 'collective')} could not be matched and are taken as the ranks' own "
+            "time: --table collectives says why."
+        )
+    return program, notes, steps.source
+
+
+# ---------------------------------------------------------------- steps
+def _host_steps(known: Collectives, found: Steps) -> _Steps:
+    numbers = found.common()
+    columns: dict[str, list[Array]] = {}
+    place = {rank: at for at, rank in enumerate(known.log.ranks)}
+    of_rank = {one.rank: one for one in found.ranks}
+    if set(of_rank) != set(place):
+        missing = len(set(place) - set(of_rank))
+        raise Wrong(
+            f"no model of this run: {counted(missing, 'rank')} of it without steps; --table steps shows which have"
+        )
+    for rank in known.log.ranks:
+        one = of_rank[rank]
+        at = np.searchsorted(one.number, numbers)
+        begin = (one.begin_ns[at] - known.log.base_ns).astype(np.float64)
+        told = {"begin": begin, "end": begin + one.length_ns[at], "exposed": one.exposed_ns[at]}
+        told |= {f"own {part}": one.own[part][at] for part in PARTS if part in one.own}
+        told |= {name: one.of_which[name][at] for name in ("gc", "runnable") if name in one.of_which}
+        for name in ("begin", "end"):
+            told[name] = _on_reference(known, place[rank], told[name])
+        for name, values in told.items():
+            columns.setdefault(name, []).append(values)
+    stacked = {name: np.stack(values) for name, values in columns.items() if len(values) == len(place)}
+    causes = {
+        cause: stacked[name].T
+        for cause, name in (
+            *(("data", "own data"), ("gc", "gc"), ("preemption", "runnable"), ("checkpoint", "own checkpoint")),
+        )
+        if name in stacked
+    }
+    parts = {TITLES[part]: stacked[f"own {part}"] for part in PARTS if f"own {part}" in stacked}
+    source = "matched collectives and steps" + (" found in their pattern" if found.source == "pattern" else "")
+    return _Steps(numbers, stacked["begin"], stacked["end"], stacked["exposed"], causes, parts, source)
+
+
+def _device_steps(tables: Tables, known: Collectives, found: Steps) -> _Steps | None:
+    """The steps on the GPUs' clock, where every rank has them."""
+    sums = ", ".join(f"max(d.idle_{name}_ns) AS {cause}" for cause, name in IDLE.items())
+    columns = tables.columns(
+        DEVICE.format(f"{sums}, max(d.compute_ns) AS compute, max(d.copy_ns) AS copies"), (found.first_steady,)
+    )
+    if not len(columns["rank"]):
+        return None
+    numbers: Array | None = None
+    rows = {rank: np.flatnonzero(columns["rank"] == rank) for rank in known.log.ranks}
+    for own in rows.values():
+        mine = columns["number"][own]
+        numbers = mine if numbers is None else np.intersect1d(numbers, mine)
+    if numbers is None or not len(numbers):
+        return None
+
+    def of(name: str) -> Array:
+        return np.stack(
+            [
+                columns[name][own][np.searchsorted(columns["number"][own], numbers)].astype(np.float64)
+                for own in rows.values()
+            ]
+        )
+
+    begin, end = of("begin_ns") - known.log.base_ns, of("end_ns") - known.log.base_ns
+    for at in range(len(known.log.ranks)):
+        begin[at], end[at] = _on_reference(known, at, begin[at]), _on_reference(known, at, end[at])
+    causes = {cause: of(cause).T for cause in IDLE}
+    parts = {"GPU computes": of("compute"), "GPU copies": of("copies")}
+    parts |= {f"GPU idle: {cause}": of(cause) for cause in IDLE}
+    return _Steps(numbers, begin, end, of("exposed_ns"), causes, parts, "matched collectives and steps of the GPUs")
+
+
+def _on_reference(known: Collectives, place: int, time_ns: Array) -> Array:
+    own = known.clocks.of_rank[place]
+    return time_ns if own == 0 else known.clocks.clocks[own].to_reference(time_ns)[0]
+
+
+# ---------------------------------------------------------------- the program
+@dataclass(slots=True)
+class _Collective:
+    """One collective inside one step."""
+
+    group: int
+    members: Array  # places of ranks
+    enter: Array
+    end: Array
+    join: int
+    root: int
+    in_progress: bool
+    in_order: bool  # of its group
+    name: str
+    which: int  # of its group in the step
+
+
+@dataclass(slots=True)
+class _Block:
+    rank: Array
+    follows: Array  # members x P
+    gap: Array
+    own: Array
+    join: int
+    root: int
+    part: int
+    transfers: bool
+    step: int
+    peers: int
+
+
+@dataclass(slots=True)
+class _Assembly:
+    """Puts the blocks together, step by step, in the order of time."""
+
+    steps: _Steps
+    known: Collectives
+    left_out: int = 0
+    blocks: list[_Block] = field(default_factory=list)
+    count: int = 0
+    parts: dict[str, int] = field(default_factory=dict)
+    codes: dict[Any, int] = field(default_factory=dict)
+
+    def program(self) -> Program:
+        ranks, steps = self.steps.begin.shape
+        everyone = np.arange(ranks)
+        host, host_time = np.full(ranks, NOTHING), np.full(ranks, self.steps.begin[:, 0].min())
+        begins, ends = np.empty((steps, ranks), np.int64), np.empty((steps, ranks), np.int64)
+        of_step = self._of_steps()
+        for step in range(steps):
+            begin = self.steps.begin[:, step]
+            host = begins[step] = self._add(
+                everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, -1, OWN, ("begin", step)
+            )
+            host_time = begin.copy()
+            host, host_time = self._step(step, next(of_step), host, host_time)
+            ends[step] = host
+            host_time = self.steps.end[:, step].copy()
+        return self._made(begins, ends)
+
+    def _step(self, step: int, found: list[_Collective], host: Array, host_time: Array) -> tuple[Array, Array]:
+        """The collectives of one step, and its end."""
+        ranks = len(host)
+        blocked = np.zeros(ranks)  # in blocking collectives
+        lane: dict[int, tuple[Array, Array]] = {}  # of each group: its last operation in progress, and when it ended
+        for one in found:
+            mine = one.members
+            key = (step, len(mine), one.name, one.which)
+            if not one.in_progress:
+                reached = _joined(one.enter, one)
+                at = self._add(
+                    mine, host[mine][:, None], one.enter - host_time[mine], np.maximum(one.end - reached, 0.0), step,
+                    one.name, key, join=one.join, root=one.root, transfers=True,
+                )  # fmt: skip
+                host[mine], host_time[mine] = at, one.end
+                blocked[mine] += one.end - one.enter
+                continue
+            issued = self._add(mine, host[mine][:, None], one.enter - host_time[mine], 0.0, step, OWN, ("issue", *key))
+            host[mine], host_time[mine] = issued, one.enter
+            before, before_end = lane.get(one.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
+            follows, ready = issued[:, None], one.enter
+            if one.in_order:
+                earlier = np.where(before[mine] == NOTHING, issued, before[mine])
+                follows, ready = np.stack([issued, earlier], axis=1), np.maximum(one.enter, before_end[mine])
+            own = np.maximum(one.end - _joined(ready, one), 0.0)
+            at = self._add(
+                mine, follows, 0.0, own, step, one.name, key, join=one.join, root=one.root, transfers=True
+            )  # fmt: skip
+            before, before_end = before.copy(), before_end.copy()
+            before[mine], before_end[mine] = at, one.end
+            lane[one.group] = before, before_end
+        return self._end(step, host, host_time, blocked, lane)
+
+    def _end(
+        self, step: int, host: Array, host_time: Array, blocked: Array, lane: Mapping[int, tuple[Array, Array]]
+    ) -> tuple[Array, Array]:
+        everyone, end = np.arange(len(host)), self.steps.end[:, step]
+        if not lane:
+            at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end", step))
+            return at, end
+        operations = np.stack([one for one, _ in lane.values()])
+        over = np.stack([when for _, when in lane.values()])
+        order = np.argsort(-over, axis=0, kind="stable")[:LANES]
+        last = np.take_along_axis(over, order[:1], axis=0)[0]
+        # blocked at the end of the last one; where that ends after the step, the step does not wait for it
+        held = (last <= end) & (last >= host_time)
+        wait = np.clip(self.steps.exposed[:, step] - blocked, 0.0, np.maximum(last - host_time, 0.0))
+        reached = np.where(held, last - wait, end)
+        before = self._add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached", step))
+        chosen = np.take_along_axis(operations, order, axis=0)
+        chosen = np.where(held & (chosen != NOTHING), chosen, before)
+        follows = np.concatenate([before[:, None], chosen.T], axis=1)
+        own = end - np.where(held, last, end)
+        return self._add(everyone, follows, 0.0, own, step, OWN, ("end", step)), end
+
+    def _add(
+        self,
+        rank: Array,
+        follows: Array,
+        gap: Any,
+        own: Any,
+        step: int,
+        part: str,
+        key: Any,
+        *,
+        join: int = Join.NOBODY,
+        root: int = 0,
+        transfers: bool = False,
+    ) -> Array:
+        """One block; the numbers of its operations."""
+        count = len(rank)
+        gap, own = (np.broadcast_to(np.asarray(values, np.float32), count) for values in (gap, own))
+        code = self.parts.setdefault(part, len(self.parts))
+        peers = self.codes.setdefault(key, len(self.codes))
+        kept = follows.astype(np.int32)
+        self.blocks.append(_Block(rank, kept, gap, own, int(join), root, code, transfers, step, peers))
+        self.count += count
+        return np.arange(self.count - count, self.count)
+
+    def _of_steps(self) -> Iterator[list[_Collective]]:
+        """The collectives of each step, in the order of their last entering."""
+        found: list[list[tuple[int, int]]] = [[] for _ in range(self.steps.begin.shape[1])]
+        splits = list(self.known.splits) if len(self.known.splits) < 1000 else self.known.splits
+        kept: dict[int, Any] = {}
+        for at, split in enumerate(splits):
+            end = split.enter_ns + split.stay_ns
+            step = self._steps_of(split.group.members, split.enter_ns)
+            same = (step == step[:, :1]).all(axis=1) & (step[:, 0] >= 0)
+            begun, over = self.steps.begin.min(), self.steps.end.max()
+            among = (split.enter_ns.max(axis=1) >= begun) & (split.enter_ns.min(axis=1) <= over)
+            self.left_out += int((among & ~same).sum())
+            number = split.group.number
+            order = bool((np.diff(end, axis=0) >= 0).mean() >= IN_ORDER) if len(end) > 1 else True
+            kept[at] = split.group, split.enter_ns.astype(np.float64), end, order, number
+            for row in np.flatnonzero(same).tolist():
+                found[int(step[row, 0])].append((at, row))
+        for rows in found:
+            yield self._collectives(rows, kept)
+
+    def _collectives(self, rows: list[tuple[int, int]], kept: Mapping[int, Any]) -> list[_Collective]:
+        log = self.known.log
+        made: list[_Collective] = []
+        counts: dict[int, int] = {}
+        for at, row in sorted(rows, key=lambda one: float(kept[one[0]][1][one[1]].max())):
+            group, enter, end, order, number = kept[at]
+            operation = log.operations[int(group.operation[row])]
+            join = JOINS[OPERATIONS[operation].waits]
+            counts[number] = counts.get(number, -1) + 1
+            about = join, max(0, int(group.root[row])), bool(group.progress[row]), order, operation, counts[number]
+            made.append(_Collective(number, group.members, enter[row], end[row], *about))
+        return made
+
+    def _steps_of(self, members: Array, enter: Array) -> Array:
+        """In which step each was entered, on one clock; -1: in none."""
+        made = np.full(enter.shape, -1, np.int32)
+        for column, place in enumerate(members.tolist()):
+            begin, end = self.steps.begin[place], self.steps.end[place]
+            at = np.searchsorted(begin, enter[:, column], "right") - 1
+            inside = (at >= 0) & (enter[:, column] <= end[np.maximum(at, 0)])
+            made[:, column] = np.where(inside, at, -1)
+        return made
+
+    def _made(self, begins: Array, ends: Array) -> Program:
+        sizes = np.array([len(one.rank) for one in self.blocks])
+        width = max(one.follows.shape[1] for one in self.blocks)
+        follows = np.empty((self.count, width), np.int32)
+        small = np.int16 if self.steps.begin.shape[0] < 2**15 else np.int32
+        rank = np.empty(self.count, small)
+        gap, own = np.empty((self.count, 1), np.float32), np.empty((self.count, 1), np.float32)
+        low = 0
+        for one, size in zip(self.blocks, sizes.tolist(), strict=True):
+            high = low + size
+            rank[low:high], gap[low:high, 0], own[low:high, 0] = one.rank, one.gap, one.own
+            have = one.follows.shape[1]
+            follows[low:high, :have], follows[low:high, have:] = one.follows, one.follows[:, :1]
+            low = high
+
+        def spread(name: str, kind: Any) -> Array:
+            return np.repeat(np.array([getattr(one, name) for one in self.blocks], kind), sizes)
+
+        peers = spread("peers", np.int32)
+        made = Program(
+            ranks=self.known.log.ranks,
+            first=np.concatenate([[0], np.cumsum(sizes)]),
+            join=np.array([one.join for one in self.blocks], np.int8),
+            root=np.array([one.root for one in self.blocks], np.int32),
+            rank=rank,
+            follows=follows,
+            time=Durations(gap, own),
+            part=spread("part", np.int8),
+            parts=list(self.parts),
+            transfers=spread("transfers", bool),
+            peers=peers,
+            peers_of_stages=peers,
+            stage=np.broadcast_to(np.int8(-1), self.count),
+            numbers=self.steps.numbers,
+            recorded_ns=(self.steps.end - self.steps.begin).mean(axis=0),
+            begins=begins,
+            ends=ends,
+            step=spread("step", np.int32),
+            causes=self.steps.causes,
+        )
+        made.own_parts = {name: values.sum(axis=1) for name, values in self.steps.own_parts.items()}
+        self.blocks.clear()
+        return made
+
+
+def _joined(enter: Array, one: _Collective) -> Array:
+    """Until when each member is held up by the others."""
+    return Program.joined(enter[:, None], one.join, one.root)[:, 0]

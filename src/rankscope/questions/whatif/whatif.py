@@ -1,0 +1,260 @@
+"""What would a step take without one of its problems, and which rank and part does its time hang on?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
+from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
+from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
+from rankscope.questions.whatif.of_operations import has_operations, programs_of_operations
+from rankscope.questions.whatif.program import BETWEEN, Program
+from rankscope.questions.wording import counted
+
+Array = Any  # of numpy
+MOST_ERROR = 0.03  # from here on the model is no model of this run
+TRIED_RANKS = 3
+MOST_STAGES = 16
+LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
+MODEL_COLUMNS = (
+    Column("source", Unit.NAME, "Model from"),
+    Column("ranks", Unit.COUNT, "Ranks", "ranks in the model"),
+    Column("steps", Unit.COUNT, "Steps", "steps that were replayed"),
+    Column("recorded_ns", Unit.NS, "Recorded step", "mean of the recorded step times of these steps"),
+    Column("replayed_ns", Unit.NS, "Replayed step", "mean of the step times that the replay gives back"),
+    Column("error", Unit.SHARE, "Model error", "median over the steps of |replayed − recorded| ÷ recorded"),
+    Column(
+        "worst_error", Unit.SHARE, "Worst step", "largest |replayed − recorded| ÷ recorded of a step; may be above 1"
+    ),
+)
+WHATIF_COLUMNS = (
+    Column("change", Unit.NAME, "What if"),
+    Column("step_ns", Unit.NS, "Step", "mean of the replayed step times with the change"),
+    Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; less than 0: the step gets longer"),
+    Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; less than 0: the step gets longer"),
+    Column(
+        "saved_low",
+        Unit.SHARE,
+        "From",
+        "2.5 % of the shares that steps drawn again (1,000 times, in blocks) save; may be less than 0",
+    ),
+    Column("saved_high", Unit.SHARE, "To", "97.5 % of them; may be less than 0"),
+)
+PATH_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("stage", Unit.NAME, "Stage"),
+    Column("part", Unit.NAME, "Part"),
+    Column("path_ns", Unit.NS, "On the path", "time of this rank and part on the longest chain of a mean step"),
+    Column("path_share", Unit.SHARE, "Share", "`path_ns` ÷ the length of the chain"),
+)
+
+
+@dataclass(slots=True)
+class Model:
+    """The programs of a run: steps that have the same operations are one."""
+
+    programs: list[Program]
+    source: str
+    notes: list[str] = field(default_factory=list)
+    _ends: list[Array] = field(default_factory=list)
+
+    @property
+    def ends(self) -> list[Array]:
+        if not self._ends:
+            self._ends = [one.replay() for one in self.programs]
+        return self._ends
+
+    @property
+    def recorded_ns(self) -> Array:
+        return np.concatenate([one.recorded_ns for one in self.programs])
+
+    @property
+    def replayed_ns(self) -> Array:
+        return np.concatenate([one.step_times(ends) for one, ends in zip(self.programs, self.ends, strict=True)])
+
+    @property
+    def errors(self) -> Array:
+        return np.abs(self.replayed_ns - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)
+
+    def changed_ns(self, changes: Sequence[Change]) -> Array:
+        """S: the step times with all these changes."""
+        return np.concatenate([_changed_ns(one, changes) for one in self.programs])
+
+    def table(self) -> Table:
+        """How well the model gives back what was recorded."""
+        recorded, replayed, errors = self.recorded_ns, self.replayed_ns, self.errors
+        row: tuple[Cell, ...] = (
+            self.source,
+            len(self.programs[0].ranks),
+            len(recorded),
+            float(recorded.mean()),
+            float(replayed.mean()),
+            float(np.median(errors)),
+            float(errors.max()),
+        )
+        return Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
+
+    def refusal(self) -> str:
+        """Why no what-if can be answered, "" where it can."""
+        error = float(np.median(self.errors))
+        if error <= MOST_ERROR:
+            return ""
+        return (
+            f"the replay misses the recorded steps by {100 * error:.1f} % (median; at most {100 * MOST_ERROR:g} % is "
+            "allowed): what holds the ranks up is not in this run's record"
+        )
+
+
+def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
+    time = program.time
+    for change in changes:
+        time = change.applied(program, time)
+    return np.maximum(program.step_times(program.replay(time)), least_step_ns(program, changes, time))
+
+
+def model_of(tables: Tables) -> Model:
+    """The model of a run, by what it has: operations one by one, else steps and matched collectives."""
+    if has_operations(tables):
+        programs, notes = programs_of_operations(tables)
+        source = "table of operations"
+    else:
+        from rankscope.questions.whatif.of_collectives import program_of_collectives
+
+        program, notes, source = program_of_collectives(tables)
+        programs = [program]
+    if not programs:
+        raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
+    return Model(programs, source, notes)
+
+
+def whatif(model: Model, changes: Sequence[Change]) -> Table:
+    """What each change saves, and all together; without any, what the obvious ones save."""
+    base = model.replayed_ns
+    asked = [checked(change, model.programs) for change in changes]
+    tried = [[one] for one in asked] if asked else [[one] for one in _obvious(model)]
+    results = [(one, model.changed_ns(one)) for one in tried]
+    if not asked:
+        results = [(one, ns) for one, ns in results if 1 - ns.mean() / base.mean() >= LEAST_SAVING]
+    results.sort(key=lambda one: float(one[1].mean()))
+    together = asked if len(asked) > 1 else _two_best(results) if not asked else []
+    if together:
+        results.append((list(together), model.changed_ns(together)))
+    rows = [_row(_words(one), base, ns) for one, ns in results]
+    notes = [
+        f"Saving is of the mean step, {base.mean() / 1e9:.4g} s replayed; intervals are of steps drawn again (95 %)."
+    ]
+    if not rows:
+        notes.insert(0, "None of the obvious changes saves 0.2 % of a step or more.")
+    if any(change.kind == "bandwidth" for one, _ in results for change in one):
+        notes.append("Bandwidth: all of a transfer is taken to shrink; what of it is latency is not known.")
+    return Table("whatif", "What if", WHATIF_COLUMNS, rows, notes=notes)
+
+
+def _words(changes: Sequence[Change]) -> str:
+    return changes[0].words if len(changes) == 1 else "together: " + "; ".join(one.words for one in changes)
+
+
+def _row(words: str, base: Array, changed: Array) -> tuple[Cell, ...]:
+    low, high = _interval(base, changed)
+    saved = float(base.mean() - changed.mean())
+    return words, float(changed.mean()), saved, saved / float(base.mean()), low, high
+
+
+def _interval(base: Array, changed: Array) -> tuple[float, float]:
+    """95 % of the shares that steps drawn again save."""
+    count = len(base)
+    if count < 2:
+        share = 1 - float(changed.mean() / base.mean())
+        return share, share
+    random = np.random.default_rng(SEED)
+    length = min(block_length(base), count)
+    starts = random.integers(0, count, (DRAWS, -(-count // length)))
+    picks = (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
+    shares = 1 - changed[picks].mean(axis=1) / base[picks].mean(axis=1)
+    low, high = np.quantile(shares, (0.025, 0.975)).tolist()
+    return low, high
+
+
+def _obvious(model: Model) -> list[Change]:
+    programs = model.programs
+    path = _path(model)
+    own: dict[int, float] = {}
+    for (rank, _, _, transfer), ns in path.items():
+        if not transfer:
+            own[rank] = own.get(rank, 0.0) + ns
+    made = []
+    if len(programs[0].ranks) > 1:
+        worst = sorted(own, key=lambda rank: -own[rank])[:TRIED_RANKS]
+        made = [Change("rank", ranks=(rank,)) for rank in worst]
+        stages = sorted({int(stage) for one in programs for stage in np.unique(one.stage) if stage >= 0})
+        if 1 < len(stages) <= MOST_STAGES:
+            made += [Change("stage", stages=(stage,)) for stage in stages] + [Change("balance")]
+        made += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
+    return made + [Change("cause", cause=cause) for cause in known_causes(programs)]
+
+
+def _two_best(results: Sequence[tuple[list[Change], Array]]) -> list[Change]:
+    """A rank or stage and a cause, or two of either, that save most each by itself."""
+    fixes = [one[0] for one, _ in results if one[0].kind in ("rank", "stage", "cause")]
+    kinds = {"rank": 0, "stage": 0}
+    picked: list[Change] = []
+    for one in fixes:
+        other = "stage" if one.kind == "rank" else "rank"
+        if kinds.get(other) and one.kind in kinds:
+            continue  # a rank of that stage: the same once more
+        kinds[one.kind] = kinds.get(one.kind, 0) + 1
+        picked.append(one)
+        if len(picked) == 2:
+            return picked
+    return []
+
+
+# ---------------------------------------------------------------- the critical path
+def _path(model: Model) -> dict[tuple[int, int, str, bool], float]:
+    """Time on the longest chains of all steps by rank, stage, part and whether it is transfer."""
+    found: dict[tuple[int, int, str, bool], float] = {}
+    for program, ends in zip(model.programs, model.ends, strict=True):
+        stage_of = np.full(len(program.ranks), -1)
+        stage_of[program.rank] = program.stage
+        for (rank, part, transfer), ns in program.critical_path(ends).items():
+            for name, share in _names(program, rank, part, transfer).items():
+                key = (int(program.ranks[rank]), int(stage_of[rank]), name, transfer)
+                found[key] = found.get(key, 0.0) + ns * share
+    return found
+
+
+def _names(program: Program, rank: int, part: int, transfer: bool) -> dict[str, float]:
+    """What to call a piece of the path: a rank's own time goes by the parts that its steps are made of."""
+    if part != BETWEEN and (transfer or not program.own_parts):
+        return {program.parts[part]: 1.0}
+    whole = sum(float(values[rank]) for values in program.own_parts.values())
+    if not whole:
+        return {"own time" if program.begins is not None else "between operations": 1.0}
+    return {name: float(values[rank]) / whole for name, values in program.own_parts.items() if values[rank]}
+
+
+LEAST_PATH = 0.01
+MOST_PATH = 16  # rows
+
+
+def critical_path(model: Model) -> Table:
+    """Which rank and part does the step hang on, for which share of it?"""
+    path = _path(model)
+    steps, total = len(model.recorded_ns), sum(path.values()) or 1.0
+    ordered = sorted(path.items(), key=lambda one: -one[1])
+    shown = [one for one in ordered if one[1] >= LEAST_PATH * total][:MOST_PATH]
+    rows: list[tuple[Cell, ...]] = [
+        (rank, stage if stage >= 0 else None, f"{part}, transfer" if transfer else part, ns / steps, ns / total)
+        for (rank, stage, part, transfer), ns in shown
+    ]
+    columns = PATH_COLUMNS if any(row[1] is not None for row in rows) else (PATH_COLUMNS[0], *PATH_COLUMNS[2:])
+    if len(columns) < len(PATH_COLUMNS):
+        rows = [(row[0], *row[2:]) for row in rows]
+    left = len(ordered) - len(shown)
+    rest = sum(ns for _, ns in ordered[len(shown) :]) / total
+    notes = [f"{counted(left, 'more part')} with {100 * rest:.1f} % of the path together."] if left else []
+    return Table("critical_path", "Critical path through the ranks", columns, rows, notes=notes)

@@ -1,0 +1,200 @@
+"""What-ifs against jobs whose truth is known: worked out by hand, simulated, or recorded with a known straggler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rankscope.cli.load import run as load
+from rankscope.formats.operations import read
+from rankscope.formats.source import Source
+from rankscope.model import Wrong
+from rankscope.questions.whatif.changes import Change, parsed
+from rankscope.questions.whatif.pipeline import pipeline
+from rankscope.questions.whatif.program import Builder, Join, Program
+from rankscope.questions.whatif.whatif import Model, critical_path, model_of, whatif
+from rankscope.rank_file import Part
+from rankscope.store.run import RunTables
+from runs.loaded import run_of, shared_file
+from runs.step_runs import log, opened, rank, steps
+from synthetic_operations import Job, simulate, write
+
+PART = Part
+
+
+def two_ranks() -> Program:
+    """Rank 0 computes 3 and rank 1 computes 5, then both reduce for 2, then compute 1."""
+    builder = Builder(1)
+
+    def ns(value: float) -> Any:
+        return np.array([value])
+
+    own = [builder.add(at, "compute", [], ns(0), ns(took), peers="first") for at, took in enumerate((3.0, 5.0))]
+    both = [
+        builder.add(at, "reduce", [own[at]], ns(0), ns(2.0), transfers=True, peers="reduce", peers_of_stages="reduce")
+        for at in range(2)
+    ]
+    builder.join(both)
+    for at in range(2):
+        builder.add(at, "compute", [both[at]], ns(0), ns(1.0), peers="last")
+    made = builder.program([0, 1], np.array([1]), np.array([8.0]))
+    assert made is not None
+    return made
+
+
+def test_by_hand() -> None:
+    model = Model([two_ranks()], "by hand")
+    assert model.replayed_ns.tolist() == [8.0] and model.refusal() == ""
+    assert model.changed_ns([Change("rank", ranks=(1,))]).tolist() == [6.0]  # 3, 2, 1
+    assert model.changed_ns([Change("rank", ranks=(0,))]).tolist() == [8.0]
+    assert model.changed_ns([Change("ideal")]).tolist() == [6.0]
+    assert model.changed_ns([Change("bandwidth", factor=2.0)]).tolist() == [7.0]
+    assert model.changed_ns([Change("overlap")]).tolist() == [6.0]
+    rows = critical_path(model).rows
+    assert rows[0][:2] == (1, "compute") and rows[0][2] == pytest.approx(5.0 + (1.0 if len(rows) == 2 else 0.0))
+
+
+def test_a_model_that_misses_the_steps_refuses() -> None:
+    program = two_ranks()
+    program.recorded_ns = np.array([8.3])
+    assert "misses the recorded steps by 3.6 %" in Model([program], "").refusal()
+
+
+@pytest.mark.parametrize(
+    ("join", "root", "told"),
+    [(Join.ROOT, 1, [5, 5, 7]), (Join.AT_ROOT, 0, [7, 5, 7]), (Join.LOWER, 0, [3, 5, 7]), (Join.BELOW, 0, [3, 5, 7])],
+)
+def test_who_is_held_up(join: Join, root: int, told: list[float]) -> None:
+    start = np.array([[3.0], [5.0], [7.0]])
+    assert Program.joined(start, join, root)[:, 0].tolist() == told
+    assert Program.joined(start[::-1], Join.BELOW, 0)[:, 0].tolist() == [7, 7, 7]
+
+
+def test_a_circle_is_no_program() -> None:
+    builder = Builder(1)
+    builder.add(0, "a", [1], np.zeros(1), np.zeros(1))
+    builder.add(0, "b", [0], np.zeros(1), np.zeros(1))
+    assert builder.program([0], np.array([1]), np.array([1.0])) is None
+
+
+# ---------------------------------------------------------------- simulated jobs
+def loaded(folder: Path, job: Job) -> RunTables:
+    write(folder / "table.parquet", job)
+    return run_of(read(Source(folder / "table.parquet")))
+
+
+JOBS = {
+    "1f1b, slow rank": (Job(slow_ranks={5: 1.4}, steps=8), Change("rank", ranks=(5,))),
+    "gpipe, slow stage": (Job("gpipe", slow_stages={2: 1.3}, steps=8), Change("stage", stages=(2,))),
+    "gpipe, slow link": (Job("gpipe", data=3, slow_links={4: 30.0}, steps=8), Change("rank", ranks=(4,))),
+    "ddp, slow rank": (Job("ddp", stages=1, data=8, slow_ranks={3: 1.5}, steps=8), Change("rank", ranks=(3,))),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_against_the_same_job_without_its_problem(name: str, tmp_path: Path) -> None:
+    job, change = JOBS[name]
+    model = model_of(loaded(tmp_path, job))
+    assert np.median(model.errors) < 0.001
+    truth = np.mean(simulate(job.healthy())[1]) * 1e9
+    assert model.changed_ns([change]).mean() == pytest.approx(truth, rel=0.01)
+    assert model.replayed_ns.mean() > 1.1 * truth
+    tried = [row[0] for row in whatif(model, []).rows]
+    fixes = [str(words) for words in tried if str(words).startswith(("rank", "stage"))]
+    assert change.words in fixes[:2]
+
+
+def test_a_healthy_job_has_nothing_to_save(tmp_path: Path) -> None:
+    model = model_of(loaded(tmp_path, Job(steps=8)))
+    told = {row[0]: row[3] for row in whatif(model, []).rows}
+    assert all(share < 0.03 for words, share in told.items() if str(words).startswith(("rank", "stage")))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_bubble_of_a_balanced_pipeline(schedule: str, tmp_path: Path) -> None:
+    job = Job(schedule, noise=0.0, message_s=0.0, steps=2, micro_batches=8)
+    table = pipeline(loaded(tmp_path, job))
+    assert table is not None
+    for row in table.rows:
+        told = dict(zip((column.name for column in table.columns), row, strict=True))
+        assert told["bubble_share"] == pytest.approx(3 / 11, rel=0.01)
+        parts = ("forward_ns", "backward_ns", "warmup_ns", "drain_ns", "transfer_ns", "imbalance_ns")
+        assert sum(told[name] for name in parts) == pytest.approx(told["window_ns"], rel=1e-6)
+    assert table.notes[0].startswith({"gpipe": "GPipe", "1f1b": "1F1B"}[schedule])
+
+
+def test_the_sample_of_a_real_job() -> None:
+    """Replayed to the step; the last stage, which has the loss, is what its steps hang on."""
+    tables = run_of(read(Source(shared_file("samples/operations/trace.parquet"))))
+    model = model_of(tables)
+    assert model.errors.max() < 0.02 and len(model.errors) == 32
+    table = whatif(model, [])
+    assert table.rows[0][0] == "stage 3 as fast as the median stage" and table.rows[0][3] == pytest.approx(
+        0.239, abs=0.01
+    )
+    path = critical_path(model).rows
+    assert sum(row[4] for row in path if row[1] == 3) > 0.6
+
+
+# ---------------------------------------------------------------- recorded runs
+def straggler(folder: Path) -> RunTables:
+    """Ranks 0 to 2 compute 10 ms and rank 3 15 ms, of which 5 ms are data; then all reduce for 2 ms."""
+    made = []
+    for at in range(4):
+        own = {PART.FORWARD: 10.0, PART.COMMUNICATION: 2.0 if at == 3 else 7.0}
+        own |= {PART.DATA: 5.0} if at == 3 else {}
+        blocked = {PART.COMMUNICATION: own[PART.COMMUNICATION]}
+        writer = rank(at, 4)
+        writer.steps(steps([own] * 12, [blocked] * 12))
+        enter = 15.0 if at == 3 else 10.0
+        log(writer, [("MPI_Allreduce", 8, 1000 + 17 * step + enter, 1000 + 17 * step + 17) for step in range(12)])
+        made.append(writer)
+    return opened(folder, *made, expected_ranks=4)
+
+
+def test_a_recorded_straggler(tmp_path: Path) -> None:
+    model = model_of(straggler(tmp_path))
+    assert model.replayed_ns == pytest.approx(17e6, rel=1e-3) and np.median(model.errors) < 1e-3
+    for change in (Change("rank", ranks=(3,)), Change("ideal"), Change("cause", cause="data")):
+        assert model.changed_ns([change]).mean() == pytest.approx(12e6, rel=1e-3)
+    assert model.changed_ns([Change("bandwidth", factor=2.0)]).mean() == pytest.approx(16e6, rel=1e-3)
+    both = [Change("rank", ranks=(3,)), Change("bandwidth", factor=2.0)]
+    assert model.changed_ns(both).mean() == pytest.approx(11e6, rel=1e-3)
+    shares = {(row[0], row[1]): row[3] for row in critical_path(model).rows}
+    assert shares[3, "forward"] == pytest.approx(10 / 17, rel=0.02) and shares[3, "data wait"] == pytest.approx(
+        5 / 17, rel=0.02
+    )
+
+
+def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
+    model = model_of(straggler(tmp_path))
+    for options, told in (
+        ({"without": ["rank=9"]}, "no such rank in this run, which has ranks 0-3"),
+        ({"without": ["stage=1"]}, "it has no pipeline"),
+        ({"without": ["sync"]}, "known are: data"),
+        ({"balance": "stage"}, "try --ideal"),
+    ):
+        given = {"without": [], "balance": "", "bandwidth": "", "overlap": False, "ideal": False, **options}
+        with pytest.raises(Wrong, match=told):
+            whatif(model, parsed(**given))
+    with pytest.raises(Wrong, match="as in x2"):
+        parsed([], "", "fast", False, False)
+    with pytest.raises(Wrong, match="rank=7"):
+        parsed(["rank=x"], "", "", False, False)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rankscope.cli.whatif import run
+
+    write(tmp_path / "table.csv", Job("ddp", stages=1, data=4, slow_ranks={2: 1.5}, steps=6))
+    assert load([str(tmp_path / "table.csv"), "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert run([str(tmp_path / "run"), "--without", "rank=2", "--ideal"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("Model error") < shown.index("rank 2 as fast as the median") and "together" in shown
+    assert run([str(tmp_path / "run"), "--without", "rank=7"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert run([str(tmp_path / "nowhere")]) == 2
