@@ -28,7 +28,7 @@ CAUSES = ("data", "gc", "preemption", "checkpoint", "sync", "launch")
 class Change:
     """One what-if: what is different, by its kind and its operand."""
 
-    kind: str  # rank, stage, cause, balance, bandwidth, overlap, ideal
+    kind: str  # rank, stage, cause, balance, bandwidth, overlap, ideal; typical, which only tests a model
     ranks: tuple[int, ...] = ()
     stages: tuple[int, ...] = ()
     cause: str = ""
@@ -44,6 +44,7 @@ class Change:
             "balance": "stages balanced",
             "bandwidth": f"{self.factor:g} × the bandwidth",
             "overlap": "all transfer overlapped",
+            "typical": "every transfer as usual",
             "ideal": "ideal: no rank ever late" + ("" if not self.stages else ", stages balanced"),
         }[self.kind]
 
@@ -57,6 +58,7 @@ class Change:
             "bandwidth": self._bandwidth,
             "overlap": self._overlap,
             "ideal": self._ideal,
+            "typical": self._typical,
         }[self.kind](program, time)
 
     def _rank(self, program: Program, time: Durations) -> Durations:
@@ -90,6 +92,18 @@ class Change:
 
     def _overlap(self, program: Program, time: Durations) -> Durations:
         return Durations(time.gap_ns, np.where(program.transfers[:, None], 0.0, time.own_ns))
+
+    def _typical(self, program: Program, time: Durations) -> Durations:
+        """Every transfer as long as it is in the median step."""
+        own = time.own_ns.copy()
+        rows = np.flatnonzero(program.transfers)
+        if program.places is None:
+            own[rows] = np.median(time.own_ns[rows], axis=1, keepdims=True)
+        elif len(rows):
+            codes = program.places.astype(np.int64) * len(program.ranks) + program.rank
+            known, middle = _medians(time.own_ns, codes, rows)
+            own[rows] = middle[np.searchsorted(known, codes[rows])]
+        return Durations(time.gap_ns, own)
 
     def _ideal(self, program: Program, time: Durations) -> Durations:
         """All ranks (of a stage) as its median rank is, step by step; then work shared evenly between stages."""
@@ -165,7 +179,8 @@ def _as_median_rank(program: Program, time: Durations) -> Durations:
 def _as_others(program: Program, time: Durations, mine: Array, peers: Array | None, of_stages: Array) -> Durations:
     """The chosen operations as long as the median of the others with the same code: of peers, else of other stages.
 
-    What lies before an operation is another matter in another stage, where something else comes before: it stays.
+    Of peers, in the step before: with those of the same step it would never wait for them, nor they for it. What lies
+    before an operation is another matter in another stage, where something else comes before: it stays.
     """
     gap, own = time.gap_ns.copy(), time.own_ns.copy()
     left = mine.copy()
@@ -179,11 +194,28 @@ def _as_others(program: Program, time: Durations, mine: Array, peers: Array | No
         known, middle = _medians(time.own_ns, codes, others)
         at = np.minimum(np.searchsorted(known, codes[asked]), len(known) - 1)
         has = known[at] == codes[asked]
-        own[asked[has]] = middle[at[has]]
         if codes is peers:
-            gap[asked[has]] = _medians(time.gap_ns, codes, others)[1][at[has]]
+            middle = _step_before(program, others, middle)
+            gaps = _step_before(program, others, _medians(time.gap_ns, codes, others)[1])
+            gap[asked[has]] = gaps[at[has]]
+        own[asked[has]] = middle[at[has]]
         left[asked[has]] = False
     return Durations(gap, own)
+
+
+def _step_before(program: Program, rows: Array, values: Array) -> Array:
+    """The values of operations with these codes, each as it was one step earlier; of the first step, in the last."""
+    if program.places is None or program.step is None:
+        return np.roll(values, 1, axis=1)
+    one_of = rows[np.unique(program.peers[rows], return_index=True)[1]]
+    place, step = program.places[one_of], program.step[one_of]
+    order = np.lexsort((step, place))
+    begins = np.flatnonzero(np.diff(place[order], prepend=place[order][:1] - 1))
+    before = np.roll(order, 1)
+    before[begins] = order[np.append(begins[1:], len(order)) - 1]
+    made = np.empty_like(values)
+    made[order] = values[before]
+    return made
 
 
 def _of_stages(program: Program, values: Array, rows: Array) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from rankscope.questions.collectives.operations import OPERATIONS
 from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
 from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
 from rankscope.questions.whatif.program import JOINS, NOTHING, Durations, Join, Program
-from rankscope.questions.wording import counted
+from rankscope.questions.wording import counted, rank_words
 
 Array = Any  # of numpy
 IN_ORDER = 0.99  # of the collectives of a group: each ends after the one before
@@ -60,6 +60,8 @@ def program_of_collectives(tables: Tables) -> tuple[Program, list[str], str]:
     made = _Assembly(steps, known)
     program = made.program()
     notes = list(found.notes)
+    if without := set(known.log.ranks) - {one.rank for one in found.ranks}:
+        notes.append(f"No steps of their own: {rank_words(without)}; they go by those of rank {found.ranks[0].rank}.")
     if made.left_out:
         notes.append(
             f"{counted(made.left_out, 'collective')} that ranks entered in different steps, or between steps: taken "
@@ -79,20 +81,17 @@ def _host_steps(known: Collectives, found: Steps) -> _Steps:
     columns: dict[str, list[Array]] = {}
     place = {rank: at for at, rank in enumerate(known.log.ranks)}
     of_rank = {one.rank: one for one in found.ranks}
-    if set(of_rank) != set(place):
-        missing = len(set(place) - set(of_rank))
-        raise Wrong(
-            f"no model of this run: {counted(missing, 'rank')} of it without steps; --table steps shows which have"
-        )
     for rank in known.log.ranks:
-        one = of_rank[rank]
+        one = of_rank.get(rank, found.ranks[0])  # one that has no loop of its own goes by another's steps
         at = np.searchsorted(one.number, numbers)
         begin = (one.begin_ns[at] - known.log.base_ns).astype(np.float64)
         told = {"begin": begin, "end": begin + one.length_ns[at], "exposed": one.exposed_ns[at]}
         told |= {f"own {part}": one.own[part][at] for part in PARTS if part in one.own}
         told |= {name: one.of_which[name][at] for name in ("gc", "runnable") if name in one.of_which}
         for name in ("begin", "end"):
-            told[name] = _on_reference(known, place[rank], told[name])
+            told[name] = _on_reference(known, place[one.rank], told[name])
+        if rank not in of_rank:
+            told |= {name: np.zeros(len(numbers)) for name in told if name not in ("begin", "end")}
         for name, values in told.items():
             columns.setdefault(name, []).append(values)
     stacked = {name: np.stack(values) for name, values in columns.items() if len(values) == len(place)}
@@ -175,6 +174,7 @@ class _Block:
     transfers: bool
     step: int
     peers: int
+    place: int
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class _Assembly:
         for step in range(steps):
             begin = self.steps.begin[:, step]
             host = begins[step] = self._add(
-                everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, -1, OWN, ("begin", step)
+                everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, step, OWN, ("begin",), inside=False
             )
             host_time = begin.copy()
             host, host_time = self._step(step, next(of_step), host, host_time)
@@ -213,7 +213,7 @@ class _Assembly:
         lane: dict[int, tuple[Array, Array]] = {}  # of each group: its last operation in progress, and when it ended
         for one in found:
             mine = one.members
-            key = (step, len(mine), one.name, one.which)
+            key = (len(mine), one.name, one.which)
             if not one.in_progress:
                 reached = _joined(one.enter, one)
                 at = self._add(
@@ -244,7 +244,7 @@ class _Assembly:
     ) -> tuple[Array, Array]:
         everyone, end = np.arange(len(host)), self.steps.end[:, step]
         if not lane:
-            at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end", step))
+            at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end",))
             return at, end
         operations = np.stack([one for one, _ in lane.values()])
         over = np.stack([when for _, when in lane.values()])
@@ -254,12 +254,12 @@ class _Assembly:
         held = (last <= end) & (last >= host_time)
         wait = np.clip(self.steps.exposed[:, step] - blocked, 0.0, np.maximum(last - host_time, 0.0))
         reached = np.where(held, last - wait, end)
-        before = self._add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached", step))
+        before = self._add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached",))
         chosen = np.take_along_axis(operations, order, axis=0)
         chosen = np.where(held & (chosen != NOTHING), chosen, before)
         follows = np.concatenate([before[:, None], chosen.T], axis=1)
         own = end - np.where(held, last, end)
-        return self._add(everyone, follows, 0.0, own, step, OWN, ("end", step)), end
+        return self._add(everyone, follows, 0.0, own, step, OWN, ("end",)), end
 
     def _add(
         self,
@@ -269,19 +269,22 @@ class _Assembly:
         own: Any,
         step: int,
         part: str,
-        key: Any,
+        what: tuple[Any, ...],
         *,
         join: int = Join.NOBODY,
         root: int = 0,
         transfers: bool = False,
+        inside: bool = True,
     ) -> Array:
-        """One block; the numbers of its operations."""
+        """One block, `what` being what it is in every step; the numbers of its operations."""
         count = len(rank)
         gap, own = (np.broadcast_to(np.asarray(values, np.float32), count) for values in (gap, own))
         code = self.parts.setdefault(part, len(self.parts))
-        peers = self.codes.setdefault(key, len(self.codes))
+        peers, place = (self.codes.setdefault(key, len(self.codes)) for key in ((step, what), what))
         kept = follows.astype(np.int32)
-        self.blocks.append(_Block(rank, kept, gap, own, int(join), root, code, transfers, step, peers))
+        self.blocks.append(
+            _Block(rank, kept, gap, own, int(join), root, code, transfers, step if inside else -1, peers, place)
+        )
         self.count += count
         return np.arange(self.count - count, self.count)
 
@@ -367,6 +370,7 @@ class _Assembly:
             ends=ends,
             step=spread("step", np.int32),
             causes=self.steps.causes,
+            places=spread("place", np.int32),
         )
         made.own_parts = {name: values.sum(axis=1) for name, values in self.steps.own_parts.items()}
         self.blocks.clear()

@@ -33,6 +33,8 @@ class TimedOperation:
     stage: int
     start: Array  # B: since the step began
     end: Array
+    usual_start: float  # medians of both
+    usual_end: float
 
     @property
     def rank(self) -> int:
@@ -100,15 +102,19 @@ def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation
         starts = np.stack([start[a:b] for a, b in spans], axis=1).astype(np.float64)
         ends = np.stack([end[a:b] for a, b in spans], axis=1).astype(np.float64)
         begin = starts.min(axis=0)
+        starts, ends = starts - begin, ends - begin
+        usual = np.median(starts, axis=1).tolist(), np.median(ends, axis=1).tolist()
         operations = []
         for at, row in enumerate(order[low:high].tolist()):
             key = (*(int(word[low + at]) for word in (words[0], words[3], words[4], words[5])), int(which[low + at]))
             named = (key[0], kinds.values[kinds.codes[row]], *key[1:])
             role, group = roles.values[roles.codes[row]], groups.values[groups.codes[row]]
             place = int(columns["peer"][row]), int(columns["stage"][row])
-            operations.append(TimedOperation(named, role, group, *place, starts[at] - begin, ends[at] - begin))
+            operations.append(
+                TimedOperation(named, role, group, *place, starts[at], ends[at], usual[0][at], usual[1][at])
+            )
         numbers = np.array([words[1][a] for a, _ in spans])
-        made.append((numbers, operations, (ends - begin).max(axis=0)))
+        made.append((numbers, operations, ends.max(axis=0)))
     return made
 
 
@@ -126,7 +132,7 @@ def _build(builder: Builder, operations: Sequence[TimedOperation], ranks: Sequen
     arrived: dict[int, int] = {}
     after = _followed(of_rank, slack)
     # in the order in which they begin, what an operation follows is there already
-    for batch in sorted(batches, key=lambda batch: float(np.median(batch[0].start))):
+    for batch in sorted(batches, key=lambda batch: batch[0].usual_start):
         first = batch[0]
         before = list({id(one): one for one in after[id(first)] if one not in batch}.values())
         known = [number[id(one)] for one in before if id(one) in number]
@@ -170,7 +176,7 @@ def _batches(mine: Sequence[TimedOperation]) -> list[list[TimedOperation]]:
 def messages(operations: Sequence[TimedOperation]) -> tuple[dict[int, TimedOperation], int]:
     """For each matched send and receive the other end: the n-th of its kind between two ranks is the n-th there."""
     ends: dict[Any, dict[str, list[TimedOperation]]] = {}
-    for one in sorted(operations, key=lambda one: (one.key[4], float(np.median(one.start)))):
+    for one in sorted(operations, key=lambda one: (one.key[4], one.usual_start)):
         if one.role in ("send", "receive") and one.peer >= 0:
             direction = one.kind.replace("send", "").replace("recv", "").replace("receive", "")
             pair = (one.rank, one.peer) if one.role == "send" else (one.peer, one.rank)
@@ -198,7 +204,7 @@ def _followed(of_rank: Mapping[int, Sequence[TimedOperation]], slack: float) -> 
     """What each operation follows on its own rank: of each kind the latest that had ended in nearly all steps."""
     made: dict[int, list[TimedOperation]] = {}
     for mine in of_rank.values():
-        ordered = sorted(mine, key=lambda one: float(np.median(one.start)))
+        ordered = sorted(mine, key=lambda one: one.usual_start)
         lanes: dict[str, list[TimedOperation]] = {}
         for one in ordered:
             before: list[TimedOperation] = []
@@ -206,7 +212,7 @@ def _followed(of_rank: Mapping[int, Sequence[TimedOperation]], slack: float) -> 
                 found = next((late for late in reversed(lane[-LANES:]) if _is_after(one, late, slack)), None)
                 if found is not None:
                     before.append(found)
-            before.sort(key=lambda late: -float(np.median(late.end)))
+            before.sort(key=lambda late: -late.usual_end)
             kept: list[TimedOperation] = []
             for late in before:  # what another of them follows is followed anyway
                 if not any(_is_after(of, late, slack) for of in kept):
@@ -217,9 +223,10 @@ def _followed(of_rank: Mapping[int, Sequence[TimedOperation]], slack: float) -> 
 
 
 def _is_after(one: TimedOperation, before: TimedOperation, slack: float) -> bool:
-    return bool((before.end <= one.start + slack).mean() >= ALWAYS) and bool(
-        (before.start < one.start).mean() >= ALWAYS
-    )
+    if before.usual_end > one.usual_start + slack:
+        return False
+    ended = np.count_nonzero((before.end <= one.start + slack) & (before.start < one.start))
+    return bool(ended >= ALWAYS * len(one.start))
 
 
 def _connect_messages(

@@ -95,8 +95,8 @@ def _schedule(passes: Sequence[TimedOperation]) -> str:
     stages = len({one.stage for one in passes})
     first = [one for one in passes if one.stage == 0 and one.rank == min(one.rank for one in passes if one.stage == 0)]
     forward = [one for one in first if _pass(one) == "forward"]
-    backward = min(float(np.median(one.start)) for one in first if _pass(one) == "backward")
-    ahead = sum(float(np.median(one.start)) < backward for one in forward)
+    backward = min(one.usual_start for one in first if _pass(one) == "backward")
+    ahead = sum(one.usual_start < backward for one in forward)
     chunks = max(1, len({one.key[2] for one in forward}))
     batches = len(forward) // chunks
     name = "interleaved" if chunks > 1 else "GPipe" if ahead == len(forward) and batches > stages else "1F1B"
@@ -110,7 +110,7 @@ def _schedule(passes: Sequence[TimedOperation]) -> str:
 
 def _add(stage: _Stage, mine: Sequence[TimedOperation], other: Any, begin: Array, end: Array) -> None:
     """What one rank does in the pipeline's time, in all steps of a layout."""
-    passes = sorted((one for one in mine if _pass(one)), key=lambda one: float(np.median(one.start)))
+    passes = sorted((one for one in mine if _pass(one)), key=lambda one: one.usual_start)
     first_backward = np.min([one.start for one in passes if _pass(one) == "backward"], axis=0)
     last_forward = np.max([one.end for one in passes if _pass(one) == "forward"], axis=0)
     moving = [

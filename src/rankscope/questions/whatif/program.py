@@ -71,6 +71,7 @@ class Program:
     begins: Array | None = None  # S x ranks: the operations with whose end a step begins; None: B steps, from 0
     ends: Array | None = None  # S x ranks: and ends
     step: Array | None = None  # N: place among the steps, where they follow each other
+    places: Array | None = None  # N: equal for operations that are the same in different steps, likewise
     causes: Mapping[str, Array] = field(default_factory=dict)  # S x ranks: what each takes of a rank's own time
     own_parts: Mapping[str, Array] = field(default_factory=dict)  # ranks: what its own time is made of
 

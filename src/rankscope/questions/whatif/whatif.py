@@ -17,6 +17,7 @@ from rankscope.questions.wording import counted
 
 Array = Any  # of numpy
 MOST_ERROR = 0.03  # from here on the model is no model of this run
+MOST_TESTED = 10_000_000  # operations
 TRIED_RANKS = 3
 MOST_STAGES = 16
 LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
@@ -27,6 +28,13 @@ MODEL_COLUMNS = (
     Column("recorded_ns", Unit.NS, "Recorded step", "mean of the recorded step times of these steps"),
     Column("replayed_ns", Unit.NS, "Replayed step", "mean of the step times that the replay gives back"),
     Column("error", Unit.SHARE, "Model error", "median over the steps of |replayed − recorded| ÷ recorded"),
+    Column(
+        "usual_error",
+        Unit.SHARE,
+        "With usual transfers",
+        "the same where each transfer is as long as in the median step, so that whatever was longer must be wait that "
+        "the model explains; empty of very large runs, may be above 1",
+    ),
     Column(
         "worst_error", Unit.SHARE, "Worst step", "largest |replayed − recorded| ÷ recorded of a step; may be above 1"
     ),
@@ -84,6 +92,13 @@ class Model:
         """S: the step times with all these changes."""
         return np.concatenate([_changed_ns(one, changes) for one in self.programs])
 
+    def usual_error(self) -> float | None:
+        """The error where transfers are those of the median step: recorded durations cannot make it small."""
+        if sum(len(one.rank) for one in self.programs) > MOST_TESTED:
+            return None
+        usual = self.changed_ns([Change("typical")])
+        return float(np.median(np.abs(usual - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)))
+
     def table(self) -> Table:
         """How well the model gives back what was recorded."""
         recorded, replayed, errors = self.recorded_ns, self.replayed_ns, self.errors
@@ -94,6 +109,7 @@ class Model:
             float(recorded.mean()),
             float(replayed.mean()),
             float(np.median(errors)),
+            self.usual_error(),
             float(errors.max()),
         )
         return Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
