@@ -8,7 +8,7 @@ from os import PathLike
 
 from rankscope.api.run import Run
 from rankscope.model import Table
-from rankscope.questions.whatif.changes import parsed
+from rankscope.questions.whatif.changes import checked, parsed
 from rankscope.questions.whatif.pipeline import pipeline
 from rankscope.questions.whatif.whatif import critical_path, model_of, whatif
 
@@ -39,6 +39,9 @@ def ask_whatif(run: str | PathLike[str] | None, asked: Asked) -> Whatif:
     changes = parsed(asked.without, asked.balance, asked.bandwidth, asked.overlap, asked.ideal)
     tables = Run(run).store(events=True)
     model = model_of(tables)
+    if changes:  # all in one go: the answers below find what they ask for
+        asked_for = [checked(change, model.some) for change in changes]
+        model.replay([*([one] for one in asked_for), asked_for])
     refusal = model.refusal()
     if refusal:
         return Whatif([model.table()], refusal)

@@ -186,6 +186,15 @@ def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
         parsed(["rank=x"], "", "", False, False)
 
 
+def test_the_command_on_a_recorded_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rankscope.cli.whatif import run
+
+    straggler(tmp_path)
+    assert run([str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "rank 3 as fast as the median" in shown and "no data time" in shown and "Pipeline" not in shown
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rankscope.cli.whatif import run
 

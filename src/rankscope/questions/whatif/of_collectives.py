@@ -7,13 +7,14 @@ the end of the last one of the step, for as long as the step says that the rank 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rankscope.model import Tables, Wrong
+from rankscope.questions.collectives.matching import Matched
 from rankscope.questions.collectives.operations import OPERATIONS
 from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
 from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
@@ -28,6 +29,9 @@ NO_STEPS = (
     "rankscope.step(), or load a table of operations"
 )
 OWN = "own time"
+OUTSIDE = -(1 << 30)  # instead of a step
+MOST_OPERATIONS = 4_000_000  # of one program
+KEPT_CELLS = 1 << 23  # collectives × members, of blocks of the log
 DEVICE = """
     SELECT rank, number, min(d.begin_ns) AS begin_ns, max(d.end_ns) AS end_ns, max(d.exposed_ns) AS exposed_ns,
         {} FROM device_steps d JOIN ranks USING (process)
@@ -48,8 +52,27 @@ class _Steps:
     source: str
 
 
-def program_of_collectives(tables: Tables) -> tuple[Program, list[str], str]:
-    """The program of a run, what it leaves out, and what it is made from."""
+class Windows(Sequence[Program]):
+    """The programs of a run, each of some steps that follow each other: one of all, where they fit into memory.
+
+    Those of a large run are made whenever they are asked for. A window begins with the ranks as far apart as they were.
+    """
+
+    def __init__(self, assembly: _Assembly, edges: Sequence[int]) -> None:
+        self._assembly, self._edges = assembly, edges
+        self._kept = assembly.program(edges[0], edges[1]) if len(edges) == 2 else None
+
+    def __len__(self) -> int:
+        return len(self._edges) - 1
+
+    def __getitem__(self, at: Any) -> Any:
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        return self._kept or self._assembly.program(self._edges[at], self._edges[at + 1])
+
+
+def programs_of_collectives(tables: Tables) -> tuple[Sequence[Program], list[str], str]:
+    """The programs of a run, what they leave out, and what they are made from."""
     found = steps_of(tables)
     if not found.ranks:
         raise Wrong(NO_STEPS)
@@ -57,22 +80,24 @@ def program_of_collectives(tables: Tables) -> tuple[Program, list[str], str]:
     steps = _device_steps(tables, known, found) or _host_steps(known, found)
     if not len(steps.numbers):
         raise Wrong("no steps to replay: the ranks have no steady step in common")
-    made = _Assembly(steps, known)
-    program = made.program()
+    assembly = _Assembly(steps, known)
+    programs = Windows(assembly, assembly.edges())
     notes = list(found.notes)
+    if len(programs) > 1:
+        notes.append(f"Replayed in {len(programs)} parts: each begins with the ranks as far apart as they were.")
     if without := set(known.log.ranks) - {one.rank for one in found.ranks}:
         notes.append(f"No steps of their own: {rank_words(without)}; they go by those of rank {found.ranks[0].rank}.")
-    if made.left_out:
+    if assembly.left_out:
         notes.append(
-            f"{counted(made.left_out, 'collective')} that ranks entered in different steps, or between steps: taken "
-            "as the ranks' own time."
+            f"{counted(assembly.left_out, 'collective')} that ranks entered in different steps, or between steps: "
+            "taken as the ranks' own time."
         )
     if known.log.left_out.total():
         notes.append(
             f"{counted(known.log.left_out.total(), 'collective')} could not be matched and are taken as the ranks' own "
             "time: --table collectives says why."
         )
-    return program, notes, steps.source
+    return programs, notes, steps.source
 
 
 # ---------------------------------------------------------------- steps
@@ -177,34 +202,53 @@ class _Block:
     place: int
 
 
-@dataclass(slots=True)
 class _Assembly:
-    """Puts the blocks together, step by step, in the order of time."""
+    """Puts the blocks of some steps together, in the order of time."""
 
-    steps: _Steps
-    known: Collectives
-    left_out: int = 0
-    blocks: list[_Block] = field(default_factory=list)
-    count: int = 0
-    parts: dict[str, int] = field(default_factory=dict)
-    codes: dict[Any, int] = field(default_factory=dict)
+    def __init__(self, steps: _Steps, known: Collectives) -> None:
+        self.steps, self.known = steps, known
+        self.left_out = 0
+        self._in_order: dict[int, bool] = {}  # of each group
+        self._rows: list[list[tuple[int, int]]] = [[] for _ in steps.numbers]  # of each step: block of the log, and row
+        self._sizes: list[int] = []  # of each block of the log: members
+        self._times: dict[int, tuple[Matched, Array, Array]] = {}  # the blocks that were looked at last
+        self._find()
+        self._begin()
 
-    def program(self) -> Program:
-        ranks, steps = self.steps.begin.shape
+    def _begin(self) -> None:
+        self.blocks: list[_Block] = []
+        self.count = 0
+        self.parts: dict[str, int] = {}
+        self.codes: dict[Any, int] = {}
+
+    def edges(self) -> list[int]:
+        """At which steps the windows begin and end."""
+        ranks = self.steps.begin.shape[0]
+        sizes = [2 * ranks + sum(2 * self._sizes[at] for at, _ in rows) for rows in self._rows]
+        made, held = [0], 0
+        for step, size in enumerate(sizes):
+            if held and held + size > MOST_OPERATIONS:
+                made.append(step)
+                held = 0
+            held += size
+        return [*made, len(sizes)]
+
+    def program(self, first: int, last: int) -> Program:
+        """Of the steps from the first to the last, without it."""
+        self._begin()
+        ranks = self.steps.begin.shape[0]
         everyone = np.arange(ranks)
-        host, host_time = np.full(ranks, NOTHING), np.full(ranks, self.steps.begin[:, 0].min())
-        begins, ends = np.empty((steps, ranks), np.int64), np.empty((steps, ranks), np.int64)
-        of_step = self._of_steps()
-        for step in range(steps):
+        host, host_time = np.full(ranks, NOTHING), np.full(ranks, self.steps.begin[:, first].min())
+        begins, ends = np.empty((last - first, ranks), np.int64), np.empty((last - first, ranks), np.int64)
+        for step in range(first, last):
             begin = self.steps.begin[:, step]
-            host = begins[step] = self._add(
+            host = begins[step - first] = self._add(
                 everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, step, OWN, ("begin",), inside=False
             )
-            host_time = begin.copy()
-            host, host_time = self._step(step, next(of_step), host, host_time)
-            ends[step] = host
-            host_time = self.steps.end[:, step].copy()
-        return self._made(begins, ends)
+            found = self._collectives(self._rows[step])
+            host, host_time = self._step(step, found, host.copy(), begin.copy())
+            ends[step - first] = host
+        return self._made(begins, ends, first, last)
 
     def _step(self, step: int, found: list[_Collective], host: Array, host_time: Array) -> tuple[Array, Array]:
         """The collectives of one step, and its end."""
@@ -283,42 +327,59 @@ class _Assembly:
         peers, place = (self.codes.setdefault(key, len(self.codes)) for key in ((step, what), what))
         kept = follows.astype(np.int32)
         self.blocks.append(
-            _Block(rank, kept, gap, own, int(join), root, code, transfers, step if inside else -1, peers, place)
+            _Block(rank, kept, gap, own, int(join), root, code, transfers, step if inside else OUTSIDE, peers, place)
         )
         self.count += count
         return np.arange(self.count - count, self.count)
 
-    def _of_steps(self) -> Iterator[list[_Collective]]:
-        """The collectives of each step, in the order of their last entering."""
-        found: list[list[tuple[int, int]]] = [[] for _ in range(self.steps.begin.shape[1])]
-        splits = list(self.known.splits) if len(self.known.splits) < 1000 else self.known.splits
-        kept: dict[int, Any] = {}
-        for at, split in enumerate(splits):
-            end = split.enter_ns + split.stay_ns
-            step = self._steps_of(split.group.members, split.enter_ns)
+    def _find(self) -> None:
+        """Which collectives are in which step."""
+        begun, over = self.steps.begin.min(), self.steps.end.max()
+        for at, group in enumerate(self.known.log.groups):
+            enter, end, _ = self.known.clocks.corrected(group)
+            self._sizes.append(len(group.members))
+            step = self._steps_of(group.members, enter)
             same = (step == step[:, :1]).all(axis=1) & (step[:, 0] >= 0)
-            begun, over = self.steps.begin.min(), self.steps.end.max()
-            among = (split.enter_ns.max(axis=1) >= begun) & (split.enter_ns.min(axis=1) <= over)
+            among = (enter.max(axis=1) >= begun) & (enter.min(axis=1) <= over)
             self.left_out += int((among & ~same).sum())
-            number = split.group.number
-            order = bool((np.diff(end, axis=0) >= 0).mean() >= IN_ORDER) if len(end) > 1 else True
-            kept[at] = split.group, split.enter_ns.astype(np.float64), end, order, number
+            order = len(end) < 2 or float((np.diff(end, axis=0) >= 0).mean()) >= IN_ORDER
+            self._in_order[group.number] = self._in_order.get(group.number, True) and order
             for row in np.flatnonzero(same).tolist():
-                found[int(step[row, 0])].append((at, row))
-        for rows in found:
-            yield self._collectives(rows, kept)
+                self._rows[int(step[row, 0])].append((at, row))
 
-    def _collectives(self, rows: list[tuple[int, int]], kept: Mapping[int, Any]) -> list[_Collective]:
+    def _timed(self, at: int) -> tuple[Matched, Array, Array]:
+        """A block of the log: its collectives, and when they were entered and left."""
+        if at not in self._times:
+            group = self.known.log.groups[at]
+            while self._times and sum(one[1].size for one in self._times.values()) + group.enter_ns.size > KEPT_CELLS:
+                del self._times[next(iter(self._times))]
+            self._times[at] = group, *self.known.clocks.corrected(group)[:2]
+        return self._times[at]
+
+    def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[_Collective]:
+        """In the order in which their last members entered."""
         log = self.known.log
+        found = [(self._timed(at), row) for at, row in rows]
         made: list[_Collective] = []
         counts: dict[int, int] = {}
-        for at, row in sorted(rows, key=lambda one: float(kept[one[0]][1][one[1]].max())):
-            group, enter, end, order, number = kept[at]
+        for (group, enter, end), row in sorted(found, key=lambda one: float(one[0][1][one[1]].max())):
             operation = log.operations[int(group.operation[row])]
             join = JOINS[OPERATIONS[operation].waits]
-            counts[number] = counts.get(number, -1) + 1
-            about = join, max(0, int(group.root[row])), bool(group.progress[row]), order, operation, counts[number]
-            made.append(_Collective(number, group.members, enter[row], end[row], *about))
+            counts[group.number] = counts.get(group.number, -1) + 1
+            made.append(
+                _Collective(
+                    group=group.number,
+                    members=group.members,
+                    enter=enter[row],
+                    end=end[row],
+                    join=join,
+                    root=max(0, int(group.root[row])),
+                    in_progress=bool(group.progress[row]),
+                    in_order=self._in_order[group.number],
+                    name=operation,
+                    which=counts[group.number],
+                )
+            )
         return made
 
     def _steps_of(self, members: Array, enter: Array) -> Array:
@@ -331,7 +392,7 @@ class _Assembly:
             made[:, column] = np.where(inside, at, -1)
         return made
 
-    def _made(self, begins: Array, ends: Array) -> Program:
+    def _made(self, begins: Array, ends: Array, first: int, last: int) -> Program:
         sizes = np.array([len(one.rank) for one in self.blocks])
         width = max(one.follows.shape[1] for one in self.blocks)
         follows = np.empty((self.count, width), np.int32)
@@ -364,15 +425,15 @@ class _Assembly:
             peers=peers,
             peers_of_stages=peers,
             stage=np.broadcast_to(np.int8(-1), self.count),
-            numbers=self.steps.numbers,
-            recorded_ns=(self.steps.end - self.steps.begin).mean(axis=0),
+            numbers=self.steps.numbers[first:last],
+            recorded_ns=(self.steps.end - self.steps.begin)[:, first:last].mean(axis=0),
             begins=begins,
             ends=ends,
-            step=spread("step", np.int32),
-            causes=self.steps.causes,
+            step=spread("step", np.int32) - np.int32(first),
+            causes={name: values[first:last] for name, values in self.steps.causes.items()},
             places=spread("place", np.int32),
         )
-        made.own_parts = {name: values.sum(axis=1) for name, values in self.steps.own_parts.items()}
+        made.own_parts = {name: values[:, first:last].sum(axis=1) for name, values in self.steps.own_parts.items()}
         self.blocks.clear()
         return made
 

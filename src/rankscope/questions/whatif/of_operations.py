@@ -79,13 +79,15 @@ def programs_of_operations(tables: Tables) -> tuple[list[Program], list[str]]:
 
 def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation], Array]]:
     """Step numbers, operations and step times of each layout, the most frequent first."""
+    if not len(columns["rank"]):
+        return []
     kinds, roles, groups = (columns[name] for name in ("kind", "role", "group"))
     words = [
         *(columns["rank"], columns["step"], kinds.codes, columns["chunk"], columns["micro_batch"], columns["sequence"]),
     ]
     order = np.lexsort((columns["start_ns"], *(words[at] for at in (5, 4, 3, 2, 0, 1))))
     words = [word[order] for word in words]
-    same = np.ones(len(order) - 1, bool) if len(order) else np.zeros(0, bool)
+    same = np.ones(len(order) - 1, bool)
     for word in words:
         same &= np.diff(word) == 0
     new = np.concatenate([[True], ~same])

@@ -11,13 +11,13 @@ import numpy as np
 from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
 from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
+from rankscope.questions.whatif.of_collectives import programs_of_collectives
 from rankscope.questions.whatif.of_operations import has_operations, programs_of_operations
 from rankscope.questions.whatif.program import BETWEEN, Program
 from rankscope.questions.wording import counted
 
 Array = Any  # of numpy
 MOST_ERROR = 0.03  # from here on the model is no model of this run
-MOST_TESTED = 10_000_000  # operations
 TRIED_RANKS = 3
 MOST_STAGES = 16
 LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
@@ -63,38 +63,76 @@ PATH_COLUMNS = (
 
 @dataclass(slots=True)
 class Model:
-    """The programs of a run: steps that have the same operations are one."""
+    """The programs of a run: steps that have the same operations are one, or steps that follow each other."""
 
-    programs: list[Program]
+    programs: Sequence[Program]
     source: str
     notes: list[str] = field(default_factory=list)
-    _ends: list[Array] = field(default_factory=list)
+    _recorded_ns: list[Array] = field(default_factory=list)
+    _replayed_ns: list[Array] = field(default_factory=list)
+    _path: dict[tuple[int, int, str, bool], float] = field(default_factory=dict)
+    _changed_ns: dict[tuple[Change, ...], Array] = field(default_factory=dict)
+    _some: list[Program] = field(default_factory=list)
 
-    @property
-    def ends(self) -> list[Array]:
-        if not self._ends:
-            self._ends = [one.replay() for one in self.programs]
-        return self._ends
+    def replay(self, tried: Sequence[Sequence[Change]] = ()) -> None:
+        """Work out all that is not known yet, in one go: of a large run making its programs is the work."""
+        asked = [key for one in tried if (key := tuple(one)) not in self._changed_ns]
+        is_first = not self._replayed_ns
+        changed: dict[tuple[Change, ...], list[Array]] = {key: [] for key in asked}
+        for program in self.programs if asked or is_first else ():
+            if is_first:
+                ends = program.replay()
+                self._recorded_ns.append(program.recorded_ns)
+                self._replayed_ns.append(program.step_times(ends))
+                _add_path(self._path, program, ends)
+            for key in asked:
+                changed[key].append(_changed_ns(program, key))
+        self._changed_ns |= {key: np.concatenate(found) for key, found in changed.items()}
 
     @property
     def recorded_ns(self) -> Array:
-        return np.concatenate([one.recorded_ns for one in self.programs])
+        self.replay()
+        return np.concatenate(self._recorded_ns)
 
     @property
     def replayed_ns(self) -> Array:
-        return np.concatenate([one.step_times(ends) for one, ends in zip(self.programs, self.ends, strict=True)])
+        self.replay()
+        return np.concatenate(self._replayed_ns)
 
     @property
     def errors(self) -> Array:
         return np.abs(self.replayed_ns - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)
 
+    @property
+    def path(self) -> dict[tuple[int, int, str, bool], float]:
+        """Time on the longest chains of all steps by rank, stage, part and whether it is transfer."""
+        self.replay()
+        return self._path
+
     def changed_ns(self, changes: Sequence[Change]) -> Array:
         """S: the step times with all these changes."""
-        return np.concatenate([_changed_ns(one, changes) for one in self.programs])
+        self.replay([changes])
+        return self._changed_ns[tuple(changes)]
+
+    @property
+    def some(self) -> Sequence[Program]:
+        """Those that tell what may be asked for: of a large run the first."""
+        if not self._some:
+            self._some = [self.programs[0]] if self.is_large else list(self.programs)
+        return self._some
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        return self.some[0].ranks
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its programs are made anew each time."""
+        return not isinstance(self.programs, list)
 
     def usual_error(self) -> float | None:
         """The error where transfers are those of the median step: recorded durations cannot make it small."""
-        if sum(len(one.rank) for one in self.programs) > MOST_TESTED:
+        if self.is_large:
             return None
         usual = self.changed_ns([Change("typical")])
         return float(np.median(np.abs(usual - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)))
@@ -104,7 +142,7 @@ class Model:
         recorded, replayed, errors = self.recorded_ns, self.replayed_ns, self.errors
         row: tuple[Cell, ...] = (
             self.source,
-            len(self.programs[0].ranks),
+            len(self.ranks),
             len(recorded),
             float(recorded.mean()),
             float(replayed.mean()),
@@ -134,14 +172,13 @@ def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
 
 def model_of(tables: Tables) -> Model:
     """The model of a run, by what it has: operations one by one, else steps and matched collectives."""
+    programs: Sequence[Program]
     if has_operations(tables):
         programs, notes = programs_of_operations(tables)
         source = "table of operations"
     else:
-        from rankscope.questions.whatif.of_collectives import program_of_collectives
-
-        program, notes, source = program_of_collectives(tables)
-        programs = [program]
+        made, notes, source = programs_of_collectives(tables)
+        programs = list(made) if len(made) == 1 else made
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
     return Model(programs, source, notes)
@@ -149,14 +186,16 @@ def model_of(tables: Tables) -> Model:
 
 def whatif(model: Model, changes: Sequence[Change]) -> Table:
     """What each change saves, and all together; without any, what the obvious ones save."""
+    asked = [checked(change, model.some) for change in changes]
+    tried = [[one] for one in asked or _obvious(model)]
+    together = asked if len(asked) > 1 else []
+    model.replay([*tried, together] if together else tried)
     base = model.replayed_ns
-    asked = [checked(change, model.programs) for change in changes]
-    tried = [[one] for one in asked] if asked else [[one] for one in _obvious(model)]
     results = [(one, model.changed_ns(one)) for one in tried]
     if not asked:
         results = [(one, ns) for one, ns in results if 1 - ns.mean() / base.mean() >= LEAST_SAVING]
     results.sort(key=lambda one: float(one[1].mean()))
-    together = asked if len(asked) > 1 else _two_best(results) if not asked else []
+    together = together or ([] if asked or model.is_large else _two_best(results))
     if together:
         results.append((list(together), model.changed_ns(together)))
     rows = [_row(_words(one), base, ns) for one, ns in results]
@@ -196,8 +235,7 @@ def _interval(base: Array, changed: Array) -> tuple[float, float]:
 
 
 def _obvious(model: Model) -> list[Change]:
-    programs = model.programs
-    path = _path(model)
+    programs, path = model.some, model.path
     own: dict[int, float] = {}
     for (rank, _, _, transfer), ns in path.items():
         if not transfer:
@@ -230,17 +268,14 @@ def _two_best(results: Sequence[tuple[list[Change], Array]]) -> list[Change]:
 
 
 # ---------------------------------------------------------------- the critical path
-def _path(model: Model) -> dict[tuple[int, int, str, bool], float]:
-    """Time on the longest chains of all steps by rank, stage, part and whether it is transfer."""
-    found: dict[tuple[int, int, str, bool], float] = {}
-    for program, ends in zip(model.programs, model.ends, strict=True):
-        stage_of = np.full(len(program.ranks), -1)
-        stage_of[program.rank] = program.stage
-        for (rank, part, transfer), ns in program.critical_path(ends).items():
-            for name, share in _names(program, rank, part, transfer).items():
-                key = (int(program.ranks[rank]), int(stage_of[rank]), name, transfer)
-                found[key] = found.get(key, 0.0) + ns * share
-    return found
+def _add_path(found: dict[tuple[int, int, str, bool], float], program: Program, ends: Array) -> None:
+    """Add what the steps of one program hang on."""
+    stage_of = np.full(len(program.ranks), -1)
+    stage_of[program.rank] = program.stage
+    for (rank, part, transfer), ns in program.critical_path(ends).items():
+        for name, share in _names(program, rank, part, transfer).items():
+            key = (int(program.ranks[rank]), int(stage_of[rank]), name, transfer)
+            found[key] = found.get(key, 0.0) + ns * share
 
 
 def _names(program: Program, rank: int, part: int, transfer: bool) -> dict[str, float]:
@@ -259,7 +294,7 @@ MOST_PATH = 16  # rows
 
 def critical_path(model: Model) -> Table:
     """Which rank and part does the step hang on, for which share of it?"""
-    path = _path(model)
+    path = model.path
     steps, total = len(model.recorded_ns), sum(path.values()) or 1.0
     ordered = sorted(path.items(), key=lambda one: -one[1])
     shown = [one for one in ordered if one[1] >= LEAST_PATH * total][:MOST_PATH]
