@@ -17,7 +17,8 @@ from rankscope.questions.whatif.pipeline import pipeline
 from rankscope.questions.whatif.program import Builder, Join, Program
 from rankscope.questions.whatif.whatif import Model, critical_path, model_of, whatif
 from rankscope.rank_file import Part
-from rankscope.store.run import RunTables
+from rankscope.rank_files.read import read_rank_file
+from rankscope.store.run import RunTables, open_run
 from runs.loaded import run_of, shared_file
 from runs.step_runs import log, opened, rank, steps
 from synthetic_operations import Job, simulate, write
@@ -167,6 +168,19 @@ def test_a_recorded_straggler(tmp_path: Path) -> None:
     assert shares[3, "forward"] == pytest.approx(10 / 17, rel=0.02) and shares[3, "data wait"] == pytest.approx(
         5 / 17, rel=0.02
     )
+
+
+def test_in_windows_as_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run too large for memory is replayed some steps at a time; one step is 16 operations here."""
+    whole = model_of(straggler(tmp_path))
+    monkeypatch.setattr("rankscope.questions.whatif.of_collectives.MOST_OPERATIONS", 50)
+    parts = model_of(open_run(tmp_path / "run", read_rank_file))
+    assert len(parts.programs) == 4 and parts.is_large and "4 parts" in parts.notes[-1]
+    for change in (Change("rank", ranks=(3,)), Change("ideal"), Change("cause", cause="data")):
+        assert parts.changed_ns([change]) == pytest.approx(whole.changed_ns([change]), rel=0.01)
+        assert parts.changed_ns([change]).mean() == pytest.approx(12e6, rel=0.01)
+    assert parts.replayed_ns == pytest.approx(whole.replayed_ns)
+    assert whatif(parts, []).rows and critical_path(parts).rows[0][0] == 3
 
 
 def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:

@@ -166,13 +166,14 @@ def _as_median_rank(program: Program, time: Durations) -> Durations:
     rows = np.flatnonzero(chosen[program.rank])
     rows = rows[np.argsort(program.peers[rows], kind="stable")]
     known = program.peers[rows]
-    made = Durations(time.gap_ns.copy(), time.own_ns.copy())
-    for low in range(0, len(program.rank), CELLS):
-        some = slice(low, min(low + CELLS, len(program.rank)))
-        at = np.minimum(np.searchsorted(known, program.peers[some]), len(known) - 1)
-        has = np.flatnonzero(known[at] == program.peers[some])
-        made.gap_ns[low + has] = time.gap_ns[rows[at[has]]]
-        made.own_ns[low + has] = time.own_ns[rows[at[has]]]
+    # operations with one code mostly stand together
+    runs = np.flatnonzero(np.diff(program.peers, prepend=program.peers[:1] - 1))
+    at = np.minimum(np.searchsorted(known, program.peers[runs]), len(known) - 1)
+    at = np.where(known[at] == program.peers[runs], rows[at], -1)
+    at = np.repeat(at, np.diff(np.append(runs, len(program.peers))))
+    made = Durations(time.gap_ns[at], time.own_ns[at])
+    if (missing := at < 0).any():
+        made.gap_ns[missing], made.own_ns[missing] = time.gap_ns[missing], time.own_ns[missing]
     return made
 
 
