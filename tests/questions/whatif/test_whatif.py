@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rankscope.formats.operations import read
 from rankscope.formats.source import Source
 from rankscope.model import Wrong
 from rankscope.questions.whatif.changes import Change, parsed
+from rankscope.questions.whatif.of_collectives import programs_of_collectives
 from rankscope.questions.whatif.pipeline import pipeline
 from rankscope.questions.whatif.program import Builder, Join, Program
 from rankscope.questions.whatif.whatif import Model, critical_path, model_of, whatif
@@ -168,6 +170,47 @@ def test_a_recorded_straggler(tmp_path: Path) -> None:
     assert shares[3, "forward"] == pytest.approx(10 / 17, rel=0.02) and shares[3, "data wait"] == pytest.approx(
         5 / 17, rel=0.02
     )
+
+
+def ring(folder: Path) -> tuple[RunTables, Any]:
+    """Each of 3 ranks computes 10 ms (rank 2: 15), sends to the next and receives in 1 ms, computes 3, reduces in 1."""
+    ranks, count, step_ms = 3, 12, 20.0
+    compute = [10.0, 10.0, 15.0]
+    received = [max(compute[at], compute[at - 1]) + 1.0 for at in range(ranks)]
+    made, told = [], []
+    for at in range(ranks):
+        entered = received[at] + 3.0
+        own = {PART.FORWARD: entered, PART.COMMUNICATION: step_ms - entered}
+        writer = rank(at, ranks)
+        writer.steps(steps([own] * count, [{PART.COMMUNICATION: step_ms - entered}] * count))
+        calls = [(1000 + step_ms * step + entered, 1000 + step_ms * (step + 1)) for step in range(count)]
+        log(writer, [("MPI_Allreduce", 8, enter, leave) for enter, leave in calls])
+        made.append(writer)
+        begin = 1000 + step_ms * np.arange(count)
+        before = (at - 1) % ranks
+        sent, came, over = begin + compute[before], begin + compute[at], begin + received[at]
+        told += [(before, at, *times) for times in zip(sent, sent, came, over, 0 * over, over - came, strict=True)]
+    columns = list(zip(*told, strict=True))
+    names = ("send_begin_ns", "send_end_ns", "recv_begin_ns", "recv_end_ns", "send_blocked_ns", "recv_blocked_ns")
+    tables = opened(folder, *made, expected_ranks=ranks)
+    (first,) = tables.query("SELECT min(begin_ns) FROM steps")[0]
+    base = first - 1_000_000_000
+    found = {name: np.round(np.array(ms) * 1e6).astype(np.int64) for name, ms in zip(names, columns[2:], strict=True)}
+    found |= {name: found[name] + base for name in names[:4]}
+    return tables, SimpleNamespace(sender=np.array(columns[0]), receiver=np.array(columns[1]), **found)
+
+
+def test_recorded_messages(tmp_path: Path) -> None:
+    """Rank 0 waits for the message of rank 2, and all for both: without rank 2 a step takes 10 + 1 + 3 + 1 ms."""
+    programs, notes, _ = programs_of_collectives(*ring(tmp_path))
+    model = Model(list(programs), "", notes)
+    assert model.replayed_ns == pytest.approx(20e6, rel=1e-3) and np.median(model.errors) < 1e-3
+    assert not any("message" in note for note in notes)
+    assert model.changed_ns([Change("rank", ranks=(2,))]).mean() == pytest.approx(15e6, rel=1e-3)
+    assert model.changed_ns([Change("bandwidth", factor=2.0)]).mean() == pytest.approx(19e6, rel=1e-3)
+    shares = {(row[0], row[1]): row[3] for row in critical_path(model).rows}
+    assert shares[2, "forward"] == pytest.approx(15 / 20, rel=0.02)
+    assert shares[0, "message, transfer"] == pytest.approx(1 / 20, rel=0.02)
 
 
 def test_in_windows_as_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

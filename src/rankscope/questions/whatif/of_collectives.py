@@ -8,8 +8,8 @@ the end of the last one of the step, for as long as the step says that the rank 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -71,7 +71,9 @@ class Windows(Sequence[Program]):
         return self._kept or self._assembly.program(self._edges[at], self._edges[at + 1])
 
 
-def programs_of_collectives(tables: Tables) -> tuple[Sequence[Program], list[str], str]:
+def programs_of_collectives(
+    tables: Tables, messages: Messages | None = None
+) -> tuple[Sequence[Program], list[str], str]:
     """The programs of a run, what they leave out, and what they are made from."""
     found = steps_of(tables)
     if not found.ranks:
@@ -80,7 +82,7 @@ def programs_of_collectives(tables: Tables) -> tuple[Sequence[Program], list[str
     steps = _device_steps(tables, known, found) or _host_steps(known, found)
     if not len(steps.numbers):
         raise Wrong("no steps to replay: the ranks have no steady step in common")
-    assembly = _Assembly(steps, known)
+    assembly = _Assembly(steps, known, messages)
     programs = Windows(assembly, assembly.edges())
     notes = list(found.notes)
     if len(programs) > 1:
@@ -92,6 +94,8 @@ def programs_of_collectives(tables: Tables) -> tuple[Sequence[Program], list[str
             f"{counted(assembly.left_out, 'collective')} that ranks entered in different steps, or between steps: "
             "taken as the ranks' own time."
         )
+    if assembly.left_out_messages:
+        notes.append(f"{counted(assembly.left_out_messages, 'message')} between steps: taken as the ranks' own time.")
     if known.log.left_out.total():
         notes.append(
             f"{counted(known.log.left_out.total(), 'collective')} could not be matched and are taken as the ranks' own "
@@ -187,6 +191,73 @@ class _Collective:
     which: int  # of its group in the step
 
 
+POSTS, COMES, SENT, RECEIVED = "send", "receive", "sent", "received"
+LATER = 8  # than moments of messages at the same time
+
+
+class Messages(Protocol):
+    """Matched messages, as arrays: ranks, and times of the reference's clock; blocked is the end of each one's time."""
+
+    sender: Array
+    receiver: Array
+    send_begin_ns: Array
+    send_end_ns: Array
+    recv_begin_ns: Array
+    recv_end_ns: Array
+    send_blocked_ns: Array
+    recv_blocked_ns: Array
+
+
+@dataclass(slots=True)
+class _MessageEnds:
+    """Matched messages: places of ranks, and times since Log.base_ns."""
+
+    sender: Array
+    receiver: Array
+    send_begin: Array
+    send_stands: Array  # since when it stands in the call that ends it
+    send_end: Array
+    recv_begin: Array
+    recv_stands: Array
+    recv_end: Array
+    holds: Array  # the sender is held up until the receive is posted
+    which: dict[str, Array] = field(default_factory=dict)  # of posts and receives: which one of its rank in its step
+
+
+def _ends(found: Messages, known: Collectives) -> _MessageEnds:
+    place = {rank: at for at, rank in enumerate(known.log.ranks)}
+    times = [
+        np.asarray(values - known.log.base_ns, np.float64)
+        for values in (found.send_begin_ns, found.send_end_ns, found.recv_begin_ns, found.recv_end_ns)
+    ]
+    send_begin, send_end, recv_begin, recv_end = times
+    sender, receiver = (np.array([place[rank] for rank in ends.tolist()]) for ends in (found.sender, found.receiver))
+    send_stands = send_end - found.send_blocked_ns
+    return _MessageEnds(
+        sender, receiver, send_begin, send_stands, send_end, recv_begin, recv_end - found.recv_blocked_ns, recv_end,
+        (found.send_blocked_ns > 0) & (send_stands < recv_begin) & (recv_begin <= send_end),
+    )  # fmt: skip
+
+
+def _which(place: Array, when: Array) -> Array:
+    """How many of the same place come before each."""
+    order = np.lexsort((when, place))
+    first = np.flatnonzero(np.diff(place[order], prepend=-1))
+    made = np.empty(len(place), np.int64)
+    made[order] = np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
+    return made
+
+
+@dataclass(slots=True)
+class _State:
+    """Where each rank is while a step is put together."""
+
+    host: Array  # its last operation
+    time: Array  # and when that ended
+    blocked: Array  # in blocking collectives
+    lane: dict[int, tuple[Array, Array]]  # of each group: its last operation in progress, and when it ended
+
+
 @dataclass(slots=True)
 class _Block:
     rank: Array
@@ -205,14 +276,18 @@ class _Block:
 class _Assembly:
     """Puts the blocks of some steps together, in the order of time."""
 
-    def __init__(self, steps: _Steps, known: Collectives) -> None:
+    def __init__(self, steps: _Steps, known: Collectives, messages: Messages | None = None) -> None:
         self.steps, self.known = steps, known
-        self.left_out = 0
+        self.left_out = self.left_out_messages = 0
         self._in_order: dict[int, bool] = {}  # of each group
         self._rows: list[list[tuple[int, int]]] = [[] for _ in steps.numbers]  # of each step: block of the log, and row
         self._sizes: list[int] = []  # of each block of the log: members
         self._times: dict[int, tuple[Matched, Array, Array]] = {}  # the blocks that were looked at last
         self._find()
+        self._moments: list[list[tuple[float, int, Any]]] = [[] for _ in steps.numbers]
+        self._messages = _ends(messages, known) if messages is not None and len(messages.sender) else None
+        if self._messages is not None:
+            self._find_moments(self._messages)
         self._begin()
 
     def _begin(self) -> None:
@@ -220,6 +295,7 @@ class _Assembly:
         self.count = 0
         self.parts: dict[str, int] = {}
         self.codes: dict[Any, int] = {}
+        self._posted: dict[tuple[str, int], int] = {}  # the operations with which sends and receives were posted
 
     def edges(self) -> list[int]:
         """At which steps the windows begin and end."""
@@ -245,43 +321,68 @@ class _Assembly:
             host = begins[step - first] = self._add(
                 everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, step, OWN, ("begin",), inside=False
             )
-            found = self._collectives(self._rows[step])
-            host, host_time = self._step(step, found, host.copy(), begin.copy())
+            host, host_time = self._step(step, host.copy(), begin.copy())
             ends[step - first] = host
         return self._made(begins, ends, first, last)
 
-    def _step(self, step: int, found: list[_Collective], host: Array, host_time: Array) -> tuple[Array, Array]:
-        """The collectives of one step, and its end."""
+    def _step(self, step: int, host: Array, host_time: Array) -> tuple[Array, Array]:
+        """The communication of one step in the order of time, and its end."""
         ranks = len(host)
-        blocked = np.zeros(ranks)  # in blocking collectives
-        lane: dict[int, tuple[Array, Array]] = {}  # of each group: its last operation in progress, and when it ended
-        for one in found:
-            mine = one.members
-            key = (len(mine), one.name, one.which)
-            if not one.in_progress:
-                reached = _joined(one.enter, one)
-                at = self._add(
-                    mine, host[mine][:, None], one.enter - host_time[mine], np.maximum(one.end - reached, 0.0), step,
-                    one.name, key, join=one.join, root=one.root, transfers=True,
-                )  # fmt: skip
-                host[mine], host_time[mine] = at, one.end
-                blocked[mine] += one.end - one.enter
-                continue
-            issued = self._add(mine, host[mine][:, None], one.enter - host_time[mine], 0.0, step, OWN, ("issue", *key))
-            host[mine], host_time[mine] = issued, one.enter
-            before, before_end = lane.get(one.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
-            follows, ready = issued[:, None], one.enter
-            if one.in_order:
-                earlier = np.where(before[mine] == NOTHING, issued, before[mine])
-                follows, ready = np.stack([issued, earlier], axis=1), np.maximum(one.enter, before_end[mine])
-            own = np.maximum(one.end - _joined(ready, one), 0.0)
-            at = self._add(
-                mine, follows, 0.0, own, step, one.name, key, join=one.join, root=one.root, transfers=True
-            )  # fmt: skip
-            before, before_end = before.copy(), before_end.copy()
-            before[mine], before_end[mine] = at, one.end
-            lane[one.group] = before, before_end
-        return self._end(step, host, host_time, blocked, lane)
+        state = _State(host, host_time, np.zeros(ranks), {})
+        for _, _, one in sorted([*self._collectives(self._rows[step]), *self._moments[step]]):
+            if isinstance(one, _Collective):
+                self._add_collective(step, one, state)
+            else:
+                self._add_moment(step, one[0], one[1], state)
+        return self._end(step, state.host, state.time, state.blocked, state.lane)
+
+    def _add_collective(self, step: int, one: _Collective, state: _State) -> None:
+        mine, host, time = one.members, state.host, state.time
+        key = (len(mine), one.name, one.which)
+        about: dict[str, Any] = {"join": one.join, "root": one.root, "transfers": True}
+        if not one.in_progress:
+            own = np.maximum(one.end - _joined(one.enter, one), 0.0)
+            host[mine] = self._add(mine, host[mine][:, None], one.enter - time[mine], own, step, one.name, key, **about)
+            time[mine] = one.end
+            state.blocked[mine] += one.end - one.enter
+            return
+        issued = self._add(mine, host[mine][:, None], one.enter - time[mine], 0.0, step, OWN, ("issue", *key))
+        host[mine], time[mine] = issued, one.enter
+        ranks = len(host)
+        before, before_end = state.lane.get(one.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
+        follows, ready = issued[:, None], one.enter
+        if one.in_order:
+            earlier = np.where(before[mine] == NOTHING, issued, before[mine])
+            follows, ready = np.stack([issued, earlier], axis=1), np.maximum(one.enter, before_end[mine])
+        own = np.maximum(one.end - _joined(ready, one), 0.0)
+        at = self._add(mine, follows, 0.0, own, step, one.name, key, **about)
+        before, before_end = before.copy(), before_end.copy()
+        before[mine], before_end[mine] = at, one.end
+        state.lane[one.group] = before, before_end
+
+    def _add_moment(self, step: int, what: str, message: int, state: _State) -> None:
+        """A send or receive is posted, or the one that stands in its call is let go."""
+        assert self._messages is not None
+        of = self._messages
+        receives = what in (COMES, RECEIVED)
+        place = int((of.receiver if receives else of.sender)[message])
+        mine = np.array([place])
+        host, time = state.host, state.time
+        key = (what, int(of.which[COMES if receives else POSTS][message]))
+        if what in (COMES, POSTS):
+            when = (of.recv_begin if receives else of.send_begin)[message]
+            at = self._add(mine, host[mine][:, None], when - time[place], 0.0, step, OWN, key)
+            self._posted[what, message] = int(at[0])
+            host[place], time[place] = int(at[0]), when
+            return
+        stands, over = (of.recv_stands, of.recv_end) if receives else (of.send_stands, of.send_end)
+        stood = self._add(mine, host[mine][:, None], stands[message] - time[place], 0.0, step, OWN, ("stands", *key))
+        other = self._posted.get((POSTS if receives else COMES, message))
+        there = (of.send_begin if receives else of.recv_begin)[message] if other is not None else -np.inf
+        follows = np.array([[stood[0], stood[0] if other is None else other]])
+        own = max(0.0, float(over[message] - max(stands[message], there)))
+        at = self._add(mine, follows, 0.0, own, step, "message", key, transfers=True)
+        host[place], time[place] = int(at[0]), over[message]
 
     def _end(
         self, step: int, host: Array, host_time: Array, blocked: Array, lane: Mapping[int, tuple[Array, Array]]
@@ -347,6 +448,30 @@ class _Assembly:
             for row in np.flatnonzero(same).tolist():
                 self._rows[int(step[row, 0])].append((at, row))
 
+    def _find_moments(self, of: _MessageEnds) -> None:
+        """In which step each end of a message is posted and, where it stands in its call, let go."""
+        used = np.ones(len(of.sender), bool)
+        found = []
+        for what, place, when in (
+            (POSTS, of.sender, of.send_begin),
+            (COMES, of.receiver, of.recv_begin),
+            (SENT, of.sender, np.maximum(of.send_stands, of.recv_begin)),
+            (RECEIVED, of.receiver, np.maximum(of.recv_stands, of.send_begin)),
+        ):
+            step = np.empty(len(place), np.int64)
+            for rank in np.unique(place).tolist():
+                rows = place == rank
+                step[rows] = self._steps_of(np.array([rank]), when[rows][:, None])[:, 0]
+            used &= (step >= 0) | ((what == SENT) & ~of.holds)
+            found.append((what, step, when))
+            if what in (POSTS, COMES):
+                of.which[what] = _which(place * len(self.steps.numbers) + np.maximum(step, 0), when)
+        among = (of.recv_end >= self.steps.begin.min()) & (of.send_begin <= self.steps.end.max())
+        self.left_out_messages = int((among & ~used).sum())
+        for order, (what, step, when) in enumerate(found):
+            for row in np.flatnonzero(used & (of.holds | (what not in (SENT, COMES)))).tolist():
+                self._moments[int(step[row])].append((float(when[row]), order, (what, row)))
+
     def _timed(self, at: int) -> tuple[Matched, Array, Array]:
         """A block of the log: its collectives, and when they were entered and left."""
         if at not in self._times:
@@ -356,30 +481,30 @@ class _Assembly:
             self._times[at] = group, *self.known.clocks.corrected(group)[:2]
         return self._times[at]
 
-    def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[_Collective]:
-        """In the order in which their last members entered."""
+    def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[tuple[float, int, _Collective]]:
+        """Each with when its last member entered."""
         log = self.known.log
         found = [(self._timed(at), row) for at, row in rows]
-        made: list[_Collective] = []
+        made = []
         counts: dict[int, int] = {}
-        for (group, enter, end), row in sorted(found, key=lambda one: float(one[0][1][one[1]].max())):
+        timed = sorted((float(one[0][1][one[1]].max()), at) for at, one in enumerate(found))
+        for order, (when, at) in enumerate(timed):
+            (group, enter, end), row = found[at]
             operation = log.operations[int(group.operation[row])]
-            join = JOINS[OPERATIONS[operation].waits]
             counts[group.number] = counts.get(group.number, -1) + 1
-            made.append(
-                _Collective(
-                    group=group.number,
-                    members=group.members,
-                    enter=enter[row],
-                    end=end[row],
-                    join=join,
-                    root=max(0, int(group.root[row])),
-                    in_progress=bool(group.progress[row]),
-                    in_order=self._in_order[group.number],
-                    name=operation,
-                    which=counts[group.number],
-                )
+            one = _Collective(
+                group=group.number,
+                members=group.members,
+                enter=enter[row],
+                end=end[row],
+                join=JOINS[OPERATIONS[operation].waits],
+                root=max(0, int(group.root[row])),
+                in_progress=bool(group.progress[row]),
+                in_order=self._in_order[group.number],
+                name=operation,
+                which=counts[group.number],
             )
+            made.append((when, LATER + order, one))  # no two are alike: what else they hold is never compared
         return made
 
     def _steps_of(self, members: Array, enter: Array) -> Array:
