@@ -18,6 +18,7 @@ from rankscope.questions.wording import counted
 
 Array = Any  # of numpy
 MOST_ERROR = 0.03  # from here on the model is no model of this run
+MUCH_UNUSUAL = 0.05
 TRIED_RANKS = 3
 MOST_STAGES = 16
 LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
@@ -139,7 +140,7 @@ class Model:
 
     def table(self) -> Table:
         """How well the model gives back what was recorded."""
-        recorded, replayed, errors = self.recorded_ns, self.replayed_ns, self.errors
+        recorded, replayed, errors, usual = self.recorded_ns, self.replayed_ns, self.errors, self.usual_error()
         row: tuple[Cell, ...] = (
             self.source,
             len(self.ranks),
@@ -147,10 +148,16 @@ class Model:
             float(recorded.mean()),
             float(replayed.mean()),
             float(np.median(errors)),
-            self.usual_error(),
+            usual,
             float(errors.max()),
         )
-        return Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
+        made = Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
+        if usual is not None and usual > MUCH_UNUSUAL:
+            made.warnings.append(
+                f"With usual transfers the steps are missed by {100 * usual:.0f} %: transfers vary that much, or ranks "
+                "wait for something that is not in the record; what is saved is as uncertain."
+            )
+        return made
 
     def refusal(self) -> str:
         """Why no what-if can be answered, "" where it can."""
