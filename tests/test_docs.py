@@ -18,11 +18,11 @@ from mpis import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
-OF_COMMANDS = {"What would it save?"}  # questions that a command answers, and no section of the page
 NO_PAGE = {"What else is known?", "When does each rank wait?"}  # the latter: the same where there are no steps
 ANCHORED = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#?([^)\s]*)\)")
 GENERATED = {"metrics.md", "schema.md", "rank-file.md", "environment.md"}  # they define, in the words of the code
 SHORTEST_PART, MOST_ALIKE = 12, 0.5
+OF_COMMANDS = {"What would it save?"}  # questions that a command answers, and no section of the page
 MAKE_TARGET = re.compile(r"\bmake ([a-z][a-z-]+)")
 
 

@@ -1,4 +1,4 @@
-"""`rankscope whatif`: says what a step would take without one of its problems."""
+"""`rankscope whatif`: predicts the step time without one of the job's problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankscope.cli.printing import RUN_HELP, add_form_options, deliver_tables
 from rankscope.model import Wrong
 from rankscope.output.cells import printable
 
-HELP = "say what a step would take without one of its problems"
+HELP = "predict the step time without one of the job's problems"
 ABOUT = """\
 Replay the steps of a run from its own record (the ranks' time between communications, and who waits for whom) with
 something changed: the new step time, what that saves, and with which interval. How well the replay gives the recorded
