@@ -12,7 +12,7 @@ import pytest
 from rankscope.cli.load import run as load
 from rankscope.formats.operations import read
 from rankscope.formats.source import Source
-from rankscope.model import Wrong
+from rankscope.model import Event, Group, RankFacts, Reading, Step, Wrong, names_of
 from rankscope.questions.whatif.changes import Change, parsed
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
 from rankscope.questions.whatif.pipeline import pipeline
@@ -22,6 +22,7 @@ from rankscope.rank_file import Part
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import RunTables, open_run
 from runs.loaded import run_of, shared_file
+from runs.small_run import MILLI
 from runs.step_runs import log, opened, rank, steps
 from synthetic_operations import Job, simulate, write
 
@@ -170,6 +171,33 @@ def test_a_recorded_straggler(tmp_path: Path) -> None:
     assert shares[3, "forward"] == pytest.approx(10 / 17, rel=0.02) and shares[3, "data wait"] == pytest.approx(
         5 / 17, rel=0.02
     )
+
+
+def traced() -> list[Reading]:
+    """Two ranks of a trace: all-reduces issued after 10 and 15 ms that end at 17, steps of 20 ms; 2 ms are transfer."""
+    made = []
+    for at, issued in enumerate((10, 15)):
+        facts = RankFacts(rank=at, world_size=2, tool="kineto", steps_from="ProfilerStep")
+        one = Reading(facts, groups=[Group("0", "0", size=2, my_rank=at)])
+        for step in range(10):
+            begin = 20 * MILLI * step
+            one.events.append(
+                Event(
+                    "gloo", "all_reduce", begin + issued * MILLI, begin + 17 * MILLI, "0", step + 1, 8, kind="progress"
+                )
+            )
+            values: dict[str, Any] = dict.fromkeys(names_of(Step), 0)
+            values |= {"number": step + 1, "begin_ns": begin, "end_ns": begin + 20 * MILLI, "other_ns": 20 * MILLI}
+            values |= dict.fromkeys(("warmup", "accumulated", "skipped", "told"), False)
+            one.steps.append(Step(**values))
+        made.append(one)
+    return made
+
+
+def test_a_trace_that_does_not_tell_when_ranks_are_blocked() -> None:
+    model = model_of(run_of(traced()))
+    assert model.replayed_ns == pytest.approx(20e6, rel=1e-3) and any("blocked" in note for note in model.notes)
+    assert model.changed_ns([Change("rank", ranks=(1,))]).mean() == pytest.approx(15e6, rel=1e-3)
 
 
 def ring(folder: Path) -> tuple[RunTables, Any]:

@@ -28,6 +28,10 @@ NO_STEPS = (
     "no steps to replay: neither a training loop nor a pattern of collectives was seen; mark them with "
     "rankscope.step(), or load a table of operations"
 )
+UNTOLD = (
+    "The trace does not tell when a rank was blocked: it is taken to wait from where it issued the last collective of "
+    "a step to where that ended."
+)
 OWN = "own time"
 OUTSIDE = -(1 << 30)  # instead of a step
 MOST_OPERATIONS = 4_000_000  # of one program
@@ -85,6 +89,8 @@ def programs_of_collectives(
     assembly = _Assembly(steps, known, messages)
     programs = Windows(assembly, assembly.edges())
     notes = list(found.notes)
+    if np.isinf(steps.exposed).any():
+        notes.append(UNTOLD)
     if len(programs) > 1:
         notes.append(f"Replayed in {len(programs)} parts: each begins with the ranks as far apart as they were.")
     if without := set(known.log.ranks) - {one.rank for one in found.ranks}:
@@ -132,6 +138,8 @@ def _host_steps(known: Collectives, found: Steps) -> _Steps:
         if name in stacked
     }
     parts = {TITLES[part]: stacked[f"own {part}"] for part in PARTS if f"own {part}" in stacked}
+    if found.source == "traced" and not stacked["exposed"].any():
+        stacked["exposed"] = np.full_like(stacked["exposed"], np.inf)  # see UNTOLD
     source = "matched collectives and steps" + (" found in their pattern" if found.source == "pattern" else "")
     return _Steps(numbers, stacked["begin"], stacked["end"], stacked["exposed"], causes, parts, source)
 
