@@ -175,7 +175,8 @@ def ideal(steps: dict[int, dict[int, list[dict]]]) -> float:
         for mine in ranks.values():
             for one in mine:
                 one["kept"] = one["gap"], one["own"]
-                one["gap"], one["own"] = model[one["stage"], key(one)]
+                one["gap"], own = model[one["stage"], key(one)]
+                one["own"] = own if one["messages"] or not one["transfers"] else one["own"]
                 if not one["transfers"]:
                     one["own"] = statistics.fmean(work[key(one)])
         took.append(replay(ranks))

@@ -153,7 +153,8 @@ def _medians(values: Array, codes: Array, rows: Array) -> tuple[Array, Array]:
 def _as_median_rank(program: Program, time: Durations) -> Durations:
     """Each operation as long as on the rank of its stage whose own time in all steps is the (lower) median.
 
-    A rank's own noise stays so, once for all ranks: the shortest of many would be faster than any of them.
+    The transfer of a collective stays, as it is no rank's own. So does a rank's own noise, once for all ranks: the
+    shortest of many would be faster than any of them.
     """
     work = time.gap_ns.sum(axis=1, dtype=np.float64) + np.where(program.transfers, 0.0, time.own_ns.sum(axis=1))
     totals = np.bincount(program.rank, work, minlength=len(program.ranks))
@@ -173,7 +174,9 @@ def _as_median_rank(program: Program, time: Durations) -> Durations:
     at = np.repeat(at, np.diff(np.append(runs, len(program.peers))))
     made = Durations(time.gap_ns[at], time.own_ns[at])
     if (missing := at < 0).any():
-        made.gap_ns[missing], made.own_ns[missing] = time.gap_ns[missing], time.own_ns[missing]
+        made.gap_ns[missing] = time.gap_ns[missing]
+    missing |= program.shared
+    made.own_ns[missing] = time.own_ns[missing]
     return made
 
 
@@ -183,7 +186,7 @@ def _as_others(program: Program, time: Durations, mine: Array, peers: Array | No
     Of peers, in the step before: with those of the same step it would never wait for them, nor they for it. What lies
     before an operation is another matter in another stage, where something else comes before: it stays.
     """
-    gap, own = time.gap_ns.copy(), time.own_ns.copy()
+    gap, own, shared = time.gap_ns.copy(), time.own_ns.copy(), program.shared
     left = mine.copy()
     for codes in (peers, of_stages):
         if codes is None:
@@ -199,7 +202,7 @@ def _as_others(program: Program, time: Durations, mine: Array, peers: Array | No
             middle = _step_before(program, others, middle)
             gaps = _step_before(program, others, _medians(time.gap_ns, codes, others)[1])
             gap[asked[has]] = gaps[at[has]]
-        own[asked[has]] = middle[at[has]]
+        own[asked[has]] = np.where(shared[asked[has]][:, None], own[asked[has]], middle[at[has]])
         left[asked[has]] = False
     return Durations(gap, own)
 

@@ -119,6 +119,11 @@ class Program:
         """S: by which share the replay of what was recorded misses each step."""
         return np.abs(self.step_times(self.replay()) - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)
 
+    @property
+    def shared(self) -> Array:
+        """N: part of a collective, whose transfer is no rank's own."""
+        return np.repeat(self.join != Join.NOBODY, np.diff(self.first))
+
     def critical_path(self, ends: Array) -> dict[tuple[int, int, bool], float]:
         """Time on the longest chain by place of the rank, place of the part, and whether it is transfer, in ns."""
         found: dict[tuple[int, int, bool], float] = {}
