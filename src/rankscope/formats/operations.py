@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -94,7 +95,7 @@ def _sizes(source: Source) -> Reading:
     reading = Reading(RankFacts(role=Role.DOCUMENT, source=str(source)))
     for line in source.text().splitlines():
         name, colon, value = line.partition(":")
-        if colon and name.strip().endswith("_size") and value.strip().isdecimal():
+        if colon and name.strip().endswith("_size") and re.fullmatch(r"\d{1,12}", value.strip()):
             reading.figures.append(Figure("job", name.strip(), float(value), "count"))
     return reading
 
@@ -120,12 +121,17 @@ def _mapping(path: Path | None) -> ColumnNames:
 
 def _table(source: Source, head: bytes) -> pa.Table:
     if head.startswith(PARQUET):
-        on_disk = source.content is None and source.path.open("rb").read(4) == PARQUET
+        on_disk = source.content is None and not _is_packed(source)
         file = pa.parquet.ParquetFile(source.path if on_disk else io.BytesIO(b"".join(source.blocks())))
         if file.metadata.num_rows > MOST_ROWS:
             raise source.bad(f"more than {MOST_ROWS} rows")
         return file.read()
     return pa.csv.read_csv(io.BytesIO(source.text().encode()))
+
+
+def _is_packed(source: Source) -> bool:
+    with source.path.open("rb") as file:
+        return file.read(len(PARQUET)) != PARQUET
 
 
 def _roles(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str] | None:

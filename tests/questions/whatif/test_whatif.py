@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpis import ROOT
 from rankscope.cli.load import run as load
 from rankscope.formats.operations import read
 from rankscope.formats.source import Source
@@ -141,6 +144,15 @@ def test_the_sample_of_a_real_job() -> None:
     )
     path = critical_path(model).rows
     assert sum(row[4] for row in path if row[1] == 3) > 0.6
+
+
+@pytest.mark.slow
+def test_the_sample_worked_out_a_second_time() -> None:
+    """By a script that shares no code with ours: it ends with 1 where one what-if is 1 % apart."""
+    sample = shared_file("samples/operations/trace.parquet")
+    script = [sys.executable, str(ROOT / "scripts" / "whatif_check.py"), str(sample)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ---------------------------------------------------------------- recorded runs
