@@ -30,6 +30,7 @@ from rankscope.questions.page import gpu, ranks, step_times, steps, timeline
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.run.screen import LABELS
 from rankscope.questions.scaling import crossovers, scaling
+from rankscope.questions.whatif import pipeline, whatif
 from rankscope.store.columns import RECORDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -50,6 +51,10 @@ OTHERS: dict[str, Sequence[Column]] = {
     "scale_laws": scaling.LAWS,
     "scale_speed_up": scaling.SPEED_UP,
     "scale_break_even": crossovers.COLUMNS,
+    "whatif_model": whatif.MODEL_COLUMNS,
+    "whatif": whatif.WHATIF_COLUMNS,
+    "critical_path": whatif.PATH_COLUMNS,
+    "pipeline": pipeline.COLUMNS,
     "runs": LIST_COLUMNS,
     "tables": TABLE_COLUMNS,
     "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS, *step_times.COLUMNS, *timeline.COLUMNS[:4]),

@@ -397,6 +397,25 @@ class Step:
 
 
 @dataclass(slots=True)
+class Operation:
+    """One operation of a training step on one rank, where a source tells them one by one."""
+
+    step: int  # its number, as in `steps`
+    kind: str  # what the source calls it: forward-compute, forward-send, grads-reduce-scatter, …
+    role: str  # compute, send, receive or collective
+    start_ns: int  # as of an event
+    end_ns: int
+    group: str = ""  # of a collective: equal on every member; "": nobody else takes part
+    peer: int = -1  # of a message: the other rank; -1: none known
+    stage: int = -1  # of the pipeline; -1 where the source does not tell it, as of all below
+    data_rank: int = -1  # data-parallel
+    tensor_rank: int = -1  # tensor-parallel
+    chunk: int = -1  # of the model, where a stage has several
+    micro_batch: int = -1
+    sequence: int = -1  # of its kind in the step
+
+
+@dataclass(slots=True)
 class Mark:
     """The first moment of its kind in a process: where one phase ends and the next begins."""
 
@@ -664,6 +683,7 @@ class Reading:
     event_columns: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     step_columns: Mapping[str, Any] = field(default_factory=dict)
+    operation_columns: Mapping[str, Any] = field(default_factory=dict)
     device_step_columns: Mapping[str, Any] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)

@@ -210,6 +210,15 @@ all_reduce
 POSIX\t0\t123\tPOSIX_OPENS\t2\t/a/b\t/\text4
 POSIX\t0\t123\tPOSIX_F_READ_TIME\t0.500000\t/a/b\t/\text4
 """,
+    # operations of training steps
+    """dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mb_id
+0,0,0,1,forward-compute,0.0,0.1,0,0
+0,0,0,1,forward-send,0.1,0.01,0,-1
+0,0,0,1,grads-all-reduce,0.4,0.1,0,-1
+0,1,1,1,forward-recv,0.0,0.11,0,-1
+0,1,1,1,forward-compute,0.11,0.3,0,0
+0,1,1,1,grads-all-reduce,0.41,0.09,0,-1
+""",
     # tables by hand
     """# Times
 | nodes | library | time (s) | calls |

@@ -13,6 +13,7 @@ COMMANDS = {
     "explain": "explain a label, a column, a table or a finding",
     "imports": "measure what imports cost",
     "top": "watch a running job",
+    "whatif": "predict the step time without one of the job's problems",
     "hang": "is the job hung, in which collective, and which rank is missing",
     "compare": "compare runs: what changed, and how certain that is",
     "scale": "show how costs grow with the size of the job, and project them",

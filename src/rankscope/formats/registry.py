@@ -33,6 +33,8 @@ FORMATS: dict[str, str] = {
     "ps_metrics": "PyTorch parameter-server benchmark metrics",
     "kineto": "PyTorch profiler (Kineto) trace, JSON",
     "nsys": "Nsight Systems report, exported as sqlite",
+    "execution_trace": "PyTorch execution trace, JSON, and Chakra trace (.et)",
+    "operations": "tables of operations of training steps, Parquet or CSV",
     # last: it takes any table with a scale
     "handmade": "tables made by hand, Markdown or CSV, with a column of nodes or another scale",
 }

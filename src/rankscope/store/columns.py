@@ -28,6 +28,7 @@ from rankscope.model import (
     Module,
     Mount,
     Note,
+    Operation,
     PathUse,
     Peer,
     RangeTally,
@@ -48,6 +49,7 @@ RECORDS: dict[str, type] = {
     "events": Event,
     "steps": Step,
     "device_steps": DeviceStep,
+    "operations": Operation,
     "marks": Mark,
     "groups": Group,
     "peers": Peer,
@@ -74,7 +76,7 @@ LISTS = (  # of few rows
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
 UTILISATION_TABLES = ("step_flops", "gpus", "gpu_power", "allocator")
 ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
-REPEATED = ("tallies", "range_tallies", "events", *IMPORT_TABLES)  # their words are few and come often
+REPEATED = ("tallies", "range_tallies", "events", "operations", *IMPORT_TABLES)  # their words are few and come often
 
 
 @cache
@@ -176,6 +178,7 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
         given["events"] = (reading.events, reading.event_columns)
     given["steps"] = (reading.steps, reading.step_columns)
     given["device_steps"] = ([], reading.device_step_columns)
+    given["operations"] = ([], reading.operation_columns)
     given |= {name: (getattr(reading, name), {}) for name in LISTS}
     given |= {name: ([], reading.import_columns.get(name, {})) for name in IMPORT_TABLES}
     given |= {name: ([], reading.utilisation_columns.get(name, {})) for name in UTILISATION_TABLES}

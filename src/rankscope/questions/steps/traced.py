@@ -19,9 +19,11 @@ from rankscope.model import Step, names_of
 
 Array = Any  # of numpy
 PROFILER, OPTIMIZER, RANGES, KERNELS = "ProfilerStep", "optimizer", "ranges", "kernels"
+OPERATIONS = "operations"
 SAID = {
     PROFILER: "Steps are the profiler's (ProfilerStep#)",
     OPTIMIZER: "Steps end with the ranges of the optimizer",
+    OPERATIONS: "Steps are those of the table of operations, from the first of any rank to the last",
     RANGES: "Steps are ranges of the program that repeat",
     KERNELS: "Steps are inferred from a pattern that the kernels repeat, not from ranges: where they begin is a guess",
 }

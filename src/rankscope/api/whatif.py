@@ -1,0 +1,51 @@
+"""What a run would take without one of its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+
+from rankscope.api.run import Run
+from rankscope.model import Table
+from rankscope.questions.whatif.changes import checked, parsed
+from rankscope.questions.whatif.pipeline import pipeline
+from rankscope.questions.whatif.whatif import critical_path, model_of, whatif
+
+__all__ = ["Asked", "Whatif", "ask_whatif"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be different; nothing: the obvious changes are tried."""
+
+    without: Sequence[str] = ()  # rank=7, stage=2, cause=data, preemption
+    balance: str = ""  # stage
+    bandwidth: str = ""  # x2
+    overlap: bool = False
+    ideal: bool = False
+
+
+@dataclass(slots=True)
+class Whatif:
+    """The answer: how good the model is first; where it is not good enough that is all, and `refusal` says why."""
+
+    tables: list[Table] = field(default_factory=list)
+    refusal: str = ""
+
+
+def ask_whatif(run: str | PathLike[str] | None, asked: Asked) -> Whatif:
+    """Replay a run with these changes."""
+    changes = parsed(asked.without, asked.balance, asked.bandwidth, asked.overlap, asked.ideal)
+    tables = Run(run).store(events=True)
+    model = model_of(tables)
+    if changes:  # all in one go: the answers below find what they ask for
+        asked_for = [checked(change, model.some) for change in changes]
+        model.replay([*([one] for one in asked_for), asked_for])
+    refusal = model.refusal()
+    if refusal:
+        return Whatif([model.table()], refusal)
+    stages = pipeline(tables)
+    return Whatif(
+        [model.table(), whatif(model, changes), critical_path(model), *([stages] if stages is not None else [])]
+    )

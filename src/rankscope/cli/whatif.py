@@ -1,0 +1,63 @@
+"""`rankscope whatif`: predicts the step time without one of the job's problems."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from rankscope.api.run import NoRun
+from rankscope.api.whatif import Asked, ask_whatif
+from rankscope.cli.printing import RUN_HELP, add_form_options, deliver_tables
+from rankscope.model import Wrong
+from rankscope.output.cells import printable
+
+HELP = "predict the step time without one of the job's problems"
+ABOUT = """\
+Replay the steps of a run from its own record (the ranks' time between communications, and who waits for whom) with
+something changed: the new step time, what that saves, and with which interval. How well the replay gives the recorded
+steps back is printed first; over 3 % nothing else is said. Without an option the obvious changes are tried and ranked.
+Several options: each by itself, and all together. Then the critical path: which rank and part a step hangs on."""
+EXIT_CODES = "exit code: 0 answered; 1 the model does not give back the recorded steps; 2 no run, or nothing to replay"
+ANSWERED, REFUSED, BAD_INPUT = 0, 1, 2
+
+
+def run(argv: list[str]) -> int:
+    options = parser().parse_args(argv)
+    asked = Asked(options.without, options.balance, options.bandwidth, options.overlap_all, options.ideal)
+    try:
+        answer = ask_whatif(options.run, asked)
+        deliver_tables(answer.tables, options.format, options.out)
+    except (NoRun, Wrong) as problem:
+        return told(str(problem), BAD_INPUT)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ANSWERED
+    return told(answer.refusal, REFUSED) if answer.refusal else ANSWERED
+
+
+def told(text: str, code: int) -> int:
+    print(f"rankscope: {printable(text)}", file=sys.stderr)
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("rankscope whatif", description=ABOUT, epilog=EXIT_CODES)
+    made.add_argument("run", nargs="?", type=Path, metavar="RUN", help=RUN_HELP)
+    made.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="rank=7 (also rank=3,5): as fast as the median of its peers, operation by operation; stage=2: as fast as "
+        "the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
+    )
+    made.add_argument("--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages")
+    made.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
+    made.add_argument("--overlap-all", action="store_true", help="no transfer holds up any rank, as far as time allows")
+    made.add_argument(
+        "--ideal", action="store_true", help="no rank ever late: all as fast as the median of their peers"
+    )
+    add_form_options(made)
+    return made

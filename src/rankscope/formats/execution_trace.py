@@ -1,0 +1,365 @@
+"""Reads execution traces: PyTorch's (ExecutionTraceObserver, JSON) and Chakra's (.et, protobuf), one rank a file.
+
+They hold what was done in which order and what depends on what. PyTorch's have no times; Chakra's may have them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.formats.json_stream import Object, whole_number, whole_object, word
+from rankscope.formats.source import Source
+from rankscope.formats.sums import Sums
+from rankscope.model import Event, Figure, Group, Layer, Note, RankFacts, Reading, Step, Words, names_of
+from rankscope.rank_file import size_class
+
+MOST_NODES = 5_000_000
+JSON_KEYS = (
+    re.compile(rb'"schema"\s*:\s*"[^"]{1,60}"'),
+    re.compile(rb'"nodes"\s*:\s*\['),
+    re.compile(rb'"ctrl_(?:deps|parent)"'),
+)
+CHAKRA = re.compile(rb"^[\x05-\x7f]\x0a[\x03-\x10]\d{1,3}\.\d{1,3}\.\d{1,3}")
+COMMUNICATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,80})$")
+LIBRARIES = {"gloo": Layer.GLOO, "mpi": Layer.MPI}
+GROUPS = "## process_group:init ##"
+NO_TIMES = (
+    "an execution trace of PyTorch has no times: it tells order, sizes and dependencies; a trace of torch.profiler of "
+    "the same steps has the times"
+)
+
+
+@dataclass(slots=True)
+class Node:
+    """One node of either kind of trace."""
+
+    number: int
+    name: str
+    before: list[int]  # nodes that it depends on, or is inside of
+    layer: str = Layer.TORCH
+    role: str = "compute"
+    bytes: int | None = None
+    group: str = ""
+    peer: int = -1
+    start_ns: int | None = None
+    duration_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """What one file tells."""
+
+    version: str
+    nodes: list[Node] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+    pid: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def sniff(head: bytes) -> bool:
+    """The keys of PyTorch's JSON, or the version with which Chakra's messages begin."""
+    if head.lstrip()[:1] == b"{":
+        return all(key.search(head) for key in JSON_KEYS)
+    return CHAKRA.match(head) is not None
+
+
+def read(source: Source) -> Iterator[Reading]:
+    """One reading: how often what was done, communication with its sizes, and what the graph is like."""
+    trace = _of_json(source) if source.head(64).lstrip()[:1] == b"{" else _of_chakra(source)
+    if not trace.nodes:
+        raise source.bad("has no nodes of an execution trace")
+    sums = Sums(source)
+    for one in trace.nodes:
+        size = size_class(one.bytes) if one.bytes is not None else None
+        sums.add(
+            one.layer,
+            one.name,
+            one.duration_ns,
+            one.group,
+            size,
+            kind="progress" if one.role != "compute" else "call",
+            size_bytes=one.bytes,
+        )
+        if one.role == "collective" and one.group in trace.groups:
+            trace.groups[one.group].collectives += 1
+    reading = Reading(RankFacts(rank=source.hints.rank, pid=trace.pid, source=str(source), versions=trace.version))
+    reading.tallies = sums.tallies()
+    timed = {(one.layer, one.name) for one in trace.nodes if one.duration_ns is not None}
+    for tally in reading.tallies:
+        if (tally.layer, tally.name) not in timed:
+            tally.total_ns = None
+    reading.groups = list(trace.groups.values())
+    links = sum(len(one.before) for one in trace.nodes)
+    for name, value in (("nodes", len(trace.nodes)), ("dependencies", links), ("longest chain", _longest(trace.nodes))):
+        reading.figures.append(Figure("execution trace", name, float(value), "count"))
+    _add_times(reading, trace)
+    reading.notes = [Note(text, where=str(source)) for text in trace.notes]
+    yield reading
+
+
+def _longest(nodes: list[Node]) -> int:
+    """Nodes on the longest chain of dependencies; links that lead back to a node under way are left out."""
+    before = {one.number: one.before for one in nodes}
+    depth: dict[int, int] = {}
+    for first in before:
+        stack = [first]
+        under_way: set[int] = set()
+        while stack:
+            at = stack[-1]
+            waiting = [one for one in before[at] if one in before and one not in depth and one not in under_way]
+            if at in depth or not waiting:
+                stack.pop()
+                depth[at] = 1 + max((depth.get(one, 0) for one in before[at]), default=0)
+            else:
+                under_way.add(at)
+                stack += waiting
+    return max(depth.values(), default=0)
+
+
+def _add_times(reading: Reading, trace: Trace) -> None:
+    """Events and operations of nodes that have times; the whole trace is one step, since it names none."""
+    timed = [one for one in trace.nodes if one.start_ns is not None and one.duration_ns is not None]
+    if not timed:
+        return
+    sequence: dict[str, int] = {}
+    for one in timed:
+        number = None
+        if one.role == "collective" and one.group:
+            sequence[one.group] = number = sequence.get(one.group, 0) + 1
+        start, end = one.start_ns or 0, (one.start_ns or 0) + (one.duration_ns or 0)
+        layer = Layer.HOST if one.role == "compute" else one.layer
+        reading.events.append(Event(layer, one.name, start, end, one.group, number, one.bytes, kind="progress"))
+    start_ns = np.array([one.start_ns for one in timed], np.int64)
+    end_ns = start_ns + np.array([one.duration_ns for one in timed], np.int64)
+
+    def words(values: list[str]) -> Words:
+        known = {name: at for at, name in enumerate(dict.fromkeys(values))}
+        return Words(np.array([known[name] for name in values], np.int32), list(known))
+
+    rows = len(timed)
+    reading.operation_columns = {
+        "step": np.ones(rows, np.int64),
+        "kind": words([one.name for one in timed]),
+        "role": words([one.role for one in timed]),
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "group": words([one.group if one.role == "collective" else "" for one in timed]),
+        "peer": np.array([one.peer for one in timed], np.int64),
+    }
+    made: dict[str, Any] = {name: np.zeros(1, np.int64) for name in names_of(Step)}
+    made |= {name: np.zeros(1, bool) for name in ("warmup", "accumulated", "skipped", "told")}
+    begin, end = start_ns.min(keepdims=True), end_ns.max(keepdims=True)
+    reading.step_columns = made | {
+        "number": np.ones(1, np.int64),
+        "begin_ns": begin,
+        "end_ns": end,
+        "other_ns": end - begin,
+    }
+    reading.facts.steps_from = "operations"
+    trace.notes.append("the trace names no steps: all of it is taken as one")
+
+
+# ---------------------------------------------------------------- PyTorch
+def _of_json(source: Source) -> Trace:
+    content = whole_object(source)
+    nodes = content.get("nodes")
+    if not isinstance(nodes, list) or len(nodes) > MOST_NODES:
+        raise source.bad("its nodes are no list, or too many")
+    trace = Trace(
+        f"execution trace {word(content.get('schema'), 60)}", pid=whole_number(content.get("pid")), notes=[NO_TIMES]
+    )
+    group = ""
+    for place, one in enumerate(nodes):
+        number = whole_number(one.get("id")) if isinstance(one, dict) else None
+        if number is None:
+            raise source.bad(f"node {place} has no id")
+        name = word(one.get("name"), 200)
+        if name == GROUPS:
+            _take_groups(trace, one)
+            group = next(iter(trace.groups)) if len(trace.groups) == 1 else ""
+            continue
+        if name.startswith("[pytorch|profiler"):
+            continue
+        above = whole_number(one.get("ctrl_deps", one.get("ctrl_parent")))
+        made = Node(number, name, [above] if above else [])
+        attributes = {
+            word(each.get("name")): each.get("value") for each in one.get("attrs") or [] if isinstance(each, dict)
+        }
+        if found := COMMUNICATION.match(name):
+            made.layer, made.name = LIBRARIES.get(found[1], Layer.NCCL), found[2]
+            made.role = "send" if "send" in found[2] else "receive" if "recv" in found[2] else "collective"
+            made.group, made.bytes = word(attributes.get("pg_name")) or group, _bytes(one.get("inputs"))
+        trace.nodes.append(made)
+    return trace
+
+
+def _take_groups(trace: Trace, node: Object) -> None:
+    """The process groups that the trace begins with, as JSON in a value."""
+    try:
+        told = json.loads(node["inputs"]["values"][0])
+        for one in told[:100_000]:
+            name, ranks = word(one.get("pg_name"), 100), one.get("ranks") or []
+            identity = f"{name}:{[int(rank) for rank in ranks]}"[:200]
+            trace.groups[name] = Group(name, identity, size=whole_number(one.get("group_size")) or len(ranks) or None)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
+        trace.notes.append("the list of its process groups could not be read")
+
+
+def _bytes(inputs: Any) -> int | None:
+    """Of all tensors among the inputs: number of elements × bytes of each."""
+    values = inputs.get("values") if isinstance(inputs, dict) else None
+    total, seen = 0, False
+    for value in values if isinstance(values, list) else []:
+        if isinstance(value, list) and len(value) == 6 and isinstance(value[5], str):
+            elements, each = whole_number(value[3]), whole_number(value[4])
+            if elements is not None and each is not None and 0 <= elements < 2**50 and 0 <= each < 2**8:
+                total, seen = total + elements * each, True
+    return min(total, 2**62) if seen else None
+
+
+# ---------------------------------------------------------------- Chakra
+COLLECTIVES = (
+    *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all", "reduce_scatter"),
+    *("reduce_scatter_block", "barrier"),
+)
+ROLES = {5: "send", 6: "receive", 7: "collective"}
+METADATA = 1
+US = 1000
+
+
+def _of_chakra(source: Source) -> Trace:
+    data = b"".join(source.blocks())
+    try:
+        messages = _messages(data)
+        version = next((value for number, value in _fields(next(messages)) if number == 1), b"")
+        trace = Trace(f"Chakra {bytes(version).decode('utf-8', 'replace')[:40]}")
+        for message in messages:
+            if len(trace.nodes) >= MOST_NODES:
+                raise source.bad(f"more than {MOST_NODES} nodes")
+            if (node := _chakra_node(trace, message)) is not None:
+                trace.nodes.append(node)
+    except (IndexError, struct.error, ValueError, TypeError, AttributeError, StopIteration) as problem:
+        raise source.bad(f"is no Chakra trace, or was cut off ({problem or 'it ends too early'})") from None
+    if not any(one.duration_ns for one in trace.nodes):
+        for one in trace.nodes:
+            one.duration_ns = None
+        trace.notes.append("no node of this Chakra trace has a duration: order, sizes and dependencies only")
+    if not any(one.start_ns for one in trace.nodes):
+        for one in trace.nodes:
+            one.start_ns = None
+        trace.notes.append("no node of this Chakra trace has a time at which it started: no events, no what-if")
+    return trace
+
+
+def _chakra_node(trace: Trace, message: bytes) -> Node | None:
+    found: dict[int, Any] = {}
+    before: list[int] = []
+    attributes: dict[str, Any] = {}
+    for number, value in _fields(message):
+        if number in (4, 5):
+            before += _packed(value) if isinstance(value, bytes) else [value]
+        elif number == 10:
+            name, told = _attribute(value)
+            attributes[name] = told
+        else:
+            found[number] = value
+    kind = found.get(3, 0)
+    if kind == METADATA:
+        return None
+    name = bytes(found.get(2, b"")).decode("utf-8", "replace")[:200]
+    made = Node(
+        int(found.get(1, 0)), name, before, start_ns=int(found.get(6, 0)) * US, duration_ns=int(found.get(7, 0)) * US
+    )
+    if kind in ROLES:
+        made.role, made.layer = ROLES[kind], Layer.NCCL
+        made.bytes = min(int(attributes["comm_size"]), 2**62) if "comm_size" in attributes else None
+        made.group = str(attributes.get("pg_name", "")) or ("all ranks" if kind == 7 else "")
+        code = attributes.get("comm_type")
+        if kind == 7 and isinstance(code, int) and 0 <= code < len(COLLECTIVES):
+            made.name = COLLECTIVES[code]
+        if kind != 7:  # the n-th from one rank to another is the n-th there, of each tag
+            made.name = f"{'send' if kind == 5 else 'recv'} tag {attributes.get('comm_tag', 0)}"
+            peer = attributes.get("comm_dst" if kind == 5 else "comm_src")
+            made.peer = peer if isinstance(peer, int) else -1
+        if kind == 7:
+            trace.groups.setdefault(made.group, Group(made.group, made.group))
+    return made
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    """Messages, each after its length."""
+    at = 0
+    while at < len(data):
+        length, at = _varint(data, at)
+        if at + length > len(data):
+            raise ValueError(f"a message at byte {at} ends after the file")
+        yield data[at : at + length]
+        at += length
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and value of each field: whole numbers, or bytes."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(message, at)
+            yield number, value
+        elif wire == 2:
+            length, at = _varint(message, at)
+            if at + length > len(message):
+                raise ValueError(f"field {number} ends after its message")
+            yield number, message[at : at + length]
+            at += length
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            yield number, message[at : at + size]
+            at += size
+        else:
+            raise ValueError(f"a field of unknown kind {wire}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number that does not end")
+
+
+def _packed(data: bytes) -> list[int]:
+    made, at = [], 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        made.append(value)
+    return made
+
+
+WHOLE, ZIGZAG, TEXT = (7, 9, 11, 13, 27), (15, 17), 29
+
+
+def _attribute(message: bytes) -> tuple[str, Any]:
+    """Name and value of an attribute, where it is a single whole number or a text."""
+    name = ""
+    told: Any = None
+    for number, value in _fields(message):
+        if number == 1:
+            name = bytes(value).decode("utf-8", "replace")[:100]
+        elif number in WHOLE and isinstance(value, int):
+            told = value - 2**64 if value >= 2**63 else value
+        elif number in ZIGZAG and isinstance(value, int):
+            told = (value >> 1) ^ -(value & 1)
+        elif number == TEXT and isinstance(value, bytes):
+            told = value.decode("utf-8", "replace")[:100]
+    return name, told

@@ -1,0 +1,1 @@
+"""What would a step take without one of its problems?"""

@@ -1,0 +1,326 @@
+"""What a what-if changes in the durations of a program: one rank as fast as the others, no waiting for data, …"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Wrong
+from rankscope.questions.whatif.program import Durations, Program
+from rankscope.questions.wording import rank_words
+
+Array = Any  # of numpy
+CELLS = 1 << 22  # that are worked on at a time
+# by cause: what operations of a table are called that are nothing but it
+KINDS = {
+    "data": re.compile(r"data|load", re.I),
+    "gc": re.compile(r"^gc$", re.I),
+    "checkpoint": re.compile(r"checkpoint|save", re.I),
+}
+CAUSES = ("data", "gc", "preemption", "checkpoint", "sync", "launch")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One what-if: what is different, by its kind and its operand."""
+
+    kind: str  # rank, stage, cause, balance, bandwidth, overlap, ideal; typical, which only tests a model
+    ranks: tuple[int, ...] = ()
+    stages: tuple[int, ...] = ()
+    cause: str = ""
+    factor: float = 1.0
+
+    @property
+    def words(self) -> str:
+        """As a row of the answer calls it."""
+        return {
+            "rank": f"{rank_words(self.ranks)} as fast as the median" if self.ranks else "",
+            "stage": f"stage {', '.join(map(str, self.stages))} as fast as the median stage",
+            "cause": f"no {'preemption' if self.cause == 'preemption' else self.cause + ' time'}",
+            "balance": "stages balanced",
+            "bandwidth": f"{self.factor:g} × the bandwidth",
+            "overlap": "all transfer overlapped",
+            "typical": "every transfer as usual",
+            "ideal": "ideal: no rank ever late" + ("" if not self.stages else ", stages balanced"),
+        }[self.kind]
+
+    def applied(self, program: Program, time: Durations) -> Durations:
+        """The durations with this change; those given stay as they are."""
+        return {
+            "rank": self._rank,
+            "stage": self._stage,
+            "cause": self._cause,
+            "balance": self._balance,
+            "bandwidth": self._bandwidth,
+            "overlap": self._overlap,
+            "ideal": self._ideal,
+            "typical": self._typical,
+        }[self.kind](program, time)
+
+    def _rank(self, program: Program, time: Durations) -> Durations:
+        """Each operation of these ranks as long as the median of its peers, else of its peers in other stages."""
+        places = [at for at, rank in enumerate(program.ranks) if rank in self.ranks]
+        mine = np.isin(program.rank, places)
+        return _as_others(program, time, mine, program.peers, program.peers_of_stages)
+
+    def _stage(self, program: Program, time: Durations) -> Durations:
+        return _as_others(program, time, np.isin(program.stage, self.stages), None, program.peers_of_stages)
+
+    def _cause(self, program: Program, time: Durations) -> Durations:
+        if self.cause in program.causes:
+            return _without(program, time, self.cause)
+        pattern = KINDS.get(self.cause)
+        named = np.array([bool(pattern and pattern.search(part)) for part in program.parts])
+        mine = named[program.part] & ~program.transfers
+        return Durations(time.gap_ns, np.where(mine[:, None], 0.0, time.own_ns))
+
+    def _balance(self, program: Program, time: Durations) -> Durations:
+        """Work of each kind shared evenly: by the mean of the stages over the median of the own stage."""
+        mine = (program.stage >= 0) & ~program.transfers
+        own = time.own_ns.copy()
+        rows = np.flatnonzero(mine)
+        whole, of_stage = _of_stages(program, time.own_ns, rows)
+        own[rows] *= np.where(of_stage > 0, whole / np.where(of_stage > 0, of_stage, 1.0), 1.0)
+        return Durations(time.gap_ns, own)
+
+    def _bandwidth(self, program: Program, time: Durations) -> Durations:
+        return Durations(time.gap_ns, np.where(program.transfers[:, None], time.own_ns / self.factor, time.own_ns))
+
+    def _overlap(self, program: Program, time: Durations) -> Durations:
+        return Durations(time.gap_ns, np.where(program.transfers[:, None], 0.0, time.own_ns))
+
+    def _typical(self, program: Program, time: Durations) -> Durations:
+        """Every transfer as long as it is in the median step."""
+        own = time.own_ns.copy()
+        rows = np.flatnonzero(program.transfers)
+        if program.places is None:
+            own[rows] = np.median(time.own_ns[rows], axis=1, keepdims=True)
+        elif len(rows):
+            codes = program.places.astype(np.int64) * len(program.ranks) + program.rank
+            known, middle = _medians(time.own_ns, codes, rows)
+            own[rows] = middle[np.searchsorted(known, codes[rows])]
+        return Durations(time.gap_ns, own)
+
+    def _ideal(self, program: Program, time: Durations) -> Durations:
+        """All ranks (of a stage) as its median rank is, step by step; then work shared evenly between stages."""
+        made = _as_median_rank(program, time)
+        own = made.own_ns
+        rows = np.flatnonzero((program.stage >= 0) & ~program.transfers)
+        if len(rows) and len(np.unique(program.stage[rows])) > 1:
+            made.own_ns[rows] = _of_stages(program, own, rows)[0]
+        return made
+
+
+def least_step_ns(program: Program, changes: Sequence[Change], time: Durations) -> Array:
+    """S: what a step takes at least when transfer is overlapped: the transfer of the rank that has most."""
+    if not any(one.kind == "overlap" for one in changes):
+        return np.zeros(len(program.numbers))
+    factor = np.prod([one.factor for one in changes if one.kind == "bandwidth"] or [1.0])
+    own = np.where(program.transfers[:, None], program.time.own_ns, 0.0) / factor
+    ranks = len(program.ranks)
+    if program.step is None:
+        sums = np.stack([np.bincount(program.rank, column, minlength=ranks) for column in own.T])
+    else:
+        inside = program.step >= 0
+        key = program.step[inside] * ranks + program.rank[inside]
+        sums = np.bincount(key, own[inside, 0], minlength=ranks * len(program.numbers)).reshape(-1, ranks)
+    return sums.max(axis=1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+def _medians(values: Array, codes: Array, rows: Array) -> tuple[Array, Array]:
+    """Of these rows: the codes that there are, in order, and of each the (lower) median of its rows."""
+    own = codes[rows]
+    if len(own) and (np.diff(own) < 0).any():
+        order = np.argsort(own, kind="stable")
+        rows, own = rows[order], own[order]
+    first = np.flatnonzero(np.diff(own, prepend=own[:1] - 1))
+    sizes = np.diff(np.append(first, len(own)))
+    made = np.empty((len(first), values.shape[1]), values.dtype)
+    for size in np.unique(sizes).tolist():
+        alike = np.flatnonzero(sizes == size)
+        for some in np.array_split(alike, max(1, len(alike) * size * values.shape[1] // CELLS)):
+            at = rows[first[some][:, None] + np.arange(size)]
+            middle = (size - 1) // 2  # the lower of two: of two ranks that is the one that is not late
+            made[some] = values[at[:, 0]] if size == 1 else np.partition(values[at], middle, axis=1)[:, middle]
+    return own[first], made
+
+
+def _as_median_rank(program: Program, time: Durations) -> Durations:
+    """Each operation as long as on the rank of its stage whose own time in all steps is the (lower) median.
+
+    The transfer of a collective stays, as it is no rank's own. So does a rank's own noise, once for all ranks: the
+    shortest of many would be faster than any of them.
+    """
+    work = time.gap_ns.sum(axis=1, dtype=np.float64) + np.where(program.transfers, 0.0, time.own_ns.sum(axis=1))
+    totals = np.bincount(program.rank, work, minlength=len(program.ranks))
+    stage_of = np.full(len(program.ranks), -1)
+    stage_of[program.rank] = program.stage
+    chosen = np.zeros(len(program.ranks), bool)
+    for stage in np.unique(stage_of):
+        ranks = np.flatnonzero(stage_of == stage)
+        chosen[ranks[np.argsort(totals[ranks], kind="stable")[(len(ranks) - 1) // 2]]] = True
+    rows = np.flatnonzero(chosen[program.rank])
+    rows = rows[np.argsort(program.peers[rows], kind="stable")]
+    known = program.peers[rows]
+    # operations with one code mostly stand together
+    runs = np.flatnonzero(np.diff(program.peers, prepend=program.peers[:1] - 1))
+    at = np.minimum(np.searchsorted(known, program.peers[runs]), len(known) - 1)
+    at = np.where(known[at] == program.peers[runs], rows[at], -1)
+    at = np.repeat(at, np.diff(np.append(runs, len(program.peers))))
+    made = Durations(time.gap_ns[at], time.own_ns[at])
+    if (missing := at < 0).any():
+        made.gap_ns[missing] = time.gap_ns[missing]
+    missing |= program.shared
+    made.own_ns[missing] = time.own_ns[missing]
+    return made
+
+
+def _as_others(program: Program, time: Durations, mine: Array, peers: Array | None, of_stages: Array) -> Durations:
+    """The chosen operations as long as the median of the others with the same code: of peers, else of other stages.
+
+    Of peers, in the step before: with those of the same step it would never wait for them, nor they for it. What lies
+    before an operation is another matter in another stage, where something else comes before: it stays.
+    """
+    gap, own, shared = time.gap_ns.copy(), time.own_ns.copy(), program.shared
+    left = mine.copy()
+    for codes in (peers, of_stages):
+        if codes is None:
+            continue
+        asked = np.flatnonzero(left if codes is peers else left & ~program.transfers)
+        others = np.flatnonzero(~mine & np.isin(codes, codes[asked])) if len(asked) else asked
+        if not len(others):
+            continue
+        known, middle = _medians(time.own_ns, codes, others)
+        at = np.minimum(np.searchsorted(known, codes[asked]), len(known) - 1)
+        has = known[at] == codes[asked]
+        if codes is peers:
+            middle = _step_before(program, others, middle)
+            gaps = _step_before(program, others, _medians(time.gap_ns, codes, others)[1])
+            gap[asked[has]] = gaps[at[has]]
+        own[asked[has]] = np.where(shared[asked[has]][:, None], own[asked[has]], middle[at[has]])
+        left[asked[has]] = False
+    return Durations(gap, own)
+
+
+def _step_before(program: Program, rows: Array, values: Array) -> Array:
+    """The values of operations with these codes, each as it was one step earlier; of the first step, in the last."""
+    if program.places is None or program.step is None:
+        return np.roll(values, 1, axis=1)
+    one_of = rows[np.unique(program.peers[rows], return_index=True)[1]]
+    place, step = program.places[one_of], program.step[one_of]
+    order = np.lexsort((step, place))
+    begins = np.flatnonzero(np.diff(place[order], prepend=place[order][:1] - 1))
+    before = np.roll(order, 1)
+    before[begins] = order[np.append(begins[1:], len(order)) - 1]
+    made = np.empty_like(values)
+    made[order] = values[before]
+    return made
+
+
+def _of_stages(program: Program, values: Array, rows: Array) -> tuple[Array, Array]:
+    """Of each row: the mean over the stages that do such work of their medians, and the median of its own stage."""
+    known, middle = _medians(values, program.peers, rows)
+    at = np.searchsorted(known, program.peers[rows])
+    one_of = np.unique(at, return_index=True)[1]
+    work = program.peers_of_stages[rows][one_of]
+    kinds, of_kind = np.unique(work, return_inverse=True)
+    sums = np.zeros((len(kinds), values.shape[1]))
+    np.add.at(sums, of_kind, middle)
+    mean = sums / np.bincount(of_kind)[:, None]
+    return mean[of_kind[at]], middle[at]
+
+
+def _without(program: Program, time: Durations, cause: str) -> Durations:
+    """Take a cause out of the ranks' own time: data from the beginning of a step on, others from all of it alike."""
+    assert program.step is not None
+    ranks = len(program.ranks)
+    inside = np.flatnonzero(program.step >= 0)
+    key = program.step[inside] * ranks + program.rank[inside]
+    amount = program.causes[cause].reshape(-1)
+    made = Durations(time.gap_ns.copy(), time.own_ns.copy())
+    work = np.where(program.transfers, 0.0, time.own_ns[:, 0])[inside] + time.gap_ns[inside, 0]
+    total = np.bincount(key, work, minlength=len(amount))
+    if cause == "data":
+        order = np.argsort(key, kind="stable")  # operations of a rank stand in their order
+        ahead = np.cumsum(work[order])
+        first = np.concatenate([[0.0], np.cumsum(total)[:-1]])[key[order]]
+        left = np.clip(ahead - first - amount[key[order]], 0.0, work[order])
+        share = np.empty(len(inside))
+        share[order] = np.where(work[order] > 0, left / np.where(work[order] > 0, work[order], 1.0), 1.0)
+    else:
+        share = np.clip(1.0 - amount / np.where(total > 0, total, 1.0), 0.0, 1.0)[key]
+    made.gap_ns[inside, 0] *= share
+    made.own_ns[inside, 0] *= np.where(program.transfers[inside], 1.0, share)
+    return made
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+def checked(change: Change, programs: Sequence[Program]) -> Change:
+    """The change, or an error that says what the run has."""
+    ranks = programs[0].ranks
+    stages = sorted({int(stage) for one in programs for stage in np.unique(one.stage) if stage >= 0})
+    if missing := [rank for rank in change.ranks if rank not in ranks]:
+        raise Wrong(f"--without rank={missing[0]}: no such rank in this run, which has {rank_words(ranks)}")
+    if change.kind == "rank" and len(change.ranks) >= len(ranks):
+        raise Wrong("--without rank: no rank is left that these could be as fast as; name fewer")
+    if change.kind == "stage" and (missing := [stage for stage in change.stages if stage not in stages]):
+        known = f"it has {', '.join(map(str, stages))}" if stages else "it has no pipeline"
+        raise Wrong(f"--without stage={missing[0]}: no such stage in this run: {known}")
+    if change.kind == "balance" and len(stages) < 2:
+        raise Wrong("--balance stage: this run has no pipeline of several stages; try --ideal")
+    if change.kind == "cause" and change.cause not in known_causes(programs):
+        known = ", ".join(known_causes(programs)) or "none"
+        raise Wrong(f"--without cause={change.cause}: not known of this run; known are: {known}")
+    if change.kind == "ideal" and len(stages) > 1:
+        return Change("ideal", stages=tuple(stages))
+    return change
+
+
+def known_causes(programs: Sequence[Program]) -> list[str]:
+    """Of which this run tells how long they take."""
+    found = {name for one in programs for name, ns in one.causes.items() if ns.any()}
+    for one in programs:
+        for name, pattern in KINDS.items():
+            rows = np.array([bool(pattern.search(part)) for part in one.parts])[one.part] & ~one.transfers
+            if one.step is None and one.time.own_ns[rows].any():
+                found.add(name)
+    return sorted(found)
+
+
+def parsed(without: Sequence[str], balance: str, bandwidth: str, overlap: bool, ideal: bool) -> list[Change]:
+    """The changes that options ask for."""
+    made = [_parsed_without(text) for text in without]
+    if balance:
+        made.append(Change("balance"))
+    if bandwidth:
+        made.append(Change("bandwidth", factor=_factor(bandwidth)))
+    if overlap:
+        made.append(Change("overlap"))
+    return [*made, Change("ideal")] if ideal else made
+
+
+def _parsed_without(text: str) -> Change:
+    name, equals, value = text.partition("=")
+    if not equals:
+        return Change("cause", cause=name)
+    if name == "cause":
+        return Change("cause", cause=value)
+    if name not in ("rank", "stage") or not re.fullmatch(r"\d{1,9}(,\d{1,9})*", value):
+        raise Wrong(f"--without {text}: write rank=7, rank=3,5, stage=2, cause=data or a cause such as preemption")
+    numbers = tuple(sorted({int(word) for word in value.split(",")}))
+    return Change("rank", ranks=numbers) if name == "rank" else Change("stage", stages=numbers)
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text.lower().removeprefix("x").removesuffix("x"))
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < 1e6:
+        raise Wrong(f"--bandwidth {text}: write a factor, as in x2")
+    return factor

@@ -1,0 +1,576 @@
+"""The program of a job by its steps and its matched collectives, on one clock.
+
+A rank's own time is what lies between its communications. A blocking collective holds the rank up; one in progress is
+issued, goes on beside the rank, after the one before it in its group where they end in order, and holds the rank up at
+the end of the last one of the step, for as long as the step says that the rank was blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from rankscope.model import Tables, Wrong
+from rankscope.questions.collectives.matching import Matched
+from rankscope.questions.collectives.operations import OPERATIONS
+from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
+from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
+from rankscope.questions.whatif.program import JOINS, NOTHING, Durations, Join, Program
+from rankscope.questions.wording import counted, rank_words
+
+Array = Any  # of numpy
+IN_ORDER = 0.99  # of the collectives of a group: each ends after the one before
+LANES = 2  # collectives in progress that the end of a step may wait for, of different groups
+NO_STEPS = (
+    "no steps to replay: neither a training loop nor a pattern of collectives was seen; mark them with "
+    "rankscope.step(), or load a table of operations"
+)
+UNTOLD = (
+    "The trace does not tell when a rank was blocked: it is taken to wait from where it issued the last collective of "
+    "a step to where that ended."
+)
+OWN = "own time"
+OUTSIDE = -(1 << 30)  # instead of a step
+MOST_OPERATIONS = 4_000_000  # of one program
+KEPT_CELLS = 1 << 23  # collectives × members, of blocks of the log
+DEVICE = """
+    SELECT rank, number, min(d.begin_ns) AS begin_ns, max(d.end_ns) AS end_ns, max(d.exposed_ns) AS exposed_ns,
+        {} FROM device_steps d JOIN ranks USING (process)
+    WHERE role = 'rank' AND NOT d.cut AND number >= ? GROUP BY rank, number ORDER BY rank, number"""
+IDLE = {"data": "data", "sync": "sync", "gc": "gc", "checkpoint": "checkpoint", "launch": "launch"}
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Steps that all ranks have: R ranks x S steps, times on one clock."""
+
+    numbers: Array
+    begin: Array
+    end: Array
+    exposed: Array
+    causes: dict[str, Array]
+    own_parts: dict[str, Array]  # R x S
+    source: str
+
+
+class Windows(Sequence[Program]):
+    """The programs of a run, each of some steps that follow each other: one of all, where they fit into memory.
+
+    Those of a large run are made whenever they are asked for. A window begins with the ranks as far apart as they were.
+    """
+
+    def __init__(self, assembly: _Assembly, edges: Sequence[int]) -> None:
+        self._assembly, self._edges = assembly, edges
+        self._kept = assembly.program(edges[0], edges[1]) if len(edges) == 2 else None
+
+    def __len__(self) -> int:
+        return len(self._edges) - 1
+
+    def __getitem__(self, at: Any) -> Any:
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        return self._kept or self._assembly.program(self._edges[at], self._edges[at + 1])
+
+
+def programs_of_collectives(
+    tables: Tables, messages: Messages | None = None
+) -> tuple[Sequence[Program], list[str], str]:
+    """The programs of a run, what they leave out, and what they are made from."""
+    found = steps_of(tables)
+    if not found.ranks:
+        raise Wrong(NO_STEPS)
+    known = collectives_of(tables)
+    steps = _device_steps(tables, known, found) or _host_steps(known, found)
+    if not len(steps.numbers):
+        raise Wrong("no steps to replay: the ranks have no steady step in common")
+    assembly = _Assembly(steps, known, messages)
+    programs = Windows(assembly, assembly.edges())
+    notes = list(found.notes)
+    if np.isinf(steps.exposed).any():
+        notes.append(UNTOLD)
+    if len(programs) > 1:
+        notes.append(f"Replayed in {len(programs)} parts: each begins with the ranks as far apart as they were.")
+    if without := set(known.log.ranks) - {one.rank for one in found.ranks}:
+        notes.append(f"No steps of their own: {rank_words(without)}; they go by those of rank {found.ranks[0].rank}.")
+    if assembly.left_out:
+        notes.append(
+            f"{counted(assembly.left_out, 'collective')} that ranks entered in different steps, or between steps: "
+            "taken as the ranks' own time."
+        )
+    if assembly.left_out_messages:
+        notes.append(f"{counted(assembly.left_out_messages, 'message')} between steps: taken as the ranks' own time.")
+    if known.log.left_out.total():
+        notes.append(
+            f"{counted(known.log.left_out.total(), 'collective')} could not be matched and are taken as the ranks' own "
+            "time: --table collectives says why."
+        )
+    return programs, notes, steps.source
+
+
+# ---------------------------------------------------------------- steps
+def _host_steps(known: Collectives, found: Steps) -> _Steps:
+    numbers = found.common()
+    columns: dict[str, list[Array]] = {}
+    place = {rank: at for at, rank in enumerate(known.log.ranks)}
+    of_rank = {one.rank: one for one in found.ranks}
+    for rank in known.log.ranks:
+        one = of_rank.get(rank, found.ranks[0])  # one that has no loop of its own goes by another's steps
+        at = np.searchsorted(one.number, numbers)
+        begin = (one.begin_ns[at] - known.log.base_ns).astype(np.float64)
+        told = {"begin": begin, "end": begin + one.length_ns[at], "exposed": one.exposed_ns[at]}
+        told |= {f"own {part}": one.own[part][at] for part in PARTS if part in one.own}
+        told |= {name: one.of_which[name][at] for name in ("gc", "runnable") if name in one.of_which}
+        for name in ("begin", "end"):
+            told[name] = _on_reference(known, place[one.rank], told[name])
+        if rank not in of_rank:
+            told |= {name: np.zeros(len(numbers)) for name in told if name not in ("begin", "end")}
+        for name, values in told.items():
+            columns.setdefault(name, []).append(values)
+    stacked = {name: np.stack(values) for name, values in columns.items() if len(values) == len(place)}
+    causes = {
+        cause: stacked[name].T
+        for cause, name in (
+            *(("data", "own data"), ("gc", "gc"), ("preemption", "runnable"), ("checkpoint", "own checkpoint")),
+        )
+        if name in stacked
+    }
+    parts = {TITLES[part]: stacked[f"own {part}"] for part in PARTS if f"own {part}" in stacked}
+    if found.source == "traced" and not stacked["exposed"].any():
+        stacked["exposed"] = np.full_like(stacked["exposed"], np.inf)  # see UNTOLD
+    source = "matched collectives and steps" + (" found in their pattern" if found.source == "pattern" else "")
+    return _Steps(numbers, stacked["begin"], stacked["end"], stacked["exposed"], causes, parts, source)
+
+
+def _device_steps(tables: Tables, known: Collectives, found: Steps) -> _Steps | None:
+    """The steps on the GPUs' clock, where every rank has them."""
+    sums = ", ".join(f"max(d.idle_{name}_ns) AS {cause}" for cause, name in IDLE.items())
+    columns = tables.columns(
+        DEVICE.format(f"{sums}, max(d.compute_ns) AS compute, max(d.copy_ns) AS copies"), (found.first_steady,)
+    )
+    if not len(columns["rank"]):
+        return None
+    numbers: Array | None = None
+    rows = {rank: np.flatnonzero(columns["rank"] == rank) for rank in known.log.ranks}
+    for own in rows.values():
+        mine = columns["number"][own]
+        numbers = mine if numbers is None else np.intersect1d(numbers, mine)
+    if numbers is None or not len(numbers):
+        return None
+
+    def of(name: str) -> Array:
+        return np.stack(
+            [
+                columns[name][own][np.searchsorted(columns["number"][own], numbers)].astype(np.float64)
+                for own in rows.values()
+            ]
+        )
+
+    begin, end = of("begin_ns") - known.log.base_ns, of("end_ns") - known.log.base_ns
+    for at in range(len(known.log.ranks)):
+        begin[at], end[at] = _on_reference(known, at, begin[at]), _on_reference(known, at, end[at])
+    causes = {cause: of(cause).T for cause in IDLE}
+    parts = {"GPU computes": of("compute"), "GPU copies": of("copies")}
+    parts |= {f"GPU idle: {cause}": of(cause) for cause in IDLE}
+    return _Steps(numbers, begin, end, of("exposed_ns"), causes, parts, "matched collectives and steps of the GPUs")
+
+
+def _on_reference(known: Collectives, place: int, time_ns: Array) -> Array:
+    own = known.clocks.of_rank[place]
+    return time_ns if own == 0 else known.clocks.clocks[own].to_reference(time_ns)[0]
+
+
+# ---------------------------------------------------------------- the program
+@dataclass(slots=True)
+class _Collective:
+    """One collective inside one step."""
+
+    group: int
+    members: Array  # places of ranks
+    enter: Array
+    end: Array
+    join: int
+    root: int
+    in_progress: bool
+    in_order: bool  # of its group
+    name: str
+    which: int  # of its group in the step
+
+
+POSTS, COMES, SENT, RECEIVED = "send", "receive", "sent", "received"
+LATER = 8  # than moments of messages at the same time
+
+
+class Messages(Protocol):
+    """Matched messages, as arrays: ranks, and times of the reference's clock; blocked is the end of each one's time."""
+
+    sender: Array
+    receiver: Array
+    send_begin_ns: Array
+    send_end_ns: Array
+    recv_begin_ns: Array
+    recv_end_ns: Array
+    send_blocked_ns: Array
+    recv_blocked_ns: Array
+
+
+@dataclass(slots=True)
+class _MessageEnds:
+    """Matched messages: places of ranks, and times since Log.base_ns."""
+
+    sender: Array
+    receiver: Array
+    send_begin: Array
+    send_stands: Array  # since when it stands in the call that ends it
+    send_end: Array
+    recv_begin: Array
+    recv_stands: Array
+    recv_end: Array
+    holds: Array  # the sender is held up until the receive is posted
+    which: dict[str, Array] = field(default_factory=dict)  # of posts and receives: which one of its rank in its step
+
+
+def _ends(found: Messages, known: Collectives) -> _MessageEnds:
+    place = {rank: at for at, rank in enumerate(known.log.ranks)}
+    times = [
+        np.asarray(values - known.log.base_ns, np.float64)
+        for values in (found.send_begin_ns, found.send_end_ns, found.recv_begin_ns, found.recv_end_ns)
+    ]
+    send_begin, send_end, recv_begin, recv_end = times
+    sender, receiver = (np.array([place[rank] for rank in ends.tolist()]) for ends in (found.sender, found.receiver))
+    send_stands = send_end - found.send_blocked_ns
+    return _MessageEnds(
+        sender, receiver, send_begin, send_stands, send_end, recv_begin, recv_end - found.recv_blocked_ns, recv_end,
+        (found.send_blocked_ns > 0) & (send_stands < recv_begin) & (recv_begin <= send_end),
+    )  # fmt: skip
+
+
+def _which(place: Array, when: Array) -> Array:
+    """How many of the same place come before each."""
+    order = np.lexsort((when, place))
+    first = np.flatnonzero(np.diff(place[order], prepend=-1))
+    made = np.empty(len(place), np.int64)
+    made[order] = np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
+    return made
+
+
+@dataclass(slots=True)
+class _State:
+    """Where each rank is while a step is put together."""
+
+    host: Array  # its last operation
+    time: Array  # and when that ended
+    blocked: Array  # in blocking collectives
+    lane: dict[int, tuple[Array, Array]]  # of each group: its last operation in progress, and when it ended
+
+
+@dataclass(slots=True)
+class _Block:
+    rank: Array
+    follows: Array  # members x P
+    gap: Array
+    own: Array
+    join: int
+    root: int
+    part: int
+    transfers: bool
+    step: int
+    peers: int
+    place: int
+
+
+class _Assembly:
+    """Puts the blocks of some steps together, in the order of time."""
+
+    def __init__(self, steps: _Steps, known: Collectives, messages: Messages | None = None) -> None:
+        self.steps, self.known = steps, known
+        self.left_out = self.left_out_messages = 0
+        self._in_order: dict[int, bool] = {}  # of each group
+        self._rows: list[list[tuple[int, int]]] = [[] for _ in steps.numbers]  # of each step: block of the log, and row
+        self._sizes: list[int] = []  # of each block of the log: members
+        self._times: dict[int, tuple[Matched, Array, Array]] = {}  # the blocks that were looked at last
+        self._find()
+        self._moments: list[list[tuple[float, int, Any]]] = [[] for _ in steps.numbers]
+        self._messages = _ends(messages, known) if messages is not None and len(messages.sender) else None
+        if self._messages is not None:
+            self._find_moments(self._messages)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.blocks: list[_Block] = []
+        self.count = 0
+        self.parts: dict[str, int] = {}
+        self.codes: dict[Any, int] = {}
+        self._posted: dict[tuple[str, int], int] = {}  # the operations with which sends and receives were posted
+
+    def edges(self) -> list[int]:
+        """At which steps the windows begin and end."""
+        ranks = self.steps.begin.shape[0]
+        sizes = [2 * ranks + sum(2 * self._sizes[at] for at, _ in rows) for rows in self._rows]
+        made, held = [0], 0
+        for step, size in enumerate(sizes):
+            if held and held + size > MOST_OPERATIONS:
+                made.append(step)
+                held = 0
+            held += size
+        return [*made, len(sizes)]
+
+    def program(self, first: int, last: int) -> Program:
+        """Of the steps from the first to the last, without it."""
+        self._begin()
+        ranks = self.steps.begin.shape[0]
+        everyone = np.arange(ranks)
+        host, host_time = np.full(ranks, NOTHING), np.full(ranks, self.steps.begin[:, first].min())
+        begins, ends = np.empty((last - first, ranks), np.int64), np.empty((last - first, ranks), np.int64)
+        for step in range(first, last):
+            begin = self.steps.begin[:, step]
+            host = begins[step - first] = self._add(
+                everyone, host[:, None], np.maximum(begin - host_time, 0.0), 0.0, step, OWN, ("begin",), inside=False
+            )
+            host, host_time = self._step(step, host.copy(), begin.copy())
+            ends[step - first] = host
+        return self._made(begins, ends, first, last)
+
+    def _step(self, step: int, host: Array, host_time: Array) -> tuple[Array, Array]:
+        """The communication of one step in the order of time, and its end."""
+        ranks = len(host)
+        state = _State(host, host_time, np.zeros(ranks), {})
+        for _, _, one in sorted([*self._collectives(self._rows[step]), *self._moments[step]]):
+            if isinstance(one, _Collective):
+                self._add_collective(step, one, state)
+            else:
+                self._add_moment(step, one[0], one[1], state)
+        return self._end(step, state.host, state.time, state.blocked, state.lane)
+
+    def _add_collective(self, step: int, one: _Collective, state: _State) -> None:
+        mine, host, time = one.members, state.host, state.time
+        key = (len(mine), one.name, one.which)
+        about: dict[str, Any] = {"join": one.join, "root": one.root, "transfers": True}
+        if not one.in_progress:
+            own = np.maximum(one.end - _joined(one.enter, one), 0.0)
+            host[mine] = self._add(mine, host[mine][:, None], one.enter - time[mine], own, step, one.name, key, **about)
+            time[mine] = one.end
+            state.blocked[mine] += one.end - one.enter
+            return
+        issued = self._add(mine, host[mine][:, None], one.enter - time[mine], 0.0, step, OWN, ("issue", *key))
+        host[mine], time[mine] = issued, one.enter
+        ranks = len(host)
+        before, before_end = state.lane.get(one.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
+        follows, ready = issued[:, None], one.enter
+        if one.in_order:
+            earlier = np.where(before[mine] == NOTHING, issued, before[mine])
+            follows, ready = np.stack([issued, earlier], axis=1), np.maximum(one.enter, before_end[mine])
+        own = np.maximum(one.end - _joined(ready, one), 0.0)
+        at = self._add(mine, follows, 0.0, own, step, one.name, key, **about)
+        before, before_end = before.copy(), before_end.copy()
+        before[mine], before_end[mine] = at, one.end
+        state.lane[one.group] = before, before_end
+
+    def _add_moment(self, step: int, what: str, message: int, state: _State) -> None:
+        """A send or receive is posted, or the one that stands in its call is let go."""
+        assert self._messages is not None
+        of = self._messages
+        receives = what in (COMES, RECEIVED)
+        place = int((of.receiver if receives else of.sender)[message])
+        mine = np.array([place])
+        host, time = state.host, state.time
+        key = (what, int(of.which[COMES if receives else POSTS][message]))
+        if what in (COMES, POSTS):
+            when = (of.recv_begin if receives else of.send_begin)[message]
+            at = self._add(mine, host[mine][:, None], when - time[place], 0.0, step, OWN, key)
+            self._posted[what, message] = int(at[0])
+            host[place], time[place] = int(at[0]), when
+            return
+        stands, over = (of.recv_stands, of.recv_end) if receives else (of.send_stands, of.send_end)
+        stood = self._add(mine, host[mine][:, None], stands[message] - time[place], 0.0, step, OWN, ("stands", *key))
+        other = self._posted.get((POSTS if receives else COMES, message))
+        there = (of.send_begin if receives else of.recv_begin)[message] if other is not None else -np.inf
+        follows = np.array([[stood[0], stood[0] if other is None else other]])
+        own = max(0.0, float(over[message] - max(stands[message], there)))
+        at = self._add(mine, follows, 0.0, own, step, "message", key, transfers=True)
+        host[place], time[place] = int(at[0]), over[message]
+
+    def _end(
+        self, step: int, host: Array, host_time: Array, blocked: Array, lane: Mapping[int, tuple[Array, Array]]
+    ) -> tuple[Array, Array]:
+        everyone, end = np.arange(len(host)), self.steps.end[:, step]
+        if not lane:
+            at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end",))
+            return at, end
+        operations = np.stack([one for one, _ in lane.values()])
+        over = np.stack([when for _, when in lane.values()])
+        order = np.argsort(-over, axis=0, kind="stable")[:LANES]
+        last = np.take_along_axis(over, order[:1], axis=0)[0]
+        # blocked at the end of the last one; where that ends after the step, the step does not wait for it
+        held = (last <= end) & (last >= host_time)
+        wait = np.clip(self.steps.exposed[:, step] - blocked, 0.0, np.maximum(last - host_time, 0.0))
+        reached = np.where(held, last - wait, end)
+        before = self._add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached",))
+        chosen = np.take_along_axis(operations, order, axis=0)
+        chosen = np.where(held & (chosen != NOTHING), chosen, before)
+        follows = np.concatenate([before[:, None], chosen.T], axis=1)
+        own = end - np.where(held, last, end)
+        return self._add(everyone, follows, 0.0, own, step, OWN, ("end",)), end
+
+    def _add(
+        self,
+        rank: Array,
+        follows: Array,
+        gap: Any,
+        own: Any,
+        step: int,
+        part: str,
+        what: tuple[Any, ...],
+        *,
+        join: int = Join.NOBODY,
+        root: int = 0,
+        transfers: bool = False,
+        inside: bool = True,
+    ) -> Array:
+        """One block, `what` being what it is in every step; the numbers of its operations."""
+        count = len(rank)
+        gap, own = (np.broadcast_to(np.asarray(values, np.float32), count) for values in (gap, own))
+        code = self.parts.setdefault(part, len(self.parts))
+        peers, place = (self.codes.setdefault(key, len(self.codes)) for key in ((step, what), what))
+        kept = follows.astype(np.int32)
+        self.blocks.append(
+            _Block(rank, kept, gap, own, int(join), root, code, transfers, step if inside else OUTSIDE, peers, place)
+        )
+        self.count += count
+        return np.arange(self.count - count, self.count)
+
+    def _find(self) -> None:
+        """Which collectives are in which step."""
+        begun, over = self.steps.begin.min(), self.steps.end.max()
+        for at, group in enumerate(self.known.log.groups):
+            enter, end, _ = self.known.clocks.corrected(group)
+            self._sizes.append(len(group.members))
+            step = self._steps_of(group.members, enter)
+            same = (step == step[:, :1]).all(axis=1) & (step[:, 0] >= 0)
+            among = (enter.max(axis=1) >= begun) & (enter.min(axis=1) <= over)
+            self.left_out += int((among & ~same).sum())
+            order = len(end) < 2 or float((np.diff(end, axis=0) >= 0).mean()) >= IN_ORDER
+            self._in_order[group.number] = self._in_order.get(group.number, True) and order
+            for row in np.flatnonzero(same).tolist():
+                self._rows[int(step[row, 0])].append((at, row))
+
+    def _find_moments(self, of: _MessageEnds) -> None:
+        """In which step each end of a message is posted and, where it stands in its call, let go."""
+        used = np.ones(len(of.sender), bool)
+        found = []
+        for what, place, when in (
+            (POSTS, of.sender, of.send_begin),
+            (COMES, of.receiver, of.recv_begin),
+            (SENT, of.sender, np.maximum(of.send_stands, of.recv_begin)),
+            (RECEIVED, of.receiver, np.maximum(of.recv_stands, of.send_begin)),
+        ):
+            step = np.empty(len(place), np.int64)
+            for rank in np.unique(place).tolist():
+                rows = place == rank
+                step[rows] = self._steps_of(np.array([rank]), when[rows][:, None])[:, 0]
+            used &= (step >= 0) | ((what == SENT) & ~of.holds)
+            found.append((what, step, when))
+            if what in (POSTS, COMES):
+                of.which[what] = _which(place * len(self.steps.numbers) + np.maximum(step, 0), when)
+        among = (of.recv_end >= self.steps.begin.min()) & (of.send_begin <= self.steps.end.max())
+        self.left_out_messages = int((among & ~used).sum())
+        for order, (what, step, when) in enumerate(found):
+            for row in np.flatnonzero(used & (of.holds | (what not in (SENT, COMES)))).tolist():
+                self._moments[int(step[row])].append((float(when[row]), order, (what, row)))
+
+    def _timed(self, at: int) -> tuple[Matched, Array, Array]:
+        """A block of the log: its collectives, and when they were entered and left."""
+        if at not in self._times:
+            group = self.known.log.groups[at]
+            while self._times and sum(one[1].size for one in self._times.values()) + group.enter_ns.size > KEPT_CELLS:
+                del self._times[next(iter(self._times))]
+            self._times[at] = group, *self.known.clocks.corrected(group)[:2]
+        return self._times[at]
+
+    def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[tuple[float, int, _Collective]]:
+        """Each with when its last member entered."""
+        log = self.known.log
+        found = [(self._timed(at), row) for at, row in rows]
+        made = []
+        counts: dict[int, int] = {}
+        timed = sorted((float(one[0][1][one[1]].max()), at) for at, one in enumerate(found))
+        for order, (when, at) in enumerate(timed):
+            (group, enter, end), row = found[at]
+            operation = log.operations[int(group.operation[row])]
+            counts[group.number] = counts.get(group.number, -1) + 1
+            one = _Collective(
+                group=group.number,
+                members=group.members,
+                enter=enter[row],
+                end=end[row],
+                join=JOINS[OPERATIONS[operation].waits],
+                root=max(0, int(group.root[row])),
+                in_progress=bool(group.progress[row]),
+                in_order=self._in_order[group.number],
+                name=operation,
+                which=counts[group.number],
+            )
+            made.append((when, LATER + order, one))  # no two are alike: what else they hold is never compared
+        return made
+
+    def _steps_of(self, members: Array, enter: Array) -> Array:
+        """In which step each was entered, on one clock; -1: in none."""
+        made = np.full(enter.shape, -1, np.int32)
+        for column, place in enumerate(members.tolist()):
+            begin, end = self.steps.begin[place], self.steps.end[place]
+            at = np.searchsorted(begin, enter[:, column], "right") - 1
+            inside = (at >= 0) & (enter[:, column] <= end[np.maximum(at, 0)])
+            made[:, column] = np.where(inside, at, -1)
+        return made
+
+    def _made(self, begins: Array, ends: Array, first: int, last: int) -> Program:
+        sizes = np.array([len(one.rank) for one in self.blocks])
+        width = max(one.follows.shape[1] for one in self.blocks)
+        follows = np.empty((self.count, width), np.int32)
+        small = np.int16 if self.steps.begin.shape[0] < 2**15 else np.int32
+        rank = np.empty(self.count, small)
+        gap, own = np.empty((self.count, 1), np.float32), np.empty((self.count, 1), np.float32)
+        low = 0
+        for one, size in zip(self.blocks, sizes.tolist(), strict=True):
+            high = low + size
+            rank[low:high], gap[low:high, 0], own[low:high, 0] = one.rank, one.gap, one.own
+            have = one.follows.shape[1]
+            follows[low:high, :have], follows[low:high, have:] = one.follows, one.follows[:, :1]
+            low = high
+
+        def spread(name: str, kind: Any) -> Array:
+            return np.repeat(np.array([getattr(one, name) for one in self.blocks], kind), sizes)
+
+        peers = spread("peers", np.int32)
+        made = Program(
+            ranks=self.known.log.ranks,
+            first=np.concatenate([[0], np.cumsum(sizes)]),
+            join=np.array([one.join for one in self.blocks], np.int8),
+            root=np.array([one.root for one in self.blocks], np.int32),
+            rank=rank,
+            follows=follows,
+            time=Durations(gap, own),
+            part=spread("part", np.int8),
+            parts=list(self.parts),
+            transfers=spread("transfers", bool),
+            peers=peers,
+            peers_of_stages=peers,
+            stage=np.broadcast_to(np.int8(-1), self.count),
+            numbers=self.steps.numbers[first:last],
+            recorded_ns=(self.steps.end - self.steps.begin)[:, first:last].mean(axis=0),
+            begins=begins,
+            ends=ends,
+            step=spread("step", np.int32) - np.int32(first),
+            causes={name: values[first:last] for name, values in self.steps.causes.items()},
+            places=spread("place", np.int32),
+        )
+        made.own_parts = {name: values[:, first:last].sum(axis=1) for name, values in self.steps.own_parts.items()}
+        self.blocks.clear()
+        return made
+
+
+def _joined(enter: Array, one: _Collective) -> Array:
+    """Until when each member is held up by the others."""
+    return Program.joined(enter[:, None], one.join, one.root)[:, 0]

@@ -1,0 +1,318 @@
+"""What would a step take without one of its problems, and which rank and part does its time hang on?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
+from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
+from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
+from rankscope.questions.whatif.of_collectives import programs_of_collectives
+from rankscope.questions.whatif.of_operations import has_operations, programs_of_operations
+from rankscope.questions.whatif.program import BETWEEN, Program
+from rankscope.questions.wording import counted
+
+Array = Any  # of numpy
+MOST_ERROR = 0.03  # from here on the model is no model of this run
+MUCH_UNUSUAL = 0.05
+TRIED_RANKS = 3
+MOST_STAGES = 16
+LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
+MODEL_COLUMNS = (
+    Column("source", Unit.NAME, "Model from"),
+    Column("ranks", Unit.COUNT, "Ranks", "ranks in the model"),
+    Column("steps", Unit.COUNT, "Steps", "steps that were replayed"),
+    Column("recorded_ns", Unit.NS, "Recorded step", "mean of the recorded step times of these steps"),
+    Column("replayed_ns", Unit.NS, "Replayed step", "mean of the step times that the replay gives back"),
+    Column("error", Unit.SHARE, "Model error", "median over the steps of |replayed − recorded| ÷ recorded"),
+    Column(
+        "usual_error",
+        Unit.SHARE,
+        "With usual transfers",
+        "the same where each transfer is as long as in the median step, so that whatever was longer must be wait that "
+        "the model explains; empty of very large runs, may be above 1",
+    ),
+    Column(
+        "worst_error", Unit.SHARE, "Worst step", "largest |replayed − recorded| ÷ recorded of a step; may be above 1"
+    ),
+)
+WHATIF_COLUMNS = (
+    Column("change", Unit.NAME, "What if"),
+    Column("step_ns", Unit.NS, "Step", "mean of the replayed step times with the change"),
+    Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; less than 0: the step gets longer"),
+    Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; less than 0: the step gets longer"),
+    Column(
+        "saved_low",
+        Unit.SHARE,
+        "From",
+        "2.5 % of the shares that steps drawn again (1,000 times, in blocks) save; may be less than 0",
+    ),
+    Column("saved_high", Unit.SHARE, "To", "97.5 % of them; may be less than 0"),
+)
+PATH_COLUMNS = (
+    Column("rank", Unit.NAME, "Rank"),
+    Column("stage", Unit.NAME, "Stage"),
+    Column("part", Unit.NAME, "Part"),
+    Column("path_ns", Unit.NS, "On the path", "time of this rank and part on the longest chain of a mean step"),
+    Column("path_share", Unit.SHARE, "Share", "`path_ns` ÷ the length of the chain"),
+)
+
+
+@dataclass(slots=True)
+class Model:
+    """The programs of a run: steps that have the same operations are one, or steps that follow each other."""
+
+    programs: Sequence[Program]
+    source: str
+    notes: list[str] = field(default_factory=list)
+    _recorded_ns: list[Array] = field(default_factory=list)
+    _replayed_ns: list[Array] = field(default_factory=list)
+    _path: dict[tuple[int, int, str, bool], float] = field(default_factory=dict)
+    _changed_ns: dict[tuple[Change, ...], Array] = field(default_factory=dict)
+    _some: list[Program] = field(default_factory=list)
+
+    def replay(self, tried: Sequence[Sequence[Change]] = ()) -> None:
+        """Work out all that is not known yet, in one go: of a large run making its programs is the work."""
+        asked = [key for one in tried if (key := tuple(one)) not in self._changed_ns]
+        is_first = not self._replayed_ns
+        changed: dict[tuple[Change, ...], list[Array]] = {key: [] for key in asked}
+        for program in self.programs if asked or is_first else ():
+            if is_first:
+                ends = program.replay()
+                self._recorded_ns.append(program.recorded_ns)
+                self._replayed_ns.append(program.step_times(ends))
+                _add_path(self._path, program, ends)
+            for key in asked:
+                changed[key].append(_changed_ns(program, key))
+        self._changed_ns |= {key: np.concatenate(found) for key, found in changed.items()}
+
+    @property
+    def recorded_ns(self) -> Array:
+        self.replay()
+        return np.concatenate(self._recorded_ns)
+
+    @property
+    def replayed_ns(self) -> Array:
+        self.replay()
+        return np.concatenate(self._replayed_ns)
+
+    @property
+    def errors(self) -> Array:
+        return np.abs(self.replayed_ns - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)
+
+    @property
+    def path(self) -> dict[tuple[int, int, str, bool], float]:
+        """Time on the longest chains of all steps by rank, stage, part and whether it is transfer."""
+        self.replay()
+        return self._path
+
+    def changed_ns(self, changes: Sequence[Change]) -> Array:
+        """S: the step times with all these changes."""
+        self.replay([changes])
+        return self._changed_ns[tuple(changes)]
+
+    @property
+    def some(self) -> Sequence[Program]:
+        """Those that tell what may be asked for: of a large run the first."""
+        if not self._some:
+            self._some = [self.programs[0]] if self.is_large else list(self.programs)
+        return self._some
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        return self.some[0].ranks
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its programs are made anew each time."""
+        return not isinstance(self.programs, list)
+
+    def usual_error(self) -> float | None:
+        """The error where transfers are those of the median step: recorded durations cannot make it small."""
+        if self.is_large:
+            return None
+        usual = self.changed_ns([Change("typical")])
+        return float(np.median(np.abs(usual - self.recorded_ns) / np.maximum(self.recorded_ns, 1.0)))
+
+    def table(self) -> Table:
+        """How well the model gives back what was recorded."""
+        recorded, replayed, errors, usual = self.recorded_ns, self.replayed_ns, self.errors, self.usual_error()
+        row: tuple[Cell, ...] = (
+            self.source,
+            len(self.ranks),
+            len(recorded),
+            float(recorded.mean()),
+            float(replayed.mean()),
+            float(np.median(errors)),
+            usual,
+            float(errors.max()),
+        )
+        made = Table("whatif_model", "Model", MODEL_COLUMNS, [row], notes=list(self.notes), vertical=True)
+        if usual is not None and usual > MUCH_UNUSUAL:
+            made.warnings.append(
+                f"With usual transfers the steps are missed by {100 * usual:.0f} %: transfers vary that much, or ranks "
+                "wait for something that is not in the record; what is saved is as uncertain."
+            )
+        return made
+
+    def refusal(self) -> str:
+        """Why no what-if can be answered, "" where it can."""
+        error = float(np.median(self.errors))
+        if error <= MOST_ERROR:
+            return ""
+        return (
+            f"the replay misses the recorded steps by {100 * error:.1f} % (median; at most {100 * MOST_ERROR:g} % is "
+            "allowed): what holds the ranks up is not in this run's record"
+        )
+
+
+def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
+    time = program.time
+    for change in changes:
+        time = change.applied(program, time)
+    return np.maximum(program.step_times(program.replay(time)), least_step_ns(program, changes, time))
+
+
+def model_of(tables: Tables) -> Model:
+    """The model of a run, by what it has: operations one by one, else steps and matched collectives."""
+    programs: Sequence[Program]
+    if has_operations(tables):
+        programs, notes = programs_of_operations(tables)
+        source = "table of operations"
+    else:
+        made, notes, source = programs_of_collectives(tables)
+        programs = list(made) if len(made) == 1 else made
+    if not programs:
+        raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
+    return Model(programs, source, notes)
+
+
+def whatif(model: Model, changes: Sequence[Change]) -> Table:
+    """What each change saves, and all together; without any, what the obvious ones save."""
+    asked = [checked(change, model.some) for change in changes]
+    tried = [[one] for one in asked or _obvious(model)]
+    together = asked if len(asked) > 1 else []
+    model.replay([*tried, together] if together else tried)
+    base = model.replayed_ns
+    results = [(one, model.changed_ns(one)) for one in tried]
+    if not asked:
+        results = [(one, ns) for one, ns in results if 1 - ns.mean() / base.mean() >= LEAST_SAVING]
+    results.sort(key=lambda one: float(one[1].mean()))
+    together = together or ([] if asked or model.is_large else _two_best(results))
+    if together:
+        results.append((list(together), model.changed_ns(together)))
+    rows = [_row(_words(one), base, ns) for one, ns in results]
+    notes = [
+        f"Saving is of the mean step, {base.mean() / 1e9:.4g} s replayed; intervals are of steps drawn again (95 %)."
+    ]
+    if not rows:
+        notes.insert(0, "None of the obvious changes saves 0.2 % of a step or more.")
+    if any(change.kind == "bandwidth" for one, _ in results for change in one):
+        notes.append("Bandwidth: all of a transfer is taken to shrink; what of it is latency is not known.")
+    return Table("whatif", "What if", WHATIF_COLUMNS, rows, notes=notes)
+
+
+def _words(changes: Sequence[Change]) -> str:
+    return changes[0].words if len(changes) == 1 else "together: " + "; ".join(one.words for one in changes)
+
+
+def _row(words: str, base: Array, changed: Array) -> tuple[Cell, ...]:
+    low, high = _interval(base, changed)
+    saved = float(base.mean() - changed.mean())
+    return words, float(changed.mean()), saved, saved / float(base.mean()), low, high
+
+
+def _interval(base: Array, changed: Array) -> tuple[float, float]:
+    """95 % of the shares that steps drawn again save."""
+    count = len(base)
+    if count < 2:
+        share = 1 - float(changed.mean() / base.mean())
+        return share, share
+    random = np.random.default_rng(SEED)
+    length = min(block_length(base), count)
+    starts = random.integers(0, count, (DRAWS, -(-count // length)))
+    picks = (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
+    shares = 1 - changed[picks].mean(axis=1) / base[picks].mean(axis=1)
+    low, high = np.quantile(shares, (0.025, 0.975)).tolist()
+    return low, high
+
+
+def _obvious(model: Model) -> list[Change]:
+    programs, path = model.some, model.path
+    own: dict[int, float] = {}
+    for (rank, _, _, transfer), ns in path.items():
+        if not transfer:
+            own[rank] = own.get(rank, 0.0) + ns
+    made = []
+    if len(programs[0].ranks) > 1:
+        worst = sorted(own, key=lambda rank: -own[rank])[:TRIED_RANKS]
+        made = [Change("rank", ranks=(rank,)) for rank in worst]
+        stages = sorted({int(stage) for one in programs for stage in np.unique(one.stage) if stage >= 0})
+        if 1 < len(stages) <= MOST_STAGES:
+            made += [Change("stage", stages=(stage,)) for stage in stages] + [Change("balance")]
+        made += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
+    return made + [Change("cause", cause=cause) for cause in known_causes(programs)]
+
+
+def _two_best(results: Sequence[tuple[list[Change], Array]]) -> list[Change]:
+    """A rank or stage and a cause, or two of either, that save most each by itself."""
+    fixes = [one[0] for one, _ in results if one[0].kind in ("rank", "stage", "cause")]
+    kinds = {"rank": 0, "stage": 0}
+    picked: list[Change] = []
+    for one in fixes:
+        other = "stage" if one.kind == "rank" else "rank"
+        if kinds.get(other) and one.kind in kinds:
+            continue  # a rank of that stage: the same once more
+        kinds[one.kind] = kinds.get(one.kind, 0) + 1
+        picked.append(one)
+        if len(picked) == 2:
+            return picked
+    return []
+
+
+# ---------------------------------------------------------------- the critical path
+def _add_path(found: dict[tuple[int, int, str, bool], float], program: Program, ends: Array) -> None:
+    """Add what the steps of one program hang on."""
+    stage_of = np.full(len(program.ranks), -1)
+    stage_of[program.rank] = program.stage
+    for (rank, part, transfer), ns in program.critical_path(ends).items():
+        for name, share in _names(program, rank, part, transfer).items():
+            key = (int(program.ranks[rank]), int(stage_of[rank]), name, transfer)
+            found[key] = found.get(key, 0.0) + ns * share
+
+
+def _names(program: Program, rank: int, part: int, transfer: bool) -> dict[str, float]:
+    """What to call a piece of the path: a rank's own time goes by the parts that its steps are made of."""
+    if part != BETWEEN and (transfer or not program.own_parts):
+        return {program.parts[part]: 1.0}
+    whole = sum(float(values[rank]) for values in program.own_parts.values())
+    if not whole:
+        return {"own time" if program.begins is not None else "between operations": 1.0}
+    return {name: float(values[rank]) / whole for name, values in program.own_parts.items() if values[rank]}
+
+
+LEAST_PATH = 0.01
+MOST_PATH = 16  # rows
+
+
+def critical_path(model: Model) -> Table:
+    """Which rank and part does the step hang on, for which share of it?"""
+    path = model.path
+    steps, total = len(model.recorded_ns), sum(path.values()) or 1.0
+    ordered = sorted(path.items(), key=lambda one: -one[1])
+    shown = [one for one in ordered if one[1] >= LEAST_PATH * total][:MOST_PATH]
+    rows: list[tuple[Cell, ...]] = [
+        (rank, stage if stage >= 0 else None, f"{part}, transfer" if transfer else part, ns / steps, ns / total)
+        for (rank, stage, part, transfer), ns in shown
+    ]
+    columns = PATH_COLUMNS if any(row[1] is not None for row in rows) else (PATH_COLUMNS[0], *PATH_COLUMNS[2:])
+    if len(columns) < len(PATH_COLUMNS):
+        rows = [(row[0], *row[2:]) for row in rows]
+    left = len(ordered) - len(shown)
+    rest = sum(ns for _, ns in ordered[len(shown) :]) / total
+    notes = [f"{counted(left, 'more part')} with {100 * rest:.1f} % of the path together."] if left else []
+    return Table("critical_path", "Critical path through the ranks", columns, rows, notes=notes)

@@ -1,0 +1,147 @@
+"""Tables of operations: by recognition, by a mapping, and what cannot be one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rankscope.formats.operations import read, sniff
+from rankscope.formats.source import Hints, Source
+from rankscope.model import BadFile, Reading
+from runs.loaded import run_of, shared_file
+
+# two stages x two data-parallel ranks, one micro-batch; rank 2 of stage 1 is late to the collective of its stage
+HEADER = "dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mb_id"
+ROWS = """0,0,0,{s},forward-compute,0.0,0.1,0,0
+0,0,0,{s},forward-send,0.1,0.01,0,-1
+0,0,0,{s},grads-reduce-scatter,0.4,0.1,0,-1
+1,0,1,{s},forward-compute,0.0,0.2,0,0
+1,0,1,{s},forward-send,0.2,0.01,0,-1
+1,0,1,{s},grads-reduce-scatter,0.45,0.05,0,-1
+0,1,2,{s},forward-recv,0.0,0.11,0,-1
+0,1,2,{s},forward-compute,0.11,0.3,0,0
+0,1,2,{s},grads-reduce-scatter,0.41,0.09,0,-1
+1,1,3,{s},forward-recv,0.0,0.21,0,-1
+1,1,3,{s},forward-compute,0.21,0.1,0,0
+1,1,3,{s},grads-reduce-scatter,0.31,0.19,0,-1
+"""
+
+
+def table(steps: int = 2) -> str:
+    return f"{HEADER}\n" + "".join(ROWS.format(s=10 + step) for step in range(steps))
+
+
+def readings(text: str | bytes, mapping: Path | None = None) -> list[Reading]:
+    content = text.encode() if isinstance(text, str) else text
+    assert mapping is not None or sniff(content)
+    return list(read(Source(Path("table"), Hints(mapping=mapping), content=content)))
+
+
+def as_parquet(path: Path, **columns: list[object]) -> bytes:
+    pq.write_table(pa.table(columns), path)
+    return path.read_bytes()
+
+
+def test_ranks_steps_groups_and_peers() -> None:
+    tables = run_of(readings(table()))
+    # times begin anew in each step, which lasts 0.5 s: the second one is put behind the first
+    assert tables.query("SELECT DISTINCT number, begin_ns, end_ns FROM steps ORDER BY 1") == [
+        (10, 0, 500_000_000),
+        (11, 500_000_000, 1_000_000_000),
+    ]
+    asked = """SELECT rank, kind, "group", peer FROM operations JOIN ranks USING (process)
+        WHERE step = 10 AND kind <> 'forward-compute' ORDER BY rank, o.start_ns"""
+    assert tables.query(asked.replace("operations", "operations AS o")) == [
+        (0, "forward-send", "", 2),
+        (0, "grads-reduce-scatter", "data-parallel (stage 0)", -1),
+        (1, "forward-send", "", 3),
+        (1, "grads-reduce-scatter", "data-parallel (stage 0)", -1),
+        (2, "forward-recv", "", 0),
+        (2, "grads-reduce-scatter", "data-parallel (stage 1)", -1),
+        (3, "forward-recv", "", 1),
+        (3, "grads-reduce-scatter", "data-parallel (stage 1)", -1),
+    ]
+    parts = "SELECT forward_ns, communication_ns, other_ns FROM steps JOIN ranks USING (process) WHERE number = 10"
+    assert tables.query(f"{parts} AND rank = 0") == [(100_000_000, 110_000_000, 290_000_000)]
+
+
+def test_parquet_by_recognition_and_integers_are_nanoseconds(tmp_path: Path) -> None:
+    content = as_parquet(
+        tmp_path / "t.parquet",
+        iteration=[1, 1],
+        global_rank=[0, 1],
+        op=["forward-compute", "forward-compute"],
+        start_us=[5.0, 6.0],
+        end_us=[7.0, 9.5],
+    )
+    tables = run_of(readings(content))
+    found = tables.query("SELECT o.start_ns, o.end_ns FROM operations AS o ORDER BY 1")
+    assert found == [(5000, 7000), (6000, 9500)]
+
+
+def test_by_a_mapping(tmp_path: Path) -> None:
+    text = "worker,round,what,from,to\n0,1,F,0,5\n1,1,F,1,9\n"
+    assert not sniff(text.encode())
+    mapping = tmp_path / "map.toml"
+    mapping.write_text(
+        '[operations]\nrank = "worker"\nstep = "round"\nkind = "what"\nstart = "from"\nend = "to"\nunit = "ms"\n'
+        '[operations.kinds]\nF = "forward-compute"\n'
+    )
+    tables = run_of(readings(text, mapping))
+    found = "SELECT rank, kind, o.end_ns - o.start_ns FROM operations AS o JOIN ranks USING (process) ORDER BY 1"
+    assert tables.query(found) == [(0, "forward-compute", 5_000_000), (1, "forward-compute", 8_000_000)]
+    mapping.write_text('[operations]\nspeed = "worker"\n')
+    with pytest.raises(BadFile, match="speed"):
+        readings(text, mapping)
+
+
+def test_an_operation_of_unknown_kind_that_all_end_together_is_a_collective() -> None:
+    """The clipping of gradients waits for all ranks, which no name tells: its times do."""
+    rows = [f"{rank},{step},clip,{0.1 * rank},{0.41 - 0.1 * rank}" for step in (1, 2, 3) for rank in range(4)]
+    rows += [f"{rank},{step},tidy,0.5,{0.1 + 0.01 * rank}" for step in (1, 2, 3) for rank in range(4)]
+    tables = run_of(readings("rank,step,optype,start_ts,duration\n" + "\n".join(rows) + "\n"))
+    asked = 'SELECT DISTINCT kind, "group" FROM operations ORDER BY 1'
+    assert tables.query(asked) == [("clip", "world"), ("tidy", "")]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text.replace("0.0,0.1,0,0", "0.0,-0.1,0,0", 1), "ends before it starts"),
+        (lambda text: text.replace("0.0,0.1,0,0", "nan,0.1,0,0", 1), "has no time"),
+        (lambda text: text.replace("0,0,0,10,", "0,0,0.5,10,", 1), "not whole numbers"),
+        (lambda text: text.partition("\n")[0] + "\n", "no operation"),
+    ],
+)
+def test_what_cannot_be_is_refused(change: Callable[[str], str], told: str) -> None:
+    with pytest.raises(BadFile, match=told):
+        readings(change(table()))
+
+
+def test_parquet_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="name them in a mapping"):
+        readings(as_parquet(tmp_path / "t.parquet", a=[1], b=[2]))
+
+
+def test_the_sample_of_a_real_job() -> None:
+    """Counts and times taken from the file by SQL of their own."""
+    path = shared_file("samples/operations/trace.parquet")
+    found = list(read(Source(path)))
+    assert [reading.facts.rank for reading in found] == list(range(8))
+    tables = run_of(found)
+    assert tables.query("SELECT count(*), count(DISTINCT step) FROM operations") == [(6784, 32)]
+    (longest,) = tables.query("SELECT max(end_ns - begin_ns) FROM steps")[0]
+    assert longest == pytest.approx(2.3816521e9, rel=1e-6)
+    groups = tables.query(
+        """SELECT kind, count(DISTINCT "group") FROM operations WHERE "group" <> '' GROUP BY 1 ORDER BY 1"""
+    )
+    assert groups == [
+        ("embedding-grads-all-reduce", 2),
+        ("grads-reduce-scatter", 4),
+        ("optimizer-clip-main-grad", 2),  # of a pipeline each: both come to it together, so no more can be told
+        ("params-all-gather", 4),
+    ]
