@@ -21,8 +21,10 @@ from rankscope.rank_file import (
     LAPS,
     MAGIC,
     MARK,
+    MESSAGE,
     MODULE,
     MOST_DURATION,
+    OVERWRITTEN,
     PAGE,
     PATH,
     PEER,
@@ -37,6 +39,7 @@ from rankscope.rank_file import (
     GroupKind,
     LayerNumber,
     MarkKind,
+    MessageFlag,
     ModuleFlag,
     Operation,
     Rows,
@@ -61,6 +64,7 @@ class RankFileWriter:
         self._tallies: dict[int, list[Rows]] = {}
         self._peers: dict[int, list[Rows]] = {}
         self._log: Rows = np.zeros(0, COLLECTIVE)
+        self._rings: list[tuple[ChunkKind, Rows, int]] = []
         self._trace: Rows = np.zeros(0, EVENT)
         self._cuda: Rows = np.zeros(0, CUDA)
         self._threads: list[tuple[Any, ...]] = []
@@ -116,6 +120,24 @@ class RankFileWriter:
         kept = slice(max(0, len(rows) - capacity), None)
         self._log[(numbers[kept] - np.uint64(1)) % np.uint64(capacity)] = rows[kept]
         self.set(log_capacity=capacity, log_written=len(rows))
+
+    def messages(self, rows: Rows, thread: int = 0, capacity: int | None = None) -> None:
+        """Fill a thread's ring of messages in the same way, those that are overwritten counted by their envelopes."""
+        capacity = max(1, len(rows)) if capacity is None else capacity
+        rows = rows.copy()
+        rows["number"] = np.arange(1, len(rows) + 1)
+        ring, gone = np.zeros(capacity, MESSAGE), rows[: max(0, len(rows) - capacity)]
+        ring[(rows["number"][len(gone) :] - np.uint64(1)) % np.uint64(capacity)] = rows[len(gone) :]
+        self._rings.append((ChunkKind.MESSAGES, ring, thread))
+        counts: dict[tuple[int, int, int], int] = {}
+        for row in gone:
+            receives = int(row["flags"] & MessageFlag.RECEIVE)
+            key = int(row["group"]) << 16 | receives << 56 | 1
+            envelope = (int(row["peer"]), int(row["tag"]), key)
+            counts[envelope] = counts.get(envelope, 0) + 1
+        if counts:
+            lost = np.array([(*envelope, count) for envelope, count in counts.items()], OVERWRITTEN)
+            self._rings.append((ChunkKind.OVERWRITTEN, lost, thread))
 
     def trace(
         self, rows: Rows, durations: Any, capacity: int | None = None, keep: TraceKeep = TraceKeep.NEWEST
@@ -221,6 +243,7 @@ class RankFileWriter:
             yield _table_chunk(ChunkKind.PEERS, np.concatenate(parts), thread=thread)
         if len(self._log):
             yield _table_chunk(ChunkKind.LOG, self._log)
+        yield from (_table_chunk(kind, rows, thread=thread) for kind, rows, thread in self._rings)
         if len(self._cuda):
             yield _table_chunk(ChunkKind.CUDA, self._cuda)
         if len(self._trace):
