@@ -59,9 +59,9 @@ def message_columns(
 
 
 def overwritten_messages(file: RankFile) -> int:
-    """Records that newer ones have taken the place of."""
-    newest = [(int(part.rows["number"].max(initial=0)), len(part.rows)) for part in file.parts(ChunkKind.MESSAGES)]
-    return sum(max(0, number - capacity) for number, capacity in newest) % 2**63
+    """Records that have made room for newer ones."""
+    numbers = [part.rows["number"] for part in file.parts(ChunkKind.MESSAGES)]
+    return sum(max(0, int(ring.max(initial=0)) - int(np.count_nonzero(ring))) for ring in numbers) % 2**63
 
 
 def _settled(file: RankFile) -> tuple[dict[str, Any], Rows]:

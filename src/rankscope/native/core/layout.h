@@ -198,7 +198,7 @@ enum rs_collective_flag {
  * in the order of posting, which is the order in which messages of one envelope are matched. A cache line. Record n lies
  * at (n - 1) modulo the chunk's rows. */
 struct rs_message {
-    uint64_t number;            /* from 1 in this ring; 0 while the record is being written */
+    uint64_t number;            /* from 1 in this ring; 0: being written, or given up */
     uint64_t begin_ticks;       /* entry of the call that posted it; of a matched probe: of that */
     uint64_t end_ticks;         /* completion; 0: under way */
     uint64_t bytes;
@@ -216,7 +216,7 @@ enum rs_message_flag {
     RS_MESSAGE_COMBINED = 16    /* MPI_Sendrecv and kin: a send, and a receive from `source`; negative: none */
 };
 
-/* How many messages of one envelope newer ones of this thread have overwritten: a table of open addressing, key 0 is an
+/* How many messages of one envelope this thread's ring has given up for newer ones: a table of open addressing, key 0 is an
  * empty row. Both of combined calls are counted. */
 struct rs_overwritten {
     int32_t peer, tag;          /* both INT32_MIN: of an envelope that is not known */

@@ -4,7 +4,8 @@
 
 #define MOST_RINGS 16u
 #define LATER_RINGS_SHARE 8u    /* most programs send from one thread: rings of the others are smaller */
-#define LEAST_RECORDS 16u
+#define LEAST_RECORDS (2 * RS_MESSAGES_GIVEN_UP)
+#define RS_ENVELOPES 4096u
 #define MOST_ENVELOPES (RS_ENVELOPES / 4 * 3)
 
 static uint64_t capacity_of(uint32_t ring)
@@ -21,7 +22,7 @@ static RS_COLD void *refuse(struct rs_thread *thread)
 }
 
 /* Taken at a thread's first message: most threads send none. */
-RS_COLD int rs_messages_open(struct rs_thread *thread)
+static RS_COLD int open_ring(struct rs_thread *thread)
 {
     if (!rs.message_capacity || !rs.file)
         return 0;
@@ -56,13 +57,20 @@ static struct rs_overwritten *open_table(struct rs_thread *thread)
     return thread->overwritten = (struct rs_overwritten *)(chunk + 1);
 }
 
+static inline uint64_t word_at(const void *place) { return __atomic_load_n((const rs_word *)place, __ATOMIC_RELAXED); }
+
+static inline uint32_t place_of(uint64_t envelope, uint64_t key)
+{
+    return (uint32_t)(((envelope ^ key) * 0x9E3779B97F4A7C15u) >> 52);
+}
+
 static struct rs_overwritten *row_of(struct rs_thread *thread, uint64_t envelope, uint64_t key)
 {
     if (!thread->overwritten && !open_table(thread))
-        return NULL;
-    for (uint32_t at = rs_envelope_row(envelope, key);; at = (at + 1) % RS_ENVELOPES) {
+        return NULL;    /* for one that was given up and is complete in another thread */
+    for (uint32_t at = place_of(envelope, key);; at = (at + 1) % RS_ENVELOPES) {
         struct rs_overwritten *row = &thread->overwritten[at];
-        if (row->key == key && rs_word_at(&row->peer) == envelope)
+        if (row->key == key && word_at(&row->peer) == envelope)
             return row;
         if (row->key)
             continue;
@@ -91,28 +99,64 @@ static uint64_t key_of(uint16_t group, int receive)
 
 #define ANY_ENVELOPE rs_two(RS_NO_PEER, RS_NO_PEER)
 
-/* An envelope that has no row yet, or one that lies further on, or is not known. The negative ranks of a combined call are
- * no wildcards, because the status has told who it was: one half of it was with MPI_PROC_NULL. */
-void rs_message_gone_slow(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined)
+/* Negative ranks are wildcards that nobody has told yet; not those of a combined call, whose status has told who it was:
+ * one half of it was with MPI_PROC_NULL. */
+static void count_slowly(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined)
 {
     int known = (int32_t)envelope >= 0 && (int64_t)envelope >= 0;
-    if (combined && (int32_t)envelope < 0)
-        return;
-    count(thread, known ? envelope : ANY_ENVELOPE, key, 1);
+    if (!combined || (int32_t)envelope >= 0)
+        count(thread, known ? envelope : ANY_ENVELOPE, key, 1);
 }
 
-RS_COLD void rs_message_overwrite_oddly(struct rs_thread *thread, const struct rs_message *record, uint64_t key)
+static inline void count_one(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined)
 {
-    if (record->flags & RS_MESSAGE_CANCELLED)
-        return;
-    if (record->flags & RS_MESSAGE_FAILED) {
-        count(thread, ANY_ENVELOPE, key, 1);
-        return;
+    struct rs_overwritten *row = &thread->overwritten[place_of(envelope, key)];
+    if (RS_LIKELY(row->key == key && word_at(&row->peer) == envelope))
+        RS_SET(row->messages, row->messages + 1);
+    else
+        count_slowly(thread, envelope, key, combined);
+}
+
+static RS_COLD void count_failed(struct rs_thread *thread, const struct rs_message *record)
+{
+    if (!(record->flags & RS_MESSAGE_CANCELLED))
+        count(thread, ANY_ENVELOPE, key_of(record->group, record->flags & RS_MESSAGE_RECEIVE), 1);
+}
+
+#define FLAG(name) ((uint64_t)RS_MESSAGE_##name << 56)
+
+static void give_up(struct rs_thread *thread, struct rs_message *record)
+{
+    for (uint32_t i = 0; i < RS_MESSAGES_GIVEN_UP; i++, record++) {
+        uint64_t word = word_at(&record->name), key = (word & ((uint64_t)0xFFFF << 16 | FLAG(RECEIVE))) | 1;
+        if (RS_UNLIKELY(word & (FLAG(FAILED) | FLAG(CANCELLED)))) {
+            count_failed(thread, record);
+        } else {
+            count_one(thread, word_at(&record->peer), key, (word & FLAG(COMBINED)) != 0);
+            if (word & FLAG(COMBINED))
+                count_one(thread, word_at(&record->source), key | FLAG(RECEIVE), 1);
+        }
+        __atomic_store_n(&record->number, 0, __ATOMIC_RELEASE);
     }
-    int combined = record->flags & RS_MESSAGE_COMBINED;
-    rs_message_gone_slow(thread, rs_word_at(&record->peer), key, combined);
-    if (combined)
-        rs_message_gone_slow(thread, rs_word_at(&record->source), key | RS_MESSAGE_IS_RECEIVE, 1);
+}
+
+/* Called with every so many messages, the first one among them. */
+int rs_messages_make_room(struct rs_thread *thread)
+{
+    uint64_t claim = thread->messages_written;
+    if (!thread->messages && !open_ring(thread))
+        return 0;
+    if (claim <= thread->messages_mask)
+        return 1;
+    struct rs_message *first = &thread->messages[claim & thread->messages_mask];
+    if (thread->overwritten || open_table(thread)) {
+        give_up(thread, first);
+    } else {
+        rs_count(&rs.file->lost_envelopes, RS_MESSAGES_GIVEN_UP);
+        for (uint32_t i = 0; i < RS_MESSAGES_GIVEN_UP; i++)
+            __atomic_store_n(&first[i].number, 0, __ATOMIC_RELEASE);
+    }
+    return 1;
 }
 
 /* One that is complete only now, after its record was overwritten. `any`: it was counted as one of any envelope, because

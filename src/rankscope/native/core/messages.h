@@ -9,11 +9,10 @@
 struct rs_message_place { struct rs_message *record; uint32_t number; };
 #define RS_NO_PLACE (struct rs_message_place){NULL, 0}
 
-#define RS_ENVELOPES 4096u
+/* Records of the lap before are given up so many at a time, which takes less than one by one. */
+#define RS_MESSAGES_GIVEN_UP 64u
 
-int rs_messages_open(struct rs_thread *thread);
-void rs_message_gone_slow(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined);
-void rs_message_overwrite_oddly(struct rs_thread *thread, const struct rs_message *record, uint64_t key);
+int rs_messages_make_room(struct rs_thread *thread);
 void rs_message_after(struct rs_thread *thread, uint16_t group, uint8_t flags, int any, int32_t peer, int32_t tag);
 
 _Static_assert(sizeof(struct rs_message) == 64 && offsetof(struct rs_message, tag) == offsetof(struct rs_message, peer) + 4
@@ -23,54 +22,17 @@ _Static_assert(sizeof(struct rs_message) == 64 && offsetof(struct rs_message, ta
 
 static inline uint64_t rs_two(int32_t low, int32_t high) { return (uint32_t)low | (uint64_t)(uint32_t)high << 32; }
 
-static inline uint64_t rs_word_at(const void *place) { return __atomic_load_n((const rs_word *)place, __ATOMIC_RELAXED); }
-
-static inline uint32_t rs_envelope_row(uint64_t envelope, uint64_t key)
-{
-    return (uint32_t)(((envelope ^ key) * 0x9E3779B97F4A7C15u) >> 52);
-}
-
-#define RS_MESSAGE_ODD ((uint64_t)(RS_MESSAGE_FAILED | RS_MESSAGE_CANCELLED) << 56)
-#define RS_MESSAGE_IS_COMBINED ((uint64_t)RS_MESSAGE_COMBINED << 56)
-#define RS_MESSAGE_IS_RECEIVE ((uint64_t)RS_MESSAGE_RECEIVE << 56)
-
-RS_HOT void rs_message_gone(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined)
-{
-    struct rs_overwritten *row = thread->overwritten + rs_envelope_row(envelope, key);
-    if (RS_LIKELY(row->key == key && rs_word_at(&row->peer) == envelope))
-        RS_SET(row->messages, row->messages + 1);
-    else
-        rs_message_gone_slow(thread, envelope, key, combined);
-}
-
-RS_HOT void rs_message_overwrite(struct rs_thread *thread, const struct rs_message *record)
-{
-    uint64_t word = rs_word_at(&record->name), key = (word & ((uint64_t)0xFFFF << 16 | RS_MESSAGE_IS_RECEIVE)) | 1;
-    if (RS_UNLIKELY(!thread->overwritten || word & RS_MESSAGE_ODD)) {
-        rs_message_overwrite_oddly(thread, record, key);
-        return;
-    }
-    int combined = (word & RS_MESSAGE_IS_COMBINED) != 0;
-    rs_message_gone(thread, rs_word_at(&record->peer), key, combined);
-    if (combined)
-        rs_message_gone(thread, rs_word_at(&record->source), key | RS_MESSAGE_IS_RECEIVE, 1);
-}
-
 /* key: of the tally of the call, the flags in the place of its kind. end_ticks 0: under way. The last two are of combined
  * calls: the envelope and the bytes of what was received. */
 RS_HOT struct rs_message_place rs_message_write(struct rs_thread *thread, uint64_t key, uint8_t flags, uint64_t envelope,
                                                 uint64_t bytes, uint64_t begin, uint64_t end, uint64_t received_envelope,
                                                 uint64_t received_bytes)
 {
-    if (RS_UNLIKELY(!thread->messages) && !rs_messages_open(thread))
-        return RS_NO_PLACE;
     uint64_t claim = thread->messages_written;
-    struct rs_message *record = &thread->messages[claim & thread->messages_mask];
-    if (claim > thread->messages_mask)
-        rs_message_overwrite(thread, record);
+    if (RS_UNLIKELY(!(claim % RS_MESSAGES_GIVEN_UP)) && !rs_messages_make_room(thread))
+        return RS_NO_PLACE;
+    struct rs_message *record = &thread->messages[claim & thread->messages_mask];   /* its number is 0 */
     thread->messages_written = claim + 1;
-    RS_SET(record->number, 0);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
     RS_SET(record->begin_ticks, begin);
     RS_SET(record->end_ticks, end);
     RS_SET(record->bytes, bytes);

@@ -34,49 +34,46 @@ static void end_without_message(struct rs_message_place place, uint8_t flag, uin
     __atomic_store_n(&place.record->end_ticks, now, __ATOMIC_RELEASE);
 }
 
-/* The rare ends: MPI_Cancel was tried, a receive from MPI_PROC_NULL, without a status, the record was overwritten. */
-static RS_COLD void message_ended_oddly(struct rs_thread *thread, const struct rs_completed *done,
+static inline struct rs_message_place place_of(const void *record, uint32_t number, uint16_t flags)
+{
+    if (RS_UNLIKELY(flags & RS_REQUEST_PERSISTENT))
+        return ((const struct rs_persistent *)record)->place;
+    return (struct rs_message_place){(struct rs_message *)record, number};
+}
+
+/* The rare ends: MPI_Cancel was tried, a receive from MPI_PROC_NULL, without a status, the record was given up. */
+static RS_COLD void message_ended_oddly(struct rs_thread *thread, uint64_t key, uint16_t flags,
                                         struct rs_message_place place, const void *status, uint64_t now, uint64_t waited)
 {
-    int receive = done->flags & RS_REQUEST_RECEIVE;
-    int told = status && receive;
+    int receive = flags & RS_REQUEST_RECEIVE, told = status && receive;
     int32_t peer = told ? rs_status_source(status) : -1, tag = told ? rs_status_tag(status) : -1;
-    int none = ((done->flags & RS_REQUEST_CANCELLING) && was_cancelled(status)) || (told && peer < 0);
+    int none = ((flags & RS_REQUEST_CANCELLING) && was_cancelled(status)) || (told && peer < 0);
     if (!rs_message_is_there(place)) {
-        uint8_t flags = (uint8_t)((receive ? RS_MESSAGE_RECEIVE : 0) | (none ? RS_MESSAGE_CANCELLED : 0));
-        rs_message_after(thread, (uint16_t)(done->key >> 16), flags, (done->flags & RS_REQUEST_WILDCARD) != 0, peer, tag);
+        uint8_t kind = (uint8_t)((receive ? RS_MESSAGE_RECEIVE : 0) | (none ? RS_MESSAGE_CANCELLED : 0));
+        rs_message_after(thread, (uint16_t)(key >> 16), kind, (flags & RS_REQUEST_WILDCARD) != 0, peer, tag);
     } else if (none || !status) {
         end_without_message(place, none ? RS_MESSAGE_CANCELLED : RS_MESSAGE_FAILED, now);
     } else {
         if (receive)
-            rs_message_told(place, peer, tag, done->bytes);
+            rs_message_told(place, peer, tag, rs_status_bytes(status));
         rs_message_end(place, now, waited);
     }
 }
 
-static inline struct rs_message_place place_of(const struct rs_completed *done)
+/* Nothing here takes the address of what the request table gave: it stays in registers. */
+RS_HOT void message_complete(struct rs_thread *thread, uint64_t key, uint16_t flags, struct rs_message_place place,
+                             uint64_t bytes, const void *status, uint64_t now, uint64_t waited)
 {
-    if (RS_UNLIKELY(done->flags & RS_REQUEST_PERSISTENT))
-        return ((const struct rs_persistent *)done->record)->place;
-    return (struct rs_message_place){(struct rs_message *)done->record, done->record_number};
-}
-
-RS_HOT void message_complete(struct rs_thread *thread, const struct rs_completed *done, const void *status, uint64_t now,
-                             uint64_t waited)
-{
-    struct rs_message_place place = place_of(done);
     if (RS_UNLIKELY(!place.record))
         return;
-    int odd = !rs_message_is_there(place) || (done->flags & RS_REQUEST_CANCELLING);
-    if (done->flags & RS_REQUEST_RECEIVE) {
-        odd |= !status || rs_status_source(status) < 0;
-        if (RS_LIKELY(!odd))
-            rs_message_told(place, rs_status_source(status), rs_status_tag(status), done->bytes);
+    if (RS_UNLIKELY(!rs_message_is_there(place) || (flags & RS_REQUEST_CANCELLING)
+                    || ((flags & RS_REQUEST_RECEIVE) && (!status || rs_status_source(status) < 0)))) {
+        message_ended_oddly(thread, key, flags, place, status, now, waited);
+        return;
     }
-    if (RS_LIKELY(!odd))
-        rs_message_end(place, now, waited);
-    else
-        message_ended_oddly(thread, done, place, status, now, waited);
+    if (flags & RS_REQUEST_RECEIVE)
+        rs_message_told(place, rs_status_source(status), rs_status_tag(status), bytes);
+    rs_message_end(place, now, waited);
 }
 
 /* A matched probe has taken its message out of the queue: that is its place among the receives. */
@@ -97,7 +94,7 @@ static int take_matched(struct rs_thread *thread, uint64_t probed, struct rs_mes
     struct rs_completed done;
     if (!probed || !rs_request_take(thread, probed, &done) || !(done.flags & RS_REQUEST_MESSAGE))
         return 0;
-    *place = place_of(&done);
+    *place = place_of(done.record, done.record_number, done.flags);
     return rs_message_is_there(*place);
 }
 
@@ -182,7 +179,8 @@ RS_HOT void note_completion(struct rs_thread *thread, struct rs_completed done, 
     if (RS_UNLIKELY(!done.record))
         return;
     if (RS_LIKELY(done.flags & RS_REQUEST_MESSAGE))
-        message_complete(thread, &done, status, now, waited);
+        message_complete(thread, done.key, done.flags, place_of(done.record, done.record_number, done.flags), done.bytes,
+                         status, now, waited);
     else if (done.flags & RS_REQUEST_IDUP)
         rs_group_new((W)rs_handle_at((W)done.record, 0), RS_GROUP_COMM, done.group, "dup", -1);
     else
