@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any
 
 TURN_S = 5.0
-RECORDED = {"exact": ("--cuda", "exact"), "windows": ("--cuda", "windows")}
+RECORDED = {
+    "exact": ("--cuda", "exact"),
+    "windows": ("--cuda", "windows"),
+    "no-cuda": ("--cuda", "off"),
+    "no-torch": ("--cuda", "off"),  # nor the torch observer: what the library costs by being there
+}
 
 
 def work(mode: str) -> None:
@@ -70,7 +75,8 @@ def start(mode: str, runs: Path) -> subprocess.Popen[str]:
             *RECORDED[mode],
             *command,
         ]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, **({"RANKSCOPE_TORCH": "0"} if mode == "no-torch" else {})}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def move(pid: int, cores: set[int]) -> None:

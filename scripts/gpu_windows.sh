@@ -24,6 +24,8 @@ while [ $((SECONDS - begun)) -lt "$limit" ]; do
     one graph $number python3 "$programs/problems.py" none-launch --steps 5000 &
     one threads $number python3 "$programs/threads.py" 600 &
     one ddp $number torchrun --standalone --nproc-per-node=2 "$programs/problems.py" ddp --steps 300 &
+    one ddp-no-nvtx $number env -u NVTX_INJECTION64_PATH \
+        torchrun --standalone --nproc-per-node=2 "$programs/problems.py" ddp --steps 300 &
     wait
 done
 cat "$folder/ends.txt"

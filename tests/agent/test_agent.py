@@ -103,3 +103,30 @@ def test_mpi_calls_are_the_communication_of_a_told_step(rankscope: str, tmp_path
     assert (works["forward_ns"] >= 30e6).all()
     names = {mark.name for mark in found[0].marks}
     assert {"init_begin", "init_end", "first_collective_begin", "first_collective_end", "finalize"} <= names
+
+
+SHORT_STEPS = """\
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import rankscope
+rankscope.step()
+begun = time.thread_time_ns()
+for step in range(3000):
+    since = time.thread_time_ns()
+    while time.thread_time_ns() - since < 100_000:
+        pass
+    rankscope.step()
+print(time.thread_time_ns() - begun)
+"""
+
+
+def test_short_steps_share_what_the_system_says_of_them_together(rankscope: str, tmp_path: Path) -> None:
+    package = str(Path(rankscope).parents[1])
+    done = recorded_python(rankscope, tmp_path, sys.executable, "-c", SHORT_STEPS, package)
+    assert done.returncode == 0, done.stderr
+    (found,) = map(recorded.read, recorded.rank_files(tmp_path / "run"))
+    steps = found.step_columns
+    cpu_ns, step_ns = steps["cpu_ns"], steps["end_ns"] - steps["begin_ns"]
+    assert len(cpu_ns) >= 3000
+    assert 0.9 < cpu_ns.sum() / int(done.stdout) < 1.01  # all but the last few have their part
+    assert (cpu_ns[1:2000] > 0).all() and (cpu_ns < 1.01 * step_ns + 1000).all()

@@ -11,16 +11,25 @@
 
 #define LEAST_STEPS 16u
 #define SHARE_OF_FILE 3u
+#define RARELY 512u             /* asking the system may take this part of the time */
 
 static struct rs_chunk *ring;
 static uint8_t refused;
 static uint64_t own_ticks;      /* what asking the system has cost the job, any thread */
+
+/* Where steps are short, several share what the system says of them together. */
+static struct rs_system asked, asked_before;
+static uint64_t asked_ticks, asked_before_ticks;    /* when: the end of a step */
+static uint64_t asking_ticks;   /* how long it takes */
+static uint64_t shared_number;  /* of the last step that has its share, perhaps not yet of all of its time */
 
 void rs_step_ring_forget(void)
 {
     ring = NULL;
     refused = 0;
     own_ticks = 0;
+    asked = asked_before = (struct rs_system){0};
+    asked_ticks = asked_before_ticks = asking_ticks = shared_number = 0;
 }
 
 /* The dearest of what steps cost: opening a file of /proc takes longer than all else that is done for a step. */
@@ -60,23 +69,61 @@ static void fill(struct rs_step *step, uint32_t flags, const struct rs_sample *a
     DIFFERENCE(float, progress_ticks)
     DIFFERENCE(float, covered_ticks)
     DIFFERENCE(float, gc_ticks)
-    DIFFERENCE(float, cpu_ns)
-    DIFFERENCE(float, process_cpu_ns)
-    DIFFERENCE(float, runnable_ns)
     DIFFERENCE(uint64_t, collective_bytes)
     DIFFERENCE(uint32_t, collectives)
     DIFFERENCE(uint32_t, gc_runs)
-    DIFFERENCE(uint32_t, minor_faults)
-    DIFFERENCE(uint32_t, major_faults)
-    DIFFERENCE(uint32_t, voluntary_switches)
-    DIFFERENCE(uint32_t, involuntary_switches)
-    DIFFERENCE(uint32_t, process_involuntary_switches)
     DIFFERENCE(uint16_t, backwards)
     DIFFERENCE(uint16_t, optimizer_steps)
 #undef DIFFERENCE
 }
 
-/* The number is stored last: a record is there whole or not at all. */
+static void clear_system(struct rs_step *step)
+{
+    step->cpu_ns = step->process_cpu_ns = step->runnable_ns = 0;
+    step->minor_faults = step->major_faults = 0;
+    step->voluntary_switches = step->involuntary_switches = step->process_involuntary_switches = 0;
+}
+
+/* To the step at `at`, what falls on the time from share `from` to share `to` of that since the system was asked. */
+static void add_share(struct rs_step *at, double from, double to)
+{
+#define ADD(field) at->field += (float)((to - from) * (double)(asked.field - asked_before.field));
+    ADD(cpu_ns)
+    ADD(process_cpu_ns)
+    ADD(runnable_ns)
+#undef ADD
+#define ADD(field)                                                              \
+    do {                                                                        \
+        double all = (double)(asked.field - asked_before.field);                \
+        at->field += (uint32_t)(to * all + 0.5) - (uint32_t)(from * all + 0.5); \
+    } while (0);
+    ADD(minor_faults)
+    ADD(major_faults)
+    ADD(voluntary_switches)
+    ADD(involuntary_switches)
+    ADD(process_involuntary_switches)
+#undef ADD
+}
+
+/* The system was asked at the end of step `number`: each step since it was asked before has its part, by its time. */
+static void share_out(uint64_t number)
+{
+    double all = (double)(asked_ticks - asked_before_ticks);
+    uint64_t first = shared_number ? shared_number : 1;
+    if (number - first >= ring->rows)
+        first = number - ring->rows + 1;
+    for (uint64_t at = first; at <= number && all > 0; at++) {
+        struct rs_step *step = (struct rs_step *)(ring + 1) + (at - 1) % ring->rows;
+        uint64_t from = step->begin_ticks > asked_before_ticks ? step->begin_ticks : asked_before_ticks;
+        if (step->end_ticks > from)
+            add_share(step, (double)(from - asked_before_ticks) / all, (double)(step->end_ticks - asked_before_ticks) / all);
+    }
+    shared_number = number;
+    asked_before = asked;
+    asked_before_ticks = asked_ticks;
+}
+
+/* The number is stored last: a record is there whole or not at all, but for what the system says. */
 void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end)
 {
     if (!ring && !refused) {
@@ -90,9 +137,14 @@ void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begi
         return;
     }
     struct rs_step *step = (struct rs_step *)(ring + 1) + (number - 1) % ring->rows;
+    int goes_on = step->number == (uint32_t)number;     /* it was written before, and ends later than was said */
     __atomic_store_n(&step->number, 0, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     fill(step, flags, begin, end);
+    if (!goes_on)
+        clear_system(step);
+    if (asked_ticks == end->ticks)
+        share_out(number);
     __atomic_store_n(&step->number, (uint32_t)number, __ATOMIC_RELEASE);
 }
 
@@ -122,19 +174,30 @@ uint64_t rs_runnable_ns(int32_t tid)
     return ns;
 }
 
-void rs_sample_system(struct rs_sample *sample)
+/* At the end of a step, which is now; `at_once`: before the first. */
+void rs_ask_system(uint64_t ticks, int at_once)
 {
+    if (!at_once && ticks - asked_ticks < RARELY * asking_ticks)
+        return;
     uint64_t since = rs_ticks();
     struct rusage thread, process;
     getrusage(RUSAGE_THREAD, &thread);
     getrusage(RUSAGE_SELF, &process);
-    sample->minor_faults = (uint64_t)thread.ru_minflt;
-    sample->major_faults = (uint64_t)thread.ru_majflt;
-    sample->voluntary_switches = (uint64_t)thread.ru_nvcsw;
-    sample->involuntary_switches = (uint64_t)thread.ru_nivcsw;
-    sample->process_involuntary_switches = (uint64_t)process.ru_nivcsw;
-    sample->cpu_ns = rs_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    sample->process_cpu_ns = rs_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    sample->runnable_ns = run_delay_ns(0);
+    asked.minor_faults = (uint64_t)thread.ru_minflt;
+    asked.major_faults = (uint64_t)thread.ru_majflt;
+    asked.voluntary_switches = (uint64_t)thread.ru_nvcsw;
+    asked.involuntary_switches = (uint64_t)thread.ru_nivcsw;
+    asked.process_involuntary_switches = (uint64_t)process.ru_nivcsw;
+    asked.cpu_ns = rs_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    asked.process_cpu_ns = rs_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    asked.runnable_ns = run_delay_ns(0);
+    asked_ticks = ticks;
+    if (at_once) {
+        asked_before = asked;
+        asked_before_ticks = ticks;
+    }
+    uint64_t took = rs_ticks() - since;
+    /* once in a while it is interrupted: that is not how long it takes */
+    asking_ticks = took < asking_ticks || !asking_ticks ? took : asking_ticks + (took - asking_ticks) / 16;
     add_cost(since);
 }

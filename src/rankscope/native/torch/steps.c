@@ -100,7 +100,7 @@ static void begin_exposure(void)
         rs_exposure_begin();
 }
 
-/* What only the system and other threads know. */
+/* What only other threads know. */
 static void complete(struct rs_sample *sums)
 {
     struct rs_in_progress now = rs_progress_now(sums->ticks);
@@ -108,7 +108,6 @@ static void complete(struct rs_sample *sums)
     sums->covered_ticks = now.covered_ticks;
     sums->collectives = now.collectives;
     sums->collective_bytes = now.bytes;
-    rs_sample_system(sums);
 }
 
 static int open_first(uint64_t now)
@@ -121,6 +120,7 @@ static int open_first(uint64_t now)
         return 0;
     loop.sums.ticks = now;
     complete(&loop.sums);
+    rs_ask_system(now, 1);
     loop.end = loop.sums;
     rs_mark_at(RS_MARK_FIRST_STEP_BEGIN, "", now);
     if (rs.phase != RS_PHASE_FIRST_COLLECTIVE)  /* that is still to come, and has a phase of its own */
@@ -149,6 +149,7 @@ static uint32_t flags_of(void)
 static void end_step(int more)
 {
     complete(&loop.sums);
+    rs_ask_system(loop.sums.ticks, 0);
     if (!more) {
         loop.begin = loop.end;
         loop.number++;

@@ -26,12 +26,14 @@ struct rs_sample {
     uint64_t ticks;
     uint64_t part_ticks[RS_PARTS], blocked_ticks[RS_PARTS];
     uint64_t progress_ticks, covered_ticks, gc_ticks;
-    uint64_t cpu_ns, process_cpu_ns, runnable_ns;
     uint64_t collectives, collective_bytes, gc_runs;
-    uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches, process_involuntary_switches;
     uint64_t backwards, optimizer_steps;
 };
-void rs_sample_system(struct rs_sample *sample);
+struct rs_system {
+    uint64_t cpu_ns, process_cpu_ns, runnable_ns;
+    uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches, process_involuntary_switches;
+};
+void rs_ask_system(uint64_t ticks, int at_once);
 uint64_t rs_runnable_ns(int32_t tid);
 void rs_step_write(uint64_t number, uint32_t flags, const struct rs_sample *begin, const struct rs_sample *end);
 void rs_step_ring_forget(void);

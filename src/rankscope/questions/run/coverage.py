@@ -43,7 +43,7 @@ OVERHEAD_COLUMNS = (
         Unit.NS,
         "At ends of steps",
         "measured in that process: time in which the recorder asked the system for CPU time, faults, switches and run "
-        "delay, once or twice a step",
+        "delay, at ends of steps",
     ),
     Column(
         "gpu_cost_ns",
