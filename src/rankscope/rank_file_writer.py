@@ -211,9 +211,11 @@ class RankFileWriter:
         row = np.array([(whole, len(raw), module, cause, operation, result, times, size_bytes)], PATH)
         self._paths += (row.tobytes() + raw).ljust(whole, b"\0")
 
-    def thread(self, slot: int, tid: int, name: str = "", call: int = 0, call_ticks: int = 0) -> None:
-        """Enter a thread, and the call it is in."""
-        self._threads.append((slot, tid, 0, name.encode(), call, call_ticks, (0, 0)))
+    def thread(
+        self, slot: int, tid: int, name: str = "", call: int = 0, call_ticks: int = 0, call_tag: int = -(2**31)
+    ) -> None:
+        """Enter a thread, and the call it waits in, if any."""
+        self._threads.append((slot, tid, 0, name.encode(), call, call_ticks, call_tag, 0, 0))
 
     def unwrapped(self, *names: str) -> None:
         """Enter entry points of the MPI library that are not intercepted."""
