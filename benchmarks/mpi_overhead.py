@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORDER = ROOT / "src" / "rankscope" / "native" / "librankscope.so"
 RESULTS = ROOT / "benchmarks" / "results"
 BAR_NS, BAR_OF_PEER, BAR_START_MS = 25, 0.5, 2
-BARE, OURS, PEER = "bare", "rankscope", "peer"
+BARE, OURS, BEFORE, PEER = "bare", "rankscope", "before", "peer"
 
 Times = dict[str, tuple[float, float]]  # what: best chunk, median chunk, in ns
 
@@ -41,12 +41,13 @@ class Setting:
         if self.library is None:
             return []
         ours = [f"RANKSCOPE_DIR={folder}", *([f"RANKSCOPE_LOG_RECORDS={self.records}"] if self.records else [])]
-        return [f"LD_PRELOAD={self.library}", *(ours if self.name == OURS else [])]
+        return [f"LD_PRELOAD={self.library}", *(ours if self.name in (OURS, BEFORE) else [])]
 
 
 def main() -> int:
     options = parse()
     settings = [Setting(BARE, None), Setting(OURS, RECORDER, options.records)]
+    settings += [Setting(BEFORE, options.before.resolve(), options.records)] if options.before else []
     settings += [Setting(PEER, options.peer.resolve())] if options.peer else []
     with tempfile.TemporaryDirectory() as folder:
         program = build(options.mpi, Path(folder))
@@ -68,6 +69,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--chunks", type=int, default=50)
     parser.add_argument("--calls", type=int, default=5000, help="calls in a chunk")
     parser.add_argument("--records", type=int, help="records of the collective log (default: the recorder's)")
+    parser.add_argument("--before", type=Path, help="an earlier build of the recorder, measured beside this one")
     parser.add_argument("--peer", type=Path, help="another MPI profiling library to compare with")
     parser.add_argument("--callgrind", action="store_true", help="also count added instructions, on the fake MPI")
     return parser.parse_args()

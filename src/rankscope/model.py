@@ -287,6 +287,7 @@ class RankFacts:
     lost_calls: int = 0  # calls for which the file had no room left
     lost_ns: int = 0
     overwritten_events: int = 0  # log records overwritten by newer ones
+    overwritten_messages: int = 0  # records of point-to-point messages likewise
     torn_rows: int = 0  # rows caught in the middle of an update by a kill: off by at most one call
     untracked_requests: int = 0
     folded_groups: int = 0
@@ -347,6 +348,27 @@ class Event:
     dtype: str = ""  # of a collective's elements
     kind: str = "call"  # as of a tally: a "progress" event lasts from the start of an operation to its completion
     failed: bool = False
+
+
+@dataclass(slots=True)
+class MessageEnd:
+    """One end of a point-to-point message: a send or a receive."""
+
+    layer: str
+    name: str
+    kind: str  # "send" or "receive"
+    group: str
+    peer: int | None  # rank in the group of who is at the other end; None: any, and not told yet
+    tag: int | None
+    number: int | None  # from 1, in its envelope (group, sender, receiver, tag), by order of posting; None: in doubt
+    doubt: str  # why its number is not known
+    begin_ns: int  # Unix time: the call that posted it
+    end_ns: int | None  # its completion; None while it is under way
+    waited_ns: int | None = None  # nonblocking: time inside the call that completed it, None: from begin to end
+    bytes: int = 0
+    phase: str = ""
+    thread: int = 0
+    posted: int = 0  # its place in the order in which its thread has posted sends and receives
 
 
 @dataclass(slots=True)
@@ -681,6 +703,7 @@ class Reading:
     range_tallies: list[RangeTally] = field(default_factory=list)
     range_tally_columns: Mapping[str, Any] = field(default_factory=dict)
     event_columns: Mapping[str, Any] = field(default_factory=dict)
+    message_columns: Mapping[str, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     step_columns: Mapping[str, Any] = field(default_factory=dict)
     operation_columns: Mapping[str, Any] = field(default_factory=dict)
@@ -725,6 +748,8 @@ class Calling:
     group: str = ""  # identity, "" where it is not known
     peer: int | None = None  # rank in that group; None: none named, -1: any
     thread: int = 0
+    tag: int | None = None  # of the message that it waits for; None: any, or none named
+    sends: bool | None = None  # whether it waits for its own message to be taken; None: the call's name says it
 
 
 @dataclass(slots=True)

@@ -113,6 +113,8 @@ class ChunkKind(IntEnum):
     GPUS = 21
     POWER = 22
     ALLOCATOR = 23
+    MESSAGES = 24
+    OVERWRITTEN = 25
 
 
 WAITED_SHIFT = 8  # of call_ticks, with the flag WAITED
@@ -125,6 +127,14 @@ class CollectiveFlag(IntFlag):
     DEVICE = 8
     UNSIZED = 16
     WAITED = 32
+
+
+class MessageFlag(IntFlag):
+    RECEIVE = 1
+    NONBLOCKING = 2
+    FAILED = 4
+    CANCELLED = 8
+    COMBINED = 16
 
 
 class GroupKind(IntEnum):
@@ -320,6 +330,7 @@ HEADER = _structure(
     "i4 ancestor_pid",
     "u4 identity_reserved",
     "u8 short_processes short_failed short_cpu_ns runnable_ns",
+    "u8 lost_messages lost_envelopes",
 )
 CHUNK = _structure("u4 kind thread chunk_bytes row_bytes rows first_id", "V40 reserved")
 TALLY = _structure(
@@ -336,6 +347,15 @@ COLLECTIVE = _structure(
     "u2 name group thread",
     "u1 phase flags",
 )
+MESSAGE = _structure(
+    "u8 number begin_ticks end_ticks bytes",
+    "i4 peer tag",
+    "u2 name group",
+    "u1 layer phase size_class flags",
+    "u8 waited_ticks",
+    "i4 source source_tag",
+)
+OVERWRITTEN = _structure("i4 peer tag", "u8 key", "i8 messages")
 GROUP = _structure(
     "u8 handle identity",
     "u4 size my_rank remote_size",
@@ -344,7 +364,9 @@ GROUP = _structure(
     "u8 collectives created_ticks freed_ticks",
 )
 PEER = _structure("u4 world_rank seq", "u8 calls bytes")
-THREAD = _structure("u4 slot tid", "u8 first_ticks", "S16 name", "u8 call call_ticks", "(2,)u8 reserved")
+THREAD = _structure(
+    "u4 slot tid", "u8 first_ticks", "S16 name", "u8 call call_ticks", "i4 call_tag", "u4 reserved", "u8 reserved_too"
+)
 CUDA = _structure(
     "u4 cupti_version state api",
     "u2 library note",
@@ -435,6 +457,8 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_chunk": CHUNK,
     "rs_tally": TALLY,
     "rs_collective": COLLECTIVE,
+    "rs_message": MESSAGE,
+    "rs_overwritten": OVERWRITTEN,
     "rs_group": GROUP,
     "rs_peer": PEER,
     "rs_thread_row": THREAD,

@@ -21,8 +21,10 @@ from rankscope.rank_file import (
     LAPS,
     MAGIC,
     MARK,
+    MESSAGE,
     MODULE,
     MOST_DURATION,
+    OVERWRITTEN,
     PAGE,
     PATH,
     PEER,
@@ -37,6 +39,7 @@ from rankscope.rank_file import (
     GroupKind,
     LayerNumber,
     MarkKind,
+    MessageFlag,
     ModuleFlag,
     Operation,
     Rows,
@@ -61,6 +64,7 @@ class RankFileWriter:
         self._tallies: dict[int, list[Rows]] = {}
         self._peers: dict[int, list[Rows]] = {}
         self._log: Rows = np.zeros(0, COLLECTIVE)
+        self._rings: list[tuple[ChunkKind, Rows, int]] = []
         self._trace: Rows = np.zeros(0, EVENT)
         self._cuda: Rows = np.zeros(0, CUDA)
         self._threads: list[tuple[Any, ...]] = []
@@ -116,6 +120,24 @@ class RankFileWriter:
         kept = slice(max(0, len(rows) - capacity), None)
         self._log[(numbers[kept] - np.uint64(1)) % np.uint64(capacity)] = rows[kept]
         self.set(log_capacity=capacity, log_written=len(rows))
+
+    def messages(self, rows: Rows, thread: int = 0, capacity: int | None = None) -> None:
+        """Fill a thread's ring of messages in the same way, those that are overwritten counted by their envelopes."""
+        capacity = max(1, len(rows)) if capacity is None else capacity
+        rows = rows.copy()
+        rows["number"] = np.arange(1, len(rows) + 1)
+        ring, gone = np.zeros(capacity, MESSAGE), rows[: max(0, len(rows) - capacity)]
+        ring[(rows["number"][len(gone) :] - np.uint64(1)) % np.uint64(capacity)] = rows[len(gone) :]
+        self._rings.append((ChunkKind.MESSAGES, ring, thread))
+        counts: dict[tuple[int, int, int], int] = {}
+        for row in gone:
+            receives = int(row["flags"] & MessageFlag.RECEIVE)
+            key = int(row["group"]) << 16 | receives << 56 | 1
+            envelope = (int(row["peer"]), int(row["tag"]), key)
+            counts[envelope] = counts.get(envelope, 0) + 1
+        if counts:
+            lost = np.array([(*envelope, count) for envelope, count in counts.items()], OVERWRITTEN)
+            self._rings.append((ChunkKind.OVERWRITTEN, lost, thread))
 
     def trace(
         self, rows: Rows, durations: Any, capacity: int | None = None, keep: TraceKeep = TraceKeep.NEWEST
@@ -189,9 +211,11 @@ class RankFileWriter:
         row = np.array([(whole, len(raw), module, cause, operation, result, times, size_bytes)], PATH)
         self._paths += (row.tobytes() + raw).ljust(whole, b"\0")
 
-    def thread(self, slot: int, tid: int, name: str = "", call: int = 0, call_ticks: int = 0) -> None:
-        """Enter a thread, and the call it is in."""
-        self._threads.append((slot, tid, 0, name.encode(), call, call_ticks, (0, 0)))
+    def thread(
+        self, slot: int, tid: int, name: str = "", call: int = 0, call_ticks: int = 0, call_tag: int = -(2**31)
+    ) -> None:
+        """Enter a thread, and the call it waits in, if any."""
+        self._threads.append((slot, tid, 0, name.encode(), call, call_ticks, call_tag, 0, 0))
 
     def unwrapped(self, *names: str) -> None:
         """Enter entry points of the MPI library that are not intercepted."""
@@ -221,6 +245,7 @@ class RankFileWriter:
             yield _table_chunk(ChunkKind.PEERS, np.concatenate(parts), thread=thread)
         if len(self._log):
             yield _table_chunk(ChunkKind.LOG, self._log)
+        yield from (_table_chunk(kind, rows, thread=thread) for kind, rows, thread in self._rings)
         if len(self._cuda):
             yield _table_chunk(ChunkKind.CUDA, self._cuda)
         if len(self._trace):

@@ -26,6 +26,8 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_group_freed": (None, (NUMBER,)),
     "rankscope_collective_begin": (NUMBER, (TEXT, NUMBER, WORD, ctypes.c_int32, WORD, ctypes.c_int)),
     "rankscope_collective_end": (None, (NUMBER, ctypes.c_int)),
+    "rankscope_message": (WORD, (TEXT, ctypes.c_int, NUMBER, ctypes.c_int32, ctypes.c_int32, WORD, WORD)),
+    "rankscope_message_end": (None, (WORD, WORD, ctypes.c_int32)),
 }
 INTERPRETER, IMPORT_BEGIN, IMPORT_END, INIT_BEGIN, INIT_END, FINALIZE, OBSERVER = 1, 2, 3, 4, 5, 10, 11
 

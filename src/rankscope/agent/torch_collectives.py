@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from . import observer
+from . import observer, torch_messages
 from .recorder import FINALIZE
 from .wrapping import hide_our_frame, timed_by_marks
 
@@ -66,14 +66,21 @@ def install(recorder: Any, c10d: Any) -> None:
         _watch_new_groups(recorder, c10d)
         for method in issuing:
             _tell_group(recorder, c10d, compiled, method)
-        _watch_waits(recorder, c10d.Work, lambda recorder, work: None)
+        torch_messages.install(recorder, c10d, number_of)
+        _watch_waits(recorder, c10d.Work, torch_messages.waited)
         return
     from . import fallback
 
     for method, operation in issuing.items():
         if operation not in BETWEEN_TWO:
             fallback.watch(recorder, c10d, method, operation, number_of, root_of)
-    _watch_waits(recorder, c10d.Work, fallback.waited)
+    torch_messages.install(recorder, c10d, number_of)
+
+    def waited(recorder: Any, work: Any, begin: int) -> None:
+        fallback.waited(recorder, work)
+        torch_messages.waited(recorder, work, begin)
+
+    _watch_waits(recorder, c10d.Work, waited)
 
 
 def install_data_parallel(recorder: Any, module: Any) -> None:
@@ -215,7 +222,7 @@ def _tell_group(recorder: Any, c10d: Any, compiled: Any, method: str) -> None:
     setattr(c10d.ProcessGroup, method, wrapper)
 
 
-def _watch_waits(recorder: Any, work: Any, waited: Callable[[Any, Any], None]) -> None:
+def _watch_waits(recorder: Any, work: Any, waited: Callable[[Any, Any, int], None]) -> None:
     original = work.wait
     ticks, blocked = recorder.rankscope_ticks, recorder.rankscope_blocked
 
@@ -230,7 +237,7 @@ def _watch_waits(recorder: Any, work: Any, waited: Callable[[Any, Any], None]) -
         finally:
             blocked(begin)
             try:
-                waited(recorder, self)
+                waited(recorder, self, begin)
             except Exception:
                 pass
 

@@ -77,6 +77,10 @@ NO_STEPS = (
 )
 NO_GPU_STEPS = "no step has work on a GPU: recorded trainings and loaded traces with steps have such steps"
 NO_LOG = "no collective is in the logs of all its members: the program made none, or it was recorded with --log 0"
+NO_MESSAGES = (
+    "no point-to-point message is in the logs of both its ranks: the program sent none, or was recorded with --log 0 "
+    "or by an earlier rankscope"
+)
 NO_RANKS = "no process was a rank"
 NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
 NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
@@ -134,6 +138,8 @@ ALL_QUESTIONS = (
     Question(
         "clocks", "collectives.clocks", LOG, empty="all ranks share one clock, or no collective connects their hosts"
     ),
+    Question("messages", "messages.messages", LOG, empty=NO_MESSAGES),
+    Question("message_coverage", "messages.messages", LOG, Shown.ASKED, empty=NO_MESSAGES),
     Question("wait_map", "collectives.wait_map", LOG, Shown.ASKED, is_wide=True, empty=NO_LOG),
     Question("wait_matrix", "collectives.waiting", LOG, Shown.ASKED, is_wide=True, empty=NO_LOG),
     Question(

@@ -71,6 +71,8 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.TALLIES: rank_file.TALLY,
     ChunkKind.LOG: rank_file.COLLECTIVE,
     ChunkKind.GROUPS: rank_file.GROUP,
+    ChunkKind.MESSAGES: rank_file.MESSAGE,
+    ChunkKind.OVERWRITTEN: rank_file.OVERWRITTEN,
     ChunkKind.PEERS: rank_file.PEER,
     ChunkKind.THREADS: rank_file.THREAD,
     ChunkKind.CUDA: rank_file.CUDA,

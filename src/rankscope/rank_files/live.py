@@ -12,7 +12,19 @@ from typing import Any
 import numpy as np
 
 from rankscope.model import UNSIZED, BadFile, Calling, Entered, Group, Moment
-from rankscope.rank_file import GROUP, ChunkKind, CollectiveFlag, Idle, Kind, LayerNumber, Part, Rows, State
+from rankscope.rank_file import (
+    GROUP,
+    HEADER,
+    ChunkKind,
+    CollectiveFlag,
+    Idle,
+    Kind,
+    LayerNumber,
+    MessageFlag,
+    Part,
+    Rows,
+    State,
+)
 from rankscope.rank_files.chunks import ChunkPlaces, RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock
 from rankscope.rank_files.facts import Here, KeptFacts, facts_of, process_words
@@ -28,6 +40,7 @@ RECORD = struct.Struct("=3Q3Ii3H2B")  # of COLLECTIVE
 NEWEST_STEPS = 8
 STEPS_AHEAD = 64
 NO_PEER = ANY = 1 << 31  # the lowest number: no peer is named; others below 0: any
+WAITS = "MPI_Wait"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -58,9 +71,12 @@ def entered_of(raw: bytes, clock: Clock, strings: Sequence[str], groups: Sequenc
     return made
 
 
-def calling_of(threads: Sequence[Any], clock: Clock, strings: Sequence[str], groups: Sequence[Group]) -> list[Calling]:
+def calling_of(
+    file: RankFile, threads: Sequence[Any], clock: Clock, strings: Sequence[str], groups: Sequence[Group]
+) -> list[Calling]:
     """The calls that threads are in; a word that was read while it changed may name what is not there."""
     identities = ["", *(group.identity for group in groups)]
+    has_tags = int(file.header["header_bytes"]) >= HEADER.itemsize  # files of earlier recorders say 0 there
     found = []
     for row in threads:
         call = int(row["call"])
@@ -68,8 +84,22 @@ def calling_of(threads: Sequence[Any], clock: Clock, strings: Sequence[str], gro
         if 0 < name < len(strings) and group < len(identities):
             told = None if peer == NO_PEER else -1 if peer & ANY else peer
             since_ns = clock.unix_ns_at(int(row["call_ticks"]))
-            found.append(Calling(strings[name], since_ns, identities[group], told, int(row["slot"])))
+            tag = int(row["call_tag"]) if told is not None and has_tags else -1
+            one = Calling(strings[name], since_ns, identities[group], told, int(row["slot"]), tag if tag >= 0 else None)
+            found.append(_waited_for(file, one, identities) if strings[name].startswith(WAITS) else one)
     return found
+
+
+def _waited_for(file: RankFile, one: Calling, identities: Sequence[str]) -> Calling:
+    """A wait with the message that it is for, where only one is under way: of several any may be missing."""
+    rings = [part.rows for part in file.parts(ChunkKind.MESSAGES) if part.thread == one.thread]
+    under_way = [row for ring in rings for row in ring[(ring["end_ticks"] == 0) & (ring["number"] > 0)]]
+    if len(under_way) != 1 or int(under_way[0]["group"]) >= len(identities):
+        return one
+    row = under_way[0]
+    tag, sends = int(row["tag"]), not row["flags"] & MessageFlag.RECEIVE
+    group, peer = identities[int(row["group"])], max(int(row["peer"]), -1)
+    return replace(one, group=group, peer=peer, tag=tag if tag >= 0 else None, sends=bool(sends))
 
 
 def add_steps(moment: Moment, file: RankFile, clock: Clock, before: int = 0) -> None:
@@ -196,7 +226,7 @@ class LiveFile:
         read_ns = here.now_ns()
         facts = facts_of(file, clock, last_ticks(file.header, log), here, self._facts)
         made = Moment(facts, read_ns, groups, self._entered_list(log, clock, strings))
-        made.calling = calling_of(threads, clock, strings, groups) if threads else []
+        made.calling = calling_of(file, threads, clock, strings, groups) if threads else []
         made.calls = calls
         under_way_ns = sum(max(0, read_ns - one.start_ns) for one in made.entered if is_inside(one))
         under_way_ns += sum(max(0, read_ns - one.since_ns) for one in made.calling)

@@ -25,6 +25,7 @@ from rankscope.rank_files.cuda import (
 )
 from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
+from rankscope.rank_files.messages import message_columns, overwritten_messages
 from rankscope.rank_files.steps import device_step_columns, mark_rows_of, marks_of, step_columns, step_rows_of
 from rankscope.rank_files.trace import add_trace
 from rankscope.rank_files.utilisation import utilisation_columns
@@ -73,6 +74,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     tallies, threads = _placed(tallies, threads, paths)
     facts = facts_of(file, clock, last_ticks(file.header, log), here or Here())
     facts.torn_rows, facts.overwritten_events = torn + torn_peers + torn_devices, _overwritten(file)
+    facts.overwritten_messages = overwritten_messages(file)
     reading = Reading(facts, groups=groups, peers=peers)
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
@@ -102,6 +104,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
             [LayerNumber.MPI, *(LOGGED.get(int(row["kind"]), LayerNumber.MPI) for row in group_rows)], np.int32
         )
         reading.event_columns = _event_columns(log, clock, strings, labels, layers, path)
+        reading.message_columns = message_columns(file, clock, strings, labels, LAYERS)
     return reading
 
 

@@ -25,6 +25,7 @@ from rankscope.model import (
     GpuRecording,
     Group,
     Mark,
+    MessageEnd,
     Module,
     Mount,
     Note,
@@ -47,6 +48,7 @@ RECORDS: dict[str, type] = {
     "tallies": Tally,
     "range_tallies": RangeTally,
     "events": Event,
+    "message_ends": MessageEnd,
     "steps": Step,
     "device_steps": DeviceStep,
     "operations": Operation,
@@ -75,8 +77,9 @@ LISTS = (  # of few rows
 )
 IMPORT_TABLES = ("modules", "system_calls", "paths", "calls_method", "mounts")
 UTILISATION_TABLES = ("step_flops", "gpus", "gpu_power", "allocator")
-ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events"), "_c"
-REPEATED = ("tallies", "range_tallies", "events", "operations", *IMPORT_TABLES)  # their words are few and come often
+ROUTINE_TABLES, LARGE_COUNT = ("tallies", "range_tallies", "events", "message_ends"), "_c"
+# their words are few and come often
+REPEATED = ("tallies", "range_tallies", "events", "message_ends", "operations", *IMPORT_TABLES)
 
 
 @cache
@@ -176,6 +179,7 @@ def reading_tables(process: int, reading: Reading, events: bool, empty: bool = T
     }
     if events:
         given["events"] = (reading.events, reading.event_columns)
+        given["message_ends"] = ([], reading.message_columns)
     given["steps"] = (reading.steps, reading.step_columns)
     given["device_steps"] = ([], reading.device_step_columns)
     given["operations"] = ([], reading.operation_columns)

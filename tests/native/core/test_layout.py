@@ -23,6 +23,7 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_kind": rank_file.Kind,
     "rs_chunk_kind": rank_file.ChunkKind,
     "rs_collective_flag": rank_file.CollectiveFlag,
+    "rs_message_flag": rank_file.MessageFlag,
     "rs_group_kind": rank_file.GroupKind,
     "rs_group_flag": rank_file.GroupFlag,
     "rs_cuda_state": rank_file.CudaState,

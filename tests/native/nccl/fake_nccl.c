@@ -61,6 +61,7 @@ static void *start_v1(struct comm *comm, const struct task *task)
         descr.p2p.func = task->func_id;
         descr.p2p.datatype = task->type_id;
         descr.p2p.count = task->count;
+        descr.p2p.peer = 1;
     } else {
         FILL_COMM(descr.coll, comm);
         descr.coll.func = task->func_id;

@@ -126,6 +126,27 @@ def test_communicators_and_the_log(nccl: FakeNccl, version: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_messages_between_two_ranks(plain: FakeNccl, version: int, tmp_path: Path) -> None:
+    """Each with its peer and its number on its communicator; an end only where the kernels are told of."""
+    plain.run(tmp_path, version, "play", 40)
+    found = read(tmp_path).message_columns
+    for name in COMMS:
+        mine = [n for n, group in enumerate(column(found, "group")) if group == name]
+        assert [column(found, "number")[n] for n in mine] == list(range(1, 41))
+    for key, value in (
+        ("layer", "nccl"),
+        ("name", "ncclSend"),
+        ("kind", "send"),
+        ("peer", 1),
+        ("tag", 0),
+        ("bytes", 10),
+    ):
+        assert set(column(found, key)) == {value}
+    for begin, end in zip(column(found, "begin_ns"), column(found, "end_ns"), strict=True):
+        assert end is not None and end >= begin if version >= 3 else end is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_without_a_recording_nothing_is_asked_for(nccl: FakeNccl, version: int, tmp_path: Path) -> None:
     nccl.run(None, version, "off")
     nccl.run(tmp_path, version, "off", RANKSCOPE_NCCL="none")

@@ -61,14 +61,14 @@ if HOW == "counts":  # each call that has returned, in a file that a kill leaves
         counted[:8] = (done + 1).to_bytes(8, "little")
 if HOW == "receives":
     if world.rank == 3:
-        world.Recv(loss, source=2)
+        world.Recv(loss, source=2, tag=7)
     world.Barrier()
 if HOW == "deadlocks":  # each waits for the message that the other would send next
     pairs.Recv(loss, source=world.rank ^ 1)
 if HOW == "unsent":
     if world.rank != 3:
         load_data_for_ever()
-    world.Recv(loss, source=2)
+    world.Irecv(loss, source=2, tag=8).Wait()
 print("going", flush=True)
 number = 0
 while HOW in ("healthy", "slow") or number <= STEP:

@@ -131,6 +131,8 @@ struct rs_header {
     uint64_t short_processes, short_failed;     /* all; those that a signal or a status other than 0 ended */
     uint64_t short_cpu_ns;          /* CPU time of those that ended themselves */
     uint64_t runnable_ns;           /* its first thread could have run and had no CPU, when the facts were taken */
+    uint64_t lost_messages;         /* point-to-point messages of threads for which there was no ring */
+    uint64_t lost_envelopes;        /* overwritten ones that could not be counted by their envelope */
 };
 
 enum rs_chunk_kind {
@@ -142,7 +144,8 @@ enum rs_chunk_kind {
     RS_CHUNK_MODULES = 15, RS_CHUNK_SYSTEM_CALLS = 16,
     RS_CHUNK_PATHS = 17,        /* records of different sizes, like strings */
     RS_CHUNK_DEVICE_STEPS = 18, RS_CHUNK_WINDOWS = 19,
-    RS_CHUNK_STEP_FLOPS = 20, RS_CHUNK_GPUS = 21, RS_CHUNK_POWER = 22, RS_CHUNK_ALLOCATOR = 23
+    RS_CHUNK_STEP_FLOPS = 20, RS_CHUNK_GPUS = 21, RS_CHUNK_POWER = 22, RS_CHUNK_ALLOCATOR = 23,
+    RS_CHUNK_MESSAGES = 24, RS_CHUNK_OVERWRITTEN = 25
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -190,6 +193,36 @@ enum rs_collective_flag {
     RS_COLL_WAITED = 32         /* call_ticks is the time in the starting call and in the one that waited, >> RS_WAITED_SHIFT */
 };
 #define RS_WAITED_SHIFT 8
+
+/* One send or receive of a point-to-point message, or both of a combined call, in the ring of the thread that posted it:
+ * in the order of posting, which is the order in which messages of one envelope are matched. A cache line. Record n lies
+ * at (n - 1) modulo the chunk's rows. */
+struct rs_message {
+    uint64_t number;            /* from 1 in this ring; 0: being written, or given up */
+    uint64_t begin_ticks;       /* entry of the call that posted it; of a matched probe: of that */
+    uint64_t end_ticks;         /* completion; 0: under way */
+    uint64_t bytes;
+    int32_t peer, tag;          /* rank in the group; as the program gave them until the status tells, negative: any */
+    uint16_t name, group;
+    uint8_t layer, phase, size_class, flags;
+    uint64_t waited_ticks;      /* nonblocking: time in the call that completed it; of a combined call: bytes received */
+    int32_t source, source_tag; /* of a combined call: of what was received */
+};
+enum rs_message_flag {
+    RS_MESSAGE_RECEIVE = 1,     /* else a send */
+    RS_MESSAGE_NONBLOCKING = 2,
+    RS_MESSAGE_FAILED = 4,      /* whether a message was sent or taken is not known */
+    RS_MESSAGE_CANCELLED = 8,   /* none was: cancelled, or from MPI_PROC_NULL */
+    RS_MESSAGE_COMBINED = 16    /* MPI_Sendrecv and kin: a send, and a receive from `source`; negative: none */
+};
+
+/* How many messages of one envelope this thread's ring has given up for newer ones: a table of open addressing, key 0 is an
+ * empty row. Both of combined calls are counted. */
+struct rs_overwritten {
+    int32_t peer, tag;          /* both INT32_MIN: of an envelope that is not known */
+    uint64_t key;               /* group << 16 | (flags & RS_MESSAGE_RECEIVE) << 56 | 1 */
+    int64_t messages;
+};
 
 /* One communicator, window, file, GPU stream, NVTX domain or range, or process group of torch. */
 struct rs_group {
@@ -523,7 +556,9 @@ struct rs_thread_row {
     char name[16];
     uint64_t call;              /* the call it waits in: name | group << 16 | peer << 32; 0: none */
     uint64_t call_ticks;        /* when it entered that */
-    uint64_t reserved[2];
+    int32_t call_tag;           /* of a message that it waits for; RS_NO_PEER: none */
+    uint32_t reserved;
+    uint64_t reserved_too;
 };
 #define RS_NO_PEER INT32_MIN    /* of a call that names none; other negative ones: any */
 

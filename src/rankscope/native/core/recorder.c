@@ -162,5 +162,6 @@ void rs_recorder_forget(int keep_threads)
     group_chunk = unwrapped_rows = NULL;
     groups_used = 0;
     rs.log = NULL;
+    rs.message_rings = 0;
     rs.full = 0;
 }

@@ -37,6 +37,8 @@ struct rs_thread {
     uint32_t slot;
     uint64_t refresh_at;                    /* tick after which the facts are brought up to date */
     struct rs_thread_row *row;              /* never NULL: says which call it waits in */
+    struct rs_message *messages;            /* its ring: see messages.h */
+    uint64_t messages_written, messages_mask;
 
     uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
     uint64_t last_type_bytes;
@@ -52,6 +54,9 @@ struct rs_thread {
     struct rs_peer **peers;                 /* open addressing by world rank */
     uint32_t peers_capacity, peers_used;
     struct rs_chunk *peer_chunk;
+    struct rs_overwritten *overwritten;     /* by envelope, once the ring is full */
+    uint32_t envelopes_used;
+    uint8_t messages_refused, overwritten_refused;      /* the file has no room for them */
     struct rs_thread *next_free, *next;
 };
 
@@ -70,6 +75,8 @@ struct rs_recorder {
     uint64_t refresh_ticks;     /* ticks between two looks at the facts */
     uint64_t log_capacity;
     struct rs_collective *log;
+    uint64_t message_capacity;  /* of the first ring of messages */
+    uint32_t message_rings;
     char path[512];             /* of the rank file */
 };
 
@@ -308,10 +315,12 @@ static inline void rs_leave(struct rs_thread *thread, uint64_t now)
 }
 
 /* Calls that may wait for another rank and leave no record in the log: who looks sees where the thread is. */
-RS_HOT void rs_call_begins(struct rs_thread *thread, uint16_t name, uint16_t group, int32_t peer, uint64_t now)
+RS_HOT void rs_call_begins(struct rs_thread *thread, uint16_t name, uint16_t group, int32_t peer, int32_t tag,
+                           uint64_t now)
 {
     struct rs_thread_row *row = thread->row;
     __atomic_store_n(&row->call_ticks, now, __ATOMIC_RELAXED);
+    __atomic_store_n(&row->call_tag, tag, __ATOMIC_RELAXED);
     __atomic_store_n(&row->call, (uint64_t)name | (uint64_t)group << 16 | (uint64_t)(uint32_t)peer << 32,
                      __ATOMIC_RELEASE);
 }

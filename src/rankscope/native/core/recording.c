@@ -34,6 +34,8 @@
 #define LEAST_FILE_BYTES (64u << 10)
 #define DEFAULT_LOG_RECORDS 8192u   /* 384 KiB: the ring and what the MPI needs fit the cache of one core */
 #define LEAST_LOG_RECORDS 16u
+#define LOG_SHARE 2u                    /* collectives take no more than this part of the file, */
+#define MESSAGES_SHARE 8u               /* and a ring of messages no more than this */
 #define LONG_NS 1000000000u             /* who lived so long, */
 #define MUCH_CPU_NS 100000000u          /* or worked so long, has a file at the end */
 #define RANK_LETTERS 8
@@ -152,9 +154,9 @@ static void warn(void)
 }
 
 /* A power of two, so that a place in the ring is a mask away. */
-static uint64_t log_records(uint64_t bound_bytes)
+static uint64_t log_records(uint64_t bound_bytes, uint64_t share, uint64_t record_bytes)
 {
-    uint64_t most = bound_bytes / 2 / sizeof(struct rs_collective);
+    uint64_t most = bound_bytes / share / record_bytes;
     uint64_t records = LEAST_LOG_RECORDS;
     if (!asked.log_records)
         return 0;
@@ -234,7 +236,8 @@ static void make_file(void)
     drop_ancestor();
     uint64_t set_aside = file->bound_bytes > asked.bound_bytes ? file->bound_bytes - asked.bound_bytes : 0;
     rs_file_set_aside(set_aside);
-    rs.log_capacity = log_records(file->bound_bytes - set_aside);
+    rs.log_capacity = log_records(file->bound_bytes - set_aside, LOG_SHARE, sizeof(struct rs_collective));
+    rs.message_capacity = log_records(file->bound_bytes - set_aside, MESSAGES_SHARE, sizeof(struct rs_message)) / 2;
     rs.file = file;
     if (asked.trace_bytes)
         rs_trace_begin(set_aside);

@@ -270,12 +270,12 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-#define PROBE_(fn, n, group_word, source)                                                         \
+#define PROBE_(fn, n, group_word, ...)                                                            \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, source)                                       \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, __VA_ARGS__)                                  \
         GROUP_AFTER(group_word)                                                                   \
         rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         CLOSE                                                                                     \
@@ -300,21 +300,33 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
     if (RS_UNLIKELY(rs.matrix) && !failed)                                                        \
         rs_matrix_add(thread, group, (W)group->handle, (int)a##destination, bytes);
 
-#define SEND_(fn, n, group_word, bytes_word, destination)                                         \
+/* A send or a receive that has failed may have sent or taken a message all the same. */
+#define NOTE_MESSAGE(fn, group_word, flags, peer, tag, bytes, end)                                \
+    (RS_LIKELY(!failed)                                                                           \
+         ? rs_message_note(thread, key, flags, peer, tag, bytes, enter, end)                      \
+         : (rs_message_failed(thread, F_##fn, KNOWN(group_word), flags, peer, tag, enter, leave), \
+            RS_NO_PLACE))
+
+#define SEND_(fn, n, group_word, bytes_word, destination, tag)                                    \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, (int32_t)a##destination)                      \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, FROM(destination), FROM(tag))                 \
         GROUP_AFTER(group_word)                                                                   \
         BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
-        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
+        uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
+        NOTE_MESSAGE(fn, group_word, 0, FROM(destination), FROM(tag), bytes, leave);              \
         COUNT_DESTINATION(destination, bytes)                                                     \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-#define ISEND_(fn, n, group_word, bytes_word, destination, request)                               \
+#define TRACK_MESSAGE(fn, request, bytes, flags, place)                                           \
+    TRACK(fn, request, bytes, RS_REQUEST_ACTIVE | ((place).record ? RS_REQUEST_MESSAGE : 0) | (flags), -1, \
+          rs_as_logged((place).record, (place).number))
+
+#define ISEND_(fn, n, group_word, bytes_word, destination, tag, request)                          \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
@@ -322,34 +334,71 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
         TIMED(n)                                                                                  \
         GROUP_AFTER(group_word)                                                                   \
         BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
-        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
-        TRACK(fn, request, bytes, RS_REQUEST_ACTIVE, -1, RS_NOT_LOGGED)                           \
+        uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
+        struct rs_message_place place =                                                           \
+            NOTE_MESSAGE(fn, group_word, RS_MESSAGE_NONBLOCKING, FROM(destination), FROM(tag), bytes, 0); \
+        TRACK_MESSAGE(fn, request, bytes, 0, place)                                               \
         COUNT_DESTINATION(destination, bytes)                                                     \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-#define FROM(source) (int32_t)a##source
-#define FROM_MATCHED RS_NO_PEER
-/* Only the status knows how much came, so there always is one. */
-#define RECEIVE_(fn, n, group_word, source, status)                                               \
+#define FROM(word) (int32_t)a##word
+#define NOBODY RS_NO_PEER, RS_NO_PEER
+/* Only the status knows how much came, and from whom, so there always is one. */
+#define OWN_STATUS(status)                                                                        \
+    uint64_t own[8] = {0};                                                                        \
+    int readable = rs_mpi.ready;                                                                  \
+    if (readable && a##status == rs_mpi.status_ignore)                                            \
+        a##status = (W)own;
+
+#define NOTE_RECEIVE(fn, group_word, source, tag, status, received)                               \
+    if (RS_LIKELY(readable && !failed)) {                                                         \
+        const void *told = (const void *)a##status;                                               \
+        rs_message_note(thread, key, RS_MESSAGE_RECEIVE, rs_status_source(told), rs_status_tag(told), received, enter, \
+                        leave);                                                                   \
+    } else {                                                                                      \
+        rs_message_failed(thread, F_##fn, KNOWN(group_word), RS_MESSAGE_RECEIVE, FROM(source), FROM(tag), enter, leave); \
+    }
+
+#define RECEIVE_(fn, n, group_word, source, tag, status)                                          \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        uint64_t own[8] = {0};                                                                    \
-        int readable = rs_mpi.ready;                                                              \
-        if (readable && a##status == rs_mpi.status_ignore)                                        \
-            a##status = (W)own;                                                                   \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, source)                                       \
+        OWN_STATUS(status)                                                                        \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, FROM(source), FROM(tag))                      \
         GROUP_AFTER(group_word)                                                                   \
         BYTES_AFTER(readable ? rs_status_bytes((const void *)a##status) : 0)                      \
-        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
+        uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
+        NOTE_RECEIVE(fn, group_word, source, tag, status, bytes)                                  \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-#define START_LATER(fn, n, group_word, bytes_word, dest_or_root_word, request, more_flags)        \
+/* One record for both: they begin and end together. */
+#define SENDRECV_(fn, n, group_word, bytes_word, destination, send_tag, source, tag, status)      \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        OWN_STATUS(status)                                                                        \
+        TIMED_WAITING(fn, n, KNOWN(group_word)->id, FROM(source), FROM(tag))                      \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
+        uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
+        if (RS_LIKELY(readable && !failed))                                                       \
+            rs_message_combined(thread, key, FROM(destination), FROM(send_tag), bytes,            \
+                                (const void *)a##status, enter, leave);                           \
+        else                                                                                      \
+            rs_message_failed_both(thread, F_##fn, KNOWN(group_word), FROM(destination), FROM(send_tag), \
+                                   FROM(source), FROM(tag), enter, leave);                        \
+        COUNT_DESTINATION(destination, bytes)                                                     \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define START_LATER(fn, n, group_word, bytes_word, dest_or_root_word, request, more_flags, logged) \
     static int wrap_##fn(ARGS_##n)                                                                \
     {                                                                                             \
         OPEN(fn, n)                                                                               \
@@ -357,19 +406,101 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
         TIMED(n)                                                                                  \
         GROUP_AFTER(group_word)                                                                   \
         rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
-        TRACK(fn, request, bytes_word, more_flags, dest_or_root_word, RS_NOT_LOGGED)              \
+        TRACK(fn, request, bytes_word, more_flags, dest_or_root_word, logged)                     \
         CLOSE                                                                                     \
     }                                                                                             \
     EXPORT_NOW(fn, n)
 
-#define IRECEIVE_(fn, n, group_word, request)                                                     \
-    START_LATER(fn, n, group_word, 0, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_ACTIVE)
-#define RECEIVE_INIT_(fn, n, group_word, request)                                                 \
-    START_LATER(fn, n, group_word, 0, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT)
-#define SEND_INIT_(fn, n, group_word, bytes, destination, request)                                \
-    START_LATER(fn, n, group_word, TO_PEER(destination, bytes), (int)a##destination, request, RS_REQUEST_PERSISTENT)
+#define WILDCARD(source, tag) (FROM(source) < 0 || FROM(tag) < 0 ? RS_REQUEST_WILDCARD : 0)
+
+#define IRECEIVE_(fn, n, group_word, source, tag, request)                                        \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED(n)                                                                                  \
+        GROUP_AFTER(group_word)                                                                   \
+        uint64_t key = rs_note(thread, F_##fn, group, 0, enter, leave, failed);                   \
+        struct rs_message_place place = RS_NO_PLACE;                                              \
+        if (RS_LIKELY(!failed))                                                                   \
+            place = rs_message_posted(thread, key, FROM(source), FROM(tag), enter);               \
+        TRACK_MESSAGE(fn, request, 0, RS_REQUEST_RECEIVE | WILDCARD(source, tag), place)          \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+/* One request for a send and a receive: an entry for each, the send's on top. */
+#define ISENDRECV_(fn, n, group_word, bytes_word, destination, send_tag, source, tag, request)    \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        TIMED(n)                                                                                  \
+        GROUP_AFTER(group_word)                                                                   \
+        BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
+        uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
+        struct rs_message_place place =                                                           \
+            NOTE_MESSAGE(fn, group_word, RS_MESSAGE_NONBLOCKING, FROM(destination), FROM(send_tag), bytes, 0); \
+        struct rs_message_place other = RS_NO_PLACE;                                              \
+        if (RS_LIKELY(!failed))                                                                   \
+            other = rs_message_posted(thread, key, FROM(source), FROM(tag), enter);               \
+        TRACK_MESSAGE(fn, request, 0, RS_REQUEST_RECEIVE | RS_REQUEST_UNCOUNTED | WILDCARD(source, tag), other) \
+        TRACK_MESSAGE(fn, request, bytes, RS_REQUEST_PAIR, place)                                 \
+        COUNT_DESTINATION(destination, bytes)                                                     \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+/* What a matched probe has found: its record was made then. */
+#define MRECEIVE_(fn, n, message, status)                                                         \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        uint64_t probed = rs_mpi.ready ? rs_handle_given(a##message) : 0;                         \
+        OWN_STATUS(status)                                                                        \
+        TIMED_WAITING(fn, n, 0, RS_NO_PEER, RS_NO_PEER)                                           \
+        struct rs_mpi_group *group = rs_group_none();                                             \
+        BYTES_AFTER(readable ? rs_status_bytes((const void *)a##status) : 0)                      \
+        rs_note(thread, F_##fn, group, bytes, enter, leave, failed);                              \
+        if (readable && !failed)                                                                  \
+            rs_message_received(thread, probed, (const void *)a##status, bytes, leave);           \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define IMRECEIVE_(fn, n, message, request)                                                       \
+    static int wrap_##fn(ARGS_##n)                                                                \
+    {                                                                                             \
+        OPEN(fn, n)                                                                               \
+        PASS_ON(n)                                                                                \
+        uint64_t probed = rs_mpi.ready ? rs_handle_given(a##message) : 0;                         \
+        TIMED(n)                                                                                  \
+        struct rs_mpi_group *group = rs_group_none();                                             \
+        rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
+        struct rs_message_place place = RS_NO_PLACE;                                              \
+        if (RS_LIKELY(!failed))                                                                   \
+            place = rs_message_receiving(thread, probed);                                         \
+        TRACK_MESSAGE(fn, request, 0, RS_REQUEST_RECEIVE, place)                                  \
+        CLOSE                                                                                     \
+    }                                                                                             \
+    EXPORT_NOW(fn, n)
+
+#define RECEIVE_INIT_(fn, n, group_word, source, tag, request)                                    \
+    START_LATER(fn, n, group_word, 0, -1, request,                                                \
+                RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT | RS_REQUEST_MESSAGE | WILDCARD(source, tag), \
+                rs_as_logged(rs_persistent_new(FROM(source), FROM(tag)), 0))
+#define SEND_INIT_(fn, n, group_word, bytes, destination, tag, request)                           \
+    START_LATER(fn, n, group_word, TO_PEER(destination, bytes), FROM(destination), request,       \
+                RS_REQUEST_PERSISTENT | RS_REQUEST_MESSAGE,                                       \
+                rs_as_logged(rs_persistent_new(FROM(destination), FROM(tag)), 0))
+#define PRECEIVE_INIT_(fn, n, group_word, request)                                                \
+    START_LATER(fn, n, group_word, 0, -1, request, RS_REQUEST_RECEIVE | RS_REQUEST_PERSISTENT, RS_NOT_LOGGED)
+#define PSEND_INIT_(fn, n, group_word, bytes, destination, request)                               \
+    START_LATER(fn, n, group_word, TO_PEER(destination, bytes), FROM(destination), request, RS_REQUEST_PERSISTENT, \
+                RS_NOT_LOGGED)
 #define COLLECTIVE_INIT_(fn, n, group_word, bytes, root, request)                                 \
-    START_LATER(fn, n, group_word, bytes, root, request, RS_REQUEST_PERSISTENT | RS_REQUEST_COLLECTIVE)
+    START_LATER(fn, n, group_word, bytes, root, request, RS_REQUEST_PERSISTENT | RS_REQUEST_COLLECTIVE, RS_NOT_LOGGED)
 
 #define COLLECTIVE_BODY(fn, n, group_word, bytes_word, root)                                      \
         OPEN(fn, n)                                                                               \
@@ -445,6 +576,12 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
 /* The twin's suffix has to be on the name before it is pasted to anything. */
 #define SEND(name, ...) WITH_NAME(SEND_, RS_TWIN(name), __VA_ARGS__)
 #define RECEIVE(name, ...) WITH_NAME(RECEIVE_, RS_TWIN(name), __VA_ARGS__)
+#define SENDRECV(name, ...) WITH_NAME(SENDRECV_, RS_TWIN(name), __VA_ARGS__)
+#define MRECEIVE(name, ...) WITH_NAME(MRECEIVE_, RS_TWIN(name), __VA_ARGS__)
+#define ISENDRECV(name, ...) WITH_NAME(ISENDRECV_, RS_TWIN(name), __VA_ARGS__)
+#define IMRECEIVE(name, ...) WITH_NAME(IMRECEIVE_, RS_TWIN(name), __VA_ARGS__)
+#define PSEND_INIT(name, ...) WITH_NAME(PSEND_INIT_, RS_TWIN(name), __VA_ARGS__)
+#define PRECEIVE_INIT(name, ...) WITH_NAME(PRECEIVE_INIT_, RS_TWIN(name), __VA_ARGS__)
 #define ISEND(name, ...) WITH_NAME(ISEND_, RS_TWIN(name), __VA_ARGS__)
 #define IRECEIVE(name, ...) WITH_NAME(IRECEIVE_, RS_TWIN(name), __VA_ARGS__)
 #define SEND_INIT(name, ...) WITH_NAME(SEND_INIT_, RS_TWIN(name), __VA_ARGS__)

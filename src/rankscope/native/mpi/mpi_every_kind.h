@@ -1,10 +1,16 @@
 /* Runs through the whole table with every kind of line meaning ENTRY(name). The includer defines ENTRY. */
 #define SEND(name, ...) ENTRY(RS_TWIN(name))
 #define RECEIVE SEND
+#define SENDRECV SEND
+#define MRECEIVE SEND
 #define ISEND SEND
 #define IRECEIVE SEND
+#define IMRECEIVE SEND
+#define ISENDRECV SEND
 #define SEND_INIT SEND
 #define RECEIVE_INIT SEND
+#define PSEND_INIT SEND
+#define PRECEIVE_INIT SEND
 #define COLLECTIVE SEND
 #define ICOLLECTIVE SEND
 #define COLLECTIVE_INIT SEND
@@ -43,10 +49,16 @@
 
 #undef SEND
 #undef RECEIVE
+#undef SENDRECV
+#undef MRECEIVE
 #undef ISEND
 #undef IRECEIVE
+#undef IMRECEIVE
+#undef ISENDRECV
 #undef SEND_INIT
 #undef RECEIVE_INIT
+#undef PSEND_INIT
+#undef PRECEIVE_INIT
 #undef COLLECTIVE
 #undef ICOLLECTIVE
 #undef COLLECTIVE_INIT

@@ -21,30 +21,35 @@
 
 #if RS_SECTION == 1
 
-/* point to point: …, dest */
-SEND(Send, 6, COMM(5), CT(1, 2), 3)
-SEND(Bsend, 6, COMM(5), CT(1, 2), 3)
-SEND(Ssend, 6, COMM(5), CT(1, 2), 3)
-SEND(Rsend, 6, COMM(5), CT(1, 2), 3)
-SEND(Sendrecv, 12, COMM(10), CT(1, 2), 3)
-SEND(Sendrecv_replace, 9, COMM(7), CT(1, 2), 3)
-/* …, source, status */
-RECEIVE(Recv, 7, COMM(5), FROM(3), 6)
-RECEIVE(Mrecv, 5, NONE, FROM_MATCHED, 4)
-/* …, dest, request */
-ISEND(Isend, 7, COMM(5), CT(1, 2), 3, 6)
-ISEND(Ibsend, 7, COMM(5), CT(1, 2), 3, 6)
-ISEND(Issend, 7, COMM(5), CT(1, 2), 3, 6)
-ISEND(Irsend, 7, COMM(5), CT(1, 2), 3, 6)
-IRECEIVE(Irecv, 7, COMM(5), 6)
-IRECEIVE(Imrecv, 5, NONE, 4)
-SEND_INIT(Send_init, 7, COMM(5), CT(1, 2), 3, 6)
-SEND_INIT(Bsend_init, 7, COMM(5), CT(1, 2), 3, 6)
-SEND_INIT(Ssend_init, 7, COMM(5), CT(1, 2), 3, 6)
-SEND_INIT(Rsend_init, 7, COMM(5), CT(1, 2), 3, 6)
-RECEIVE_INIT(Recv_init, 7, COMM(5), 6)
+/* point to point: …, dest, tag */
+SEND(Send, 6, COMM(5), CT(1, 2), 3, 4)
+SEND(Bsend, 6, COMM(5), CT(1, 2), 3, 4)
+SEND(Ssend, 6, COMM(5), CT(1, 2), 3, 4)
+SEND(Rsend, 6, COMM(5), CT(1, 2), 3, 4)
+/* …, dest, tag, source, tag, status */
+SENDRECV(Sendrecv, 12, COMM(10), CT(1, 2), 3, 4, 8, 9, 11)
+SENDRECV(Sendrecv_replace, 9, COMM(7), CT(1, 2), 3, 4, 5, 6, 8)
+/* …, source, tag, status */
+RECEIVE(Recv, 7, COMM(5), 3, 4, 6)
+/* message, status */
+MRECEIVE(Mrecv, 5, 3, 4)
+/* …, dest, tag, request */
+ISEND(Isend, 7, COMM(5), CT(1, 2), 3, 4, 6)
+ISEND(Ibsend, 7, COMM(5), CT(1, 2), 3, 4, 6)
+ISEND(Issend, 7, COMM(5), CT(1, 2), 3, 4, 6)
+ISEND(Irsend, 7, COMM(5), CT(1, 2), 3, 4, 6)
+/* …, source, tag, request */
+IRECEIVE(Irecv, 7, COMM(5), 3, 4, 6)
+/* message, request */
+IMRECEIVE(Imrecv, 5, 3, 4)
+/* as ISEND and IRECEIVE */
+SEND_INIT(Send_init, 7, COMM(5), CT(1, 2), 3, 4, 6)
+SEND_INIT(Bsend_init, 7, COMM(5), CT(1, 2), 3, 4, 6)
+SEND_INIT(Ssend_init, 7, COMM(5), CT(1, 2), 3, 4, 6)
+SEND_INIT(Rsend_init, 7, COMM(5), CT(1, 2), 3, 4, 6)
+RECEIVE_INIT(Recv_init, 7, COMM(5), 3, 4, 6)
 /* waits until all that the buffer holds is sent */
-PROBE(Buffer_detach, 2, NONE, RS_NO_PEER)
+PROBE(Buffer_detach, 2, NONE, NOBODY)
 
 /* collectives: …, root (or -1) */
 COLLECTIVE(Bcast, 5, COMM(4), WITH_ROOT(3, CT(1, 2)), ROOT(3))
@@ -137,10 +142,11 @@ COLLECTIVE(File_write_ordered_begin, 4, FILE_(0), CT(2, 3), -1)
 
 #elif RS_SECTION == 2
 
-ISEND(Isendrecv, 12, COMM(10), CT(1, 2), 3, 11)
-ISEND(Isendrecv_replace, 9, COMM(7), CT(1, 2), 3, 8)
-PROBE(Comm_detach_buffer, 3, COMM(0), RS_NO_PEER)
-PROBE(Session_detach_buffer, 3, NONE, RS_NO_PEER)
+/* …, dest, tag, source, tag, request */
+ISENDRECV(Isendrecv, 12, COMM(10), CT(1, 2), 3, 4, 8, 9, 11)
+ISENDRECV(Isendrecv_replace, 9, COMM(7), CT(1, 2), 3, 4, 5, 6, 8)
+PROBE(Comm_detach_buffer, 3, COMM(0), NOBODY)
+PROBE(Session_detach_buffer, 3, NONE, NOBODY)
 /* …, root, request (after the info) */
 COLLECTIVE_INIT(Bcast_init, 7, COMM(4), WITH_ROOT(3, CT(1, 2)), ROOT(3), 6)
 COLLECTIVE_INIT(Gather_init, 10, COMM(7), TO_ROOT(6, PLACE(0, CT(4, 5), CT(1, 2))), ROOT(6), 9)
@@ -168,17 +174,14 @@ COLLECTIVE_INIT(Neighbor_alltoallw_init, 11, COMM(8), SUMW(1, NEIGHBOURS(8), 3),
 
 PLAIN(Comm_rank, 2, COMM(0), 0)
 PLAIN(Comm_size, 2, COMM(0), 0)
-PROBE(Probe, 4, COMM(2), FROM(0))
+PROBE(Probe, 4, COMM(2), FROM(0), FROM(1))
 PLAIN(Iprobe, 5, COMM(2), 0)
-PROBE(Mprobe, 5, COMM(2), FROM(0))
-PLAIN(Improbe, 6, COMM(2), 0)
-PLAIN(Cancel, 1, NONE, 0)
 PLAIN(Request_get_status, 3, NONE, 0)
 /* collective, but in most libraries a matter of each rank: counted, not matched */
-PROBE(Comm_set_info, 2, COMM(0), RS_NO_PEER)
-PROBE(Win_set_info, 2, WIN(0), RS_NO_PEER)
-PROBE(File_set_info, 2, FILE_(0), RS_NO_PEER)
-PROBE(File_set_atomicity, 2, FILE_(0), RS_NO_PEER)
+PROBE(Comm_set_info, 2, COMM(0), NOBODY)
+PROBE(Win_set_info, 2, WIN(0), NOBODY)
+PROBE(File_set_info, 2, FILE_(0), NOBODY)
+PROBE(File_set_atomicity, 2, FILE_(0), NOBODY)
 COLLECTIVE(Barrier, 1, COMM(0), 0, -1)
 ICOLLECTIVE(Ibarrier, 2, COMM(0), 0, -1, 1)
 
@@ -264,6 +267,9 @@ SPECIAL(Testall, 4)
 SPECIAL(Testany, 5)
 SPECIAL(Testsome, 5)
 SPECIAL(Request_free, 1)
+SPECIAL(Cancel, 1)
+SPECIAL(Mprobe, 5)
+SPECIAL(Improbe, 6)
 SPECIAL(Comm_idup, 3)
 SPECIAL(Comm_set_name, 2)
 SPECIAL(Type_free, 1)
@@ -274,8 +280,9 @@ SPECIAL(File_close, 1)
 #elif RS_SECTION == 4
 
 COLLECTIVE_INIT(Barrier_init, 3, COMM(0), 0, -1, 2)
-SEND_INIT(Psend_init, 9, COMM(6), (uint64_t)(int)a1 * rs_bytes(thread, a2, a3), 4, 8)
-RECEIVE_INIT(Precv_init, 9, COMM(6), 8)
+/* matched among themselves, in the order of these calls: counted, not logged as messages */
+PSEND_INIT(Psend_init, 9, COMM(6), (uint64_t)(int)a1 * rs_bytes(thread, a2, a3), 4, 8)
+PRECEIVE_INIT(Precv_init, 9, COMM(6), 8)
 PLAIN(Pready, 2, NONE, 0)
 PLAIN(Pready_range, 3, NONE, 0)
 PLAIN(Pready_list, 3, NONE, 0)
@@ -283,9 +290,9 @@ PLAIN(Parrived, 3, NONE, 0)
 PLAIN(Request_get_status_all, 4, NONE, 0)
 PLAIN(Request_get_status_any, 5, NONE, 0)
 PLAIN(Request_get_status_some, 5, NONE, 0)
-PROBE(Buffer_flush, 0, NONE, RS_NO_PEER)
-PROBE(Comm_flush_buffer, 1, COMM(0), RS_NO_PEER)
-PROBE(Session_flush_buffer, 1, NONE, RS_NO_PEER)
+PROBE(Buffer_flush, 0, NONE, NOBODY)
+PROBE(Comm_flush_buffer, 1, COMM(0), NOBODY)
+PROBE(Session_flush_buffer, 1, NONE, NOBODY)
 NEW_COMM_APART(Comm_create_from_group, 5, NONE, 4, "from_group", FROM_TAG(1))
 NEW_COMM_APART(Intercomm_create_from_groups, 8, NONE, 7, "from_groups", FROM_TAG(4))
 SPECIAL(Comm_idup_with_info, 4)

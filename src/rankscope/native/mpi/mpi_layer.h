@@ -48,17 +48,24 @@ struct rs_mpi_group {
 /* A nonblocking or persistent operation under way. One cache line. */
 struct rs_request {
     uint64_t handle, start_ticks;
-    uint64_t bytes : 56, flags : 8;
+    uint64_t bytes : 48, flags : 16;
     uint64_t key;                       /* of its progress row; the size class of a receive is still to come */
     struct rs_mpi_group *group;
-    struct rs_collective *record;       /* its place in the log; RS_REQUEST_IDUP: where the new handle appears */
+    /* its place in the log; RS_REQUEST_IDUP: where the new handle appears; RS_REQUEST_MESSAGE: a struct rs_message, or
+     * of a persistent one struct rs_persistent */
+    struct rs_collective *record;
     struct rs_request *next;
     uint32_t record_number;
     int32_t dest_or_root;               /* of a persistent operation */
 };
 enum rs_request_flag {
     RS_REQUEST_RECEIVE = 1, RS_REQUEST_PERSISTENT = 2, RS_REQUEST_ACTIVE = 4, RS_REQUEST_COLLECTIVE = 8,
-    RS_REQUEST_IDUP = 16
+    RS_REQUEST_IDUP = 16,
+    RS_REQUEST_MESSAGE = 32,
+    RS_REQUEST_PAIR = 64,       /* an older one of the same handle is complete with it */
+    RS_REQUEST_WILDCARD = 128,  /* its envelope is known at completion */
+    RS_REQUEST_CANCELLING = 256, /* MPI_Cancel was called on it */
+    RS_REQUEST_UNCOUNTED = 512  /* the other of a pair is tallied */
 };
 
 /* mpi_library.c */
@@ -135,6 +142,23 @@ static inline uint64_t rs_status_decode(uint32_t layout, const void *status)
     }
     memcpy(pair, (const char *)status + (layout == RS_STATUS_SPLIT_AT_12 ? 12 : 0), sizeof pair);
     return pair[0] | (uint64_t)(pair[1] >> 1) << 32;
+}
+
+/* Who sent it and with what tag: fields that programs read, so every MPI has them at fixed places. */
+static inline const int32_t *rs_status_place(const void *status)
+{
+    return (const int32_t *)((const char *)status + (rs_mpi.flavour == RS_MPI_MPICH ? 8 : 0));
+}
+
+static inline int32_t rs_status_source(const void *status)
+{
+    return __atomic_load_n(rs_status_place(status), __ATOMIC_RELAXED);
+}
+
+/* One by one: the MPI has just written them so, and one load of both would have to wait for that. */
+static inline int32_t rs_status_tag(const void *status)
+{
+    return __atomic_load_n(rs_status_place(status) + 1, __ATOMIC_RELAXED);
 }
 
 static inline uint64_t rs_status_bytes(const void *status)

@@ -91,15 +91,69 @@ void rs_request_set_record(struct rs_thread *thread, uint64_t handle, struct rs_
     rs_request_unlock(thread, bucket);
 }
 
-void rs_request_drop(struct rs_thread *thread, uint64_t handle)
+void rs_request_cancelling(struct rs_thread *thread, uint64_t handle)
 {
     uint32_t bucket = rs_request_bucket(handle);
     if (!rs_request_lock(thread, bucket))
         return;
     struct rs_request *request = rs_request_find(bucket, handle);
     if (request)
-        rs_request_remove(bucket, request);
+        request->flags |= RS_REQUEST_CANCELLING;
     rs_request_unlock(thread, bucket);
+}
+
+/* --- persistent messages --- */
+
+static rs_lock persistent_lock;
+static struct rs_persistent *persistent_unused;
+
+static void persistent_slab(void)
+{
+    struct rs_persistent *made_now = rs_memory(SLAB * sizeof *made_now);
+    for (uint32_t i = 0; made_now && i < SLAB; i++) {
+        made_now[i].next = persistent_unused;
+        persistent_unused = &made_now[i];
+    }
+}
+
+RS_COLD struct rs_persistent *rs_persistent_new(int32_t peer, int32_t tag)
+{
+    if (!rs_lock_take(&persistent_lock))
+        return NULL;
+    if (!persistent_unused)
+        persistent_slab();
+    struct rs_persistent *persistent = persistent_unused;
+    if (persistent) {
+        persistent_unused = persistent->next;
+        *persistent = (struct rs_persistent){NULL, {NULL, 0}, peer, tag};
+    }
+    rs_lock_give(&persistent_lock);
+    return persistent;
+}
+
+static void persistent_free(struct rs_persistent *persistent)
+{
+    if (!persistent || !rs_lock_take(&persistent_lock))
+        return;
+    persistent->next = persistent_unused;
+    persistent_unused = persistent;
+    rs_lock_give(&persistent_lock);
+}
+
+void rs_request_drop(struct rs_thread *thread, uint64_t handle)
+{
+    struct rs_persistent *persistent = NULL;
+    uint32_t bucket = rs_request_bucket(handle);
+    if (!rs_request_lock(thread, bucket))
+        return;
+    struct rs_request *request = rs_request_find(bucket, handle);
+    if (request) {
+        if ((request->flags & RS_REQUEST_MESSAGE) && (request->flags & RS_REQUEST_PERSISTENT))
+            persistent = (struct rs_persistent *)request->record;
+        rs_request_remove(bucket, request);
+    }
+    rs_request_unlock(thread, bucket);
+    persistent_free(persistent);
 }
 
 void rs_requests_forget(void)
@@ -107,4 +161,5 @@ void rs_requests_forget(void)
     memset(rs_request_buckets, 0, sizeof rs_request_buckets);
     memset(rs_request_shards, 0, sizeof rs_request_shards);
     made = 0;
+    persistent_unused = NULL;
 }

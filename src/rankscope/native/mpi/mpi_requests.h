@@ -3,6 +3,7 @@
 #ifndef RANKSCOPE_MPI_REQUESTS_H
 #define RANKSCOPE_MPI_REQUESTS_H
 
+#include "messages.h"
 #include "mpi_layer.h"
 
 #define RS_REQUEST_BUCKETS 4096u
@@ -10,7 +11,20 @@
 
 /* A record in the collective log; its number tells whether the place is still ours. */
 struct rs_logged { struct rs_collective *record; uint32_t number; };
-#define RS_NOT_LOGGED (struct rs_logged){NULL, 0}
+#define RS_NOT_LOGGED rs_as_logged(NULL, 0)
+
+/* A persistent message: its envelope, and the place of the one under way. */
+struct rs_persistent {
+    struct rs_persistent *next;
+    struct rs_message_place place;
+    int32_t peer, tag;
+};
+struct rs_persistent *rs_persistent_new(int32_t peer, int32_t tag);
+
+static inline struct rs_logged rs_as_logged(void *record, uint32_t number)
+{
+    return (struct rs_logged){record, number};
+}
 
 /* The newest request of a bucket lies in the bucket itself, where almost every one is found; older ones that share it
  * hang behind. Flags of 0: nothing is there. */
@@ -24,6 +38,7 @@ void rs_request_remove(uint32_t bucket, struct rs_request *request);
 int rs_request_start(struct rs_thread *thread, uint64_t handle, uint64_t now, struct rs_request *copy);
 void rs_request_set_record(struct rs_thread *thread, uint64_t handle, struct rs_collective *record);
 void rs_request_drop(struct rs_thread *thread, uint64_t handle);
+void rs_request_cancelling(struct rs_thread *thread, uint64_t handle);
 void rs_requests_forget(void);
 
 static inline uint32_t rs_request_bucket(uint64_t handle)
@@ -52,7 +67,7 @@ static inline void rs_request_unlock(struct rs_thread *thread, uint32_t bucket)
 /* The newest first: where a handle was used again without our seeing its completion, the old one is the stale one.
  * Fields go straight to their place: a copy of what was just written in small pieces stalls the processor. */
 RS_HOT void rs_request_add(struct rs_thread *thread, uint64_t handle, uint64_t start_ticks, uint64_t bytes,
-                           struct rs_mpi_group *group, uint64_t key, uint8_t flags, int32_t dest_or_root,
+                           struct rs_mpi_group *group, uint64_t key, uint16_t flags, int32_t dest_or_root,
                            struct rs_logged logged)
 {
     uint32_t bucket = rs_request_bucket(handle);
@@ -87,7 +102,7 @@ struct rs_completed {
     struct rs_mpi_group *group;
     struct rs_collective *record;
     uint32_t record_number;
-    uint8_t flags;
+    uint16_t flags;
 };
 
 /* The operation is complete. 0 where none was under way: a null, inactive or unknown request. Called with the bucket
@@ -100,7 +115,7 @@ RS_HOT int rs_request_take_held(uint32_t bucket, uint64_t handle, struct rs_comp
     *done = (struct rs_completed){node->start_ticks, node->bytes, node->key, node->group, node->record,
                                   node->record_number, node->flags};
     if (RS_UNLIKELY(node->flags & RS_REQUEST_PERSISTENT))
-        node->flags &= (uint8_t)~RS_REQUEST_ACTIVE;
+        node->flags &= (uint16_t)~(RS_REQUEST_ACTIVE | RS_REQUEST_CANCELLING);
     else if (RS_LIKELY(node == &rs_request_buckets[bucket]))
         node->flags = 0;
     else

@@ -44,15 +44,56 @@ static inline uint64_t rs_mpi_key(enum rs_mpi_function function, const struct rs
 
 static inline uint64_t rs_key_sized(uint64_t key, uint64_t bytes) { return key | (uint64_t)rs_size_class(bytes) << 48; }
 
-RS_HOT void rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
-                           uint64_t bytes, uint64_t enter, uint64_t leave, int failed)
+/* Gives the key of its tally. */
+RS_HOT uint64_t rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
+                        uint64_t bytes, uint64_t enter, uint64_t leave, int failed)
 {
     uint64_t key = rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes);
     rs_tally(thread, key, leave - enter, bytes, failed);
     rs_trace(thread, key, enter, leave - enter, bytes, failed);
     if (RS_UNLIKELY(rs_step_open))
         rs_mpi_in_step(leave - enter);
+    return key;
 }
+
+/* Of what rs_note has given: it is about no group that is known. */
+static inline int rs_key_is_groupless(uint64_t key) { return !(key & (uint64_t)0xFFFF << 16); }
+
+/* --- messages --- */
+
+/* A send or a receive of an envelope that is known. Nothing goes to or comes from MPI_PROC_NULL, which is negative. */
+RS_HOT struct rs_message_place rs_message_note(struct rs_thread *thread, uint64_t key, uint8_t flags, int32_t peer,
+                                               int32_t tag, uint64_t bytes, uint64_t enter, uint64_t end)
+{
+    if (RS_UNLIKELY(peer < 0 || rs_key_is_groupless(key)))
+        return RS_NO_PLACE;
+    return rs_message_add(thread, key, flags, peer, tag, bytes, enter, end);
+}
+
+/* A send and a receive by one call. */
+RS_HOT void rs_message_combined(struct rs_thread *thread, uint64_t key, int32_t peer, int32_t tag, uint64_t bytes,
+                                const void *status, uint64_t enter, uint64_t leave)
+{
+    if (RS_LIKELY(!rs_key_is_groupless(key)))
+        rs_message_write(thread, key, RS_MESSAGE_COMBINED, rs_two(peer, tag), bytes, enter, leave,
+                         rs_two(rs_status_source(status), rs_status_tag(status)), rs_status_bytes(status));
+}
+
+/* A receive that is under way: of any sender, perhaps, and of a size that is known at completion. */
+RS_HOT struct rs_message_place rs_message_posted(struct rs_thread *thread, uint64_t key, int32_t peer, int32_t tag,
+                                                 uint64_t enter)
+{
+    if (RS_UNLIKELY(rs_key_is_groupless(key)))
+        return RS_NO_PLACE;
+    return rs_message_add(thread, key, RS_MESSAGE_RECEIVE | RS_MESSAGE_NONBLOCKING, peer, tag, 0, enter, 0);
+}
+
+void rs_message_failed(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
+                       uint8_t flags, int32_t peer, int32_t tag, uint64_t enter, uint64_t leave);
+void rs_message_failed_both(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
+                            int32_t peer, int32_t tag, int32_t source, int32_t source_tag, uint64_t enter, uint64_t leave);
+void rs_message_received(struct rs_thread *thread, uint64_t probed, const void *status, uint64_t bytes, uint64_t now);
+struct rs_message_place rs_message_receiving(struct rs_thread *thread, uint64_t probed);
 
 /* --- collectives --- */
 
@@ -158,9 +199,9 @@ struct rs_optional { void *wrapper; void *(*choose)(void); };
     uint64_t leave = rs_ticks();
 
 /* The same of a call that may wait for another rank. */
-#define TIMED_WAITING(fn, n, group_id, peer)                                                      \
+#define TIMED_WAITING(fn, n, group_id, peer, tag)                                                 \
     uint64_t enter = rs_ticks();                                                                  \
-    rs_call_begins(thread, rs_mpi_name_of(F_##fn), group_id, peer, enter);                        \
+    rs_call_begins(thread, rs_mpi_name_of(F_##fn), group_id, peer, tag, enter);                   \
     int failed = real(PASS_##n);                                                                  \
     uint64_t leave = rs_ticks();                                                                  \
     rs_call_ended(thread);
@@ -200,7 +241,7 @@ struct rs_optional { void *wrapper; void *(*choose)(void); };
         logged = rs_collective_enter(thread, F_##fn, group, bytes, root,                          \
                                      (uint8_t)((flags) | (unsure ? RS_COLL_UNSIZED : 0)), enter); \
     else                                                                                          \
-        rs_call_begins(thread, rs_mpi_name_of(F_##fn), 0, RS_NO_PEER, enter);                     \
+        rs_call_begins(thread, rs_mpi_name_of(F_##fn), 0, RS_NO_PEER, RS_NO_PEER, enter);         \
     int failed = real(PASS_##n);                                                                  \
     uint64_t leave = rs_ticks();                                                                  \
     if (RS_UNLIKELY(failed))                                                                      \

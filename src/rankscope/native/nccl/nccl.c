@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "messages.h"
 #include "nccl_layer.h"
 #include "trace.h"
 
@@ -21,6 +22,7 @@ struct operation {
     uint64_t gpu_start_ns, gpu_end_ns;
     struct rs_collective *record;
     uint32_t number;
+    struct rs_message_place message;    /* of a point-to-point operation */
 };
 
 static struct operation slots[SLOTS];
@@ -124,9 +126,21 @@ static void log_enqueued(struct rs_thread *thread, struct operation *operation, 
     operation->number = operation->record ? rs_log_number(operation->record) : 0;
 }
 
+/* NCCL matches what two ranks send each other on a communicator in the order of their calls: there are no tags. */
+static void log_message(struct rs_thread *thread, struct operation *operation, const struct rs_nccl_task *task)
+{
+    int receive = !strcmp(given(task->func), "Recv");
+    uint8_t flags = (uint8_t)(RS_MESSAGE_NONBLOCKING | (receive ? RS_MESSAGE_RECEIVE : 0));
+    if ((receive || !strcmp(given(task->func), "Send")) && task->peer >= 0 && (uint16_t)(operation->key >> 16))
+        operation->message = rs_message_add(thread, operation->key, flags, task->peer, 0, operation->bytes,
+                                            operation->start_ticks, 0);
+}
+
 /* From here on the record speaks of the device. */
 static void log_begun(const struct operation *operation)
 {
+    if (operation->message.record && rs_message_is_there(operation->message))
+        RS_SET(operation->message.record->begin_ticks, operation->first_ticks);
     if (!still_ours(operation))
         return;
     uint64_t queued = operation->first_ticks - operation->start_ticks;
@@ -137,14 +151,17 @@ static void log_begun(const struct operation *operation)
 
 static void log_ended(const struct operation *operation, uint64_t now)
 {
+    if (operation->message.record && rs_message_is_there(operation->message))
+        rs_message_end(operation->message, now, now - operation->first_ticks);
     if (still_ours(operation))
         __atomic_store_n(&operation->record->end_ticks, now, __ATOMIC_RELEASE);
 }
 
 /* Nobody will tell when it ends: what is known is when it had been enqueued. */
-static void log_unfollowed(const struct operation *operation, uint64_t now)
+static void log_unfollowed(struct operation *operation, uint64_t now)
 {
     uint64_t took = now - operation->start_ticks;
+    operation->message = RS_NO_PLACE;
     if (!still_ours(operation))
         return;
     RS_SET(operation->record->call_ticks, took > UINT32_MAX ? UINT32_MAX : (uint32_t)took);
@@ -255,6 +272,8 @@ static void *start(struct rs_thread *thread, struct rs_nccl_comm *comm, const st
     operation->start_ticks = now;
     if (task->collective)
         log_enqueued(thread, operation, group, sequence, has_root(func) ? task->root : -1);
+    else
+        log_message(thread, operation, task);
     void *handle = handle_of(operation, operation->generation, TASK);
     rs_lock_give(&operation->lock);
     return handle;

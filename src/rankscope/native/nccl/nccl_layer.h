@@ -18,6 +18,7 @@ struct rs_nccl_task {
     const char *func, *datatype, *algo, *proto;
     uint64_t count;
     int32_t root;
+    int32_t peer;               /* of ncclSend and ncclRecv: rank in the communicator */
     uint32_t channels;          /* how many will be told; 0: not known */
     uint8_t collective;
     uint8_t kernel_told;        /* events of its kernel's channels will follow */

@@ -84,6 +84,7 @@ static int start_v1(void *context, void **handle, const void *description)
         task.func = NAME_OF(functions, p2p->func);
         task.datatype = NAME_OF(datatypes, p2p->datatype);
         task.count = p2p->count;
+        task.peer = p2p->peer;
     } else {
         return 0;
     }
@@ -107,6 +108,7 @@ static int start_v1(void *context, void **handle, const void *description)
         (task).func = (from).func; \
         (task).datatype = (from).datatype; \
         (task).count = (from).count; \
+        (task).peer = (from).peer; \
     } while (0)
 #define TAKE_COMM(task, from, its_rank) \
     (task).comm = (struct rs_nccl_identity){(from).comm_name, (from).comm_hash, 0, (uint32_t)(its_rank), 1}

@@ -1,4 +1,5 @@
 /* Process groups of torch.distributed and their collectives: begun by one thread, ended by another. */
+#include "messages.h"
 #include "nccl_layer.h"
 #include "steps.h"
 
@@ -228,4 +229,36 @@ RS_EXPORT void rankscope_collective_end(uint32_t slot, int how)
     rs_mark_at(RS_MARK_FIRST_COLLECTIVE_END, "", now);
     if (RS_UNLIKELY(rs.phase == RS_PHASE_FIRST_COLLECTIVE))
         rs_first_collective_over();
+}
+
+/* --- messages between two ranks --- */
+
+#define ADDRESS_BITS 48     /* of a record, which is one of ours; its number lies above */
+
+/* A send or a receive that was posted at `begin`; its end comes by rankscope_message_end with what is given here. 0: none
+ * will be taken. A peer below 0: any. */
+RS_EXPORT uint64_t rankscope_message(const char *name, int receive, uint32_t group, int32_t peer, int32_t tag,
+                                     uint64_t bytes, uint64_t begin)
+{
+    struct rs_thread *thread = group ? rs_enter() : NULL;
+    if (!thread)
+        return 0;
+    uint16_t id = group <= groups_used ? groups[group - 1].id : 0;
+    uint8_t flags = (uint8_t)(RS_MESSAGE_NONBLOCKING | (receive ? RS_MESSAGE_RECEIVE : 0));
+    uint64_t key = rs_key(rs_intern(name), id, RS_LAYER_GLOO, rs.phase, rs_size_class(bytes), RS_KIND_CALL);
+    struct rs_message_place place = id ? rs_message_add(thread, key, flags, peer, tag, bytes, begin, 0) : RS_NO_PLACE;
+    rs_leave(thread, rs_ticks());
+    return place.record ? (uint64_t)(uintptr_t)place.record | (uint64_t)place.number << ADDRESS_BITS : 0;
+}
+
+/* The program waited for it from `begin` until now. source: who sent it, where that was not known; else below 0. */
+RS_EXPORT void rankscope_message_end(uint64_t message, uint64_t begin, int32_t source)
+{
+    struct rs_message *record = (struct rs_message *)(uintptr_t)(message & (((uint64_t)1 << ADDRESS_BITS) - 1));
+    uint64_t now = rs_ticks();
+    if (!rs.file || !record || (uint16_t)__atomic_load_n(&record->number, __ATOMIC_RELAXED) != message >> ADDRESS_BITS)
+        return;
+    if (source >= 0)
+        RS_SET(record->peer, source);
+    rs_message_end((struct rs_message_place){record, 0}, now, now - begin);
 }

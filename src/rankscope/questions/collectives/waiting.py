@@ -12,27 +12,31 @@ from rankscope.model import Column, Table, Tables, Unit
 from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.condense import lanes
+from rankscope.questions.messages.matching import message_blocks
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import at_host, ranges
 
 # ---------------------------------------------------------------- who waits for whom, and how long in all?
 WAIT_MATRIX_COLUMNS = (Column("rank", Unit.NAME, "Rank that waits"),)  # or a host, or several; then a column for each
 MATRIX_FORMULA = (
-    "wait for that rank (host, ranks): the last to arrive of those it depends on, summed over the collectives"
+    "wait for that rank (host, ranks): the last to arrive of those it depends on, summed over the collectives, and the"
+    " other end of point-to-point messages"
 )
 MOST_LANES = 96
 
 
 def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
-    """Waiting of each rank (row) for each other one (column), of all matched collectives. Many are put together."""
+    """Waiting of each rank (row) for each other one (column), in collectives and messages. Many are put together."""
     known = collectives_of(tables)
     table = Table("wait_matrix", "Who waits for whom", WAIT_MATRIX_COLUMNS, [])
     wanted = np.array([selection.ranks is None or rank in selection.ranks for rank in known.log.ranks], bool)
-    if not known.splits or not wanted.any():
+    if not wanted.any():
         return table
     rows = lanes(known.log.ranks, known.log.hosts, MOST_LANES)
     count = len(rows.labels)
-    sums = np.zeros(count * count)
+    sums, are_messages = _message_waits(tables, known.log.ranks, wanted, rows.of, count)
+    if not known.splits and not are_messages:
+        return table
     for split in known.splits:
         members = split.group.members
         waits = (split.awaited >= 0) & wanted[members] & (split.wait_ns > 0)
@@ -49,6 +53,23 @@ def wait_matrix(tables: Tables, selection: Selection = ALL) -> Table:
     if not rows.whole:
         table.notes.append(f"Sums over the ranks of one or more {rows.kind.rstrip('s')}s.")
     return table
+
+
+def _message_waits(tables: Tables, ranks: list[int], wanted: Array, lane: Array, count: int) -> tuple[Array, bool]:
+    """The same of messages: receivers wait for late senders, senders for late receivers. And whether there are any."""
+    place = np.full(max(ranks, default=0) + 1, -1)
+    place[ranks] = np.arange(len(ranks))
+    sums, are_some = np.zeros(count * count), False
+    for block in message_blocks(tables):
+        sender, receiver = place[block.sender], place[block.receiver]
+        for waiting, awaited, wait_ns in (
+            (receiver, sender, block.wait_ns),
+            (sender, receiver, block.send_wait_ns),
+        ):
+            wait_ns = np.where(wanted[waiting], wait_ns, 0)
+            sums += np.bincount(lane[waiting] * count + lane[awaited], wait_ns, count * count)
+        are_some = are_some or len(block) > 0
+    return sums, are_some
 
 
 # ---------------------------------------------------------------- waiting

@@ -187,14 +187,15 @@ def standing_place(now: Standing, rank: int) -> tuple[str, int | None]:
 
 
 def _call(now: Standing, one: Calling) -> str:
-    """A call and the rank that it names: MPI_Recv from rank 3."""
+    """A call and the rank that it names: MPI_Recv from rank 3 (tag 7)."""
     peer, name = now.peer(one), operation(one.name)
-    towards = "to" if "send" in name.lower() else "from"
     if one.peer is None:
         return name
-    if one.peer < 0:
-        return f"{name} {towards} any rank"
-    return f"{name} {towards} rank {peer}" if peer is not None else f"{name} {towards} rank {one.peer} of its group"
+    sends = "send" in name.lower() if one.sends is None else one.sends
+    if one.sends is not None:
+        name += " for a message"
+    whom = "any rank" if one.peer < 0 else f"rank {peer}" if peer is not None else f"rank {one.peer} of its group"
+    return f"{name} {'to' if sends else 'from'} {whom}{f' (tag {one.tag})' if one.tag is not None else ''}"
 
 
 def _since(read_ns: int, last: Entered | None) -> int | None:

@@ -131,6 +131,7 @@ ROLES: dict[str, str] = {
 LOSSES = {
     "lost_calls": "calls that did not fit into the file",
     "overwritten_events": "log records overwritten by newer ones",
+    "overwritten_messages": "records of messages overwritten by newer ones",
     "lost_trace_events": "events that are not in the trace: it was full",
     "torn_rows": "rows caught in an update: off by at most one call",
     "untracked_requests": "nonblocking operations not followed to completion",

@@ -1,0 +1,246 @@
+"""Which send and which receive are one and the same message, and when was it there, on one clock?
+
+MPI matches the messages of one envelope (communicator, sender, receiver, tag) in the order in which they were posted on
+both sides. So the n-th send of an envelope and its n-th receive are one message, and nothing else has to be known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rankscope.model import Tables, Words
+from rankscope.questions.collectives.clock_offsets import Clocks
+from rankscope.questions.collectives.wait_and_transfer import collectives_of
+
+Array = Any  # of numpy, one value for each message
+
+BLOCK_ROWS = 2_000_000  # ends that are looked at in one go
+CAUSALITY_NS = 2_000  # ticks of two processes of a host become Unix time to about half of this
+# Why an end is in no message, beside what its own rank file says (rank_files/messages.py).
+NO_GROUP = "on communicators whose identity is a guess or not unique, or between two groups"
+NO_PARTNER = "whose other end is in no log: overwritten there, never posted, or of a process without a file"
+UNENDED = "not complete at one end"
+DISAGREE = "of envelopes whose two ends contradict each other in size or time"
+GROUPS = """
+    SELECT process, name, identity, my_rank, coalesce(guessed, false) OR named > 1 OR alike > 1
+        OR identity = '0000000000000000' AS is_unsure
+    FROM (SELECT g.*, count(*) OVER (PARTITION BY process, name) AS named,
+            count(*) OVER (PARTITION BY g.kind, identity, my_rank) AS alike
+        FROM groups AS g JOIN ranks USING (process) WHERE role = 'rank' AND identity <> '')"""
+ENDS = f"""
+    SELECT e.process, e.layer, e.kind, e."group", g.identity, g.my_rank, peer, tag, number, begin_ns, end_ns,
+        coalesce(waited_ns, end_ns - begin_ns) AS blocked_ns, bytes, posted, e.thread, doubt,
+        doubt = '' AND NOT coalesce(g.is_unsure, true) AS is_sure
+    FROM message_ends AS e JOIN ranks USING (process) LEFT JOIN ({GROUPS}) AS g
+    ON g.process = e.process AND g.name = e."group" WHERE role = 'rank'"""
+PAIRS = f"""
+    WITH ends AS ({ENDS})
+    SELECT s.process AS send_process, r.process AS recv_process, s."group", s.identity, s.tag,
+        s.bytes AS sent_bytes, r.bytes, s.begin_ns AS send_begin_ns, s.end_ns AS send_end_ns,
+        r.begin_ns AS recv_begin_ns, r.end_ns AS recv_end_ns, s.blocked_ns AS send_blocked_ns,
+        r.blocked_ns AS recv_blocked_ns, s.posted AS send_posted, r.posted AS recv_posted,
+        s.thread AS send_thread, r.thread AS recv_thread
+    FROM ends AS s JOIN ends AS r ON s.layer = r.layer AND s.identity = r.identity AND s.tag = r.tag
+        AND s.number = r.number AND s.peer = r.my_rank AND r.peer = s.my_rank
+    WHERE s.kind = 'send' AND r.kind = 'receive' AND s.is_sure AND r.is_sure
+        AND r.process BETWEEN ? AND ? AND s.end_ns IS NOT NULL AND r.end_ns IS NOT NULL
+    ORDER BY r.process, r.thread, r.posted"""
+COUNTS = """
+    SELECT process, count(*) FROM message_ends JOIN ranks USING (process)
+    WHERE role = 'rank' AND kind = 'receive' GROUP BY process ORDER BY process"""
+REASONS = f"""
+    SELECT kind, CASE WHEN doubt <> '' THEN doubt WHEN NOT is_sure THEN '{NO_GROUP}'
+        WHEN end_ns IS NULL THEN '{UNENDED}' ELSE '' END AS why, count(*)
+    FROM ({ENDS}) GROUP BY ALL ORDER BY ALL"""
+
+
+@dataclass(slots=True)
+class Messages:
+    """Matched messages, in the order of their receiver and of the posting there. Times are on the reference's clock."""
+
+    sender: Array  # ranks
+    receiver: Array
+    group: Words
+    tag: Array
+    bytes: Array
+    send_begin_ns: Array  # the call that posted it
+    send_end_ns: Array  # return of a blocking call, else the end of the one that completed it
+    recv_begin_ns: Array
+    recv_end_ns: Array
+    send_blocked_ns: Array  # inside the call that ended it: the last part of its time
+    recv_blocked_ns: Array
+    send_posted: Array  # place in the order in which the thread posted sends and receives
+    recv_posted: Array
+    send_thread: Array
+    recv_thread: Array
+    error_ns: Array  # by how much one end may be off against the other, because of the clocks
+
+    def __len__(self) -> int:
+        return len(self.sender)
+
+    @property
+    def wait_ns(self) -> Array:
+        """Late sender: the receiver stands in its call and the send is not posted yet."""
+        return np.clip(self.send_begin_ns - (self.recv_end_ns - self.recv_blocked_ns), 0, self.recv_blocked_ns)
+
+    @property
+    def send_wait_ns(self) -> Array:
+        """Late receiver: the sender stands in its call and the receive is not posted yet.
+
+        A send that was over before the receive was posted has waited for nobody: its data were put aside.
+        """
+        until = self.recv_begin_ns - (self.send_end_ns - self.send_blocked_ns)
+        return np.where(self.send_end_ns < self.recv_begin_ns, 0, np.clip(until, 0, self.send_blocked_ns))
+
+    @property
+    def transfer_ns(self) -> Array:
+        """The rest of the receiver's time in its call."""
+        return self.recv_blocked_ns - self.wait_ns
+
+    def only(self, kept: Array) -> Messages:
+        """These messages."""
+        group = Words(self.group.codes[kept], self.group.values)
+        others = {one.name: getattr(self, one.name)[kept] for one in fields(self) if one.name != "group"}
+        return Messages(group=group, **others)
+
+
+_KEPT: WeakKeyDictionary[Tables, Messages] = WeakKeyDictionary()
+
+
+def matched_messages(tables: Tables) -> Messages:
+    """All matched messages of a run; worked out once for each run that is open."""
+    if tables not in _KEPT:
+        _KEPT[tables] = joined(list(message_blocks(tables)))
+    return _KEPT[tables]
+
+
+def message_blocks(tables: Tables) -> Iterator[Messages]:
+    """The same, the receivers of some ranks at a time: of a large run they may be too many for memory."""
+    for found, _ in _blocks(tables):
+        yield found
+
+
+def _blocks(tables: Tables) -> Iterator[tuple[Messages, int]]:
+    """The messages of some receivers, and how many pairs were left out because they contradict each other."""
+    counts = tables.query(COUNTS)
+    if not counts:
+        return
+    places = _Places(tables)
+    first, rows = 0, 0
+    for at, (process, receives) in enumerate(counts):
+        rows += receives
+        if rows >= BLOCK_ROWS or at == len(counts) - 1:
+            yield _block(places, tables.columns(PAIRS, [first, process]))
+            first, rows = process + 1, 0
+
+
+def joined(blocks: Sequence[Messages]) -> Messages:
+    """Several blocks as one."""
+    if not blocks:
+        nothing = np.zeros(0, np.int64)
+        others: dict[str, Any] = {one.name: nothing for one in fields(Messages) if one.name != "group"}
+        return Messages(group=Words(nothing, []), **others)
+    if len(blocks) == 1:
+        return blocks[0]
+    values = list(dict.fromkeys(value for block in blocks for value in block.group.values))
+    code_of = {value: code for code, value in enumerate(values)}
+    codes = [np.array([code_of[value] for value in b.group.values], np.int64)[b.group.codes] for b in blocks]
+    others = {
+        one.name: np.concatenate([getattr(block, one.name) for block in blocks])
+        for one in fields(Messages)
+        if one.name != "group"
+    }
+    return Messages(group=Words(np.concatenate(codes), values), **others)
+
+
+class _Places:
+    """Ranks and clocks of processes."""
+
+    def __init__(self, tables: Tables) -> None:
+        known = collectives_of(tables)
+        self.clocks: Clocks = known.clocks
+        self.base_ns = known.log.base_ns
+        highest = max(known.log.processes, default=-1) + 1
+        self.rank = np.full(highest, -1, np.int64)
+        self.clock = np.zeros(highest, np.int64)
+        for place, process in enumerate(known.log.processes):
+            self.rank[process] = known.log.ranks[place]
+            self.clock[process] = self.clocks.of_rank[place]
+
+    def corrected(self, process: Array, begin_ns: Array) -> tuple[Array, Array]:
+        """Times as the reference's clock would show them, and their errors."""
+        own = self.clock[process]
+        if (own == 0).all():
+            return begin_ns, np.zeros(len(begin_ns))
+        moved, error = begin_ns.copy(), np.zeros(len(begin_ns))
+        for place in np.unique(own).tolist():
+            here = np.flatnonzero(own == place)
+            time_ns = (begin_ns[here] - self.base_ns).astype(np.float64)
+            found, error[here] = self.clocks.clocks[place].to_reference(time_ns)
+            moved[here] += np.round(found - time_ns).astype(np.int64)
+        return moved, error
+
+
+def _block(places: _Places, rows: Mapping[str, Any]) -> tuple[Messages, int]:
+    sender, receiver = rows["send_process"], rows["recv_process"]
+    send_begin, send_error = places.corrected(sender, rows["send_begin_ns"].astype(np.int64))
+    recv_begin, recv_error = places.corrected(receiver, rows["recv_begin_ns"].astype(np.int64))
+    same = places.clock[sender] == places.clock[receiver]
+    found = Messages(
+        sender=places.rank[sender],
+        receiver=places.rank[receiver],
+        group=rows["group"],
+        tag=rows["tag"].astype(np.int64),
+        bytes=rows["bytes"].astype(np.int64),
+        send_begin_ns=send_begin,
+        send_end_ns=send_begin + (rows["send_end_ns"] - rows["send_begin_ns"]).astype(np.int64),
+        recv_begin_ns=recv_begin,
+        recv_end_ns=recv_begin + (rows["recv_end_ns"] - rows["recv_begin_ns"]).astype(np.int64),
+        send_blocked_ns=_within(rows, "send"),
+        recv_blocked_ns=_within(rows, "recv"),
+        send_posted=rows["send_posted"].astype(np.int64),
+        recv_posted=rows["recv_posted"].astype(np.int64),
+        send_thread=rows["send_thread"].astype(np.int64),
+        recv_thread=rows["recv_thread"].astype(np.int64),
+        error_ns=np.where(same, 0.0, send_error + recv_error),
+    )
+    good = _consistent(found, rows, same)
+    return found if good.all() else found.only(good), int(np.count_nonzero(~good))
+
+
+def _within(rows: Mapping[str, Any], end: str) -> Array:
+    """Time in the call that ended it: no more than there was."""
+    stay = (rows[f"{end}_end_ns"] - rows[f"{end}_begin_ns"]).astype(np.int64)
+    return np.clip(rows[f"{end}_blocked_ns"].astype(np.int64), 0, np.maximum(stay, 0))
+
+
+def _consistent(found: Messages, rows: Mapping[str, Any], same_clock: Array) -> Array:
+    """A pair whose sizes differ, or that was received before it was sent, proves that its envelope was miscounted."""
+    wrong = rows["sent_bytes"] != rows["bytes"]
+    wrong = wrong | (same_clock & (found.recv_end_ns < found.send_begin_ns - CAUSALITY_NS))
+    if not wrong.any():
+        return np.ones(len(found), bool)
+    identity = rows["identity"].codes.astype(np.int64)
+    columns = np.stack([identity, found.sender, found.receiver, found.tag])
+    _, envelope = np.unique(columns, axis=1, return_inverse=True)
+    return ~np.isin(envelope, envelope[wrong])
+
+
+def ends_left_out(tables: Tables) -> Counter[tuple[str, str]]:
+    """Sends and receives that are in no message, by kind and reason."""
+    told: Counter[tuple[str, str]] = Counter()
+    for kind, why, count in tables.query(REASONS):
+        told[kind, why] = count
+    for kind in ("send", "receive"):
+        told[kind, NO_PARTNER] = told.pop((kind, ""), 0)
+    for found, wrong in _blocks(tables):
+        for kind in ("send", "receive"):
+            told[kind, NO_PARTNER] -= len(found) + wrong
+            told[kind, DISAGREE] += wrong
+    return +told
