@@ -10,6 +10,7 @@ import numpy as np
 
 from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
+from rankscope.questions.messages import matched_messages
 from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
 from rankscope.questions.whatif.of_operations import has_operations, programs_of_operations
@@ -184,7 +185,7 @@ def model_of(tables: Tables) -> Model:
         programs, notes = programs_of_operations(tables)
         source = "table of operations"
     else:
-        made, notes, source = programs_of_collectives(tables)
+        made, notes, source = programs_of_collectives(tables, matched_messages(tables))
         programs = list(made) if len(made) == 1 else made
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
