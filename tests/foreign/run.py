@@ -138,7 +138,8 @@ def compare(unit: Unit, mode: Mode) -> dict[str, object]:
     ours, flaky = {}, {}
     if differing:
         ours, flaky = judge(unit, mode, differing, bare, recorded)
-    if not unit.compares_output and not recorded.rank_files:
+    is_killed = mode == "local" and recorded.end == "time limit"  # its files are still where the node keeps them
+    if not unit.compares_output and not recorded.rank_files and not is_killed:
         ours["(recorded)"] = {"bare": ["a rank file"], "recorded": ["no rank file: " + " ".join(recorded.warnings)]}
     if unit.compares_output and len(recorded.warnings) > 1:
         ours["(lines of ours)"] = {"bare": ["none"], "recorded": recorded.warnings[:5]}
