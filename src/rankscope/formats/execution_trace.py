@@ -28,7 +28,7 @@ JSON_KEYS = (
 )
 CHAKRA = re.compile(rb"^[\x05-\x7f]\x0a[\x03-\x10]\d{1,3}\.\d{1,3}\.\d{1,3}")
 COMMUNICATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,80})$")
-LIBRARIES = {"gloo": Layer.GLOO, "mpi": Layer.MPI}
+LIBRARIES = {str(layer): layer for layer in (Layer.GLOO, Layer.MPI)}
 GROUPS = "## process_group:init ##"
 NO_TIMES = (
     "an execution trace of PyTorch has no times: it tells order, sizes and dependencies; a trace of torch.profiler of "

@@ -91,7 +91,7 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
 }
 EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end
-    ChunkKind.CUDA: (144, 200, 216),
+    ChunkKind.CUDA: (144, 200, 216, 296),
     ChunkKind.DEVICES: (264, 352),
     ChunkKind.THREADS: (32,),
 }
