@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 from markers import MissingMarkers, between, fenced, filled
@@ -19,6 +21,7 @@ PAGES = {"index": "import_index"}  # index.md would be the front page of the fol
 PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "PYTHON_COLORS": "0", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
 
 
+@cache
 def help_text(command: str) -> str:
     """What the installed command itself prints."""
     done = subprocess.run(
@@ -65,6 +68,8 @@ def write(command: str) -> None:
 
 
 def check() -> int:
+    with ThreadPoolExecutor(os.cpu_count()) as several:
+        list(several.map(help_text, COMMANDS))
     problems = [found for command in COMMANDS if (found := problem(command))]
     for found in problems:
         print(f"{found}: run .venv/bin/python tools/docs_help.py", file=sys.stderr)

@@ -32,6 +32,7 @@ def test_alexnet(tmp_path: Path, style: str) -> None:
     assert (told["ranks"], told["batch"], told["iterations"], told["style"]) == (2, 2, 2, style)
 
 
+@pytest.mark.slow
 def test_two_passes_of_ddp(tmp_path: Path) -> None:
     counts = tmp_path / "counts.json"
     told = ran(tmp_path, "examples/train_ddp_003.py", "--batches", "2", "--profiler", str(counts))

@@ -50,6 +50,7 @@ def test_program_of(packages: Environment, tmp_path: Path, name: str) -> None:
     compare(packages, PACKAGES[name], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TORCH)
 def test_torch_program_of(torch: Environment, tmp_path: Path, name: str) -> None:
     compare(torch, TORCH[name], tmp_path)

@@ -30,6 +30,7 @@ def total_ns(known: Collectives, name: str) -> float:
     return float(sum(getattr(split, name).sum() for split in known.splits))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_other_clocks_change_nothing(tmp_path: Path) -> None:
     if not (BINARIES / "torchrun").exists():

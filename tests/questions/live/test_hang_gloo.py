@@ -63,6 +63,7 @@ def test_a_dead_rank(tmp_path: Path) -> None:
     assert (told["operation"], told["sequence"], told["guilty"]) == ("all_reduce", AT, "1")
 
 
+@pytest.mark.slow
 def test_a_rank_of_ddp_stuck_in_data_loading(tmp_path: Path) -> None:
     with started("ddp_sleeps", tmp_path) as job:
         found = until_hang(job, tmp_path / "run")
