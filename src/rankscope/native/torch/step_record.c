@@ -174,11 +174,8 @@ uint64_t rs_runnable_ns(int32_t tid)
     return ns;
 }
 
-/* At the end of a step, which is now; `at_once`: before the first. */
-void rs_ask_system(uint64_t ticks, int at_once)
+static void ask(void)
 {
-    if (!at_once && ticks - asked_ticks < RARELY * asking_ticks)
-        return;
     uint64_t since = rs_ticks();
     struct rusage thread, process;
     getrusage(RUSAGE_THREAD, &thread);
@@ -191,13 +188,22 @@ void rs_ask_system(uint64_t ticks, int at_once)
     asked.cpu_ns = rs_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     asked.process_cpu_ns = rs_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     asked.runnable_ns = run_delay_ns(0);
+    uint64_t took = rs_ticks() - since;
+    /* once in a while it is interrupted: that is not how long it takes */
+    asking_ticks = took < asking_ticks || !asking_ticks ? took : asking_ticks + (took - asking_ticks) / 16;
+    add_cost(since);
+}
+
+/* At the end of a step, which is now; `at_once`: before the first. */
+void rs_ask_system(uint64_t ticks, int at_once)
+{
+    if (!at_once && ticks - asked_ticks < RARELY * asking_ticks)
+        return;
+    for (int times = at_once ? 4 : 1; times; times--)   /* the first time takes long, and any may be interrupted */
+        ask();
     asked_ticks = ticks;
     if (at_once) {
         asked_before = asked;
         asked_before_ticks = ticks;
     }
-    uint64_t took = rs_ticks() - since;
-    /* once in a while it is interrupted: that is not how long it takes */
-    asking_ticks = took < asking_ticks || !asking_ticks ? took : asking_ticks + (took - asking_ticks) / 16;
-    add_cost(since);
 }
