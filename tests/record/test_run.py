@@ -1,6 +1,5 @@
 """The job is sacred: under `rankscope run` a command does and ends as without it."""
 
-import contextlib
 import json
 import os
 import pty
@@ -190,7 +189,7 @@ def test_a_terminal_is_told_where_it_records_and_at_the_end_what_to_do(
     subprocess.run([rankscope, "run", *words, "--name", "named", *command], cwd=work, stderr=theirs, check=True)
     os.close(theirs)
     written = b""
-    with contextlib.suppress(OSError):  # nobody has the other end any more: that was all
+    with suppress(OSError):  # nobody has the other end any more: that was all
         while some := os.read(ours, 1000):  # a terminal may give one line at a time
             written += some
     said = written.decode().splitlines()
