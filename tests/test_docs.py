@@ -182,3 +182,15 @@ def test_no_page_shows_a_warning_of_python_or_a_path_of_the_machine_it_was_made_
     for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         text = page.read_text()
         assert "RuntimeWarning" not in text and "site-packages/numpy" not in text, page
+
+
+def test_the_demo_has_one_name_however_long_it_takes(tmp_path: Path) -> None:
+    """With a clock that gives another second each time it is asked."""
+    clock = tmp_path / "date"
+    clock.write_text(f'#!/bin/sh\necho x >> {tmp_path}/asked\nwc -l < {tmp_path}/asked | tr -d " "\n')
+    clock.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "-n", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=True
+    )
+    assert len(set(re.findall(r"demo-(\d+)", done.stdout))) == 1
