@@ -15,7 +15,7 @@ from rankscope.questions.whatif.changes import Change, checked, known_causes, le
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
 from rankscope.questions.whatif.of_operations import has_operations, programs_of_operations
 from rankscope.questions.whatif.program import BETWEEN, Program
-from rankscope.questions.wording import counted
+from rankscope.questions.wording import counted, seconds
 
 Array = Any  # of numpy
 MOST_ERROR = 0.03  # from here on the model is no model of this run
@@ -207,9 +207,7 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
     if together:
         results.append((list(together), model.changed_ns(together)))
     rows = [_row(_words(one), base, ns) for one, ns in results]
-    notes = [
-        f"Saving is of the mean step, {base.mean() / 1e9:.4g} s replayed; intervals are of steps drawn again (95 %)."
-    ]
+    notes = [f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, over steps drawn again."]
     if not rows:
         notes.insert(0, "None of the obvious changes saves 0.2 % of a step or more.")
     if any(change.kind == "bandwidth" for one, _ in results for change in one):
