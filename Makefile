@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h $(NATIVE)/*/*/*.c $(NATIVE)/*/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl env-shells native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl env-shells env-levelzero env-opencl env-jax native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -115,6 +115,9 @@ PACKAGES := numpy pandas scipy matplotlib scikit-learn sympy requests click jinj
 env-horovod: .envs/horovod/.ready
 env-oneccl: .envs/oneccl/.ready
 env-shells: .envs/shells/.ready
+env-opencl: .envs/opencl/.ready
+env-levelzero: build/level_zero/.ready
+env-jax: .envs/jax/.ready
 
 .envs/horovod/.ready: | python
 	@echo '[setup] torch, Open MPI and Horovod (compiled: 10 to 20 minutes) in .envs/horovod'
@@ -123,12 +126,34 @@ env-shells: .envs/shells/.ready
 	@tools/build_horovod.sh .envs/horovod
 	@touch $@
 
+# JAX on CPUs, for its tests and benchmarks/jax_stragglers.py.
+.envs/jax/.ready: | python
+	@echo '[setup] jax, flax and optax (about 600 MB) in .envs/jax'
+	@$(PYTHON) -m venv .envs/jax
+	@.envs/jax/bin/python $(PIP_INSTALL) jax==0.10.2 jaxlib==0.10.2 flax==0.12.8 optax==0.2.8 numpy
+	@touch $@
+
 # For the tests of completion where these shells are not installed: Debian's packages, unpacked without root.
 .envs/shells/.ready:
 	@echo '[setup] zsh and fish in .envs/shells'
 	@mkdir -p .envs/shells
 	@cd .envs/shells && apt-get download zsh zsh-common fish fish-common libpcre2-32-0
 	@for package in .envs/shells/*.deb; do dpkg -x "$$package" .envs/shells; done
+	@touch $@
+
+# PoCL, an OpenCL driver whose device is the processor, and the loader in pyopencl's wheel, for the tests of OpenCL.
+.envs/opencl/.ready: | python
+	@echo '[setup] pyopencl and PoCL in .envs/opencl'
+	@$(PYTHON) -m venv .envs/opencl
+	@.envs/opencl/bin/python $(PIP_INSTALL) pyopencl pocl-binary-distribution numpy
+	@touch $@
+
+# For the tests of Level Zero where its loader and headers are not installed, likewise.
+build/level_zero/.ready:
+	@echo '[setup] Level Zero in build/level_zero'
+	@mkdir -p build/level_zero
+	@cd build/level_zero && apt-get download libze1 libze-dev
+	@for package in build/level_zero/*.deb; do dpkg -x "$$package" build/level_zero; done
 	@touch $@
 
 .envs/oneccl/.ready: | python

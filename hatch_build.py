@@ -25,7 +25,10 @@ except ImportError:  # run as a script by a Python without hatchling
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "src" / "rankscope" / "native"
-RECORDER_FOLDERS = ("core", "mpi", "cuda", "nccl", "torch", "syscalls")
+RECORDER_FOLDERS = (
+    *("core", "mpi", "gpu", "cuda", "level_zero", "opencl", "rocm"),
+    *("nccl", "oneccl", "horovod", "torch", "jax", "syscalls"),
+)
 READER_FOLDER = "read"
 WRAPPERS_SOURCE = "calls_wrappers.c"
 SHIM_SOURCES = ("shim.c", "pace.c", "counters.c")

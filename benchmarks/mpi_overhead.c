@@ -1,4 +1,5 @@
-/* mpi_overhead CHUNKS CALLS: times calls in chunks; prints one line a call: name, best chunk, median chunk, in ns. */
+/* mpi_overhead CHUNKS CALLS [NAME]: times calls in chunks; prints one line a call: name, best chunk, median chunk, in ns.
+ * NAME: only that, on this rank alone. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,12 +93,15 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Get_library_version(version, &length);
     if (rank == 0) printf("%.*s\n", (int)strcspn(version, "\n,"), version);
+    const char *only = argc > 3 ? argv[3] : NULL;
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        if (only && strcmp(only, works[i].name))
+            continue;
         if (rank == 0) measure(&works[i], MPI_COMM_SELF, "alone", chunks, calls);
         MPI_Barrier(MPI_COMM_WORLD);
     }
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
-        if (size > 1) measure(&works[i], MPI_COMM_WORLD, "world", chunks, calls / 10);
+        if (size > 1 && !only) measure(&works[i], MPI_COMM_WORLD, "world", chunks, calls / 10);
     MPI_Finalize();
     return 0;
 }

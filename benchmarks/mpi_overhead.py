@@ -54,6 +54,8 @@ def main() -> int:
         calls = rounds_of_calls(options, settings, program, Path(folder))
         starts = rounds_of_starts(options.rounds * 5, settings, Path(folder))
         instructions = added_instructions(Path(folder)) if options.callgrind else {}
+        if options.callgrind:
+            instructions |= instructions_of_messages(options, settings, program, Path(folder))
         report = summary(options, calls, starts, instructions)
         report["mpi"] = version(options, program)
     save(report, options.mpi)
@@ -139,6 +141,33 @@ def added_instructions(folder: Path) -> dict[str, float]:
         costs = [per_call(program, part, folder) for program in (driver.recorded, driver.bare)]
         found[name] = costs[0] - costs[1]
     return found
+
+
+MESSAGES = ("Sendrecv 8 B", "Isend+Irecv+Waitall", "Isend+Irecv+2 Wait")
+
+
+def instructions_of_messages(
+    options: argparse.Namespace, settings: list[Setting], program: Path, folder: Path
+) -> dict[str, float]:
+    """Instructions of calls that send and receive on a process alone, the MPI's own included; the ring is full."""
+    return {
+        f"{name}, {setting.name}": real_per_call(options, setting, program, name, folder)
+        for name in MESSAGES
+        for setting in settings
+    }
+
+
+def real_per_call(options: argparse.Namespace, setting: Setting, program: Path, name: str, folder: Path) -> float:
+    counts = []
+    out = folder / "callgrind.out"
+    for calls in (20_000, 40_000):
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+        command = [*launcher(options.mpi, 1), "env", *setting.variables(folder), *valgrind]
+        command += [str(program), "1", str(calls), name]
+        subprocess.run(command, env=environment(), cwd=folder, capture_output=True, check=True)
+        (line,) = [line for line in out.read_text().splitlines() if line.startswith(("totals:", "summary:"))][:1]
+        counts.append(int(line.split()[1]))
+    return (counts[1] - counts[0]) / 20_000
 
 
 def per_call(program: Path, part: str, folder: Path) -> float:

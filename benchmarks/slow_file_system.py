@@ -24,7 +24,7 @@ import numpy as np
 
 from rankscope.formats import path_operations
 from rankscope.formats.source import Source
-from rankscope.model import PathOperation
+from rankscope.model.imports import PathOperation
 from rankscope.questions.imports.projection import FileServer, counts_of, lookups, projected
 from rankscope.slowfs.mount import CACHES, Slowness, parsed, program, reason_against_running
 from rankscope.slowfs.replay import ReplayPlan, mapped, replay

@@ -33,7 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import RankFacts, Reading, Words
+from rankscope.model.records import RankFacts, Reading
+from rankscope.model.tables import Words
 from rankscope.rank_file import EVENT, Flag, GroupKind, LayerNumber, State, TickSource
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.store.foreign import LoadedFile

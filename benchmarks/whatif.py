@@ -88,7 +88,7 @@ def outcome(kind: str, job: Job, change: Change | None) -> Outcome:
         model = modelled(job, Path(folder))
     truth = float(np.mean(simulate(job.healthy())[1])) * 1e9
     told = model.changed_ns([change] if change else []).mean()
-    rows = [(str(row[0]), float(row[3] or 0)) for row in whatif(model, []).rows]
+    rows = [(str(row[0]), float(row[5] or 0)) for row in whatif(model, []).rows]
     own = "stage" if kind == "stage" else "rank"
     fixes = [(words, share) for words, share in rows if words.startswith(own)]
     named = bool(change and fixes and fixes[0][0] == change.words)

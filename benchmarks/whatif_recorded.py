@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.api.run import Run
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.questions.whatif.whatif import model_of
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.output.markdown import to_markdown
 from rankscope.output.text import to_text
 from rankscope.questions.gpu.activities import COMMUNICATION, COPY, SET, kind_of

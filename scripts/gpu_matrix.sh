@@ -6,6 +6,7 @@
 #
 # Runs for which no time is left are skipped and named. Without a GPU the programs run on the CPU, over Gloo.
 set -uo pipefail
+export RANKSCOPE_CUDA=exact # unless a mode is given
 cd "$(dirname "$0")/.."
 : "${OUT:?where to leave the results}"
 PYTHON=${PYTHON:-python3}

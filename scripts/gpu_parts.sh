@@ -4,6 +4,7 @@ cd "$(dirname "$0")/.." || exit 1
 OUT=${OUT:-.}
 PYTHON=${PYTHON:-python3}
 export PYTHONPATH=$PWD/src PYTHONUNBUFFERED=1
+export RANKSCOPE_CUDA=exact # unless a mode is given: what is compared with the truth is all that was done
 name=$(basename "$0" .sh)
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT

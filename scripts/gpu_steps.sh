@@ -8,6 +8,7 @@ set -u
 folder=$1
 here=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH=$here/src:$here/scripts
+export RANKSCOPE_CUDA=exact # unless a mode is given: what is compared with the truth is all that was done
 program=$here/scripts/gpu_programs/problems.py
 work=$(mktemp -d)
 mkdir -p "$folder" "$work/truth" "$work/profiler" "$work/windows"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = {  # modes with the recorder on, and its options
-    **{mode: ("--cuda-api", mode) for mode in ("none", "sync", "all")},
+    **{mode: ("--cuda", "exact", "--cuda-api", mode) for mode in ("none", "sync", "all")},
     "exact": ("--cuda", "exact"),
     "windows": ("--cuda", "windows"),
 }

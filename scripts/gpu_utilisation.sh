@@ -7,6 +7,7 @@ set -u
 folder=$1
 here=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH=$here/src
+export RANKSCOPE_CUDA=exact # unless a mode is given: what is compared with the truth is all that was done
 program=$here/scripts/gpu_programs/utilisation.py
 PYTHON=${PYTHON:-python3}
 work=$(mktemp -d)

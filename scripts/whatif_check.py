@@ -208,13 +208,13 @@ def main() -> int:
           f"{statistics.fmean(replayed.values()):.4f} s, worst step {100 * worst:.3f} %")  # fmt: skip
     stages = sorted({one["stage"] for ranks in steps.values() for mine in ranks.values() for one in mine})
     mine = {
-        f"stage {stage} as fast as the median stage": statistics.fmean(
+        f"stage {stage} with no more work than the median stage": statistics.fmean(
             without_stage(ranks, stage) for ranks in steps.values()
         )
         for stage in stages
     }
-    mine["stages balanced"] = statistics.fmean(balanced(ranks) for ranks in steps.values())
-    mine["ideal: no rank ever late, stages balanced"] = ideal(steps)
+    mine["all work shared evenly by stages"] = statistics.fmean(balanced(ranks) for ranks in steps.values())
+    mine["ideal: no rank ever late, the same work shared evenly by stages"] = ideal(steps)
     with tempfile.TemporaryDirectory() as folder:
         run = sys.argv[2] if len(sys.argv) > 2 else f"{folder}/run"
         if len(sys.argv) < 3:
@@ -222,10 +222,10 @@ def main() -> int:
         options = [word for stage in stages for word in ("--without", f"stage={stage}")]
         theirs = asked(run, [*options, "--balance", "stage", "--ideal"])
     apart = 0.0
-    print(f"{'what if':45} {'here s':>9} {'rankscope s':>12} {'apart':>8}")
+    print(f"{'what if':62} {'here s':>9} {'rankscope s':>12} {'apart':>8}")
     for name, value in mine.items():
         apart = max(apart, abs(value - theirs[name]) / value)
-        print(f"{name:45} {value:9.4f} {theirs[name]:12.4f} {100 * abs(value - theirs[name]) / value:7.2f} %")
+        print(f"{name:62} {value:9.4f} {theirs[name]:12.4f} {100 * abs(value - theirs[name]) / value:7.2f} %")
     return int(apart > CLOSE or worst > 2 * CLOSE)
 
 

@@ -12,7 +12,7 @@ import pytest
 from fuzz.seeds import collected
 from mpis import ROOT
 from rankscope.cli.load import run as load
-from rankscope.model import Column, Unit
+from rankscope.model.tables import Column, Unit
 from runs.contradictions import contradictions, impossible
 from runs.loaded import SHARED
 from runs.simulated import Skew, train, write

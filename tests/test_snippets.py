@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import importlib
 import io
 import json
@@ -13,32 +12,34 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from fuzz.seeds import collected
 from mpis import ROOT
 from rankscope.cli import COMMANDS
 from rankscope.record import options as run_options
 from rankscope.record.options import UsageError
 from rankscope.studies.errors import BadStudy
-from tutorial_output import FILE, environment
+from snippet_folder import IN_A_CHECKOUT, OFFLINE, dask_nodes, write_folder
+from snippet_folder import PAGES as OF_ONE_PAGE
+from tutorial_output import environment
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r"^(?:<!-- (not run: [^\n]+) -->\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(?:<!-- not run: ([^\n]+) -->\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHOWN = {"text", "python", "json", "toml", "yaml", "dockerfile", "lua", "mermaid", "csv"}  # not typed
 COMMAND = re.compile(r"^\$ (.*(?:\n> .*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(?:\$ )?(?:rankscope|mpirun|srun|torchrun|make|pip) .*", re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]*\brankscope [a-z][^`\n]*)`")
 INCOMPLETE = re.compile("required|expected one argument|no command given|needs a value|give (one run|the folder)")
-LONGEST_S = 300
+LONGEST_S = 400
 SERVES = re.compile(r"http://127\.0\.0\.1:\d+/")  # printed by what then goes on until Ctrl-C
 # Places of other machines that pages speak of: an environment of ours, or an empty folder.
 ELSEWHERE = {"/opt/env": "openmpi", "/mnt/copy": "openmpi", "/mnt/slow": "", "/soft/env": "torch", "/lustre/me": ""}
+NODE = "node17"  # another machine: this one, by that name
 # A root in which they exist, without touching the machine: $1 is its folder, then pairs of place and source.
 OWN_ROOT = r"""
 set -e
@@ -50,6 +51,8 @@ for place in /*; do
         mkdir -p "$root$place" && mount --rbind "$place" "$root$place"
     fi
 done
+{ cat /etc/hosts; echo 127.0.0.1 node17; } > "$root/hosts"
+mount --bind "$root/hosts" "$root/etc/hosts"
 while [ $# -gt 0 ]; do
     mkdir -p "$root$1"
     if [ -n "$2" ]; then mount --bind "$2" "$root$1"; fi
@@ -75,11 +78,17 @@ class Snippet:
 def snippets(page: Path) -> list[Snippet]:
     blocks = FENCE.findall(page.read_text(encoding="utf-8"))
     return [
-        Snippet(page, command, reason)
+        Snippet(page, command, reason if applies(reason, command, text) else "")
         for reason, language, text in blocks
         if language == "console"
         for command in COMMAND.findall(text)
     ]
+
+
+def applies(reason: str, command: str, block: str) -> bool:
+    """A reason that begins with one of the block's commands is about that one alone."""
+    about = reason.partition(",")[0]
+    return not reason or command.startswith(about) or f"\n$ {about}" not in f"\n{block}"
 
 
 def ours(words: list[str]) -> list[list[str]]:
@@ -165,83 +174,23 @@ def test_a_wrong_command_is_noticed() -> None:
         assert complaint(wrong) and not INCOMPLETE.search(complaint(wrong))
 
 
+def test_few_commands_are_not_run() -> None:
+    """Those that need a GPU, a cluster, another machine, root, the network, or packages that no test installs."""
+    every = [snippet for page in PAGES for snippet in snippets(page)]
+    left = [f"{snippet.command}: {snippet.not_run}" for snippet in every if snippet.not_run]
+    assert len(every) > 130 and len(left) <= 32, left
+
+
 # ---------------------------------------------------------------------------------------------------------------------
-# What the pages' examples speak of: a program for each launcher, runs under their names, files of other tools.
-TRAIN_DDP = """
-import os
-import torch
-from torch import nn
-torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(8):
-    optimizer.zero_grad()
-    model(torch.randn(4, 8)).sum().backward()
-    optimizer.step()
-torch.distributed.destroy_process_group()
-os._exit(0)  # torch itself aborts now and then in its destructors
-"""
-MEASURED = """
-| nodes | soft-CCL (s) | TMP (s) |
-|---|---|---|
-| 1 | 2.0 | 5.0 |
-| 2 | 4.1 | 5.1 |
-| 4 | 8.2 | 5.2 |
-| 8 | 16.1 | 5.1 |
-"""
-DOCUMENT = """
-| nodes | soft-CCL (s) | lus-CCL (s) | Total TMP- CCL (s) |
-|---|---|---|---|
-| 1 | 2.0 | 2.0 | 5.0 |
-| 2 | 4.1 | 2.1 | 5.1 |
-| 4 | 8.2 | 2.1 | 5.2 |
-| 8 | 16.1 | 2.3 | 5.1 |
-"""
-TWO_BRANCHES = """
-git init -q -b main && git config user.name tests && git config user.email tests@example.org
-git add train.py && git commit -qm 'train' && git branch faster && git checkout -q faster
-sed -i 's/else 0.010/else 0.009/' train.py && git commit -qam 'faster' && git checkout -q main
-"""
-FILES = {"nvprof.log": "nvprof", "mpi_profile.1.0": "mpitrace", "darshan.txt.gz": "darshan", "rank0.log": "nvprof"}
-
-
+# Commands are typed in a folder that holds what the pages' examples speak of.
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("openmpi", "torch"):
         if not (ROOT / ".envs" / name / "bin" / "python").exists():
             pytest.skip(f"{name} is missing: run make envs")
     folder = tmp_path_factory.mktemp("snippets")
-    program = dict(FILE.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")))["train.py"]
-    (folder / "train.py").write_text(program, encoding="utf-8")
-    (folder / "train_ddp.py").write_text(TRAIN_DDP, encoding="utf-8")
-    (folder / "measured.md").write_text(MEASURED, encoding="utf-8")
-    for name, known in FILES.items():
-        data = next(seed.data for seed in collected() if seed.format == known)
-        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    (folder / "traces").mkdir()
-    (folder / "traces" / "trace_rank-0.json").write_bytes(
-        next(seed.data for seed in collected() if seed.format == "kineto")
-    )
-    (folder / "document.md").write_text(DOCUMENT, encoding="utf-8")
-    (folder / ".envs").symlink_to(ROOT / ".envs")
-    (folder / ".venv").symlink_to(ROOT / ".envs" / "torch")
-    for ranks in (1, 2, 4):
-        record(folder, f"mpirun -n {ranks} rankscope run --out runs/train-{ranks} python train.py")
-    record(folder, "mpirun -n 2 rankscope run --imports paths --out RUN python train.py")
-    record(folder, "rankscope load document.md --out DOCUMENT_RUN")
-    subprocess.run(["bash", "-ec", TWO_BRANCHES], cwd=folder, check=True, capture_output=True)
-    for copy in ("runs/main-1", "runs/main-2", "runs/faster-1", "runs/faster-2", "before", "after", "runs/march"):
-        shutil.copytree(folder / "runs" / "train-2", folder / copy, symlinks=True)
-    for copy in ("march", "2026-11-15T10-00-00-train"):
-        shutil.copytree(folder / "runs" / "train-2", folder / "rankscope-runs" / copy, symlinks=True)
-    (folder / "rankscope-runs" / "latest").symlink_to("march")
-    synthetic = [sys.executable, ROOT / "tools" / "synthetic_run.py", folder / "big-run", "--ranks", "64"]
-    subprocess.run([*synthetic, "--collectives", "50"], check=True, capture_output=True)
+    write_folder(folder)
     return folder
-
-
-def record(folder: Path, command: str) -> None:
-    subprocess.run(command.split(), cwd=folder, env=environment(), check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -268,7 +217,7 @@ def places(command: str) -> dict[str, str]:
     found = environment()
     if re.search("torchrun|train_ddp.py|imports? torch|bench (startup|ddp|training)", command):
         found["PATH"] = f"{ROOT / '.envs' / 'torch' / 'bin'}{os.pathsep}{found['PATH']}"
-    return {**found, "OMP_NUM_THREADS": "1", "PAGER": "cat"}
+    return {**found, **OFFLINE, "OMP_NUM_THREADS": "1", "PAGER": "cat", "NODES": "1"}
 
 
 def typed(page: Path) -> list[Snippet]:
@@ -285,19 +234,47 @@ def test_commands_run(page: Path, bench: Path, tmp_path: Path, request: pytest.F
     """Without a mistake in their use and without a traceback."""
     folder = tmp_path / "here"
     shutil.copytree(bench, folder, symlinks=True)
-    commands = [one.command.replace("\n> ", "\n") for one in typed(page)]
+    OF_ONE_PAGE.get(page.relative_to(ROOT).as_posix(), lambda _: None)(folder)
+    commands = [snippet.command.replace("\n> ", "\n") for snippet in typed(page)]
     before: list[str] = []
-    if any(place in command for command in commands for place in ELSEWHERE):
-        before = request.getfixturevalue("elsewhere")
-        for command in RECORDED_ELSEWHERE.get(page.name, ()):
-            done = started(command, before, folder)
-            assert done.returncode == 0, f"{command}: {done.stderr}"
-    for command in commands:
-        done = started(command, before, folder)
-        # 1 to 3 without a word of ours: something was found, or a limit of `compare` cannot be judged
-        refused = done.returncode and re.search("^rankscope", done.stderr, re.MULTILINE)
-        assert done.returncode in (0, 1, 2, 3) and not refused, f"{command}: {done.returncode}: {done.stderr}"
-        assert "Traceback" not in done.stderr, f"{command}: {done.stderr}"
+    with contextlib.ExitStack() as beside:
+        if any(place in command for command in commands for place in (*ELSEWHERE, NODE)):
+            before = request.getfixturevalue("elsewhere")
+            for command in RECORDED_ELSEWHERE.get(page.name, ()):
+                done = started(command, before, folder)
+                assert done.returncode == 0, f"{command}: {done.stderr}"
+        for command in commands:
+            if NODE in command:
+                with dask_nodes(folder, before):
+                    check(command, started(command, before, folder))
+            elif command.endswith("&"):
+                beside.enter_context(in_the_background(command, before, folder))
+            else:
+                check(command, started(command, before, folder))
+
+
+def check(command: str, done: subprocess.CompletedProcess[str]) -> None:
+    # 1 to 3 without a word of ours: something was found, or a limit of `compare` cannot be judged
+    refused = done.returncode and re.search("^rankscope", done.stderr, re.MULTILINE)
+    assert done.returncode in (0, 1, 2, 3) and not refused, f"{command}: {done.returncode}: {done.stderr}"
+    assert done.returncode == 0 or not IN_A_CHECKOUT.match(command), f"{command}: {done.stdout}{done.stderr}"
+    assert "Traceback" not in done.stderr, f"{command}: {done.stderr}"
+
+
+@contextlib.contextmanager
+def in_the_background(command: str, before: list[str], folder: Path) -> Iterator[None]:
+    """Until the page's end; a scheduler's file is waited for, as a reader of the page would."""
+    shell = [*before, "bash", "-c", f"cd {shlex.quote(str(folder))} && exec {command.rstrip(' &')}"]
+    with subprocess.Popen(shell, env=places(command), start_new_session=True, stderr=subprocess.DEVNULL) as process:
+        try:
+            for file in re.findall(r"dask scheduler --scheduler-file (\S+)", command):
+                until = time.monotonic() + LONGEST_S
+                while not (folder / file).exists() and process.poll() is None and time.monotonic() < until:
+                    time.sleep(0.1)
+                assert (folder / file).exists(), command
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 # What pages about other machines begin with.
@@ -310,18 +287,33 @@ RECORDED_ELSEWHERE = {
     "stage.md": (
         "rankscope stage /opt/env --bundle small.bundle --record -- python -c 'import numpy'",
         "rankscope stage /opt/env --bundle small.bundle --compare --times times-1 -- python -c 'import numpy'",
-        "cp -r times-1 times-4; cp -r times-1 times-16",
+        "cp -r times-1 times-16",
     ),
 }
 
 
 def started(command: str, before: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Typed in the folder; what serves until Ctrl-C gets one as soon as it says where."""
-    shell = [*before, "bash", "-c", f"cd {shlex.quote(str(folder))} && {command}"]
+    here = folder / "checkout" if IN_A_CHECKOUT.match(command) else folder
+    shell = [*before, "bash", "-c", f"cd {shlex.quote(str(here))} && {command}"]
     own = {**places(command), "XDG_CACHE_HOME": str(folder / "cache"), "RANKSCOPE_STAGE_TO": str(folder)}
+    if (folder / "installed").exists() and command.startswith("pip "):
+        own["PATH"] = f"{folder / 'installed' / 'bin'}{os.pathsep}{own['PATH']}"
     if "rankscope serve" in command:
         return served(shell, own)
-    return subprocess.run(shell, env=own, capture_output=True, text=True, timeout=LONGEST_S)
+    return ended(shell, own)
+
+
+def ended(shell: list[str], own: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Nothing of a command that takes too long goes on beside the others."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(shell, env=own, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            out, errors = process.communicate(timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(shell, process.returncode, out, errors)
 
 
 def served(shell: list[str], own: dict[str, str]) -> subprocess.CompletedProcess[str]:

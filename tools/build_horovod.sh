@@ -21,7 +21,7 @@ sed -i 's/set(CMAKE_CXX_STANDARD 14)/set(CMAKE_CXX_STANDARD 17)/; s/-std=c++14/-
 grep -q 'CMAKE_CXX_STANDARD 17' CMakeLists.txt || { echo 'build_horovod: the C++ standard was not found in CMakeLists.txt' >&2; exit 1; }
 
 export PATH="$environment/bin:$PATH" MAKEFLAGS="-j${JOBS:-2}"
-export HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1
+export HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1
 "$python" -m pip install --no-deps --no-build-isolation .
 cd /
-"$python" -c 'import horovod.torch as hvd; assert hvd.mpi_built(), "built without MPI"'
+"$python" -c 'import horovod.torch as hvd; assert hvd.mpi_built() and hvd.gloo_built(), "built without MPI or Gloo"'

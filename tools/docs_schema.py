@@ -20,7 +20,7 @@ from rankscope import SCHEMA_VERSION
 from rankscope.api.runs import LIST_COLUMNS
 from rankscope.api.schema import ColumnSchema, TableSchema, schema
 from rankscope.api.words import TABLE_COLUMNS
-from rankscope.model import Column
+from rankscope.model.tables import Column
 from rankscope.questions.compare.tables import CHANGES
 from rankscope.questions.imports import projection, replay, saving, staging
 from rankscope.questions.imports.break_even import BREAK_EVEN_COLUMNS, FIT_COLUMNS
@@ -30,7 +30,7 @@ from rankscope.questions.page import gpu, ranks, step_times, steps, timeline
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.run.screen import LABELS
 from rankscope.questions.scaling import crossovers, scaling
-from rankscope.questions.whatif import pipeline, whatif
+from rankscope.questions.whatif import whatif
 from rankscope.store.columns import RECORDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -54,7 +54,6 @@ OTHERS: dict[str, Sequence[Column]] = {
     "whatif_model": whatif.MODEL_COLUMNS,
     "whatif": whatif.WHATIF_COLUMNS,
     "critical_path": whatif.PATH_COLUMNS,
-    "pipeline": pipeline.COLUMNS,
     "runs": LIST_COLUMNS,
     "tables": TABLE_COLUMNS,
     "pages": (steps.START, *gpu.ADDED, *ranks.COLUMNS, *step_times.COLUMNS, *timeline.COLUMNS[:4]),

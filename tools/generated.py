@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "rankscope"
-KERNELS_H = PACKAGE / "native" / "cuda" / "communication_kernels.h"
+KERNELS_H = PACKAGE / "native" / "gpu" / "communication_kernels.h"
 KERNELS_PY = PACKAGE / "questions" / "gpu" / "communication_kernels.py"
 WORD = re.compile(r'^RS_COMMUNICATES\("(\w+)"\)', re.MULTILINE)
 KERNELS = '''\

@@ -1,8 +1,8 @@
 """Where a distributed training job spends its time.
 
 After a run: `rankscope.open("runs/x")` gives its tables (docs/reference/api.md).
-In a program: `rankscope.step()` at the end of each step, `with rankscope.range("name"):` around a part of it. Both do
-nothing where the program is not recorded.
+In a program: `rankscope.step()` at the end of each step, `with rankscope.range("name"):` around a part of it,
+`with rankscope.checkpoint():` around what writes a checkpoint. All do nothing where the program is not recorded.
 """
 
 TYPE_CHECKING = False  # `rankscope run` has no time to import typing
@@ -61,6 +61,42 @@ class range:
     def __exit__(self, *raised: object) -> None:
         if self._begin:
             _recorder.rankscope_range_end(self._name, self._begin)
+
+
+def checkpoint() -> "range":
+    """`with rankscope.checkpoint():` around what writes a checkpoint that the job can go on from."""
+    return range("checkpoint")
+
+
+class recording:
+    """Record a block of a process that was started without `rankscope run`: `with rankscope.recording() as folder:`.
+
+    What the agent sees of torch is recorded: steps, ranges, collectives. All blocks of a process are one run.
+    """
+
+    __slots__ = ("_name", "_out")
+
+    def __init__(self, out: str = "", *, name: str = "") -> None:
+        self._out, self._name = out, name
+
+    def __enter__(self) -> str:
+        global _looked
+        from rankscope.api.notebook import IN_PROCESS
+
+        _looked = False  # there may be a recorder from now on
+        return IN_PROCESS.begin(self._out, self._name)
+
+    def __exit__(self, *raised: object) -> None:
+        from rankscope.api.notebook import IN_PROCESS
+
+        IN_PROCESS.pause()
+
+
+def load_ipython_extension(shell: "Any") -> None:
+    """`%load_ext rankscope` gives a notebook `%%rankscope`."""
+    from rankscope.api.notebook import register
+
+    register(shell)
 
 
 def open(path: "str | PathLike[str] | None" = None, *, dask: "str | None" = None, keep: bool = True) -> "Run":

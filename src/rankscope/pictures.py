@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rankscope.model import Cell, Table, Unit, Words
+from rankscope.model.tables import Cell, Table, Unit, Words
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -186,6 +186,7 @@ class Advice:
     rule: str
     saved_ns: float | None = None
     share: float | None = None  # of the run
+    steps_share: float | None = None  # of the time of its steps
 
 
 @dataclass(frozen=True, slots=True)

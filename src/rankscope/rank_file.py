@@ -57,6 +57,8 @@ class RankSource(IntEnum):
     HOROVOD = 8
     FLUX = 9
     TORCH = 10
+    ONECCL = 11
+    JAX = 12
 
 
 class LayerNumber(IntEnum):
@@ -71,6 +73,12 @@ class LayerNumber(IntEnum):
     IN_RANGE_GPU = 9
     IN_RANGE_API = 10
     IN_RANGE_NVTX = 11
+    ZE = 12
+    OPENCL = 13
+    HIP_API = 14
+    ONECCL = 15
+    HOROVOD = 16
+    JAX = 17
 
 
 IN_RANGES = (
@@ -83,7 +91,7 @@ IN_NS = (
     LayerNumber.GPU,
     LayerNumber.NVTX,
     *IN_RANGES,
-)  # layers whose times are CUPTI's nanoseconds, not ticks
+)  # layers whose times are nanoseconds of the GPU clock, not ticks
 
 
 class Kind(IntEnum):
@@ -115,6 +123,8 @@ class ChunkKind(IntEnum):
     ALLOCATOR = 23
     MESSAGES = 24
     OVERWRITTEN = 25
+    RUNTIMES = 26
+    NOTES = 27
 
 
 WAITED_SHIFT = 8  # of call_ticks, with the flag WAITED
@@ -146,6 +156,10 @@ class GroupKind(IntEnum):
     DOMAIN = 6
     RANGE = 7
     PROCESS_GROUP = 8
+    ONECCL = 9
+    HOROVOD = 10
+    WORKER = 11
+    SERVED = 12
 
 
 class CudaState(IntEnum):
@@ -154,6 +168,18 @@ class CudaState(IntEnum):
     TOO_OLD = 3
     REFUSED = 4
     ASIDE = 5
+
+
+class Backend(IntEnum):
+    CUDA = 1
+    ZE = 2
+    OPENCL = 3
+    HIP = 4
+
+
+class RuntimeState(IntEnum):
+    RECORDING = 1
+    REFUSED = 2
 
 
 class CudaApi(IntEnum):
@@ -184,6 +210,7 @@ class Part(IntEnum):
     COMMUNICATION = 5
     CHECKPOINT = 6
     OTHER = 7
+    COMPUTE = 8  # has members of its own in a record
 
 
 class StepFlag(IntFlag):
@@ -191,6 +218,7 @@ class StepFlag(IntFlag):
     ACCUMULATED = 2
     SKIPPED = 4
     TOLD = 8
+    BY_BACKWARD = 16
 
 
 class Idle(IntEnum):
@@ -240,6 +268,9 @@ class MarkKind(IntEnum):
     FIRST_STEP_END = 9
     FINALIZE = 10
     OBSERVER = 11
+    CUDA_CONTEXT = 12
+    NCCL_BEGIN = 13
+    XLA = 14
 
 
 class ImportsMode(IntEnum):
@@ -328,9 +359,10 @@ HEADER = _structure(
     "u8 lost_modules lost_system_calls lost_paths",
     "u8 boot_id pid_namespace",
     "i4 ancestor_pid",
-    "u4 identity_reserved",
+    "u4 attempt",
     "u8 short_processes short_failed short_cpu_ns runnable_ns",
     "u8 lost_messages lost_envelopes",
+    "u8 reaped_ticks",
 )
 CHUNK = _structure("u4 kind thread chunk_bytes row_bytes rows first_id", "V40 reserved")
 TALLY = _structure(
@@ -356,6 +388,7 @@ MESSAGE = _structure(
     "i4 source source_tag",
 )
 OVERWRITTEN = _structure("i4 peer tag", "u8 key", "i8 messages")
+NOTE = _structure("u2 text is_warning")
 GROUP = _structure(
     "u8 handle identity",
     "u4 size my_rank remote_size",
@@ -378,6 +411,11 @@ CUDA = _structure(
     "u8 windows window_begin_ns window_ns seen_steps window_millisteps costs",
     "i8 cost_ppm cost_error_ppm",
     "u8 spent_ns switching_ns calls_begin_ns",
+)
+RUNTIME = _structure(
+    "u4 backend state",
+    "u2 library version note reserved",
+    "u8 launched timed untimed host_bytes host_peak_bytes shared_bytes shared_peak_bytes",
 )
 DEVICE = _structure(
     "u4 device seq",
@@ -405,6 +443,7 @@ STEP = _structure(
     "u4 collectives gc_runs minor_faults major_faults voluntary_switches involuntary_switches",
     "u4 process_involuntary_switches",
     "u2 backwards optimizer_steps",
+    "f4 compute_ticks blocked_compute_ticks",
 )
 DEVICE_STEP = _structure(
     "u4 number",
@@ -459,10 +498,12 @@ STRUCTURES: dict[str, np.dtype[Any]] = {
     "rs_collective": COLLECTIVE,
     "rs_message": MESSAGE,
     "rs_overwritten": OVERWRITTEN,
+    "rs_note_row": NOTE,
     "rs_group": GROUP,
     "rs_peer": PEER,
     "rs_thread_row": THREAD,
     "rs_cuda": CUDA,
+    "rs_runtime": RUNTIME,
     "rs_device": DEVICE,
     "rs_event": EVENT,
     "rs_step": STEP,

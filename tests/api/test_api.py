@@ -17,7 +17,7 @@ import rankscope as rs
 from mpis import ROOT
 from rankscope.api.schema import schema
 from rankscope.cli.report import run as report
-from rankscope.model import Unit
+from rankscope.model.tables import Unit
 from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.store.cache import table_data, table_of
 from runs.small_run import SECOND

@@ -12,7 +12,7 @@ import pytest
 from browser.chromium import Chromium
 from browser.pages import FILLED, TABLES, page_of_run
 from rankscope.cli.report import run as report
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.output.cells import filled, heading, shown
 from rankscope.pictures import Page
 from rankscope.questions.page import PageOptions, page_of

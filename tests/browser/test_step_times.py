@@ -11,7 +11,7 @@ import pytest
 
 from browser.chromium import Chromium
 from browser.pages import FILLED, text_of
-from rankscope.model import Unit
+from rankscope.model.tables import Unit
 from rankscope.output.cells import shown
 from rankscope.questions.page.section import PageOptions
 from rankscope.questions.page.step_times import step_times

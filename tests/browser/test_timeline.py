@@ -7,7 +7,7 @@ from typing import Any
 
 from browser.chromium import Chromium
 from browser.pages import FILLED
-from rankscope.model import Unit
+from rankscope.model.tables import Unit
 from rankscope.output.cells import shown
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import open_run

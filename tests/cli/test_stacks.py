@@ -23,6 +23,14 @@ def test_the_programs_own_line() -> None:
     assert innermost(json.loads(DUMP)) == "train.py:46 step"
 
 
+def test_our_own_frames_are_nobodys_line() -> None:
+    wrapper = {"name": "wait", "filename": "/opt/rankscope/agent/torch_collectives.py", "line": 7}
+    [main, _] = json.loads(DUMP)
+    main["frames"].insert(0, wrapper)
+    assert innermost([main]) == "train.py:46 step"
+    assert innermost([{"thread_name": "MainThread", "frames": [wrapper]}]) == "torch_collectives.py:7 wait"
+
+
 def test_without_frames() -> None:
     assert innermost([]) == ""
     assert innermost([{"thread_name": "MainThread", "frames": []}]) == ""

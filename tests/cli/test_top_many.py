@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rankscope.api.live import LiveView, Watched
 from rankscope.cli.top import frame, run
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.output.text import to_text
 from rankscope.rank_files.facts import Here
 from rankscope.store.folder import Job

@@ -14,7 +14,7 @@ from mpis import ROOT
 from rankscope.api.words import explain, table_list
 from rankscope.cli import COMMANDS, main
 from rankscope.cli.completion import bash, commands, fish, zsh
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.run.screen import LABELS, LEVELS
 from rankscope.questions.run.screen_ranks import IDLE, OWN

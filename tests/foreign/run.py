@@ -70,8 +70,8 @@ def plan(suites: list[Suite], modes: list[Mode], arguments: argparse.Namespace) 
         (unit, mode)
         for mode in modes
         for suite in suites
-        if applies(mode, suite)
         for unit in units[suite.name]
+        if applies(mode, suite, unit)
         if not wanted or any(part in unit.name for part in wanted)
     ]
 
@@ -138,7 +138,7 @@ def compare(unit: Unit, mode: Mode) -> dict[str, object]:
     ours, flaky = {}, {}
     if differing:
         ours, flaky = judge(unit, mode, differing, bare, recorded)
-    is_killed = mode == "local" and recorded.end == "time limit"  # its files are still where the node keeps them
+    is_killed = mode.name == "local" and recorded.end == "time limit"  # its files are still where the node keeps them
     if not unit.compares_output and not recorded.rank_files and not is_killed:
         ours["(recorded)"] = {"bare": ["a rank file"], "recorded": ["no rank file: " + " ".join(recorded.warnings)]}
     if unit.compares_output and len(recorded.warnings) > 1:

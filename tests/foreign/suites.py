@@ -389,8 +389,10 @@ def distributed_ready() -> str:
     return ""
 
 
-def applies(mode: Mode, suite: Suite) -> bool:
-    return not mode.needs or mode.needs == suite.kind
+def applies(mode: Mode, suite: Suite, unit: Unit) -> bool:
+    """Every mode on two ranks; on other numbers of them the default."""
+    is_plain = not unit.mpi or "n=2" in unit.name or mode.name == "default"
+    return is_plain and (not mode.needs or mode.needs == suite.kind)
 
 
 def has(program: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.formats.source import Hints, Source
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from runs.loaded import SHARED, warnings_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from formats.foreign_files import readings, warnings
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 HEADER = """\
 # darshan log version: 3.41

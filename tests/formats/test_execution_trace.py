@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from rankscope.formats.execution_trace import read, sniff
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Reading
+from rankscope.model.records import BadFile, Reading
 from rankscope.questions.whatif.changes import Change
 from rankscope.questions.whatif.whatif import model_of
 from runs.loaded import run_of
@@ -63,6 +64,40 @@ def node(at: int, name: bytes, kind: int, before: list[int], start_us: int, took
 
 def chakra(*nodes: bytes) -> bytes:
     return b"".join(varint(len(one)) + one for one in (text(1, b"0.0.4"), *nodes))
+
+
+def test_of_chakra_made_from_a_trace_of_pytorch() -> None:
+    """As Chakra's converter writes it: no version but attributes, and of a collective the call beside its kernel."""
+    about = [(b"schema", text(29, b"1.0.1")), (b"pid", number(13, 114598)), (b"time", text(29, b"2023-12-14 11:55:01"))]
+    first = b"".join(text(2, text(1, name) + value) for name, value in about)
+    call = number(1, 2) + text(2, b"c10d::broadcast_(0)") + number(3, 7) + number(7, 85)
+    call += text(10, text(1, b"is_cpu_op") + number(27, 1)) + text(10, text(1, b"tid") + number(9, 1))
+    kernel = node(3, b"ncclKernel_Broadcast", 7, [2], 0, 28, comm_type=5, comm_size=212480)
+    rest = [node(1, b"aten::empty", 4, [], 0, 318), call, kernel]
+    made = reading(b"".join(varint(len(one)) + one for one in (first, *rest)), rank=0)
+    assert made.facts.versions == "Chakra of PyTorch's 1.0.1" and made.facts.pid == 114598
+    told = {(one.layer, one.name): (one.calls, one.bytes, one.total_ns) for one in made.tallies}
+    assert told["nccl", "broadcast"] == (1, 212480, 28_000)
+    assert told["torch", "c10d::broadcast_(0)"] == (1, None, 85_000)
+    assert not made.events and "no events, no what-if" in made.notes[0].text
+
+
+def test_of_chakra_as_json() -> None:
+    graph = [
+        {"Id": 216, "Name": "aten::cat", "NodeType": 4, "ctrlDeps": [3], "data_deps": [], "runtime": 318},
+        {"Id": 432, "Name": "c10d::broadcast_", "NodeType": 7, "data_deps": [216], "runtime": 85, "is_cpu_op": True},
+        {"Id": 435, "Name": "ncclKernel", "NodeType": 7, "data_deps": [432], "runtime": 28, "is_cpu_op": False},
+    ]
+    made = reading(json.dumps({"workload_graph": graph, "ngpus": 8}).encode(), rank=0)
+    told = {(one.layer, one.name): (one.calls, one.total_ns) for one in made.tallies}
+    assert told == {
+        ("torch", "aten::cat"): (1, 318_000),
+        ("torch", "c10d::broadcast_"): (1, 85_000),
+        ("nccl", "ncclKernel"): (1, 28_000),
+    }
+    assert {one.name: one.value for one in made.figures}["longest chain"] == 3
+    with pytest.raises(BadFile, match="node 1 has no Id"):
+        list(read(Source(Path("x.json"), content=json.dumps({"workload_graph": [graph[0], {}]}).encode())))
 
 
 def timed(compute_us: int, wait_us: int) -> bytes:

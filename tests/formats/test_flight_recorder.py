@@ -12,7 +12,7 @@ import pytest
 from formats.foreign_files import reading, warnings
 from rankscope.formats.json_stream import whole_object
 from rankscope.formats.source import Source
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 
 def entry(number: int, **changes: Any) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import pytest
 import rankscope.formats
 from rankscope.formats.handmade import read, sniff
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Figure, Note, Reading
-from runs.loaded import SHARED, warnings_of
+from rankscope.model.records import BadFile, Figure, Note, Reading
+from rankscope.questions.scaling.scaling import of_documents
+from runs.loaded import SHARED, run_of, warnings_of
 
 TALLIES = next(iter((SHARED / "seeds").glob("000*")), SHARED / "seeds/000")
 IMPORTS = next(iter((SHARED / "seeds").glob("001*")), SHARED / "seeds/001")
@@ -149,6 +150,16 @@ Total PPN 4. The file system does 1000 operations per second at most: OPS is 100
 | 4 | 400 | 6 | 2.5 |
 | 8 | 800 | 12 | 3 |
 """
+
+
+def test_a_column_that_numbers_ranks_is_no_scale() -> None:
+    """No job has 0 ranks: 0 to 3 say which rank it is, 1, 2 and 4 may say how many."""
+    numbered = read_text("rank,time (s)\n0,1.5\n1,1.6\n2,1.7\n3,1.4\n")
+    assert [(f.scale, f.scale_name, f.value) for f in numbered.figures[:2]] == [(0, "rank", 1.5e9), (1, "rank", 1.6e9)]
+    assert of_documents(run_of([numbered])) == []
+    sized = read_text("ranks,time (s)\n1,1.5\n2,1.6\n4,1.7\n")
+    assert {f.scale_name for f in sized.figures} == {"ranks"}
+    assert [len(series.points) for series in of_documents(run_of([sized]))] == [3]
 
 
 def test_units_by_header() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from formats.foreign_files import reading, shared, warnings
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 TEXT = """[
 {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros":1000000}},

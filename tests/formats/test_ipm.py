@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.formats.ipm import read, sniff
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Reading
+from rankscope.model.records import BadFile, Reading
 from rankscope.questions.mpi.routines import routines
 from runs.loaded import run_of, warnings_of
 

@@ -11,8 +11,9 @@ import pytest
 
 from rankscope.formats.iprof import read, sniff
 from rankscope.formats.source import Source
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.output.layouts.iprof import to_iprof
+from rankscope.questions.gpu.kernels import gpu_ranks
 from rankscope.questions.layouts.iprof import iprof_parts
 from runs.loaded import SHARED, run_of, warnings_of
 
@@ -135,6 +136,63 @@ def test_one_reading_for_each_process_where_the_tables_are_by_process() -> None:
     assert readings[0].tallies[0].thread == 34
 
 
+OTHER_HEADINGS = """\
+API calls | 1 Hostnames | 1 Processes | 1 Threads
+
+                Name |     Time | Time(%) | Calls | Average |     Min |     Max | Failed |
+cuMemcpyDtoHAsync_v2 |   6.00us |  75.00% |     2 |  3.00us |  1.00us |  5.00us |      0 |
+    zeModuleGetThing |   2.00us |  25.00% |     2 |  1.00us |   500ns |  1.50us |      1 |
+               Total |   8.00us | 100.00% |     4 |                                     1 |
+
+Device profiling | 1 Hostnames | 1 Processes | 1 Threads | 1 Device pointers
+
+                Name |    Time | Time(%) | Calls | Average |     Min |     Max |
+       a_kernel_here | 30.00ms |  75.00% |     1 | 30.00ms | 30.00ms | 30.00ms |
+cuMemcpyDtoHAsync_v2 |  8.00ms |  20.00% |     2 |  4.00ms |  1.00ms |  7.00ms |
+zeCommandListAppendMemoryFill |  2.00ms |   5.00% |     1 |  2.00ms |  2.00ms |  2.00ms |
+               Total | 40.00ms | 100.00% |     4 |
+
+Explicit memory traffic | 1 Hostnames | 1 Processes | 1 Threads
+
+                Name |  Byte | Byte(%) | Calls | Average |   Min |   Max |
+cuMemcpyDtoHAsync_v2 | 8.00B | 100.00% |     2 |   4.00B | 4.00B | 4.00B |
+               Total | 8.00B | 100.00% |     2 |
+"""
+
+
+def test_the_headings_of_other_versions() -> None:
+    (reading,) = read_text(OTHER_HEADINGS)
+    rows = [(t.layer, t.name, t.calls, t.errors, t.total_ns, t.bytes) for t in reading.tallies]
+    assert rows == [
+        ("cuda_api", "cuMemcpyDtoHAsync_v2", 2, 0, 6e3, None),
+        ("ze", "zeModuleGetThing", 2, 1, 2e3, None),
+        ("gpu", "a_kernel_here", 1, 0, 30e6, None),
+        ("gpu", "cuMemcpyDtoHAsync_v2", 2, 0, 8e6, None),
+        ("gpu", "zeCommandListAppendMemoryFill", 1, 0, 2e6, None),
+        ("memory", "cuMemcpyDtoHAsync_v2", 2, 0, 0, 8),
+    ]
+    assert warnings_of([reading]) == []
+    assert {(f.series, f.name): f.value for f in reading.figures}["Device profiling", "devices"] == 1
+
+
+def test_copies_on_the_device_are_no_computing() -> None:
+    reading = read_text(OTHER_HEADINGS)[0]
+    reading.facts.rank = 0
+    table = gpu_ranks(run_of([reading]))
+    row = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
+    assert (row["compute_ns"], row["copy_ns"], row["communication_ns"]) == (30e6, 10e6, 0)
+
+
+def test_a_table_under_another_heading_is_kept_and_told_of() -> None:
+    """As one without any, and never left out."""
+    text = OTHER_HEADINGS.replace("API calls | 1", "Interposed calls | 1")
+    told = warnings_of(read_text(text))
+    assert [(note.where, "not known" in note.text) for note in told] == [("iprof.txt:1", True)]
+    bare = OTHER_HEADINGS[OTHER_HEADINGS.index("                Name") :]
+    assert len(read_text(bare)[0].tallies) == 6
+    assert [note.where for note in warnings_of(read_text(bare))] == ["iprof.txt:1"]
+
+
 def test_two_profiles_in_a_file_are_two_jobs() -> None:
     assert [(r.facts.job, len(r.tallies)) for r in read_text(TEXT + TEXT)] == [("", 5), ("2", 5)]
 
@@ -171,7 +229,7 @@ def test_json() -> None:
      + '[{"call":1},' * 5000, '{"host": 3, "call": 2}', TEXT[:60]],
 )  # fmt: skip
 def test_bad_files_are_told(text: str) -> None:
-    from rankscope.model import BadFile
+    from rankscope.model.records import BadFile
 
     with pytest.raises(BadFile, match=r"iprof\.txt"):
         read_text(text)

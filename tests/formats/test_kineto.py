@@ -17,7 +17,8 @@ from rankscope.formats import json_stream, kineto
 from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Reading, Severity, Words
+from rankscope.model.records import BadFile, Reading, Severity
+from rankscope.model.tables import Words
 from rankscope.store.columns import joined, reading_tables
 
 SAMPLES = Path(__file__).parents[2].parent / "shared/samples"

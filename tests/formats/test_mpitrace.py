@@ -14,7 +14,7 @@ from rankscope.api.run import Wrong
 from rankscope.formats.mpitrace import UNSPLIT, read, sniff
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Source
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.questions.mpi.messages import sizes
 from rankscope.questions.ranks.ranks import balance
 from rankscope.questions.selection import ALL, Selection
@@ -257,6 +257,18 @@ def test_what_the_sizes_leave_is_a_row_without_one() -> None:
             "                              10         100.0",
             6,
             "MPI_Send has 50.0 bytes a call, but 100.0 by",
+        ),
+        (
+            "                               5         100.0          1.500\n",
+            "                               1         100.0          0.500\n",
+            6,
+            "MPI_Send has 50.0 bytes a call, but 10.0 by message size; 9 of 10 calls have no size",
+        ),
+        (
+            "MPI_Send                  #calls    avg. bytes      time(sec)\n                               5 ",
+            "MPI_Bcast                 #calls    avg. bytes      time(sec)\n                               5 ",
+            6,
+            "MPI_Send has 50.0 bytes a call, but no line of message sizes",
         ),
         ("MPI_Barrier                             3", "MPI_Barrier                             x", 7, "cannot be read"),
         ("     1          node0", "     0          node0", 36, "a rank twice"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formats.foreign_files import reading, readings, warnings
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 
 def one(sequence: int = 1, rank: int = 2, pid: int = 77, **performance: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from formats.test_kineto import notes, rows
 from rankscope.formats import nsys
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Reading, Severity
+from rankscope.model.records import BadFile, Reading, Severity
 
 SAMPLE = Path(__file__).parents[2].parent / "shared/samples/nsys/h100_2gpu_1s.sqlite"
 PID, OTHER = 111 << 24, 112 << 24

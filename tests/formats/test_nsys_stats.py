@@ -6,7 +6,7 @@ import pytest
 
 from rankscope.formats.nsys_stats import read, sniff
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Reading
+from rankscope.model.records import BadFile, Reading
 from runs.loaded import shared_file, text_source, warnings
 
 KERNELS = """\
@@ -84,3 +84,8 @@ def test_no_other_file_is_recognised() -> None:
     folder = shared_file("seeds/003*").parents[1]
     files = [path for part in ("seeds", "samples") for path in (folder / part).rglob("*") if path.is_file()]
     assert [path.name for path in files if sniff(Source(path).head())] == []
+
+
+def test_lines_that_are_in_no_table_are_counted_with_their_numbers() -> None:
+    (reading,) = read(text_source(f"hello\n{KERNELS}\nProcessing [run.sqlite] with [x.py]...\nbye\n"))
+    assert [note.text for note in reading.notes] == ["2 lines not understood: 1, 7"]

@@ -17,7 +17,7 @@ from rankscope.cli.report import parser, selection_of
 from rankscope.cli.report import rendered as rendered_by_command
 from rankscope.formats.nvprof import read, sniff
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Reading
+from rankscope.model.records import BadFile, Reading
 from rankscope.output.layouts.nvprof import time_text, to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows
 from rankscope.questions.selection import ALL, Selection

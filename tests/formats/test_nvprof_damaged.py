@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.formats.nvprof_damaged import name_cell, read, share_cell, sniff, time_cell
 from rankscope.formats.source import Source
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.questions.gpu.checks import gpu_checks
 from rankscope.questions.gpu.kernels import gpu_ranks
 from runs.loaded import run_of, shared_file, text_source, warnings

@@ -15,7 +15,7 @@ from formats.test_nvprof_trace import API, COPY, CSV, HEAD, KERNEL
 from mpis import ROOT
 from rankscope.formats import nsys_stats, nvprof, nvprof_damaged
 from rankscope.formats.source import LINE_BYTES
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from runs.loaded import Read, run_of, text_source
 
 LOG = (ROOT / "tests" / "formats" / "fixtures" / "nvprof_log.txt").read_text()

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.formats import sums as gpu_trace
 from rankscope.formats.nvprof import read, sniff
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from runs.loaded import run_of, text_source, warnings
 
 HEAD = (
@@ -49,6 +49,18 @@ def events(reading: Reading) -> list[tuple[Any, ...]]:
     return run_of([reading]).query(
         'SELECT layer, name, "group", start_ns, end_ns, bytes, correlation FROM events ORDER BY layer DESC, start_ns'
     )
+
+
+def test_a_long_trace_comes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that memory does not grow with it; together they are the same events, each once."""
+    lines = [KERNEL.replace("182.89ms", f"{182 + at}.89ms").replace("[118]", f"[{at}]") for at in range(7)]
+    monkeypatch.setattr(gpu_trace, "BLOCK_EVENTS", 3)
+    readings = list(read(text_source(f"==9== Profiling result:\n{HEAD}{''.join(lines)}")))
+    assert [len(reading.event_columns["start_ns"]) for reading in readings] == [3, 3, 1]
+    assert [reading.continues for reading in readings] == [False, True, True]
+    assert [tally.calls for reading in readings for tally in reading.tallies] == [7]
+    correlations = [number for reading in readings for number in reading.event_columns["correlation"].tolist()]
+    assert correlations == list(range(7))
 
 
 def test_a_text_trace() -> None:

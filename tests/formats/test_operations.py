@@ -11,7 +11,7 @@ import pytest
 
 from rankscope.formats.operations import read, sniff
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Reading
+from rankscope.model.records import BadFile, Reading
 from runs.loaded import run_of, shared_file
 
 # two stages x two data-parallel ranks, one micro-batch; rank 2 of stage 1 is late to the collective of its stage

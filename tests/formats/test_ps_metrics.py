@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from formats.foreign_files import SHARED, reading, shared, warnings
-from rankscope.model import BadFile, Reading
+from rankscope.model.records import BadFile, Reading
 
 GRID = """\
 some output
@@ -52,6 +52,7 @@ def test_grids() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
+        ("| a,fwd  |   1 |   3 |", "| a,fwd  |  -1 |   3 |", "file.txt:6: a,fwd: the minimum -1 is less than 0"),
         ("|   3 |    2 |", "|   3 |    5 |", "file.txt:6: a,fwd: the mean 5"),
         ("|        1 |     1 |", "|        1 |     2 |", "file.txt:6: a,fwd: the standard deviation"),
         ("|     0.25 |   0.5 |", "|        9 |     3 |", "file.txt:8: a,back: the variance 9"),

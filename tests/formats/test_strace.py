@@ -214,7 +214,7 @@ def test_real_summary_raises_no_alarm(strace: str, options: list[str]) -> None:
 def test_damaged_logs_end_in_a_clear_error() -> None:
     from rankscope.formats import strace_log
     from rankscope.formats.source import Source
-    from rankscope.model import BadFile
+    from rankscope.model.records import BadFile
 
     with pytest.raises(BadFile, match="no system call"):
         list(strace_log.read(Source(Path("x"), content=b"nothing\n" * 10)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rankscope.formats import json_stream
 from rankscope.formats.json_stream import TraceStream
 from rankscope.formats.source import Source
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 NASTY = st.text(alphabet='{}[],:"\\ \nabé', max_size=12)
 VALUES = st.recursive(

@@ -19,7 +19,7 @@ from rankscope.api.load import summed
 from rankscope.formats.recognition import parts
 from rankscope.formats.registry import FORMATS, Format, format_named
 from rankscope.formats.source import Source
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from rankscope.store.columns import reading_tables, records_table
 
 SECONDS_PER_MB = 5.0

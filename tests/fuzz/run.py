@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=0, help="another seed gives other inputs")
     made.add_argument("--seconds", type=float, help="stop after so many seconds")
     made.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once")
+    made.add_argument("--format", action="append", default=[], help="only mutations of files of this format")
     made.add_argument("--input", type=Path, help="give this one file, unmutated, to every reader")
     return made
 
@@ -47,7 +48,8 @@ def one_part(options: argparse.Namespace, numbers: range) -> Findings:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder, "input")
         if options.input is None:
-            return fuzz(collected(), numbers, scratch, options.seed, until)
+            wanted = [one for one in collected() if not options.format or one.format in options.format]
+            return fuzz(wanted, numbers, scratch, options.seed, until)
         return every_reader(options.input.read_bytes(), scratch)
 
 

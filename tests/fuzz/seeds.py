@@ -12,7 +12,7 @@ from pathlib import Path
 from fuzz.harness import Seed
 from rankscope.formats.registry import recognised
 from rankscope.formats.source import Source
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 TESTS = Path(__file__).resolve().parents[1]
 SHARED = TESTS.parents[1] / "shared"
@@ -219,6 +219,66 @@ POSIX\t0\t123\tPOSIX_F_READ_TIME\t0.500000\t/a/b\t/\text4
 0,1,1,1,forward-compute,0.11,0.3,0,0
 0,1,1,1,grads-all-reduce,0.41,0.09,0,-1
 """,
+    # devices of other vendors: unitrace, THAPI, rocprof
+    """=== API Timing Summary ===
+
+             Total Execution Time (ns):                 9000
+    Total API Time for L0 backend (ns):                 3000
+
+== L0 Backend ==
+
+            Function,        Calls,            Time (ns),      Time (%),         Average (ns),             Min (ns),             Max (ns)
+      zeModuleCreate,            1,                 2000,     66.666667,                 2000,                 2000,                 2000
+ zeEventHostSynchronize,         2,                 1000,     33.333333,                  500,                  100,                  900
+
+=== Device Timing Summary ===
+
+                Total Execution Time (ns):                 9000
+    Total Device Time for L0 backend (ns):                  800
+
+== L0 Backend ==
+
+                                  Kernel,        Calls,            Time (ns),     Time (%),         Average (ns),             Min (ns),             Max (ns)
+"gemm(float*, int)[SIMD32 {1; 4; 1} {4; 1; 1}]",     2,                  600,    75.000000,                  300,                  200,                  400
+"zeCommandListAppendMemoryCopy(M2D)[4096]",          1,                  200,    25.000000,                  200,                  200,                  200
+
+
+=== Kernel Properties ===
+
+              Kernel, Compiled, SIMD, Number of Arguments, SLM Per Work Group, Private Memory Per Thread, Spill Memory Per Thread, Register File Size Per Thread
+"gemm(float*, int)",       JIT,   32,                   4,                  0,                         0,                       0,                           128
+
+Thread 7 Device 99 : "gemm(float*, int)[SIMD32 {1; 4; 1} {4; 1; 1}]" [ns] 100 (append) 110 (submit) 200 (start) 500 (end)
+Thread 7 Device 99 : "zeCommandListAppendMemoryCopy(M2D)[4096]" [ns] 120 (append) 130 (submit) 600 (start) 800 (end)
+""",  # noqa: E501
+    """10:00:00.000000100 - node1 - vpid: 5, vtid: 6 - lttng_ust_cuda:cuLaunchKernel_entry: { f: 0x1000, gridDimX: 4 }
+10:00:00.000000120 - node1 - vpid: 5, vtid: 6 - lttng_ust_cuda_profiling:event_profiling: { hStart: 0x10, hStop: 0x20 }
+10:00:00.000000200 - node1 - vpid: 5, vtid: 6 - lttng_ust_cuda:cuLaunchKernel_exit: { cuResult: CUDA_SUCCESS }
+10:00:00.000000300 - node1 - vpid: 5, vtid: 7 - lttng_ust_mpi:MPI_Barrier_entry: { comm: 0x44000000 }
+10:00:00.000000900 - node1 - vpid: 5, vtid: 7 - lttng_ust_mpi:MPI_Barrier_exit: { mpiResult: MPI_SUCCESS }
+10:00:00.000001000 - node1 - vpid: 5, vtid: 6 - lttng_ust_cuda_profiling:event_profiling_results: { hStart: 0x10, hStop: 0x20, startStatus: CUDA_SUCCESS, stopStatus: CUDA_SUCCESS, status: CUDA_SUCCESS, milliseconds: 0.0025 }
+[10:00:00.000002000] (+0.000001000) node1 lttng_ust_ze:zeInit_entry: { cpu_id = 1 }, { vpid = 5, vtid = 6 }, { flags = 0 }
+[10:00:00.000003000] (+0.000001000) node1 lttng_ust_ze:zeInit_exit: { cpu_id = 1 }, { vpid = 5, vtid = 6 }, { zeResult = ( "ZE_RESULT_SUCCESS" : container = 0 ) }
+""",  # noqa: E501
+    """lttng:host: { hostname = "node1", vpid = 5, vtid = 6, ts = 1700000000000000000, backend = 1 }, { name = "zeInit", dur = 10, err = false }
+lttng:device: { hostname = "node1", vpid = 5, vtid = 6, ts = 1700000000000000020, backend = 1 }, { name = "gemm", dur = 30, did = 2, sdid = 0, err = false, metadata = "{ordinal: 0, index: 0}" }
+lttng:traffic: { hostname = "node1", vpid = 5, vtid = 6, ts = 1700000000000000020, backend = 3 }, { name = "cuMemcpyHtoD_v2", size = 400, metadata = "" }
+hostname: "node1", vpid: 5, vtid: 6, ts: 101, backend: 2 - lttng:host: { name: "clFinish", dur: 10, err: true }
+aggreg:host: { hostname = "node1", vpid = 5, vtid = 6, name = "clFinish", min = 10, max = 100, total = 110, count = 3 }, { backend = 2, err_count = 1 }
+""",  # noqa: E501
+    """"Kind","Agent_Id","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"
+"KERNEL_DISPATCH","Agent 1",1,69,1,16,"add(float*, int)",5,1000,1500
+"KERNEL_DISPATCH","Agent 1",2,69,2,16,"add(float*, int)",6,1600,1700
+""",
+    """"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"
+"HIP_RUNTIME_API","hipMalloc",238,238,2,100,200
+"HSA_CORE_API","hsa_agent_get_info",238,238,3,110,120
+"MARKER_CORE_API","step",238,238,4,90,400
+""",
+    """"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"
+"hipMalloc",2,300,150.000000,75.00,100,200,70.710678
+"hipFree",1,100,100.000000,25.00,100,100,0.0000000e+00
+""",
     # tables by hand
     """# Times
 | nodes | library | time (s) | calls |
@@ -270,7 +330,15 @@ def collected() -> list[Seed]:
     """All seeds, each with the format that recognises it undamaged."""
     contents = [text.encode() for text in TEXTS]
     contents += [json.dumps(one, indent=indent).encode() for one in OBJECTS for indent in (None, 1)]
-    contents += [_sqlite(), *_files(TESTS.rglob("fixtures/**/*")), *_files(TESTS.rglob("data/**/*"))]
+    contents += [
+        _sqlite(SQL),
+        _sqlite(ROCPD),
+        _sqlite(RPD),
+        xplane(),
+        b"\x03\x42OTF2\x03\x00" + bytes(64),  # an anchor file, whose trace is not there
+        *_files(TESTS.rglob("fixtures/**/*")),
+        *_files(TESTS.rglob("data/**/*")),
+    ]
     if SHARED.is_dir():
         contents += _files((SHARED / "samples").rglob("*")) + _files((SHARED / "seeds").rglob("*"))
     return [_seed(data) for data in contents if data]
@@ -292,17 +360,110 @@ def _seed(data: bytes) -> Seed:
     return Seed(data, known.name if known else "")
 
 
-def _sqlite() -> bytes:
-    """A database with the tables that Nsight Systems exports, of a few rows."""
+def _sqlite(sql: str) -> bytes:
+    """A database of a few rows."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.sqlite")
         database = sqlite3.connect(path)
-        database.executescript(SQL)
+        database.executescript(sql)
         database.commit()
         database.close()
         return path.read_bytes()
 
 
+def xplane() -> bytes:
+    """A profile of XLA: a device with a stream, a host with a thread, and when it began."""
+
+    def number(value: int) -> bytes:
+        made = bytearray()
+        while value >= 0x80:
+            made.append(value & 0x7F | 0x80)
+            value >>= 7
+        return bytes([*made, value])
+
+    def field(place: int, value: int | bytes | str) -> bytes:
+        if isinstance(value, int):
+            return number(place << 3) + number(value)
+        data = value.encode() if isinstance(value, str) else value
+        return number(place << 3 | 2) + number(len(data)) + data
+
+    def named(place: int, key: int, name: str) -> bytes:
+        return field(place, field(1, key) + field(2, field(1, key) + field(2, name)))
+
+    def event(key: int, offset_ps: int, length_ps: int, *stats: bytes) -> bytes:
+        return field(
+            4, field(1, key) + field(2, offset_ps) + field(3, length_ps) + b"".join(field(4, one) for one in stats)
+        )
+
+    stream = field(1, 7) + field(2, "Stream #7(Compute)") + field(3, 1000)
+    stream += event(1, 5_000, 40_000, field(1, 1) + field(3, 9)) + event(
+        2, 60_000, 10_000, field(1, 2) + field(5, "kind:h2d size:64")
+    )
+    ops = field(1, 8) + field(2, "XLA Ops") + field(3, 1000) + event(1, 5_000, 40_000)
+    device = field(1, 1) + field(2, "/device:GPU:0") + field(3, stream) + field(3, ops)
+    device += (
+        named(4, 1, "gemm_fusion")
+        + named(4, 2, "MemcpyH2D")
+        + named(5, 1, "correlation_id")
+        + named(5, 2, "memcpy_details")
+    )
+    thread = field(1, 42) + field(2, "python") + field(3, 1000)
+    thread += (
+        event(1, 0, 90_000, field(1, 1) + field(4, 3))
+        + event(2, 1_000, 3_000, field(1, 2) + field(3, 9))
+        + event(3, 2_000, 1_000)
+    )
+    host = field(1, 2) + field(2, "/host:CPU") + field(3, thread)
+    host += named(4, 1, "train") + named(4, 2, "cuLaunchKernel") + named(4, 3, "forward")
+    host += named(5, 1, "step_num") + named(5, 2, "correlation_id")
+    task = (
+        field(2, "Task Environment")
+        + named(5, 1, "profile_start_time")
+        + field(6, field(1, 1) + field(3, 1_700_000_000 * 10**9))
+    )
+    return field(1, device) + field(1, host) + field(1, task) + field(4, "node1")
+
+
+ROCPD = """
+PRAGMA page_size = 1024;
+CREATE TABLE rocpd_string_00ab12 (id INTEGER NOT NULL PRIMARY KEY, guid TEXT, string TEXT NOT NULL);
+INSERT INTO rocpd_string_00ab12 VALUES (1, 'g', 'hipLaunchKernel'), (2, 'g', 'HIP_RUNTIME_API_EXT'),
+    (3, 'g', 'MEMORY_COPY_HOST_TO_DEVICE'), (4, 'g', 'step'), (5, 'g', 'MARKER_CORE_API');
+CREATE TABLE rocpd_info_node_00ab12 (id INTEGER, hostname TEXT);
+INSERT INTO rocpd_info_node_00ab12 VALUES (1, 'node1');
+CREATE TABLE rocpd_info_process_00ab12 (id INTEGER, nid INTEGER, pid INTEGER, command TEXT);
+INSERT INTO rocpd_info_process_00ab12 VALUES (1, 1, 4711, './a.out');
+CREATE TABLE rocpd_info_agent_00ab12 (id INTEGER, type TEXT, type_index INTEGER, name TEXT);
+INSERT INTO rocpd_info_agent_00ab12 VALUES (1, 'CPU', 0, 'EPYC'), (4, 'GPU', 0, 'gfx942'), (5, 'GPU', 1, 'gfx942');
+CREATE TABLE rocpd_info_kernel_symbol_00ab12 (id INTEGER, kernel_name TEXT, display_name TEXT);
+INSERT INTO rocpd_info_kernel_symbol_00ab12 VALUES (9, '_Z3addPf.kd', 'add(float*)');
+CREATE TABLE rocpd_event_00ab12 (id INTEGER, category_id INTEGER, stack_id INTEGER);
+INSERT INTO rocpd_event_00ab12 VALUES (1, 2, 77), (2, NULL, 77), (3, 5, 78), (4, NULL, 79);
+CREATE TABLE rocpd_region_00ab12 (id INTEGER, nid INTEGER, pid INTEGER, tid INTEGER, start BIGINT, "end" BIGINT,
+    name_id INTEGER, event_id INTEGER);
+INSERT INTO rocpd_region_00ab12 VALUES (1, 1, 1, 3, 90, 120, 1, 1), (2, 1, 1, 3, 50, 900, 4, 3);
+CREATE TABLE rocpd_kernel_dispatch_00ab12 (id INTEGER, nid INTEGER, pid INTEGER, tid INTEGER, agent_id INTEGER,
+    kernel_id INTEGER, queue_id INTEGER, start BIGINT, "end" BIGINT, event_id INTEGER);
+INSERT INTO rocpd_kernel_dispatch_00ab12 VALUES (1, 1, 1, 3, 5, 9, 2, 200, 500, 2);
+CREATE TABLE rocpd_memory_copy_00ab12 (id INTEGER, nid INTEGER, pid INTEGER, tid INTEGER, start BIGINT, "end" BIGINT,
+    name_id INTEGER, dst_agent_id INTEGER, src_agent_id INTEGER, size INTEGER, queue_id INTEGER, event_id INTEGER);
+INSERT INTO rocpd_memory_copy_00ab12 VALUES (1, 1, 1, 3, 600, 650, 3, 5, 1, 4096, NULL, 4);
+CREATE VIEW rocpd_region AS SELECT * FROM rocpd_region_00ab12;
+"""
+RPD = """
+PRAGMA page_size = 512;
+CREATE TABLE IF NOT EXISTS rocpd_string (id integer NOT NULL PRIMARY KEY, string varchar(4096) NOT NULL);
+INSERT INTO rocpd_string VALUES (1, 'hipLaunchKernel'), (2, 'add(float*)'), (3, 'KernelExecution'),
+    (4, 'CopyHostToDevice'), (5, '');
+CREATE TABLE IF NOT EXISTS rocpd_api (id integer NOT NULL PRIMARY KEY, pid integer, tid integer, start integer,
+    "end" integer, apiName_id integer, args_id integer);
+INSERT INTO rocpd_api VALUES (1, 7, 8, 100, 150, 1, 5), (2, 7, 8, 160, 190, 1, 5);
+CREATE TABLE IF NOT EXISTS rocpd_op (id integer NOT NULL PRIMARY KEY, gpuId integer, queueId integer,
+    sequenceId integer, start integer, "end" integer, description_id integer, opType_id integer);
+INSERT INTO rocpd_op VALUES (1, 3, 0, 0, 200, 300, 2, 3), (2, 3, 1, 0, 310, 330, 5, 4);
+CREATE TABLE IF NOT EXISTS rocpd_api_ops (id integer NOT NULL PRIMARY KEY, api_id integer, op_id integer);
+INSERT INTO rocpd_api_ops VALUES (1, 1, 1), (2, 2, 2);
+"""
 SQL = """
 PRAGMA page_size = 512;
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);

@@ -21,7 +21,7 @@ from fuzz.seeds import collected
 from mpis import ROOT
 from rankscope.formats import registry
 from rankscope.formats.source import Source
-from rankscope.model import RankFacts, Reading, Tally
+from rankscope.model.records import RankFacts, Reading, Tally
 
 RUN = [sys.executable, "-m", "fuzz.run"]
 
@@ -41,6 +41,13 @@ def test_some_damaged_inputs_over_all_readers() -> None:
 @pytest.mark.timeout(7200)
 def test_a_hundred_thousand_damaged_inputs_over_all_readers() -> None:
     assert "\n100000 inputs, 0 kinds of failure" in fuzzed("--count", "100000", "--seed", "3")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["unitrace", "thapi", "rocprof", "rocpd", "xplane"])
+def test_ten_thousand_damaged_inputs_of_one_format(name: str) -> None:
+    assert "\n10000 inputs, 0 kinds of failure" in fuzzed("--count", "10000", "--seed", "5", "--format", name)
 
 
 def test_every_format_has_a_seed() -> None:

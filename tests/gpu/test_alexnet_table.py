@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rankscope.model import DeviceTotals, RangeTally, RankFacts, Reading, Tally
+from rankscope.model.gpu import DeviceTotals
+from rankscope.model.records import RangeTally, RankFacts, Reading, Tally
 from runs.loaded import run_of
 from scripts.alexnet_table import PARTS, Result, gathered, row_of, shares_of, tables_of, together
 

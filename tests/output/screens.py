@@ -31,13 +31,12 @@ WIDTHS = (80, 100, 160)
 H200 = ROOT / "benchmarks" / "results" / "h200"
 ARCHIVES = {
     TESTS / "runs" / "cpu_runs.tar.xz": {"mpi_toy": "mpi_toy", "ddp_straggler": "ddp_straggler"},
-    TESTS / "runs" / "h200_runs.tar.gz": {"gpu_ddp": "ddp"},
     H200 / "gpu_problems-2026-11-16.tar.xz": {
         "gpu_launch_bound": "problems/launch",
         "gpu_data_bound": "problems/data",
-        "gpu_item": "problems/item",
         "gpu_pageable": "problems/pageable",
     },
+    H200 / "gpu_problems_turns-2026-11-16.tar.xz": {"gpu_item": "problems/item", "gpu_ddp": "problems/ddp"},
 }
 TRACES = H200 / "gpu_check-2026-11-15.tar.xz"
 MILLI = 1_000_000

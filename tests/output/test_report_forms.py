@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.output.cells import printable, shown, size_text, time_text
 from rankscope.output.csv import to_csv
 from rankscope.output.json import to_json

@@ -44,14 +44,25 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
     ("kind", "opens", "names"),
     [
         ("mpi_toy", "rankscope  train_mpi4py.py", "exposed communication"),
-        ("ddp_straggler", "rankscope  train_ddp.py", "1 HIGH  Rank 1 "),
+        ("ddp_straggler", "rankscope  train_ddp.py", "1 HIGH  Rank 1 (vm) is late"),
         ("gpu_launch_bound", "rankscope  problems.py launch", "launch kernels"),
         ("gpu_data_bound", "rankscope  problems.py data", "data loader"),
         ("gpu_pageable", "rankscope  problems.py pageable", "pin_memory=True"),
-        ("incomplete", "INCOMPLETE: 1 of 4 ranks not seen: 3.", "Start every rank under `rankscope run`"),
+        (
+            "gpu_item",
+            "rankscope  problems.py item",
+            "1 MED   The host waits for the GPU, and then the GPU for the host",
+        ),
+        ("gpu_ddp", "rankscope  problems.py ddp", "1 HIGH  The GPUs communicate without computing"),
+        ("kineto", "rankscope  kineto", "1 HIGH  The GPUs communicate without computing"),
+        ("nsys", "rankscope  nsys", "1 HIGH  The GPU is idle, and nothing says what the host does"),
+        ("nvprof", "rankscope  worker.py", "1 HIGH  Kernels that communicate take 67 % of GPU time"),
+        ("mpitrace", "rankscope  mpitrace", "34 % of wall time"),
+        ("document", "rankscope  document", "32.00 ×"),
+        ("incomplete", "INCOMPLETE: 1 of 4 ranks not seen: 3.", "1 HIGH  Every rank is blocked in communication"),
         ("kineto_one_of_two", "INCOMPLETE: 1 of 2 ranks loaded (rank 0)", "rankscope load FILES --out"),
         ("study", "FAILED: 1 of 3 cells", "no end after 60 s"),
-        ("many_ranks", "rankscope  train.py", "slowest     17"),
+        ("many_ranks", "rankscope  train.py", "1 MED   Rank 17 (node00001) is late"),
     ],
 )
 def test_a_screen_opens_with_the_answer(kind: str, opens: str, names: str) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankscope.model import Group, Reading, Words
+from rankscope.model.records import Group, Reading
+from rankscope.model.tables import Words
 from rankscope.rank_files.read import read_rank_file
 
 KINDS = {"call": 0, "progress": 1}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rankscope import rank_file
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from rankscope.rank_file import CallsMethod, Cause, ChunkKind, ImportsMode, ModuleFlag, Operation
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from rankscope.rank_file import COLLECTIVE, STEP, CollectiveFlag, GroupKind, Kind, LayerNumber, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.facts import Here

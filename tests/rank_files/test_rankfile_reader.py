@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.model import BadFile, Reading, Severity
+from rankscope.model.records import BadFile, Reading, Severity
 from rankscope.rank_file import (
     CHUNK,
     COLLECTIVE,

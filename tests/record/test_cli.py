@@ -111,7 +111,10 @@ def test_doctor_looks_at_the_machine_and_the_folder(rankscope: str, run: Run) ->
     lines = run(rankscope, "doctor", "--python", sys.executable).stdout.decode().splitlines()
     subjects = [line[5:].partition(":")[0] for line in lines]
     expected = ["recorder", "machine", "clock", "libc", "container", "system calls", "ptrace", "python", "MPI", "torch"]
-    assert subjects == [*expected, "CUDA", "folder", "file system", "mapped files", "/dev/shm"] or "CUPTI" in subjects
+    assert (
+        subjects == [*expected, "CUDA", "OpenCL", "ROCm", "folder", "file system", "mapped files", "/dev/shm"]
+        or "CUPTI" in subjects
+    )
     assert all(line[:5] in ("ok   ", "note ") for line in lines)
 
 
@@ -127,8 +130,14 @@ int ncclGetVersion(int *version) {{ *version = {nccl}; return 0; }}
     [
         (26, 22809, {}, ["ok   CUDA: driver for CUDA 13.0", "ok   CUPTI: version 26", "ok   NCCL: 2.28.9"]),
         (12, 22205, {}, ["note CUPTI: ", "older than CUDA 12", "note NCCL: 2.22.5 has no plugins"]),
-        (26, 22809, {"NCCL_PROFILER_PLUGIN": "theirs"}, ["note NCCL: NCCL_PROFILER_PLUGIN=theirs stays"]),
-        (26, 22809, {"CUDA_INJECTION64_PATH": "/t.so"}, ["note CUDA_INJECTION64_PATH: /t.so stays, so nothing of the"]),
+        (26, 22809, {"NCCL_PROFILER_PLUGIN": "none"}, ["note NCCL: NCCL_PROFILER_PLUGIN=none stays"]),
+        (26, 22809, {"CUDA_INJECTION64_PATH": "/t.so"}, ["ok   CUDA_INJECTION64_PATH: /t.so is loaded behind the"]),
+        (
+            26,
+            22809,
+            {"CUDA_INJECTION64_PATH": "/n/libToolsInjection64.so"},
+            ["note CUDA_INJECTION64_PATH: Nsight Systems has the GPU"],
+        ),
         (26, 22809, {"LD_PRELOAD": "/no/such.so"}, ["note LD_PRELOAD: /no/such.so does not exist"]),
     ],
 )
@@ -141,6 +150,32 @@ def test_doctor_looks_at_cuda(
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "RANKSCOPE_CUPTI": str(tmp_path / "libcupti.so.13")}
     done = run(rankscope, "doctor", "--python", sys.executable, env={**environment, **variables})
     assert done.returncode == 0 and all(text in done.stdout.decode() for text in told), done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ('const char *variable = "OPENCL_LAYERS";', "ok   OpenCL: {} takes layers; 0 drivers"),
+        ("int nothing;", "note OpenCL: {} takes no layers: OpenCL is not recorded"),
+    ],
+)
+def test_doctor_looks_at_opencl(rankscope: str, run: Run, tmp_path: Path, source: str, told: str) -> None:
+    loader = compile_c(source, tmp_path / "libOpenCL.so.1", "-shared", "-fPIC") or tmp_path / "libOpenCL.so.1"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "OCL_ICD_VENDORS": str(tmp_path)}
+    done = run(rankscope, "doctor", "--python", sys.executable, env=environment)
+    assert told.format(loader) in done.stdout.decode(), done.stdout.decode()
+
+
+def test_doctor_looks_at_rocm(rankscope: str, run: Run, tmp_path: Path) -> None:
+    library = tmp_path / "lib" / "librocprofiler-sdk.so.1"
+    library.parent.mkdir()
+    library.touch()
+    for variables, told in (
+        ({"ROCM_PATH": str(tmp_path)}, f"ok   ROCm: {library}: HIP is recorded"),
+        ({"RANKSCOPE_ROCPROFILER": "/no/such.so"}, "note ROCm: no librocprofiler-sdk found"),
+    ):
+        done = run(rankscope, "doctor", "--python", sys.executable, env={**os.environ, **variables})
+        assert told in done.stdout.decode(), done.stdout.decode()
 
 
 def test_doctor_prepares_only_what_has_torch(rankscope: str, run: Run) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from installed import Mpi, Run
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.rank_files.read import read_rank_file
 
 PROGRAM = """
@@ -82,7 +82,8 @@ def test_runs_of_equal_names_share_no_folder_on_the_node(recorder: str, run: Run
 
 IN_CONTAINER = """
 import sys
-print("ready", flush=True)
+sys.stdout.write("ready\\n")  # in one write, also where PYTHONUNBUFFERED is set: two processes share the pipe
+sys.stdout.flush()
 sys.stdin.readline()
 import decimal
 """

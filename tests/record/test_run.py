@@ -18,8 +18,10 @@ DOCUMENTED = {
     "RANKSCOPE_DIR",
     "RANKSCOPE_PID",
     "RANKSCOPE_PARENT",
+    "RANKSCOPE_CUDA",
     "CUDA_INJECTION64_PATH",
     "NVTX_INJECTION64_PATH",
+    "OPENCL_LAYERS",
     "NCCL_PROFILER_PLUGIN",
     "PYTHONPATH",
 }
@@ -51,11 +53,68 @@ def test_other_preloads_stay_behind_ours(rankscope: str, run: Run, tmp_path: Pat
     assert done.stdout.decode().strip().split(":") == [str(library_of(Path(rankscope))), str(other)]
 
 
-def test_a_profiler_plugin_of_the_users_own_stays(rankscope: str, run: Run) -> None:
-    asked = [rankscope, "run", "sh", "-c", "echo $NCCL_PROFILER_PLUGIN"]
-    for given, expected in (("mine", "mine"), ("", str(library_of(Path(rankscope))))):
-        done = run(*asked, env={**os.environ, "NCCL_PROFILER_PLUGIN": given})
-        assert done.stdout.decode().strip() == expected
+PLUGINS = ("NCCL_PROFILER_PLUGIN", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
+
+
+def plugins(rankscope: str, run: Run, **given: str) -> dict[str, str]:
+    """What a command sees of the variables by which NCCL, CUDA and NVTX load libraries."""
+    bare = {name: value for name, value in os.environ.items() if name not in PLUGINS}
+    found = variables(run(rankscope, "run", "env", "-0", env={**bare, **given}).stdout)
+    wanted = ("RANKSCOPE_CUDA", "RANKSCOPE_CUDA_ASIDE", *PLUGINS, *(f"RANKSCOPE_{name}" for name in PLUGINS))
+    return {name: os.fsdecode(found[name.encode()]) for name in wanted if name.encode() in found}
+
+
+def test_plugins_of_the_job_are_kept_for_ours_to_load(rankscope: str, run: Run) -> None:
+    given = {name: f"/their/{name}.so" for name in PLUGINS}
+    seen = plugins(rankscope, run, **given)
+    assert {seen[name] for name in PLUGINS} == {str(library_of(Path(rankscope)))}
+    assert {name: seen[f"RANKSCOPE_{name}"] for name in PLUGINS} == given
+    assert not any(f"RANKSCOPE_{name}" in plugins(rankscope, run, **dict.fromkeys(PLUGINS, "")) for name in PLUGINS)
+
+
+def test_a_job_that_wants_no_profiler_of_nccl_gets_none(rankscope: str, run: Run) -> None:
+    assert plugins(rankscope, run, NCCL_PROFILER_PLUGIN="none")["NCCL_PROFILER_PLUGIN"] == "none"
+
+
+NSIGHT = {
+    "Nsight Systems": {
+        "CUDA_INJECTION64_PATH": "/opt/nsys/libToolsInjection64.so",
+        "NVTX_INJECTION64_PATH": "/opt/nsys/libToolsInjection64.so",
+        "NSYS_PROFILING_SESSION_ID": "1",
+    },
+    "Nsight Compute": {
+        "NV_NSIGHT_INJECTION_PORT_BASE": "49152",
+        "CUDA_INJECTION64_PATH": "/opt/ncu/libcuda-injection.so",
+    },
+}
+
+
+@pytest.mark.parametrize("tool", NSIGHT)
+def test_a_job_that_nsight_starts_leaves_it_the_gpu(rankscope: str, run: Run, tool: str) -> None:
+    seen = plugins(rankscope, run, **NSIGHT[tool])
+    assert (seen["RANKSCOPE_CUDA"], seen["RANKSCOPE_CUDA_ASIDE"]) == ("0", tool)
+    for name in PLUGINS[1:]:
+        assert seen.get(name) == NSIGHT[tool].get(name)
+    assert seen["NCCL_PROFILER_PLUGIN"] == str(library_of(Path(rankscope)))
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "expected"),
+    [
+        ([], {}, "windows"),
+        (["--cuda-api", "none"], {}, "windows"),
+        (["--trace"], {}, "exact"),
+        (["--cuda-api", "sync"], {}, "exact"),
+        (["--cuda", "exact"], {"RANKSCOPE_CUDA": "windows"}, "exact"),
+        (["--cuda", "off"], {}, "0"),
+        ([], {"RANKSCOPE_CUDA": "exact"}, "exact"),
+    ],
+)
+def test_gpus_are_recorded_in_windows_unless_all_is_asked_for(
+    rankscope: str, run: Run, options: list[str], given: dict[str, str], expected: str
+) -> None:
+    done = run(rankscope, "run", *options, "sh", "-c", "echo $RANKSCOPE_CUDA", env={**os.environ, **given})
+    assert done.stdout.decode().strip() == expected
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 77, 255])

@@ -86,3 +86,31 @@ def test_ranks_started_one_by_one(rankscope: str, job: Path) -> None:
         assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
     folders = [path for path in (job.parent / "rankscope-runs").iterdir() if path.name[0] == "2"]
     assert [sorted(ranks_of(folder)) for folder in folders] == [[0, 1], [0, 1]]
+
+
+@pytest.mark.slow
+def test_the_pods_of_the_page(rankscope: str, job: Path) -> None:
+    """The command of the PyTorchJob in the docs, once for each pod, with the variables that its operator sets."""
+    page = (ROOT / "docs" / "howto" / "launchers.md").read_text(encoding="utf-8")
+    spec = page.split("kind: PyTorchJob", 1)[1].split("```", 1)[0]
+    replicas = int(spec.split("replicas: ", 1)[1].split("\n", 1)[0])
+    words = spec.split("command: [", 1)[1].split("]", 1)[0].split(", ")
+    programs = {"rankscope": rankscope, "python": str(TORCHRUN.with_name("python")), "train_ddp.py": str(job)}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    pods = [
+        subprocess.Popen(
+            [programs.get(word, word) for word in words],
+            cwd=job.parent,
+            env={
+                **os.environ,
+                **{"RANK": str(rank), "WORLD_SIZE": str(replicas), "MASTER_PORT": port},
+                "MASTER_ADDR": "localhost" if rank == 0 else socket.gethostname(),
+            },
+        )
+        for rank in range(replicas)
+    ]
+    assert [pod.wait(timeout=100) for pod in pods] == [0] * replicas
+    out = words[words.index("--out") + 1]
+    assert sorted(ranks_of(job.parent / out)) == list(range(replicas))

@@ -14,7 +14,7 @@ from typing import Any
 
 from rankscope.api.pages import page_text
 from rankscope.api.run import QUESTIONS, Run, Selection
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.output.forms import FORMS
 from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
@@ -23,6 +23,7 @@ from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.imports.modules import import_icicle
 from rankscope.questions.mpi.calls import OUTSIDE
 from rankscope.questions.page import PageOptions, page_of
+from rankscope.questions.run.screen import BUBBLE
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.steps import OWN
 from rankscope.questions.wording import percent, seconds
@@ -186,8 +187,9 @@ def one_waiting(run: Answers) -> Iterator[str]:
             yield f"{name}: collectives {total(run['collectives'], name)}, waiting_parts {total(groups, name)}"
     caused, waits = total(run["waiting"], "caused_ns"), total(run["collectives"], "wait_ns")
     matrix = math.fsum(cell for row in run.table("wait_matrix").rows for cell in row[1:] if isinstance(cell, int))
-    if not same(caused, waits, 1e-9, 1e3) or not same(caused, matrix, 1e-6, 1e5):
-        yield f"caused {caused}, waits {waits}, matrix {matrix}"
+    messages = total(run["messages"], "wait_ns", "send_wait_ns")
+    if not same(caused, waits, 1e-9, 1e3) or not same(caused + messages, matrix, 1e-6, 1e5):
+        yield f"caused {caused}, waits {waits}, in messages {messages}, matrix {matrix}"
     shares = total(run["waiting"], "caused_share")
     if caused and not same(shares, 1, 0, 1e-6):
         yield f"waiting: shares of wait caused add up to {shares}"
@@ -225,6 +227,14 @@ def parts_of_steps(run: Answers) -> Iterator[str]:
         told = lengths.get(str(row["rank"]), lengths.get("all") if len(run["step_parts"]) == 1 else None)
         if told is not None and not same(told, row["step_ns"]):
             yield f"steps: {told}, step_parts {row['step_ns']} of rank {row['rank']}"
+
+
+@rule
+def parts_of_bubbles(run: Answers) -> Iterator[str]:
+    parts = ("compute_ns", "collective_ns", "warmup_ns", "drain_ns", "transfer_ns", "imbalance_ns")
+    for row in run["bubbles"]:
+        if not same(total([row], *parts), row["window_ns"], 1e-6, 10):
+            yield f"bubbles: stage {row['stage']}: {total([row], *parts)} of {row['window_ns']}"
 
 
 @rule
@@ -382,6 +392,8 @@ def first_screen(run: Answers, shown: Page) -> Iterator[str]:
         if not figures["Step"].startswith(seconds(step)):
             yield f"page: a step of {figures['Step']}, in the table {seconds(step)}"
         told = figures["Exposed communication"]
+        stages = run["bubbles"] if not run["gpu_steps"] else []  # their idle time is none of it
+        exposed -= min(exposed, sum(total(stages, name) for name in BUBBLE) / len(stages)) if stages else 0.0
         if told[0].isdigit() and told != f"{100 * exposed / step:.0f} %":
             yield f"page: exposed communication {told}, in the table {exposed / step:.3f}"
     tables = [table for section in shown.sections for table in section.tables if table.name == "step_times"]

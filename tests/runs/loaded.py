@@ -9,7 +9,7 @@ import pytest
 
 from mpis import ROOT
 from rankscope.formats.source import Source
-from rankscope.model import Note, Reading, Severity
+from rankscope.model.records import Note, Reading, Severity
 from rankscope.store.columns import reading_tables
 from rankscope.store.rank_files import Recorded
 from rankscope.store.roles import assign_roles

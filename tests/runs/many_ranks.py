@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rankscope.api.run import Run, Selection
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.questions import disk_matrix
 from rankscope.store import large_runs
 from rankscope.store import rank_files as batches
@@ -57,7 +57,12 @@ def assert_same(found: dict[str, Table], expected: dict[str, Table], exact: bool
         assert (table.notes, table.warnings) == (other.notes, other.warnings), name
         assert tuple(table.columns) == tuple(other.columns), name
         assert len(table.rows) == len(other.rows), name
-        for row, told in zip(table.rows, other.rows, strict=True):
+        rows, others = table.rows, other.rows
+        if name == "findings":  # what they save is replayed in small runs only, and orders them
+            rows, others = (
+                [[row[1], *row[5:]] for row in sorted(some, key=lambda row: row[1])] for some in (rows, others)
+            )
+        for row, told in zip(rows, others, strict=True):
             assert list(row) == ([*told] if exact else [_about(cell) for cell in told]), name
 
 

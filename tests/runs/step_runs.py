@@ -25,15 +25,23 @@ def steps(parts_ms: Sequence[Parts], blocked_ms: Sequence[Parts] = (), **more: A
         row = rows[at : at + 1]
         row["number"], row["flags"] = at + 1, StepFlag.WARMUP if at < 2 else 0
         for part, value in parts.items():
-            row["part_ticks"][0, part] = value * MILLI
+            put(row, "", part, value)
         for part, value in (blocked_ms[at] if blocked_ms else {}).items():
-            row["blocked_ticks"][0, part] = value * MILLI
+            put(row, "blocked_", part, value)
         row["begin_ticks"] = now
         now += round(sum(parts.values()) * MILLI)
         row["end_ticks"] = now
         for name, values in more.items():
             row[name] = values[at]
     return rows
+
+
+def put(row: Rows, of: str, part: Part, value_ms: float) -> None:
+    """A part of a step: the last one has a place of its own."""
+    if part is Part.COMPUTE:
+        row[f"{of}compute_ticks"] = value_ms * MILLI
+    else:
+        row[f"{of or 'part_'}ticks"][0, part] = value_ms * MILLI
 
 
 def log(made: RankFileWriter, calls: Sequence[tuple[str, int, float, float]], group: str = "MPI_COMM_WORLD") -> None:

@@ -21,7 +21,8 @@ from rankscope.cli.imports_replay import main
 from rankscope.formats import path_operations
 from rankscope.formats import path_operations as strace_paths
 from rankscope.formats.source import Source
-from rankscope.model import PathOperation, Wrong
+from rankscope.model.imports import PathOperation
+from rankscope.model.tables import Wrong
 from rankscope.questions.imports.replay import replay_operations, replay_overview
 from rankscope.slowfs.mount import Slowness
 from rankscope.slowfs.replay import ReplayPlan, in_rounds, mapped, replay

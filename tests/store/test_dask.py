@@ -13,7 +13,7 @@ import pytest
 
 from rankscope.api.run import NoRun, Run
 from rankscope.cli import main
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import executors
 from rankscope.store.executors import Cluster, Killed, cluster

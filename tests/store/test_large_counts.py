@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankscope.model import Words
+from rankscope.model.tables import Words
 from rankscope.store.columns import columns_table
 
 CALLS = np.array([3, 4, 5, 6], np.int64)

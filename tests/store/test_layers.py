@@ -16,14 +16,15 @@ import pytest
 
 from mpis import ROOT
 from rankscope import rank_file
-from rankscope.model import COLLECTIVE_LAYERS, Layer, RankFacts, Role, Tally, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS, Layer, RankFacts, Role, Tally
+from rankscope.model.tables import sql_list
 from rankscope.rank_files.read import LAYERS
 from rankscope.store.columns import records_table
 
 PACKAGE = ROOT / "src" / "rankscope"
 WORDS = [{str(word) for word in words} for words in (Layer, Role)]
 # backends of torch and packages of Python, which happen to be called as a layer is
-NO_LAYERS = {"agent/fallback.py", "studies/ddp.py", "studies/backends.py"}
+NO_LAYERS = {"agent/arrivals.py", "agent/fallback.py", "studies/allreduce.py", "studies/ddp.py", "studies/backends.py"}
 
 
 def test_a_word_is_the_same_in_every_form() -> None:
@@ -33,7 +34,7 @@ def test_a_word_is_the_same_in_every_form() -> None:
     assert f"{Layer.CUDA_API} {Layer.CUDA_API:>9}" == "cuda_api  cuda_api" and str(Role.RANK) == "rank"
     assert duckdb.execute("SELECT ?", [Layer.CUDA_API]).fetchall() == [("cuda_api",)]
     assert pa.array([Layer.CUDA_API, "cuda_api"]).to_pylist() == ["cuda_api"] * 2
-    assert {"cuda_api": 1}[Layer.CUDA_API] == 1 and sql_list(COLLECTIVE_LAYERS) == "('mpi', 'nccl', 'gloo')"
+    assert {"cuda_api": 1}[Layer.CUDA_API] == 1 and sql_list(COLLECTIVE_LAYERS) == "('mpi', 'nccl', 'gloo', 'oneccl')"
 
 
 def test_tables_hold_plain_words() -> None:
@@ -68,7 +69,8 @@ def lists_of_words(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def test_no_module_lists_layers_or_roles_by_itself() -> None:
-    files = [path for path in PACKAGE.rglob("*.py") if "workloads" not in path.parts and path.name != "model.py"]
+    home = PACKAGE / "model" / "records.py"
+    files = [path for path in PACKAGE.rglob("*.py") if "workloads" not in path.parts and path != home]
     names = {path: str(path.relative_to(PACKAGE)) for path in files}
     found = {f"{names[path]}:{line}": told for path in files for line, told in lists_of_words(path)}
     assert {place: told for place, told in found.items() if place.partition(":")[0] not in NO_LAYERS} == {}

@@ -14,7 +14,7 @@ import pytest
 from mpis import ROOT
 from rankscope.api import run as api
 from rankscope.api.run import Run, Selection
-from rankscope.model import INSIDE, RangeTally, Reading
+from rankscope.model.records import INSIDE, RangeTally, Reading
 from rankscope.rank_file import HEADER, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import cache, large_runs

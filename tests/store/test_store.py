@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rankscope.model import Event, RankFacts, Reading, Tally, names_of
+from rankscope.model.records import Event, RankFacts, Reading, Tally
+from rankscope.model.tables import names_of
 from rankscope.rank_file import COLLECTIVE, State
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store import large_runs, rank_files

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT, find_mpi
-from rankscope.model import Cell as Value
-from rankscope.model import Table
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Table
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
@@ -16,7 +16,13 @@ from rankscope.studies.plan import Outcome
 from rankscope.studies.run_study import Silent, StudyRequest, run_study
 
 MAKES = {"torch": "make envs", "horovod": "make env-horovod", "oneccl": "make env-oneccl"}
-ENVIRONMENTS = {"gloo": "torch", "horovod": "horovod", "oneccl": "oneccl", "oneccl_mpi": "oneccl"}
+ENVIRONMENTS = {
+    "gloo": "torch",
+    "horovod": "horovod",
+    "horovod_gloo": "horovod",
+    "oneccl": "oneccl",
+    "oneccl_mpi": "oneccl",
+}
 
 
 def python_of(environment: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpis import ROOT
-from rankscope.model import Cell, Table
+from rankscope.model.tables import Cell, Table
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.ledger import Ledger
 from rankscope.studies.plan import Outcome, Settings, Study

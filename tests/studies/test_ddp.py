@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.studies.ddp import STUDY, tables
 from rankscope.studies.plan import Outcome, cells
 from studies.small_studies import named, python_of, ran, settings_of

@@ -8,7 +8,7 @@ import pytest
 
 from questions.scaling.asking import scaled
 from rankscope.cli.scale import run as scale
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.scaling.growth import growth
 from rankscope.studies.document import growing, growth_tables, series_of_tables
 from rankscope.studies.plan import Cell, Outcome, Study

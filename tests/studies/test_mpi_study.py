@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.studies.interpreters import Pythons
 from rankscope.studies.mpi import STUDY, tables
 from rankscope.studies.plan import Missing, Outcome, cells

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.plan import Outcome, cells
 from rankscope.studies.programs import path_of

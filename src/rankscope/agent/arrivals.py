@@ -18,8 +18,16 @@ ACTIONS = {
     "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
     "torch.distributed.checkpoint.state_dict_saver": ("torch_loop", "install_checkpoint"),
     "torch._dynamo.callback": ("torch_loop", "install_compile"),
+    "torch.distributed.rpc": ("worker_calls", "install_rpc"),
     "horovod.common.basics": ("arrivals", "install_horovod"),
+    "horovod.torch.mpi_ops": ("horovod_operations", "install"),
+    "ray._private.worker": ("worker_calls", "install_ray"),
+    "ray": ("worker_calls", "install_ray_package"),
+    "jax": ("jax_programs", "install"),
 }
+FRAMEWORKS = ("torch", "jax")  # whose imports are phases
+# Not imported by torch:
+APART = (*FRAMEWORKS, "horovod.common.basics", "horovod.torch.mpi_ops", "ray._private.worker", "ray")
 
 
 def arrived(waiting: Any, name: str, module: Any, begin_ns: int, end_ns: int) -> None:
@@ -27,10 +35,10 @@ def arrived(waiting: Any, name: str, module: Any, begin_ns: int, end_ns: int) ->
     recorder = recorder_here()
     if recorder is None:
         return
-    if name == "torch":
+    if name in FRAMEWORKS:
         recorder.rankscope_mark(INTERPRETER, b"", waiting.started_ns)
-        recorder.rankscope_mark(IMPORT_BEGIN, b"torch", begin_ns)
-        recorder.rankscope_mark(IMPORT_END, b"torch", end_ns)
+        recorder.rankscope_mark(IMPORT_BEGIN, name.encode(), begin_ns)
+        recorder.rankscope_mark(IMPORT_END, name.encode(), end_ns)
     _act(name, recorder, module)
     if name == "torch":
         _follow_with_rest(waiting, recorder)
@@ -40,12 +48,12 @@ def _follow_with_rest(waiting: Any, recorder: Any) -> None:
     """Modules that torch has imported already are done after torch itself, which starts the observer; the others are
     waited for."""
     for name in ACTIONS:
-        if name == "torch":
+        if name in APART:
             continue
         module = sys.modules.get(name)
         if module is None:
             waiting.wanted.add(name)
-        elif name != "horovod.common.basics":
+        else:
             _act(name, recorder, module)
 
 

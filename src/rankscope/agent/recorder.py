@@ -11,6 +11,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_range_begin": (WORD, (TEXT,)),
     "rankscope_range_end": (None, (TEXT, WORD)),
     "rankscope_step": (None, ()),
+    "rankscope_pause": (None, (ctypes.c_int,)),
     "rankscope_gc": (None, (ctypes.c_int,)),
     "rankscope_compiling": (None, (ctypes.c_int,)),
     "rankscope_tf32": (None, (ctypes.c_int, ctypes.c_int)),
@@ -19,6 +20,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_ticks": (WORD, ()),
     "rankscope_blocked": (None, (WORD,)),
     "rankscope_optimizer": (None, (WORD,)),
+    "rankscope_optimizers": (None, (ctypes.c_int,)),
     "rankscope_optimizer_skipped": (None, (WORD,)),
     "rankscope_mark": (None, (NUMBER, TEXT, WORD)),
     "rankscope_rank": (None, (ctypes.c_int32, ctypes.c_int32)),
@@ -26,10 +28,21 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rankscope_group_freed": (None, (NUMBER,)),
     "rankscope_collective_begin": (NUMBER, (TEXT, NUMBER, WORD, ctypes.c_int32, WORD, ctypes.c_int)),
     "rankscope_collective_end": (None, (NUMBER, ctypes.c_int)),
+    "rankscope_process_set": (NUMBER, (TEXT, WORD, NUMBER, NUMBER)),
+    "rankscope_horovod": (NUMBER, ()),
+    "rankscope_horovod_call": (None, (TEXT, WORD, ctypes.c_int)),
     "rankscope_message": (WORD, (TEXT, ctypes.c_int, NUMBER, ctypes.c_int32, ctypes.c_int32, WORD, WORD)),
     "rankscope_message_end": (None, (WORD, WORD, ctypes.c_int32)),
+    "rankscope_worker": (None, (TEXT,)),
+    "rankscope_worker_call": (None, (TEXT, TEXT, WORD)),
+    "rankscope_xla_install": (ctypes.c_int, ()),
+    "rankscope_program_compiled": (None, (TEXT, WORD)),
+    "rankscope_jax_rank": (None, (ctypes.c_int32, ctypes.c_int32)),
+    "rankscope_jax_took": (None, (TEXT, ctypes.c_double, WORD)),
+    "rankscope_jax_wait": (WORD, ()),
+    "rankscope_jax_waited": (None, (TEXT, WORD, WORD)),
 }
-INTERPRETER, IMPORT_BEGIN, IMPORT_END, INIT_BEGIN, INIT_END, FINALIZE, OBSERVER = 1, 2, 3, 4, 5, 10, 11
+INTERPRETER, IMPORT_BEGIN, IMPORT_END, INIT_BEGIN, INIT_END, FINALIZE, OBSERVER, XLA = 1, 2, 3, 4, 5, 10, 11, 14
 
 
 def recorder() -> Any | None:

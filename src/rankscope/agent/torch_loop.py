@@ -19,7 +19,8 @@ def install(recorder: Any, torch: Any) -> None:
     how = observer.start(recorder, torch)
     recorder.rankscope_mark(OBSERVER, how.encode(), 0)
     watch_garbage(recorder)
-    for part in (_watch_backward, _watch_optimizers, _watch_scalers, _watch_save, _watch_gpus, _watch_graphs):
+    parts = (_watch_backward, _watch_optimizers, _watch_new_optimizers, _watch_scalers, _watch_save, _watch_gpus)
+    for part in (*parts, _watch_graphs):
         try:
             part(recorder, torch)
         except Exception:  # a torch that is built otherwise: the rest still works
@@ -69,6 +70,24 @@ def _watch_optimizers(recorder: Any, torch: Any) -> None:
         tell(id(optimizer))
 
     sys.modules[OPTIMIZER].register_optimizer_step_pre_hook(before)
+
+
+def _watch_new_optimizers(recorder: Any, torch: Any) -> None:
+    """Only a program that makes no optimizer has its steps told by its backward runs."""
+    optimizer = torch.optim.Optimizer
+    original = optimizer.__init__
+
+    @wraps(original)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        recorder.rankscope_optimizers(1)
+        try:
+            original(self, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
+
+    optimizer.__init__ = init
+    recorder.rankscope_optimizers(0)
 
 
 def _watch_scalers(recorder: Any, torch: Any) -> None:

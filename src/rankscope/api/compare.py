@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankscope.api.frame import Frame
 from rankscope.api.run import NoRun, Run
-from rankscope.model import Table, Wrong
+from rankscope.model.tables import Table, Wrong
 from rankscope.output.html import to_html
 from rankscope.pictures import Screen
 from rankscope.questions.compare.measures import measures
@@ -55,16 +55,16 @@ class Compared:
     def tables(self, selection: Selection = ALL) -> list[Table]:
         """What is compared, what changed, and the limits."""
         first = sides_table(self.sides)
-        for one in self.comparisons:
-            first.warnings += [text for text in warnings_of(one) if text not in first.warnings]
+        for comparison in self.comparisons:
+            first.warnings += [text for text in warnings_of(comparison) if text not in first.warnings]
         made = [first]
-        for one in self.comparisons:
-            made += [changes_table(one, selection), memory_table(one)]
+        for comparison in self.comparisons:
+            made += [changes_table(comparison, selection), memory_table(comparison)]
         return [*made, *([limits_table(self.outcomes)] if self.outcomes else [])]
 
     def page_text(self) -> str:
         """The comparison as one HTML file that works offline."""
-        screens = {side.name: [_screen(one.source) for one in side.runs] for side in self.sides}
+        screens = {side.name: [_screen(run.source) for run in side.runs] for side in self.sides}
         return to_html(comparison_page(self.comparisons, screens, self.tables()))
 
     def changes(self) -> Frame:
@@ -72,17 +72,19 @@ class Compared:
         return Frame(changes_table(self.comparisons[0]))
 
     def headlines(self) -> list[str]:
-        return [headline(one) for one in self.comparisons]
+        return [headline(comparison) for comparison in self.comparisons]
 
     @property
     def exit_code(self) -> int:
         """1: a limit is exceeded; 2: of one it cannot be told; 0: neither."""
-        told = {one.verdict for one in self.outcomes}
-        return 1 if EXCEEDED in told else 2 if CANNOT_TELL in told else 0
+        verdicts = {outcome.verdict for outcome in self.outcomes}
+        return 1 if EXCEEDED in verdicts else 2 if CANNOT_TELL in verdicts else 0
 
     @property
     def metrics(self) -> list[str]:
-        return list(dict.fromkeys(str(change.metric) for one in self.comparisons for change in one.changes))
+        return list(
+            dict.fromkeys(str(change.metric) for comparison in self.comparisons for change in comparison.changes)
+        )
 
     def __repr__(self) -> str:
         return "\n".join(self.headlines())
@@ -112,7 +114,7 @@ def compared(
             told(done, total)
         made.append(Side(name, runs))
     comparisons = [compare(made[0], other, chosen) for other in made[1:]]
-    return Compared(made, comparisons, [one for each in comparisons for one in outcomes(each, limits)])
+    return Compared(made, comparisons, [outcome for each in comparisons for outcome in outcomes(each, limits)])
 
 
 def _screen(folder: str) -> Screen:
@@ -139,7 +141,7 @@ def _short(text: str, folders: Sequence[Path]) -> str:
 
 
 def _runs_of(part: str) -> list[Path]:
-    places = [Path(part)] if Path(part).exists() else [Path(one) for one in sorted(glob(part))]
+    places = [Path(part)] if Path(part).exists() else [Path(path) for path in sorted(glob(part))]
     if not places:
         with suppress(NoRun):  # then it is the name or the number of no run either
             places = [find_run(Path(part))]
@@ -148,7 +150,7 @@ def _runs_of(part: str) -> list[Path]:
         if is_run(place):
             found.append(place)
         elif place.is_dir():
-            found += [one for one in sorted(place.iterdir()) if is_run(one) and not one.is_symlink()]
+            found += [path for path in sorted(place.iterdir()) if is_run(path) and not path.is_symlink()]
     return found
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rankscope import SCHEMA_VERSION
 from rankscope.api.frame import Frame
 from rankscope.api.run import Run
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.output.chrome import chrome_pieces
 from rankscope.output.csv import csv_pieces, to_csv
 from rankscope.output.json import to_json

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rankscope.api.import_replay import operations_of
 from rankscope.api.run import NoRun, Run
-from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.imports.break_even import NoSeries, ScaleFit, break_evens, fits, fitted, series_of
 from rankscope.questions.imports.projection import (
     CACHES,

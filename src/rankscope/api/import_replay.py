@@ -8,7 +8,8 @@ from rankscope.api.run import NoRun, Run
 from rankscope.formats import path_operations, strace_log
 from rankscope.formats.path_operations import to_text as operations_text
 from rankscope.formats.source import HEAD_BYTES, Source
-from rankscope.model import PathOperation, Table, Tables, Wrong
+from rankscope.model.imports import PathOperation
+from rankscope.model.tables import Table, Tables, Wrong
 from rankscope.questions.imports.projection import has_table
 from rankscope.questions.imports.replay import replay_operations, replay_overview, replay_server
 from rankscope.slowfs.mount import Unavailable

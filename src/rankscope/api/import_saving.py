@@ -12,7 +12,7 @@ from pathlib import Path
 
 import rankscope
 from rankscope.api.run import Run
-from rankscope.model import Table, Tables
+from rankscope.model.tables import Table, Tables
 from rankscope.questions.imports.imports import BARE, Took, import_cost
 from rankscope.questions.imports.saving import (
     Blame,
@@ -144,12 +144,12 @@ def switch_of(name: str, tables: Tables, folder: Path, given: Mapping[str, str])
 
 def together(switches: Sequence[Switch]) -> Switch:
     """All of them at once: what one stops asking, another may have to ask."""
-    made = Switch("all of these", Blame(sum(one.blame.calls for one in switches)))
-    for one in switches:
-        made.set.update(one.set)
-        made.unset += one.unset
-        made.agent += one.agent
-        made.primed = made.primed or one.primed
+    made = Switch("all of these", Blame(sum(switch.blame.calls for switch in switches)))
+    for switch in switches:
+        made.set.update(switch.set)
+        made.unset += switch.unset
+        made.agent += switch.agent
+        made.primed = made.primed or switch.primed
     return made
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.api.import_saving import CAUSES, import_command, metering_cost, record, saving
 from rankscope.api.run import NoRun, Run
 from rankscope.formats.library_paths import told_directories
-from rankscope.model import Table, Tables, Wrong
+from rankscope.model.tables import Table, Tables, Wrong
 from rankscope.questions.imports.frameworks import calls_per_framework, frameworks_compared
 from rankscope.questions.imports.modules import SORTS, TREE_DEPTH, View, import_icicle, import_tree
 from rankscope.questions.imports.offenders import import_offenders
@@ -86,7 +86,7 @@ def import_tables(
     recordings: Sequence[Recording], names: Sequence[str], selection: Selection, view: View
 ) -> list[Table]:
     """The tables of these names, or the most useful, of each recording; several are also put side by side."""
-    pairs: list[tuple[str, Tables]] = [(one.name, one.run.store()) for one in recordings]
+    pairs: list[tuple[str, Tables]] = [(recording.name, recording.run.store()) for recording in recordings]
     if len(pairs) == 1:
         return [_answer(name, pairs[0][1], selection, view) for name in names or UNASKED]
     made = [] if names else [calls_per_framework(pairs), frameworks_compared(pairs)]
@@ -109,6 +109,9 @@ def _answer(name: str, tables: Tables, selection: Selection, view: View) -> Tabl
 
 def icicle(recordings: Sequence[Recording], selection: Selection) -> str:
     """Nested boxes, described in docs/commands/imports.md."""
-    made = [{**import_icicle(one.run.store(), selection), "name": one.name or "all processes"} for one in recordings]
+    made = [
+        {**import_icicle(recording.run.store(), selection), "name": recording.name or "all processes"}
+        for recording in recordings
+    ]
     told = made[0] if len(made) == 1 else {"format": made[0]["format"], "name": "several", "children": made}
     return json.dumps(told) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankscope.api.run import Layout
-from rankscope.model import Tables, Wrong
+from rankscope.model.tables import Tables, Wrong
 from rankscope.output.layouts.iprof import to_iprof
 from rankscope.output.layouts.mpitrace import to_mpitrace
 from rankscope.output.layouts.nvprof import to_nvprof, to_nvprof_csv

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rankscope.model import BadFile, Moment, Role, Table
+from rankscope.model.records import BadFile, Moment, Role
+from rankscope.model.tables import Table
 from rankscope.questions.live.hang import HANGS, OVER, Verdict, verdict
 from rankscope.questions.live.hang_report import groups_table, places_table, verdict_table
 from rankscope.questions.live.standing import Standing, paces, standing
@@ -37,6 +38,7 @@ VERY_MANY_RANKS = 1024
 OUTLIERS = 10  # ranks, places and groups of each kind that are shown of many
 NOTHING = Behaviour([], [], [])
 PATIENCE_NS = 10_000_000_000
+SLOW_EVERY_S = 10.0  # all steps are read for it
 
 
 @dataclass(slots=True)
@@ -54,8 +56,10 @@ class Watched:
         """Where every rank is now, with so many of its newest collectives: told by how many files there are."""
         self.bad.clear()
         moments = self._moments(records)
-        assign_roles([one.facts for one in moments])
-        return standing([one for one in moments if one.facts.role == Role.RANK], self.job.expected_ranks)
+        assign_roles([moment.facts for moment in moments])
+        ranks = [moment for moment in moments if moment.facts.role == Role.RANK]
+        launchers = [moment.facts for moment in moments if moment.facts.role == Role.LAUNCHER]
+        return standing(ranks, self.job.expected_ranks, any(facts.ending == "running" for facts in launchers))
 
     def _opened(self, path: Path) -> LiveFile:
         return LiveFile(path, self._strings)
@@ -146,6 +150,7 @@ class LiveView:
     def __init__(self, watched: Watched, rows: int, group_of: Mapping[str, str] | None = None) -> None:
         self.watched, self.rows, self.group_of = watched, rows, group_of or {}
         self.reading_s = 0.0
+        self.slow, self._asked_s = "", time.monotonic()
         self.before = self.now = self._look()
         self._work_out()
 
@@ -168,6 +173,8 @@ class LiveView:
             self.pace = paces(self.before, self.now)
             self.found = live_behaviour(self.now, self.pace) if self.many else NOTHING
             self.by_place = outlying_places(self.found, self.group_of)
+        if not self.many and time.monotonic() - self._asked_s >= SLOW_EVERY_S:
+            self.slow, self._asked_s = slow_now(self.watched.folder), time.monotonic()
 
     def tables(self, rows: int) -> list[Table]:
         """The job, and its ranks, in so many rows: each of them, or of many only what tells them apart."""
@@ -182,7 +189,9 @@ class LiveView:
     def _tables(self, most: int) -> list[Table]:
         if not self.many:
             ranks = ranks_table(self.now, self.verdict, self.pace, most)
-            return [job_table(self.title(), self.now, self.verdict, self.pace), ranks]
+            job = job_table(self.title(), self.now, self.verdict, self.pace)
+            job.warnings += [self.slow] if self.slow else []
+            return [job, ranks]
         slowest = slowest_of_many(self.found, self.by_place)
         job = job_table(self.title(), self.now, self.verdict, self.pace, slowest)
         return [job, *many_tables(self.now, self.pace, self.found, self.by_place, most)]
@@ -191,6 +200,18 @@ class LiveView:
         bad = f", {len(self.watched.bad)} files unreadable" if self.watched.bad else ""
         clock = time.strftime("%H:%M:%S")
         return f"{self.watched.folder}  {clock}  read in {self.reading_s * 1e3:.0f} ms{bad}"
+
+
+def slow_now(folder: Path) -> str:
+    """The slow-down that goes on, in a sentence; "" where there is none, or it cannot be read now."""
+    from rankscope.api.run import Run
+    from rankscope.questions.steps.slowdowns import slowdowns_of, told
+
+    try:
+        going_on = [one for one in slowdowns_of(Run(folder, keep=False).store()) if one.goes_on]
+    except (BadFile, NoRun, OSError):
+        return ""
+    return told(going_on[-1]) if going_on else ""
 
 
 def live_view(path: Path | None, rows: int, groups: Path | None = None) -> LiveView:

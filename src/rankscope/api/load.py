@@ -21,7 +21,8 @@ from rankscope import __version__
 from rankscope.formats.recognition import find_files, is_run, pieces, readings, settle_ranks
 from rankscope.formats.registry import FORMATS
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Note, RankFacts, Reading, Role, Severity, Wrong
+from rankscope.model.records import BadFile, Note, RankFacts, Reading, Role, Severity
+from rankscope.model.tables import Wrong
 from rankscope.questions.wording import counted
 from rankscope.record.place import cleaned
 from rankscope.record.run_folder import ROOT, Json, RunFolder, describe, new_folder, point_latest
@@ -98,8 +99,8 @@ def load_file(task: FileTask, watch: Callable[[int], None] | None = None) -> Fil
         outcome.problem = f"{problem.filename or task.path}: {problem.strerror or problem}"
         return outcome
     except Exception as problem:  # a format that cannot even say whether it knows a file is our mistake
-        told = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
-        outcome.problem = f"{task.path}: could not be recognised ({told}): please report this"
+        text = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
+        outcome.problem = f"{task.path}: could not be recognised ({text}): please report this"
         return outcome
     try:
         _fill(made, source, chosen, outcome)
@@ -124,7 +125,7 @@ class _ProcessTotals:
 
     def add(self, name: str, reading: Reading) -> None:
         self.name, self.facts = name, reading.facts
-        self.told.update(one.layer for one in reading.tallies)
+        self.told.update(tally.layer for tally in reading.tallies)
         if reading.event_columns:
             if self.totals is None:
                 from rankscope.questions.events.totals import TraceTotals  # most files have no single events
@@ -239,33 +240,33 @@ class Loading:
 
     @property
     def read(self) -> list[FileOutcome]:
-        return [one for one in self.files if not one.problem]
+        return [file for file in self.files if not file.problem]
 
     @property
     def problems(self) -> list[str]:
         """Why files could not be read, a line for each."""
-        return [one.problem for one in self.files if one.problem]
+        return [file.problem for file in self.files if file.problem]
 
     def summary(self) -> str:
         """What came in: files by format, processes, warnings."""
         formats = Counter(name for one in self.read for name in one.formats)
         counts = ", ".join(f"{count} {name}" for name, count in formats.most_common())
         warnings = sum(one.warnings for one in self.read)
-        told = f"; {counted(warnings, 'warning')} about them in the report" if warnings else ""
+        text = f"; {counted(warnings, 'warning')} about them in the report" if warnings else ""
         count = sum(one.processes for one in self.read)
         processes = f"{count} process{'' if count == 1 else 'es'}"
-        return f"{counted(len(self.read), 'file')} read ({counts}), {processes}{told}"
+        return f"{counted(len(self.read), 'file')} read ({counts}), {processes}{text}"
 
 
 def load(patterns: Sequence[str], options: LoadOptions, told: Told, bar: Bar) -> Loading:
     """Load files, folders and patterns into the wanted run, which is not made if none of them can be read."""
     check(options)
-    found = find_files(patterns)
-    for problem in found.problems:
+    found_files = find_files(patterns)
+    for problem in found_files.problems:
         told(problem)
-    files = without_copies(found.files, told)
+    files = without_copies(found_files.files, told)
     if not files:
-        return Loading(None, [], found.problems)
+        return Loading(None, [], found_files.problems)
     folder, is_new = run_folder(options, files[0])
     sizes = [(path, path.stat().st_size) for path in files]
     hints, now_ns = Hints(options.rank, options.mapping), time.time_ns()
@@ -275,7 +276,7 @@ def load(patterns: Sequence[str], options: LoadOptions, told: Told, bar: Bar) ->
             outcomes = sorted(load_all(tasks, show), key=lambda one: one.task.place)
     finally:
         settle_folder(folder, is_new, options)
-    made = Loading(folder, outcomes, found.problems)
+    made = Loading(folder, outcomes, found_files.problems)
     for one in made.read:
         remove_replaced(folder, os.path.abspath(one.task.path), one.key)
     return made
@@ -327,8 +328,8 @@ def run_folder(options: LoadOptions, first: Path) -> tuple[Path, bool]:
 def named_folder(name: str) -> Path:
     """The run of that name, also one that was recorded under it and so has a date before it."""
     root, cleaned_name = Path(ROOT).absolute(), cleaned(name)
-    found = named_run(root, cleaned_name)
-    return found.resolve() if found is not None else root / cleaned_name
+    path = named_run(root, cleaned_name)
+    return path.resolve() if path is not None else root / cleaned_name
 
 
 def settle_folder(folder: Path, is_new: bool, options: LoadOptions) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from rankscope.api.run import LOGS_UNASKED, NoRun, Run
 from rankscope.api.runs import NOT_READ, Listed, Summary, kept_summary, runs_in, stays_inside, summarise
-from rankscope.model import Table, Wrong
+from rankscope.model.tables import Table, Wrong
 from rankscope.output.html import content, list_content, run_list, said, to_html
 from rankscope.pictures import Page, RunLine
 from rankscope.questions.imports.modules import import_icicle
@@ -41,8 +41,8 @@ def _page(run: Run, selection: Selection = ALL, kernels: str = "short", logs: bo
     chosen = Selection(selection.ranks)
     more = {name: partial(_answer, run, name, chosen, kernels) for name in run.default_tables()}
     notes = [] if events else [UNREAD]
-    seen = run.screen(chosen, logs=events)
-    wanted = PageOptions(chosen, run.kernel_names(kernels), more, notes, seen, import_icicle(store, chosen))
+    screen = run.screen(chosen, logs=events)
+    wanted = PageOptions(chosen, run.kernel_names(kernels), more, notes, screen, import_icicle(store, chosen))
     return page_of(store, run.folder.resolve().name, wanted)
 
 

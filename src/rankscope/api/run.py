@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.api.frame import Frame, arrow_frame
-from rankscope.model import Column, Table, Unit, Wrong
+from rankscope.model.tables import Column, Table, Unit, Wrong
 from rankscope.pictures import Screen
 from rankscope.questions.gpu.kernel_names import FORMS as KERNEL_NAMES
 from rankscope.questions.gpu.kernel_names import kernel_names, renamed
@@ -96,7 +96,8 @@ class Layout:
 # ---------------------------------------------------------------- run
 LOGS_UNASKED = 128  # rank files whose logs are always read without being asked for
 LOGS_UNASKED_BYTES = 8 << 30  # on disk, of more of them
-EVENTS_WORD = re.compile(r"\bevents\b", re.IGNORECASE)
+PARALLEL_GROUPS = re.compile(r"\s*\w+\s*=\s*\d")  # of ranks, as in pp=0-3;dp=0,4; anything else is a file's name
+EVENTS_WORD = re.compile(r"\b(events|message_ends)\b", re.IGNORECASE)
 OVERVIEW = ("findings", "overview", "coverage")
 OF_RANKS = ("steps", "step_parts", "gpu_steps", "gpu_time", "waiting", "ranks")  # of a screen: for chosen ranks alone
 LISTED = (
@@ -121,7 +122,8 @@ class Run:
     ) -> None:
         self.folder = find_run(Path(path) if path is not None else None)
         self._progress, self._summing, self._dask, self._keep = progress, summing, dask, keep
-        self._groups = Path(groups) if groups is not None else None
+        self._parallel = groups if isinstance(groups, str) and PARALLEL_GROUPS.match(groups) else ""
+        self._groups = Path(groups) if groups is not None and not self._parallel else None
         self._store: RunTables | None = None
         self._has_events = self._wants_events = False
         self._names: dict[str, dict[str, str]] = {}
@@ -175,6 +177,7 @@ class Run:
         question = ["table", name, sorted(selection.ranks or ()), selection.ranks is None, selection.top]
         question += [selection.sort, kernels, self._wants_events]
         question += [sorted(read_host_groups(self._groups).items())] if self._groups is not None else []
+        question += [self._parallel] if self._parallel else []
         found = table_of(self._kept_answer(question))
         if found is None:
             found = self.answer_as_read(name, selection, kernels)
@@ -295,6 +298,7 @@ class Run:
                 summing=self._summing,
             )
             self._store = open_run(self.folder, read, options)
+            self._store.parallel_groups = self._parallel
             self._names.clear()
         return self._store
 

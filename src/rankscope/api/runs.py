@@ -13,7 +13,8 @@ from statistics import median
 from typing import Any
 
 from rankscope.api.run import NoRun, Run, Wrong
-from rankscope.model import BadFile, Cell, Column, Table, Unit
+from rankscope.model.records import BadFile
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.pictures import Screen
 from rankscope.questions.page.step_times import step_curve
 from rankscope.questions.wording import counted
@@ -113,8 +114,8 @@ class Summary:
 
 def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
     """The newest runs of a folder; those not seen before are read as long as the time suffices."""
-    found = run_folders(folder)
-    shown, until_s, unread = found[:most], time.monotonic() + budget_s, 0
+    paths = run_folders(folder)
+    shown, until_s, unread = paths[:most], time.monotonic() + budget_s, 0
     table = Table("runs", f"Runs in {folder}", LIST_COLUMNS, [])
     for place, run in enumerate(shown, 1):
         summary = kept_summary(run)
@@ -129,8 +130,8 @@ def run_table(folder: Path, most: int | None, budget_s: float) -> Table:
         table.rows.append(row)
     if unread:
         table.notes.append(f"{unread} not read yet: --read reads them all.")
-    if len(found) > len(shown):
-        table.notes.append(f"{len(found) - len(shown)} older runs: --all lists them.")
+    if len(paths) > len(shown):
+        table.notes.append(f"{len(paths) - len(shown)} older runs: --all lists them.")
     return table
 
 
@@ -230,7 +231,7 @@ def _point(axes: str, ranks: int, repeats: list[tuple[Path, dict[str, Any]]], un
         run = place / str(told["attempt"]) / "run"
         known = kept_summary(run) or (summarise(run) if time.monotonic() < until_s else None)
         summaries += [known] if known is not None else []
-    steps = [one.step_ns for one in summaries if one.step_ns is not None]
+    steps = [summary.step_ns for summary in summaries if summary.step_ns is not None]
     seconds = [float(told["seconds"]) for _, told in done if told.get("seconds") is not None]
     finding = summaries[0].finding if summaries else NOT_READ
     return (

@@ -12,7 +12,8 @@ from rankscope.api.compare import side_of
 from rankscope.api.run import Run
 from rankscope.formats.handmade import read
 from rankscope.formats.source import Hints, Source
-from rankscope.model import BadFile, Note, Severity, Table, Wrong
+from rankscope.model.records import BadFile, Note, Severity
+from rankscope.model.tables import Table, Wrong
 from rankscope.output.html import to_html
 from rankscope.questions.scaling.crossovers import crossovers
 from rankscope.questions.scaling.growth import Growth, Series, growth
@@ -39,11 +40,11 @@ class Scaled:
     """How each series grows."""
 
     def __init__(self, found: Sequence[Series], against: str = "", warnings: Sequence[str] = ()) -> None:
-        self.grown: list[Growth] = [growth(one) for one in found]
+        self.grown: list[Growth] = [growth(series) for series in found]
         self.against = [one for one in self.grown if against and re.search(against, one.series.name)]
         self.warnings = list(warnings)
         if against and not self.against:
-            names = sorted({one.name for one in found})
+            names = sorted({series.name for series in found})
             raise Wrong(f"--against {against}: matches no series; available: {'; '.join(names[:12])}")
 
     def tables(self, to: Sequence[float] = ()) -> list[Table]:
@@ -75,9 +76,9 @@ def series_of(sources: Sequence[str | PathLike[str]], axis: str = "ranks") -> tu
 
 def chosen(found: Sequence[Series], only: str) -> list[Series]:
     """Those whose name or quantity matches; none at all is an error."""
-    kept = [one for one in found if not only or re.search(only, f"{one.name} {one.what}")]
+    kept = [series for series in found if not only or re.search(only, f"{series.name} {series.what}")]
     if not kept:
-        known = sorted({f"{one.name}: {one.what}" for one in found})
+        known = sorted({f"{series.name}: {series.what}" for series in found})
         why = f"none matches {only!r}; there are {'; '.join(known[:8])}" if known else "runs of one size show no growth"
         raise Wrong(f"no series over several sizes: {why}")
     return kept
@@ -91,12 +92,14 @@ def with_sums(found: Sequence[Series], sums: Sequence[str]) -> list[Series]:
         parts = [part.strip("\t") for part in rest.split("+")]
         if not equals or len(parts) < 2:
             raise Wrong(f"--sum {text}: give a name and the series to add, as in staged=transfer+import")
-        groups = {(one.what, one.unit, one.axis) for one in found}
-        whole = [[one for one in found if (one.what, one.unit, one.axis) == group] for group in sorted(groups)]
+        groups = {(series.what, series.unit, series.axis) for series in found}
+        whole = [
+            [series for series in found if (series.what, series.unit, series.axis) == group] for group in sorted(groups)
+        ]
         picked = [[next((one for one in group if one.name == part), None) for part in parts] for group in whole]
         added = [summed(name, [one for one in group if one]) for group in picked if all(group)]
         if not added:
-            known = sorted({one.name for one in found})
+            known = sorted({series.name for series in found})
             raise Wrong(f"--sum {text}: no quantity has all these series; available: {'; '.join(known[:12])}")
         made += added
     return made
@@ -111,9 +114,9 @@ def published(
     except (BadFile, OSError) as problem:
         raise Wrong(f"--overlay {path}: {problem}") from None
     rows = [
-        (one.series, one.name, one.statistic, one.scale_name, one.unit, one.scale, one.value)
-        for one in reading.figures
-        if one.scale is not None
+        (figure.series, figure.name, figure.statistic, figure.scale_name, figure.unit, figure.scale, figure.value)
+        for figure in reading.figures
+        if figure.scale is not None
     ]
     made = [replace(one, name=f"{one.name} ({tag})", published=True) for one in of_figures(rows)]
     made = [one for one in made if re.search(only, f"{one.name} {one.what}")]

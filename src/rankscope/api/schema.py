@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.model import Unit
+from rankscope.model.tables import Unit
 from rankscope.questions.registry import QUESTIONS
 from rankscope.questions.selection import ALL
 from rankscope.store.columns import RECORDS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope.api.run import NoRun, Run
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.questions.imports.projection import has_table
 from rankscope.questions.imports.staging import BothWays, StagingNotes, staging
 from rankscope.stage.build_bundle import NoRehearsal

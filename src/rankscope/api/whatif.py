@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 
 from rankscope.api.run import Run
-from rankscope.model import Table
+from rankscope.model.tables import Table
+from rankscope.questions.parallelism.bubbles import bubbles
 from rankscope.questions.whatif.changes import checked, parsed
-from rankscope.questions.whatif.pipeline import pipeline
 from rankscope.questions.whatif.whatif import critical_path, model_of, whatif
 
 __all__ = ["Asked", "Whatif", "ask_whatif"]
@@ -34,10 +34,10 @@ class Whatif:
     refusal: str = ""
 
 
-def ask_whatif(run: str | PathLike[str] | None, asked: Asked) -> Whatif:
-    """Replay a run with these changes."""
+def ask_whatif(run: str | PathLike[str] | None, asked: Asked, groups: str | None = None) -> Whatif:
+    """Replay a run with these changes; groups of ranks, as in pp=0-3;dp=0,4, stand for what would be inferred."""
     changes = parsed(asked.without, asked.balance, asked.bandwidth, asked.overlap, asked.ideal)
-    tables = Run(run).store(events=True)
+    tables = Run(run, groups=groups).store(events=True)
     model = model_of(tables)
     if changes:  # all in one go: the answers below find what they ask for
         asked_for = [checked(change, model.some) for change in changes]
@@ -45,7 +45,5 @@ def ask_whatif(run: str | PathLike[str] | None, asked: Asked) -> Whatif:
     refusal = model.refusal()
     if refusal:
         return Whatif([model.table()], refusal)
-    stages = pipeline(tables)
-    return Whatif(
-        [model.table(), whatif(model, changes), critical_path(model), *([stages] if stages is not None else [])]
-    )
+    stages = bubbles(tables)
+    return Whatif([model.table(), whatif(model, changes), critical_path(model), *([stages] if stages.rows else [])])

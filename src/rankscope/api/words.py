@@ -12,10 +12,11 @@ from importlib.resources import files
 from typing import Any
 
 from rankscope.api.schema import schema
-from rankscope.model import Column, Table, Unit, Wrong
+from rankscope.model.tables import Column, Table, Unit, Wrong
 from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.run.screen import LABELS
 from rankscope.questions.steps.phases import SEGMENT_FORMULAS
+from rankscope.questions.steps.startup import PARTS
 
 DOCS = "words.json"  # of docs/reference and docs/commands/report.md, by tools/docs_schema.py
 PLAIN_NAME = "a name, not a number"
@@ -49,17 +50,17 @@ def _known() -> list[Meaning]:
     return list(meanings())
 
 
-def _is(asked: str, one: Meaning) -> bool:
-    return asked in (_key(one.word), _key(one.also))
+def _is(asked: str, meaning: Meaning) -> bool:
+    return asked in (_key(meaning.word), _key(meaning.also))
 
 
-def _ends(asked: str, one: Meaning) -> bool:
+def _ends(asked: str, meaning: Meaning) -> bool:
     """`launching` of `idle: launching`, `exposed` of `comm. exposed`."""
-    return any(_key(name).endswith(f" {asked}") for name in (one.word, one.also))
+    return any(_key(name).endswith(f" {asked}") for name in (meaning.word, meaning.also))
 
 
-def _has(asked: str, one: Meaning) -> bool:
-    return len(asked) > 3 and any(f" {asked}" in f" {_key(name)}" for name in (one.word, one.also))
+def _has(asked: str, meaning: Meaning) -> bool:
+    return len(asked) > 3 and any(f" {asked}" in f" {_key(name)}" for name in (meaning.word, meaning.also))
 
 
 def _key(text: str) -> str:
@@ -70,8 +71,8 @@ def _key(text: str) -> str:
 def _joined(found: list[Meaning]) -> list[Meaning]:
     """Columns of several tables that mean the same are one."""
     made: dict[tuple[str, str, str], list[str]] = {}
-    for one in found:
-        made.setdefault((one.word, one.also, one.text), []).append(one.kind)
+    for meaning in found:
+        made.setdefault((meaning.word, meaning.also, meaning.text), []).append(meaning.kind)
     return [Meaning(word, _kinds(kinds), text, also) for (word, also, text), kinds in made.items()]
 
 
@@ -93,6 +94,8 @@ def meanings() -> Iterator[Meaning]:
     yield from (Meaning(word, "word", text) for word, text in told["words"].items())
     yield from (Meaning(label, "label", text) for label, text in LABELS.items())
     yield from (Meaning(phase, "phase", text) for phase, text in SEGMENT_FORMULAS.items())
+    starts = ((part, text) for part, text in PARTS.items() if part not in SEGMENT_FORMULAS)
+    yield from (Meaning(part, "part of the start", text) for part, text in starts)
     for rule, (fires, saved) in told["rules"].items():
         yield Meaning(rule, "finding", f"fires when {fires}" + (f"; could save: {saved}" if saved != "–" else ""))
     aliases = {name: alias for alias, name in ALIASES.items()}

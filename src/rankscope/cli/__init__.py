@@ -15,6 +15,8 @@ COMMANDS = {
     "top": "watch a running job",
     "whatif": "predict the step time without one of the job's problems",
     "hang": "is the job hung, in which collective, and which rank is missing",
+    "goodput": "account for the wall time of a job over all its restarts",
+    "watch": "call a command when a running job becomes slow or hangs",
     "compare": "compare runs: what changed, and how certain that is",
     "scale": "show how costs grow with the size of the job, and project them",
     "study": "run a matrix of jobs and write up the results",
@@ -66,7 +68,15 @@ def main(argv: list[str] | None = None) -> int:
 def call(name: str, arguments: list[str]) -> int:
     """Import the command's module and run it."""
     module = __import__(f"rankscope.cli.{name}", fromlist=["run"])
-    return int(module.run(arguments))
+    code = 0
+    try:
+        code = int(module.run(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in `rankscope tables | head -1`
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def help_text() -> str:

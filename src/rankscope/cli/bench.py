@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.study_options import add_launch_options, asked, count, parsed, values
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.output.cells import printable
 from rankscope.studies.builtin import STUDIES
 from rankscope.studies.errors import BadStudy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from rankscope.api.compare import BadLimit, Compared, CompareOptions, compared
 from rankscope.api.run import NoRun, Selection
 from rankscope.cli.printing import colour_wanted, deliver, save_page, width
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
@@ -48,8 +47,6 @@ def run(argv: list[str]) -> int:
     except (NoRun, Wrong, BadLimit) as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return CANNOT_TELL
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return found.exit_code
 
 

@@ -87,8 +87,8 @@ def _bash_lines(known: dict[str, Command]) -> Iterator[str]:
     for name, command in known.items():
         for option, values in command.options.items():
             if values is not None:
-                told = f'words="{" ".join(values)}"' if values else "return"  # a file: bash does that by itself
-                yield f'    "{name} {option}") {told} ;;'
+                text = f'words="{" ".join(values)}"' if values else "return"  # a file: bash does that by itself
+                yield f'    "{name} {option}") {text} ;;'
     yield "    *)"
     yield '        case "${COMP_WORDS[1]}" in'
     for name, command in known.items():
@@ -142,15 +142,15 @@ def _fish_lines(known: dict[str, Command]) -> Iterator[str]:
     for name, command in known.items():
         yield f"complete -c rankscope -n __fish_use_subcommand -xa {name} -d {_quoted(command.about)}"
     for name, command in known.items():
-        seen = f"complete -c rankscope -n '__fish_seen_subcommand_from {name}'"
+        text = f"complete -c rankscope -n '__fish_seen_subcommand_from {name}'"
         for option, values in command.options.items():
             offered = " ".join(values or ())
             if option == "--table":
                 offered = f"(__fish_append , {offered})"  # several, with commas
             takes = "" if values is None else f" -xa '{offered}'" if values else " -r"
-            yield f"{seen} -l {option.removeprefix('--')}{takes}"
+            yield f"{text} -l {option.removeprefix('--')}{takes}"
         if command.takes_run:
-            yield f"{seen} -a 'latest {NUMBERS} ({RUN_NAMES.replace(chr(39), chr(34))})'"
+            yield f"{text} -a 'latest {NUMBERS} ({RUN_NAMES.replace(chr(39), chr(34))})'"
 
 
 def _quoted(text: str) -> str:

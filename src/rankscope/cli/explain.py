@@ -8,7 +8,7 @@ import textwrap
 
 from rankscope.api.words import Meaning, explain
 from rankscope.cli.printing import deliver, width
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 
 HELP = "explain a label, a column, a table or a finding"
@@ -22,19 +22,19 @@ def run(argv: list[str]) -> int:
     """0: explained; 2: no such word."""
     options = parser().parse_args(argv)
     try:
-        found = explain(" ".join(options.word))
+        meanings = explain(" ".join(options.word))
     except Wrong as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return 2
-    deliver(["\n".join(shown(one, min(width(None), WIDEST)) for one in found)], None)
+    deliver(["\n".join(shown(one, min(width(None), WIDEST)) for one in meanings)], None)
     return 0
 
 
-def shown(one: Meaning, columns: int) -> str:
+def shown(meaning: Meaning, columns: int) -> str:
     """The word, what kind of word it is, and its meaning below."""
-    also = f" ({one.also})" if one.also and one.also != one.word else ""
-    head = textwrap.wrap(f"{one.word}{also}: {one.kind}", columns, subsequent_indent="    ")
-    lines = [line for text in one.text.splitlines() for line in textwrap.wrap(text, columns - 2)]
+    also = f" ({meaning.also})" if meaning.also and meaning.also != meaning.word else ""
+    head = textwrap.wrap(f"{meaning.word}{also}: {meaning.kind}", columns, subsequent_indent="    ")
+    lines = [line for text in meaning.text.splitlines() for line in textwrap.wrap(text, columns - 2)]
     return "\n".join([*head, *(f"  {line}" for line in lines)]) + "\n"
 
 

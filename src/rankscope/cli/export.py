@@ -11,7 +11,7 @@ from rankscope.api.export import FOLDERS, FORMS, export
 from rankscope.api.run import NoRun, Run, Selection
 from rankscope.cli.printing import RUN_HELP, progress, summing
 from rankscope.cli.report import told
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 
 HELP = "export a run to other tools: timeline, tables, metrics"

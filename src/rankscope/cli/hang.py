@@ -15,7 +15,7 @@ from typing import Any
 
 from rankscope.api.live import Diagnosis, NoRun, diagnose_hang
 from rankscope.cli.printing import FILE_WIDTH, RUN_HELP, colour_wanted, width
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.output.json import to_json
 from rankscope.output.text import to_text
 
@@ -24,6 +24,7 @@ from rankscope.output.text import to_text
 SECONDS_EACH = 10
 AT_ONCE = 4
 MOST_RANKS = 64  # of one host: a line each, and the others are seldom anywhere else
+AGENT = "/rankscope/agent/"  # our functions around those of torch, wherever the job has them from
 
 
 def find_py_spy() -> str | None:
@@ -58,8 +59,9 @@ def innermost(threads: Iterable[Mapping[str, Any]]) -> str:
     frames = frames or [_frames(thread) for thread in threads]
     if not frames or not frames[0]:
         return ""
-    own = [frame for frame in frames[0] if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
-    path, line, name = (own or frames[0])[0]
+    theirs = [frame for frame in frames[0] if AGENT not in frame[0]] or frames[0]
+    own = [frame for frame in theirs if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
+    path, line, name = (own or theirs)[0]
     return f"{os.path.basename(path)}:{line} {name}"
 
 
@@ -79,14 +81,14 @@ def run(argv: list[str]) -> int:
         print("rankscope: give --wait more than 0 and --patience at least 0 seconds", file=sys.stderr)
         return BAD_INPUT
     try:
-        found = diagnose_hang(options.run, options.wait, options.patience)
+        diagnosis = diagnose_hang(options.run, options.wait, options.patience)
     except NoRun as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return BAD_INPUT
-    show(tables_of(found, options), options.format)
-    for text in found.watched.bad.values():
+    show(tables_of(diagnosis, options), options.format)
+    for text in diagnosis.watched.bad.values():
         print(f"rankscope: left out: {text}", file=sys.stderr)
-    return HANG if found.is_hang else INCONCLUSIVE if found.is_inconclusive else NO_HANG
+    return HANG if diagnosis.is_hang else INCONCLUSIVE if diagnosis.is_inconclusive else NO_HANG
 
 
 def parser() -> argparse.ArgumentParser:
@@ -115,18 +117,18 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def tables_of(found: Diagnosis, options: argparse.Namespace) -> Sequence[Table]:
+def tables_of(diagnosis: Diagnosis, options: argparse.Namespace) -> Sequence[Table]:
     """The verdict, the ranks with their Python lines where those can be had, and the groups."""
     lines: dict[int, str] = {}
     notes: list[str] = []
-    pids, py_spy = found.pids_here(), find_py_spy()
+    pids, py_spy = diagnosis.pids_here(), find_py_spy()
     if options.no_stacks or not pids:
         pass
     elif py_spy is None:
         notes.append("Python lines: py-spy is not installed (pip install py-spy)")
     else:
         lines, notes = python_lines(pids, py_spy)
-    tables = found.tables(lines, collapse=options.format == "text")
+    tables = diagnosis.tables(lines, collapse=options.format == "text")
     tables[1].notes += notes
     return tables
 

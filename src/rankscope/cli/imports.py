@@ -32,7 +32,7 @@ from rankscope.api.imports import (
 )
 from rankscope.cli.printing import SCREEN_ROWS, colour_wanted, deliver, width
 from rankscope.cli.report import ranks_of, told
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
 
@@ -158,7 +158,7 @@ def run(argv: list[str]) -> int:
         return 130
     finally:
         keeper.cleanup()
-    return max([0, *(told(one.run) or int(one.exit_code != 0) for one in recordings)])
+    return max([0, *(told(recording.run) or int(recording.exit_code != 0) for recording in recordings)])
 
 
 def recorded(options: argparse.Namespace, keeper: Path) -> list[Recording]:
@@ -219,11 +219,13 @@ def rendered(recordings: Sequence[Recording], options: argparse.Namespace, keepe
         return icicle(recordings, selection)
     tables = import_tables(recordings, options.table or (), selection, view_of(options))
     if options.without:
-        one = recordings[0]
-        tables.insert(0, saving(one.command, list(options.without), options.repeats, one.run.folder, keeper, say))
+        recording = recordings[0]
+        tables.insert(
+            0, saving(recording.command, list(options.without), options.repeats, recording.run.folder, keeper, say)
+        )
     if options.cost:
-        one = recordings[0]
-        tables.append(metering_cost(one.command, options.repeats, keeper, say))
+        recording = recordings[0]
+        tables.append(metering_cost(recording.command, options.repeats, keeper, say))
     if options.format != "text":
         return FORMS[options.format](tables)
     wanted = [table for table in tables if table.rows or table.warnings or options.table]

@@ -16,7 +16,8 @@ from rankscope.api.import_projection import (
 )
 from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.slowness_options import told
-from rankscope.model import BadFile, Wrong
+from rankscope.model.records import BadFile
+from rankscope.model.tables import Wrong
 from rankscope.slowfs.mount import duration_ns
 
 ABOUT = """\

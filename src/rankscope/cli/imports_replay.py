@@ -18,7 +18,8 @@ from rankscope.api.import_replay import (
 )
 from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
-from rankscope.model import BadFile, Wrong
+from rankscope.model.records import BadFile
+from rankscope.model.tables import Wrong
 
 ABOUT = """\
 Replays the recorded path operations of one import, natively, from many clients at once, on a folder as it is or slowed
@@ -83,7 +84,7 @@ def replay_as_asked(options: argparse.Namespace) -> int:
         raise Wrong(f"none of the {len(operations)} operations is below {options.recorded or plan.folder}: "
                     "name the folder they were recorded in with --from")  # fmt: skip
     tables = replay_tables(replay(wanted, plan), plan)
-    left_out = sum(one.times for one in operations) - sum(one.times for one in wanted)
+    left_out = sum(operation.times for operation in operations) - sum(one.times for one in wanted)
     tables[0].notes += [f"{left_out} operations outside the folder are left out", *notes]
     deliver_tables(tables, options.format, options.out)
     return 0

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rankscope.api.load import FORMATS, LoadOptions, load
-from rankscope.model import Wrong
+from rankscope.cli.printing import deliver
+from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 
 HELP = "read other tools' files into a run"
@@ -27,7 +28,7 @@ def run(argv: list[str]) -> int:
     """0: all read; 1: some files could not be read; 2: nothing was read."""
     options = parser().parse_args(argv)
     if options.list:
-        print("\n".join(f"{name:16} {about}" for name, about in FORMATS.items()))
+        deliver([f"{name:16} {about}\n" for name, about in FORMATS.items()], None)
         return 0
     try:
         return load_and_tell(options)
@@ -59,13 +60,13 @@ def load_and_tell(options: argparse.Namespace) -> int:
         raise Wrong("name the files or folders to load (see rankscope load --help)")
     how = LoadOptions(options.wanted, options.rank, options.map, options.name, options.out)
     loaded = load(options.files, how, say, byte_bar)
+    for problem in loaded.problems:
+        say(problem)
     if loaded.folder is not None and loaded.read:
         folder = loaded.folder
         shown = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
         shown = folder.name if options.name else shown
-        print(f"{printable(loaded.summary())}\nrankscope report {printable(shlex.quote(shown))}")
-    for problem in loaded.problems:
-        say(problem)
+        deliver([f"{printable(loaded.summary())}\nrankscope report {printable(shlex.quote(shown))}\n"], None)
     if not loaded.read:
         return 2
     return 1 if loaded.problems or loaded.absent else 0

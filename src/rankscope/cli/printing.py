@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rankscope.model import Table, Wrong
+from rankscope.model.tables import Table, Wrong
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
 from rankscope.whole_file import write_whole
@@ -21,6 +21,11 @@ FILE_WIDTH = 120
 PROGRESS_FROM = 256  # files
 BUDGET_S = 3.0  # for runs of a list that were not read before
 RUN_HELP = "folder, name or number (@1: the newest) of the run, as rankscope runs lists them (default: the latest)"
+
+PARALLEL_HELP = (
+    "groups of ranks in place of those that are inferred, as in 'pp=0-3;pp=4-7;dp=0,4' (dp, pp, tp, ep, cp: data, "
+    "pipeline, tensor, expert, context; ranks in the order of their places)"
+)
 
 
 def progress(what: str = "reading rank files", least: int = PROGRESS_FROM) -> Callable[[int, int], None]:
@@ -92,8 +97,11 @@ def deliver(texts: Iterable[str], out: Path | None) -> None:
         if sys.stdout.isatty() and isinstance(texts, Sequence):  # else it may be longer than memory
             _page("".join(writable(text) for text in texts))
             return
-        for text in texts:
-            print(writable(text), end="", flush=True)
+        try:
+            for text in texts:
+                print(writable(text), end="", flush=True)
+        except BrokenPipeError:  # as in `rankscope report | head`; the exit code is the command's all the same
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     try:
         save(texts, out)

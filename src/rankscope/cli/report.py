@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -24,6 +23,7 @@ from rankscope.api.run import (
 from rankscope.api.runs import study_screen
 from rankscope.cli.printing import (
     BUDGET_S,
+    PARALLEL_HELP,
     RUN_HELP,
     SCREEN_ROWS,
     colour_wanted,
@@ -33,7 +33,7 @@ from rankscope.cli.printing import (
     summing,
     width,
 )
-from rankscope.model import Table, Wrong
+from rankscope.model.tables import Table, Wrong
 from rankscope.output.forms import FORMS
 from rankscope.output.screen import to_screen
 from rankscope.output.text import to_text
@@ -67,8 +67,6 @@ def run(argv: list[str]) -> int:
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {problem}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # as in `rankscope report | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return told(opened)
 
 
@@ -135,9 +133,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--groups",
-        type=Path,
-        metavar="FILE",
-        help="table places: hosts that belong together, one 'host,group' a line (default: groups.csv of the run)",
+        metavar="FILE|KIND=RANKS;…",
+        help="table places: a file of hosts that belong together, one 'host,group' a line (default: groups.csv of the "
+        f"run); or {PARALLEL_HELP}",
     )
     made.add_argument(
         "--dask",

@@ -12,7 +12,7 @@ Starts the command with the recorder on. Every process of it keeps a rank file i
 output, exit code and signals are its own.
 
   mpirun -n 4 rankscope run python train.py     inside a launcher: all ranks find the same folder
-  rankscope run mpirun -n 4 python train.py     outside: the launcher is told to pass our variables on
+  rankscope run mpirun -n 4 python train.py     outside: the launcher passes our variables on
 
 options:
   --out DIR      folder of the run (default: a dated one in rankscope-runs/; if DIR holds another run: DIR-2, DIR-3 …)
@@ -22,15 +22,17 @@ options:
   --lookups      also record MPI calls of libraries that look MPI's functions up by name, as oneCCL does
   --size BYTES   limit of one rank file, as in 64K or 4M (default 4M)
   --log N        how many collectives to keep per rank (default 8192, 0: none)
-  --cuda X       what to record of GPUs: exact (everything; the default), windows (experimental: kernels of some whole
-                 steps, at less cost for launch-bound programs; CUDA 12.6), off
-  --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; the default), all
+  --cuda X       what to record of GPUs: windows (kernels of some whole steps where all of them would cost more than
+                 1 %; the default; CUDA 12.6), exact (everything; the default with --trace or --cuda-api), off
+  --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; with exact), all
   --trace [SIZE] also keep every event, in up to SIZE more bytes of each rank file, as in 64M (the default) or 1G
   --trace-keep X which events to keep when full: newest (the default) or oldest; lost ones are counted
   --imports X    Python's imports: off, time (of each module; the default), calls (also its system calls), paths
                  (also the files it asks for)
   --index[=FILE] answer Python's imports from the environment's index (see rankscope index)
   --name NAME    name of the run in place of the script's
+  --lineage NAME what this run shares with other starts of the same job, for rankscope goodput (default: the number that
+                 the batch system gives the job)
   --quiet        on a terminal, do not print where the run is recorded and what to type next; warnings stay
   --help         this text
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rankscope.api.runs import run_table
 from rankscope.cli.printing import BUDGET_S, add_form_options, deliver_tables
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 
 HELP = "list the runs: when, what, ranks, step time, first finding"
 ABOUT = """\

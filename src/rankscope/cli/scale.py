@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from rankscope.api.run import NoRun
 from rankscope.api.scale import AXES, Scaled, chosen, published, series_of, with_sums
 from rankscope.cli.printing import colour_wanted, deliver, save_page, width
-from rankscope.model import Table, Wrong
+from rankscope.model.tables import Table, Wrong
 from rankscope.output.cells import printable
 from rankscope.output.forms import FORMS
 from rankscope.output.text import to_text
@@ -37,15 +36,15 @@ def run(argv: list[str]) -> int:
             re.compile(pattern)
         found = asked(options)
         if options.html is not None:
-            save_page(found.page_text(", ".join(Path(one).name for one in options.sources), options.to), options.html)
+            save_page(
+                found.page_text(", ".join(Path(source).name for source in options.sources), options.to), options.html
+            )
         else:
             deliver([rendered(found.tables(options.to), options)], options.out)
     except re.error as problem:
         return told(f"--series, --against or --overlay-series: {problem}")
     except (NoRun, Wrong, BadStudy) as problem:
         return told(str(problem))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     refused = any(isinstance(one.at(scale), str) for one in found.grown for scale in options.to)
     return REFUSED if refused else SHOWN
 

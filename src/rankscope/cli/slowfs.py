@@ -12,7 +12,7 @@ from types import FrameType
 
 from rankscope.cli.printing import add_form_options, deliver_tables
 from rankscope.cli.slowness_options import add_slowness_options, slowness_of
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.output.text import to_text
 from rankscope.slowfs import mount as mounting
 from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_against_running, shim_environment

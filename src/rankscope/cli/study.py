@@ -196,12 +196,12 @@ def fresh(name: str) -> Path:
 
 def latest(name: str) -> Path:
     written = sorted(Path(PARENT).glob(f"{name}-*/{STUDY}"), key=lambda path: path.stat().st_mtime)
-    found = [path for path in written if (read_json(path) or {}).get("identity", {}).get("study") == name]
-    if not found:
+    paths = [path for path in written if (read_json(path) or {}).get("identity", {}).get("study") == name]
+    if not paths:
         raise BadStudy(
             f"there is no study {name} in {PARENT} to continue: start one without --resume, or name it with --out"
         )
-    return found[-1].parent
+    return paths[-1].parent
 
 
 def parser() -> argparse.ArgumentParser:

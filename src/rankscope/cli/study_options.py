@@ -113,8 +113,8 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
 def add_parameters(parser: argparse.ArgumentParser, study: Study) -> None:
     if study.parameters:
         group = parser.add_argument_group(f"of the study {study.name}")
-        for name, one in study.parameters.items():
-            shown = f"{one.help} (default: {one.default})" if one.default else one.help
+        for name, parameter in study.parameters.items():
+            shown = f"{parameter.help} (default: {parameter.default})" if parameter.default else parameter.help
             option = f"--{name.replace('_', '-')}"
             group.add_argument(option, dest=f"set_{name}", metavar="X", help=shown.replace("%", "%%"))
 
@@ -139,7 +139,9 @@ def asked(
         tuple(map(str, more)),
         template,
     )
-    settings = {name: chosen(options, identity, name, one.default) for name, one in study.parameters.items()}
+    settings = {
+        name: chosen(options, identity, name, parameter.default) for name, parameter in study.parameters.items()
+    }
     pythons = Pythons(options.python or earlier.get("pythons", []), getattr(options, "assume", ()))
     limit_s = options.timeout or earlier.get("timeout_s") or study.timeout_s
     only = dict(options.only) or earlier.get("only", {})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rankscope.api.words import table_list
 from rankscope.cli.printing import add_form_options, deliver, deliver_tables, width
-from rankscope.model import Table
+from rankscope.model.tables import Table
 
 HELP = "list the tables of a report by subject"
 ABOUT = """\

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rankscope.api.run import NoRun
 from rankscope.api.whatif import Asked, ask_whatif
-from rankscope.cli.printing import RUN_HELP, add_form_options, deliver_tables
-from rankscope.model import Wrong
+from rankscope.cli.printing import PARALLEL_HELP, RUN_HELP, add_form_options, deliver_tables
+from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 
 HELP = "predict the step time without one of the job's problems"
@@ -27,7 +27,7 @@ def run(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     asked = Asked(options.without, options.balance, options.bandwidth, options.overlap_all, options.ideal)
     try:
-        answer = ask_whatif(options.run, asked)
+        answer = ask_whatif(options.run, asked, options.groups)
         deliver_tables(answer.tables, options.format, options.out)
     except (NoRun, Wrong) as problem:
         return told(str(problem), BAD_INPUT)
@@ -50,14 +50,18 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="WHAT",
-        help="rank=7 (also rank=3,5): as fast as the median of its peers, operation by operation; stage=2: as fast as "
-        "the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
+        help="rank=7 (also rank=3,5): as fast as the median of its peers, operation by operation; stage=2: with no "
+        "more work than the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
     )
     made.add_argument("--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages")
     made.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
     made.add_argument("--overlap-all", action="store_true", help="no transfer holds up any rank, as far as time allows")
     made.add_argument(
-        "--ideal", action="store_true", help="no rank ever late: all as fast as the median of their peers"
+        "--ideal",
+        action="store_true",
+        help="no rank ever late: all as fast as the median rank (of their stage), the same work shared evenly by "
+        "stages",
     )
+    made.add_argument("--groups", metavar="KIND=RANKS;…", help=PARALLEL_HELP)
     add_form_options(made)
     return made

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import count, number
 from rankscope.formats.source import Source
-from rankscope.model import Layer, Note, RankFacts, Reading, Role, Severity, Tally
+from rankscope.model.records import Layer, Note, RankFacts, Reading, Role, Severity, Tally
 
 SNIFFED = re.compile(rb"(?m)^# darshan log version: \d")
 HEADER = re.compile(r"# (?P<key>[a-z][a-z_ ]{1,40}): (?P<value>.{0,4000})")
@@ -51,8 +51,8 @@ def read(source: Source) -> Iterator[Reading]:
     for line, text in source.lines():
         if text.startswith("#"):
             _take_header(log, line, text)
-        elif found := COUNTER.match(text):
-            _take(log, line, found)
+        elif match := COUNTER.match(text):
+            _take(log, line, match)
     if not log.header:
         raise source.bad("contains no darshan-parser header")
     ranks = sorted({rank for rank, _, _ in log.tallies}) or [-1]
@@ -61,29 +61,29 @@ def read(source: Source) -> Iterator[Reading]:
 
 
 def _take_header(log: DarshanLog, line: int, text: str) -> None:
-    found = HEADER.fullmatch(text)
-    if found and len(log.header) < 1000:
-        log.header.setdefault(found["key"], found["value"].strip())
+    match = HEADER.fullmatch(text)
+    if match and len(log.header) < 1000:
+        log.header.setdefault(match["key"], match["value"].strip())
     elif "incomplete" in text.lower() and "module" in text.lower() and len(log.incomplete) < 100:
         log.incomplete.setdefault(text.lstrip("#* ").strip()[:200], line)
 
 
-def _take(log: DarshanLog, line: int, found: re.Match[str]) -> None:
-    prefix = f"{found['module'].replace('-', '')}_"
-    counter = found["name"].removeprefix(prefix)
+def _take(log: DarshanLog, line: int, match: re.Match[str]) -> None:
+    prefix = f"{match['module'].replace('-', '')}_"
+    counter = match["name"].removeprefix(prefix)
     operation = CALLS.get(counter) or BYTES.get(counter) or TIMES.get(counter)
     if operation is None:
         return
-    value = number(found["value"])
+    value = number(match["value"])
     if value is None:
-        raise log.source.bad(f"{found['name']} is {found['value']!r}, not a number", line)
+        raise log.source.bad(f"{match['name']} is {match['value']!r}, not a number", line)
     if value.value < 0:
         return  # Darshan's way to say that it does not know
-    tally = _tally(log, line, (int(found["rank"]), found["module"], operation))
+    tally = _tally(log, line, (int(match["rank"]), match["module"], operation))
     if counter in TIMES:
         tally.total_ns = (tally.total_ns or 0.0) + float(value.value * S)
     elif value.value != int(value.value) or value.value >= 2**62:
-        raise log.source.bad(f"{found['name']} is {found['value']}, not a count", line)
+        raise log.source.bad(f"{match['name']} is {match['value']}, not a count", line)
     elif counter in BYTES:
         tally.bytes = min((tally.bytes or 0) + int(value.value), 2**63 - 1)
     else:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from rankscope.formats.printed import FLOATING, ZERO, Ends, Printed, count, number, ratio, whole
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rank_file import size_class
 
 SUMMARY = ("Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)")
@@ -85,8 +85,8 @@ def read(source: Source) -> Iterator[Reading]:
         if header is not None:
             section, operation = header, ""
             _begin(log, header)
-        elif section is not None and (found := ROW.fullmatch(text)):
-            _take(log, section, line, operation, found)
+        elif section is not None and (match := ROW.fullmatch(text)):
+            _take(log, section, line, operation, match)
         elif section is not None and text and not text[0].isspace() and len(text) < 300 and not text.startswith("["):
             operation = text.strip()
         else:
@@ -101,8 +101,8 @@ def _begin(log: CommsLog, header: tuple[str, ...]) -> None:
 
 
 def _look(log: CommsLog, line: int, text: str) -> None:
-    if "comm op:" in text and (found := OPERATION.search(text)):
-        _take_single(log, line, found)
+    if "comm op:" in text and (match := OPERATION.search(text)):
+        _take_single(log, line, match)
     if log.world is None and "world_size=" in text and (world := WORLD.search(text)):
         log.world = int(world[1])
     if not log.backend and "TorchBackend" in text and (backend := BACKEND.search(text)):
@@ -115,9 +115,9 @@ def _size(text: str) -> Printed | None:
     return value.times(1024 ** UNITS.index(parts["unit"] or " ")) if parts and value else None
 
 
-def _take(log: CommsLog, section: tuple[str, ...], line: int, operation: str, found: re.Match[str]) -> None:
-    cells = [number(cell) for cell in found.groups()[2:]]
-    size, calls = _size(found["size"]), count(found["count"])
+def _take(log: CommsLog, section: tuple[str, ...], line: int, operation: str, match: re.Match[str]) -> None:
+    cells = [number(cell) for cell in match.groups()[2:]]
+    size, calls = _size(match["size"]), count(match["count"])
     first, second, third, fourth = cells
     if size is None or calls is None or first is None or second is None or third is None or fourth is None:
         raise log.source.bad(f"{operation or 'row'}: a cell is not a number", line)
@@ -129,13 +129,13 @@ def _take(log: CommsLog, section: tuple[str, ...], line: int, operation: str, fo
     rows.append(Row(line, operation, size, calls, (first, second, third, fourth)))
 
 
-def _take_single(log: CommsLog, line: int, found: re.Match[str]) -> None:
-    size, time = _size(found["size"]), number(found["time"])
-    algbw, busbw = number(found["algbw"]), number(found["busbw"])
+def _take_single(log: CommsLog, line: int, match: re.Match[str]) -> None:
+    size, time = _size(match["size"]), number(match["time"])
+    algbw, busbw = number(match["algbw"]), number(match["busbw"])
     if size is None or time is None or algbw is None or busbw is None:
         raise log.source.bad("an operation whose numbers cannot be read", line)
     size_bytes = whole(size.value)
-    name = found["name"] if not found["caller"] else f"{found['name']} | [Caller Func: {found['caller']}]"
+    name = match["name"] if not match["caller"] else f"{match['name']} | [Caller Func: {match['caller']}]"
     log.singles.add(Layer.NCCL, name, float(time.value * MS), "", size_class(size_bytes), size_bytes=size_bytes)
     row = Row(line, name, size, 1, (time, time, algbw, busbw))
     log.notes += [(line, text) for text in _problems(row, log.world)]

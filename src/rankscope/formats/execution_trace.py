@@ -1,4 +1,4 @@
-"""Reads execution traces: PyTorch's (ExecutionTraceObserver, JSON) and Chakra's (.et, protobuf), one rank a file.
+"""Reads execution traces: PyTorch's (ExecutionTraceObserver, JSON) and Chakra's (.et or JSON), one rank a file.
 
 They hold what was done in which order and what depends on what. PyTorch's have no times; Chakra's may have them.
 """
@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from rankscope.formats.json_stream import Object, whole_number, whole_object, word
+from rankscope.formats.protobuf import fields, packed, text, varint
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Figure, Group, Layer, Note, RankFacts, Reading, Step, Words, names_of
+from rankscope.model.records import Event, Figure, Group, Layer, Note, RankFacts, Reading, Step
+from rankscope.model.tables import Words, names_of
 from rankscope.rank_file import size_class
 
 MOST_NODES = 5_000_000
@@ -26,12 +28,22 @@ JSON_KEYS = (
     re.compile(rb'"nodes"\s*:\s*\['),
     re.compile(rb'"ctrl_(?:deps|parent)"'),
 )
-CHAKRA = re.compile(rb"^[\x05-\x7f]\x0a[\x03-\x10]\d{1,3}\.\d{1,3}\.\d{1,3}")
+# The length of the first message, and its first field: the version, or an attribute, the schema of PyTorch's trace.
+CHAKRA = re.compile(
+    rb"(?:[\x05-\x7f]|[\x80-\xff][\x01-\x7f])"
+    rb"(?:\x0a[\x03-\x10]\d{1,3}\.\d{1,3}\.\d{1,3}|\x12[\x0a-\x7f]\x0a\x06schema)",
+    re.DOTALL,
+)
+CHAKRA_KEYS = (
+    re.compile(rb'"workload_graph"\s*:\s*\['),
+    re.compile(rb'"Id"\s*:\s*\d'),
+    re.compile(rb'"NodeType"\s*:\s*\d'),
+)
 COMMUNICATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,80})$")
 LIBRARIES = {str(layer): layer for layer in (Layer.GLOO, Layer.MPI)}
 GROUPS = "## process_group:init ##"
 NO_TIMES = (
-    "an execution trace of PyTorch has no times: it tells order, sizes and dependencies; a trace of torch.profiler of "
+    "an execution trace of PyTorch has no times: it has order, sizes and dependencies; a trace of torch.profiler of "
     "the same steps has the times"
 )
 
@@ -66,7 +78,7 @@ class Trace:
 def sniff(head: bytes) -> bool:
     """The keys of PyTorch's JSON, or the version with which Chakra's messages begin."""
     if head.lstrip()[:1] == b"{":
-        return all(key.search(head) for key in JSON_KEYS)
+        return any(all(key.search(head) for key in keys) for keys in (JSON_KEYS, CHAKRA_KEYS))
     return CHAKRA.match(head) is not None
 
 
@@ -76,27 +88,27 @@ def read(source: Source) -> Iterator[Reading]:
     if not trace.nodes:
         raise source.bad("has no nodes of an execution trace")
     sums = Sums(source)
-    for one in trace.nodes:
-        size = size_class(one.bytes) if one.bytes is not None else None
+    for node in trace.nodes:
+        size = size_class(node.bytes) if node.bytes is not None else None
         sums.add(
-            one.layer,
-            one.name,
-            one.duration_ns,
-            one.group,
+            node.layer,
+            node.name,
+            node.duration_ns,
+            node.group,
             size,
-            kind="progress" if one.role != "compute" else "call",
-            size_bytes=one.bytes,
+            kind="progress" if node.role != "compute" else "call",
+            size_bytes=node.bytes,
         )
-        if one.role == "collective" and one.group in trace.groups:
-            trace.groups[one.group].collectives += 1
+        if node.role == "collective" and node.group in trace.groups:
+            trace.groups[node.group].collectives += 1
     reading = Reading(RankFacts(rank=source.hints.rank, pid=trace.pid, source=str(source), versions=trace.version))
     reading.tallies = sums.tallies()
-    timed = {(one.layer, one.name) for one in trace.nodes if one.duration_ns is not None}
+    timed = {(node.layer, node.name) for node in trace.nodes if node.duration_ns is not None}
     for tally in reading.tallies:
         if (tally.layer, tally.name) not in timed:
             tally.total_ns = None
     reading.groups = list(trace.groups.values())
-    links = sum(len(one.before) for one in trace.nodes)
+    links = sum(len(node.before) for node in trace.nodes)
     for name, value in (("nodes", len(trace.nodes)), ("dependencies", links), ("longest chain", _longest(trace.nodes))):
         reading.figures.append(Figure("execution trace", name, float(value), "count"))
     _add_times(reading, trace)
@@ -106,7 +118,7 @@ def read(source: Source) -> Iterator[Reading]:
 
 def _longest(nodes: list[Node]) -> int:
     """Nodes on the longest chain of dependencies; links that lead back to a node under way are left out."""
-    before = {one.number: one.before for one in nodes}
+    before = {node.number: node.before for node in nodes}
     depth: dict[int, int] = {}
     for first in before:
         stack = [first]
@@ -125,7 +137,7 @@ def _longest(nodes: list[Node]) -> int:
 
 def _add_times(reading: Reading, trace: Trace) -> None:
     """Events and operations of nodes that have times; the whole trace is one step, since it names none."""
-    timed = [one for one in trace.nodes if one.start_ns is not None and one.duration_ns is not None]
+    timed = [node for node in trace.nodes if node.start_ns is not None and node.duration_ns is not None]
     if not timed:
         return
     sequence: dict[str, int] = {}
@@ -169,6 +181,8 @@ def _add_times(reading: Reading, trace: Trace) -> None:
 # ---------------------------------------------------------------- PyTorch
 def _of_json(source: Source) -> Trace:
     content = whole_object(source)
+    if isinstance(content.get("workload_graph"), list):
+        return _of_workload_graph(source, content["workload_graph"])
     nodes = content.get("nodes")
     if not isinstance(nodes, list) or len(nodes) > MOST_NODES:
         raise source.bad("its nodes are no list, or too many")
@@ -176,26 +190,26 @@ def _of_json(source: Source) -> Trace:
         f"execution trace {word(content.get('schema'), 60)}", pid=whole_number(content.get("pid")), notes=[NO_TIMES]
     )
     group = ""
-    for place, one in enumerate(nodes):
-        number = whole_number(one.get("id")) if isinstance(one, dict) else None
+    for place, node in enumerate(nodes):
+        number = whole_number(node.get("id")) if isinstance(node, dict) else None
         if number is None:
             raise source.bad(f"node {place} has no id")
-        name = word(one.get("name"), 200)
+        name = word(node.get("name"), 200)
         if name == GROUPS:
-            _take_groups(trace, one)
+            _take_groups(trace, node)
             group = next(iter(trace.groups)) if len(trace.groups) == 1 else ""
             continue
         if name.startswith("[pytorch|profiler"):
             continue
-        above = whole_number(one.get("ctrl_deps", one.get("ctrl_parent")))
+        above = whole_number(node.get("ctrl_deps", node.get("ctrl_parent")))
         made = Node(number, name, [above] if above else [])
         attributes = {
-            word(each.get("name")): each.get("value") for each in one.get("attrs") or [] if isinstance(each, dict)
+            word(each.get("name")): each.get("value") for each in node.get("attrs") or [] if isinstance(each, dict)
         }
-        if found := COMMUNICATION.match(name):
-            made.layer, made.name = LIBRARIES.get(found[1], Layer.NCCL), found[2]
-            made.role = "send" if "send" in found[2] else "receive" if "recv" in found[2] else "collective"
-            made.group, made.bytes = word(attributes.get("pg_name")) or group, _bytes(one.get("inputs"))
+        if match := COMMUNICATION.match(name):
+            made.layer, made.name = LIBRARIES.get(match[1], Layer.NCCL), match[2]
+            made.role = "send" if "send" in match[2] else "receive" if "recv" in match[2] else "collective"
+            made.group, made.bytes = word(attributes.get("pg_name")) or group, _bytes(node.get("inputs"))
         trace.nodes.append(made)
     return trace
 
@@ -238,8 +252,8 @@ def _of_chakra(source: Source) -> Trace:
     data = b"".join(source.blocks())
     try:
         messages = _messages(data)
-        version = next((value for number, value in _fields(next(messages)) if number == 1), b"")
-        trace = Trace(f"Chakra {bytes(version).decode('utf-8', 'replace')[:40]}")
+        version, pid = _chakra_version(next(messages))
+        trace = Trace(f"Chakra {version}".strip(), pid=pid)
         for message in messages:
             if len(trace.nodes) >= MOST_NODES:
                 raise source.bad(f"more than {MOST_NODES} nodes")
@@ -247,6 +261,11 @@ def _of_chakra(source: Source) -> Trace:
                 trace.nodes.append(node)
     except (IndexError, struct.error, ValueError, TypeError, AttributeError, StopIteration) as problem:
         raise source.bad(f"is no Chakra trace, or was cut off ({problem or 'it ends too early'})") from None
+    return _without_empty_times(trace)
+
+
+def _without_empty_times(trace: Trace) -> Trace:
+    """What is 0 in all nodes was not recorded."""
     if not any(one.duration_ns for one in trace.nodes):
         for one in trace.nodes:
             one.duration_ns = None
@@ -258,13 +277,56 @@ def _of_chakra(source: Source) -> Trace:
     return trace
 
 
+def _chakra_version(message: bytes) -> tuple[str, int | None]:
+    """Its own version, or the schema of the trace of PyTorch that it was made from; and the process."""
+    version, attributes = "", dict[str, Any]()
+    for number, value in fields(message):
+        if number == 1:
+            version = text(value, 40)
+        elif number == 2 and not isinstance(value, int):
+            name, told = _attribute(value)
+            attributes[name] = told
+    schema, pid = attributes.get("schema"), attributes.get("pid")
+    told = f"of PyTorch's {schema}" if isinstance(schema, str) else ""
+    return version or told, pid if isinstance(pid, int) else None
+
+
+def _of_workload_graph(source: Source, nodes: list[Any]) -> Trace:
+    """Chakra's nodes as JSON, as its feeder reads them."""
+    if len(nodes) > MOST_NODES:
+        raise source.bad(f"more than {MOST_NODES} nodes")
+    trace = Trace("Chakra, as JSON")
+    for place, node in enumerate(nodes):
+        number = whole_number(node.get("Id")) if isinstance(node, dict) else None
+        if number is None:
+            raise source.bad(f"node {place} has no Id")
+        before = [*_numbers(node.get("ctrlDeps", node.get("ctrl_deps"))), *_numbers(node.get("data_deps"))]
+        made = Node(
+            number,
+            word(node.get("Name"), 200),
+            before,
+            start_ns=(whole_number(node.get("start_time_micros")) or 0) * US,
+            duration_ns=(whole_number(node.get("runtime")) or 0) * US,
+        )
+        kind = whole_number(node.get("NodeType")) or 0
+        if kind != METADATA:
+            _tell_communication(trace, made, kind, node)
+            trace.nodes.append(made)
+    return _without_empty_times(trace)
+
+
+def _numbers(value: Any) -> list[int]:
+    told = [whole_number(one) for one in value] if isinstance(value, list) else []
+    return [one for one in told if one is not None]
+
+
 def _chakra_node(trace: Trace, message: bytes) -> Node | None:
     found: dict[int, Any] = {}
     before: list[int] = []
     attributes: dict[str, Any] = {}
-    for number, value in _fields(message):
+    for number, value in fields(message):
         if number in (4, 5):
-            before += _packed(value) if isinstance(value, bytes) else [value]
+            before += packed(value) if isinstance(value, bytes) else [value]
         elif number == 10:
             name, told = _attribute(value)
             attributes[name] = told
@@ -273,77 +335,43 @@ def _chakra_node(trace: Trace, message: bytes) -> Node | None:
     kind = found.get(3, 0)
     if kind == METADATA:
         return None
-    name = bytes(found.get(2, b"")).decode("utf-8", "replace")[:200]
+    name = text(found.get(2, b""), 200)
     made = Node(
         int(found.get(1, 0)), name, before, start_ns=int(found.get(6, 0)) * US, duration_ns=int(found.get(7, 0)) * US
     )
-    if kind in ROLES:
-        made.role, made.layer = ROLES[kind], Layer.NCCL
-        made.bytes = min(int(attributes["comm_size"]), 2**62) if "comm_size" in attributes else None
-        made.group = str(attributes.get("pg_name", "")) or ("all ranks" if kind == 7 else "")
-        code = attributes.get("comm_type")
-        if kind == 7 and isinstance(code, int) and 0 <= code < len(COLLECTIVES):
-            made.name = COLLECTIVES[code]
-        if kind != 7:  # the n-th from one rank to another is the n-th there, of each tag
-            made.name = f"{'send' if kind == 5 else 'recv'} tag {attributes.get('comm_tag', 0)}"
-            peer = attributes.get("comm_dst" if kind == 5 else "comm_src")
-            made.peer = peer if isinstance(peer, int) else -1
-        if kind == 7:
-            trace.groups.setdefault(made.group, Group(made.group, made.group))
+    _tell_communication(trace, made, kind, attributes)
     return made
+
+
+def _tell_communication(trace: Trace, made: Node, kind: int, attributes: dict[str, Any]) -> None:
+    """What a node of communication says more; the call on the CPU that only enqueues one is none itself."""
+    is_call = attributes.get("is_cpu_op") and not {"comm_type", "comm_size"} & attributes.keys()
+    if kind not in ROLES or is_call:
+        return
+    made.role, made.layer = ROLES[kind], Layer.NCCL
+    size = whole_number(attributes.get("comm_size"))
+    made.bytes = min(size, 2**62) if size is not None else None
+    made.group = str(attributes.get("pg_name", ""))[:100] or ("all ranks" if kind == 7 else "")
+    code = attributes.get("comm_type")
+    if kind == 7 and isinstance(code, int) and 0 <= code < len(COLLECTIVES):
+        made.name = COLLECTIVES[code]
+    if kind != 7:  # the n-th from one rank to another is the n-th there, of each tag
+        made.name = f"{'send' if kind == 5 else 'recv'} tag {attributes.get('comm_tag', 0)}"[:200]
+        peer = attributes.get("comm_dst" if kind == 5 else "comm_src")
+        made.peer = peer if isinstance(peer, int) else -1
+    if kind == 7:
+        trace.groups.setdefault(made.group, Group(made.group, made.group))
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
     """Messages, each after its length."""
     at = 0
     while at < len(data):
-        length, at = _varint(data, at)
+        length, at = varint(data, at)
         if at + length > len(data):
             raise ValueError(f"a message at byte {at} ends after the file")
         yield data[at : at + length]
         at += length
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field: whole numbers, or bytes."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = _varint(message, at)
-            yield number, value
-        elif wire == 2:
-            length, at = _varint(message, at)
-            if at + length > len(message):
-                raise ValueError(f"field {number} ends after its message")
-            yield number, message[at : at + length]
-            at += length
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-            yield number, message[at : at + size]
-            at += size
-        else:
-            raise ValueError(f"a field of unknown kind {wire}")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a number that does not end")
-
-
-def _packed(data: bytes) -> list[int]:
-    made, at = [], 0
-    while at < len(data):
-        value, at = _varint(data, at)
-        made.append(value)
-    return made
 
 
 WHOLE, ZIGZAG, TEXT = (7, 9, 11, 13, 27), (15, 17), 29
@@ -353,9 +381,9 @@ def _attribute(message: bytes) -> tuple[str, Any]:
     """Name and value of an attribute, where it is a single whole number or a text."""
     name = ""
     told: Any = None
-    for number, value in _fields(message):
+    for number, value in fields(message):
         if number == 1:
-            name = bytes(value).decode("utf-8", "replace")[:100]
+            name = text(value, 100)
         elif number in WHOLE and isinstance(value, int):
             told = value - 2**64 if value >= 2**63 else value
         elif number in ZIGZAG and isinstance(value, int):

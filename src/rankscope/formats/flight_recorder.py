@@ -10,7 +10,7 @@ from typing import Any
 from rankscope.formats.json_stream import Object, real_number, whole_number, whole_object, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Group, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Event, Group, Note, RankFacts, Reading, Severity
 from rankscope.rank_file import size_class
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rankscope.formats.json_stream import Object, Objects, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Layer, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Event, Layer, Note, RankFacts, Reading, Severity
 
 SNIFFED = re.compile(rb'"start_time_since_epoch_in_micros"|"name": ?"NEGOTIATE_[A-Z]')
 FLUSH = 50_000  # events kept before they are handed on

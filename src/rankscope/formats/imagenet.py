@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, number
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 LINE = re.compile(
     r"(?:Epoch: \[ *(?P<epoch>\d{1,9})\]|(?P<test>Test): ) ?"
@@ -55,11 +55,11 @@ def read(source: Source) -> Iterator[Reading]:
     reading = Reading(RankFacts(rank=source.hints.rank, source=str(source)))
     passes: list[Pass] = []
     for line, text in source.lines():
-        found = LINE.search(text)
-        if found is None:
+        match = LINE.search(text)
+        if match is None:
             continue
-        current = _pass(passes, found)
-        reading.notes += [Note(said, Severity.WARNING, source.at(line)) for said in _take(reading, current, found)]
+        current = _pass(passes, match)
+        reading.notes += [Note(said, Severity.WARNING, source.at(line)) for said in _take(reading, current, match)]
         if len(reading.figures) >= FLUSH:
             yield reading
             reading = Reading(reading.facts, continues=True)
@@ -72,9 +72,9 @@ def read(source: Source) -> Iterator[Reading]:
     yield reading
 
 
-def _pass(passes: list[Pass], found: re.Match[str]) -> Pass:
-    at, of = int(found["at"]), int(found["of"])
-    name = f"epoch {int(found['epoch'])}" if found["epoch"] else "test"
+def _pass(passes: list[Pass], match: re.Match[str]) -> Pass:
+    at, of = int(match["at"]), int(match["of"])
+    name = f"epoch {int(match['epoch'])}" if match["epoch"] else "test"
     last = passes[-1] if passes else None
     if last is None or last.batches != of or (last.name != name and last.name.rpartition(" after ")[0] != name):
         after = f" after {last.name}" if name == "test" and last is not None else ""
@@ -85,9 +85,9 @@ def _pass(passes: list[Pass], found: re.Match[str]) -> Pass:
     return passes[-1]
 
 
-def _take(reading: Reading, current: Pass, found: re.Match[str]) -> Iterator[str]:
-    at = int(found["at"])
-    for meter in METER.finditer(found["meters"]):
+def _take(reading: Reading, current: Pass, match: re.Match[str]) -> Iterator[str]:
+    at = int(match["at"])
+    for meter in METER.finditer(match["meters"]):
         now, mean = number(meter["now"]), number(meter["mean"])
         if now is None or mean is None:
             yield f"{meter['name']}: {meter['now']} ({meter['mean']}) are not numbers"

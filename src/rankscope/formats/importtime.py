@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 LINE = re.compile(r"import time: +(?P<own>\d{1,15}) \| +(?P<all>\d{1,15}) \| (?P<depth> *)(?P<name>\S[^\n]{0,500})")
 HEADER = re.compile(r"import time: self \[us\] \| cumulative \| imported package")
@@ -40,16 +40,16 @@ def read(source: Source) -> Iterator[Reading]:
             if current is not None and current.modules:
                 yield _reading(source, current)
             current = Imports(line)
-        elif found := LINE.fullmatch(text):
+        elif match := LINE.fullmatch(text):
             current = current or Imports(line)
-            _take(source, current, line, found)
+            _take(source, current, line, match)
     if current is None or not current.modules:
         raise source.bad("no import times in it")
     yield _reading(source, current)
 
 
-def _take(source: Source, imports: Imports, line: int, found: re.Match[str]) -> None:
-    depth, own, cumulative = len(found["depth"]) // 2, int(found["own"]), int(found["all"])
+def _take(source: Source, imports: Imports, line: int, match: re.Match[str]) -> None:
+    depth, own, cumulative = len(match["depth"]) // 2, int(match["own"]), int(match["all"])
     if depth > MAX_DEPTH or len(imports.modules) >= MAX_MODULES:
         raise source.bad("more or deeper imports than Python can do", line)
     place, inside_us, children = len(imports.modules), 0, 0
@@ -58,9 +58,9 @@ def _take(source: Source, imports: Imports, line: int, found: re.Match[str]) -> 
         name, child_own, child_all, _ = imports.modules[child]
         imports.modules[child] = (name, child_own, child_all, place)
         inside_us, children = inside_us + child_all, children + 1
-    imports.modules.append((found["name"].rstrip(), own, cumulative, -1))
+    imports.modules.append((match["name"].rstrip(), own, cumulative, -1))
     imports.open.append((depth, place))
-    _check(imports, line, found["name"], (own, cumulative, inside_us, children))
+    _check(imports, line, match["name"], (own, cumulative, inside_us, children))
 
 
 def _check(imports: Imports, line: int, name: str, times: tuple[int, int, int, int]) -> None:

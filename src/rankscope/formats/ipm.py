@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Layer, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 SECOND, GIB = 1e9, 2**30
 NUMBER = r"(\d{1,18}(?:\.\d{1,6})?)"
@@ -129,14 +129,14 @@ def _take_four(banner: Banner, number: int, four: re.Match[str]) -> None:
 
 
 def _take_facts(banner: Banner, number: int, text: str) -> None:
-    if found := HOST.search(text[:2000]):
-        banner.host = found[1]
-    if found := TASKS.search(text[:2000]):
-        banner.tasks, banner.nodes = int(found[1]), int(found[2])
-    if found := COMM.search(text[:2000]):
-        banner.comm_percent = number, float(found[1])
-    if found := WALL.search(text[:2000]):
-        banner.wall_s = float(found[1])
+    if match := HOST.search(text[:2000]):
+        banner.host = match[1]
+    if match := TASKS.search(text[:2000]):
+        banner.tasks, banner.nodes = int(match[1]), int(match[2])
+    if match := COMM.search(text[:2000]):
+        banner.comm_percent = number, float(match[1])
+    if match := WALL.search(text[:2000]):
+        banner.wall_s = float(match[1])
 
 
 def _reading(banner: Banner, source: Source, job: str) -> Reading:

@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.json_stream import whole_object
 from rankscope.formats.printed import NOTHING, Span, added, count, printed, settled
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tally tables of THAPI's iprof as they are printed: sections of a header line and a table.
 TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 SIZES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
-TITLE = re.compile(r"(BACKEND_[A-Z_,]{1,200}|Device profiling|Explicit memory traffic \([A-Z_,]{1,200}\)) \| (.*)$")
-COUNT = re.compile(r"(\d{1,12}) (Hostnames|Processes|Threads|Devices|Subdevices)$")
+# THAPI's versions call the tables differently (`BACKEND_CUDA`, `API calls`), but all count below what they were seen.
+TITLE = re.compile(
+    r"([A-Z][^|]{1,200}?) \| (\d{1,12} (?:Hostnames|Processes|Threads)\b.*|(?:Hostname|Process|Thread): .*)$"
+)
+COUNT = re.compile(r"(\d{1,12}) (Hostnames|Processes|Threads|Devices|Subdevices|Device pointers|Subdevice pointers)$")
 PLACE = re.compile(r"(Hostname|Process|Thread|Device pointer|Subdevice pointer): (\S{1,255})$")
 HEAD = re.compile(r"\s*Name \|\s+(Time|Byte) \|\s+(?:Time|Byte)\(%\) \|\s+Calls \|\s+Average \|\s+Min \|\s+Max \|")
 TOTAL = re.compile(r"\s*Total \|\s*(\S*) \|\s*(\S*) \|\s*(\d{1,18}) \|\s*(?:(\d{1,18}) \|\s*)?$")
@@ -50,6 +54,7 @@ class IprofSection:
     place: dict[str, str] = field(default_factory=dict)
     is_bytes: bool = False
     has_errors: bool = False
+    times_failures: bool = False  # the average is over all calls: so under `Failed`, not under `Error`
     rows: list[Row] = field(default_factory=list)
     total: Row | None = None
     damaged: list[int] = field(default_factory=list)
@@ -61,39 +66,47 @@ class IprofSection:
 
 def quantity(text: str, units: dict[str, int], times: int = 1) -> Span | None:
     """What a number with a unit can have been, or so many times it: at least one of its unit, less than the next."""
-    found = QUANTITY.match(text)
-    if found is None or found[2] not in units:
+    match = QUANTITY.match(text)
+    if match is None or match[2] not in units:
         return None
-    unit = units[found[2]]
-    span = printed(found[1], unit, times)
+    unit = units[match[2]]
+    span = printed(match[1], unit, times)
     larger = min((other for other in units.values() if other > unit), default=10**30)
     least = 0 if unit == 1 else unit * times
     return span.narrowed(Span(min(least, span.at), span.at, max(larger * times - 1, span.at)))
 
 
-def sections(lines: Iterable[tuple[int, str]]) -> Iterator[IprofSection]:
-    """Every section that has a table, whatever else stands between them."""
+def sections(lines: Iterable[tuple[int, str]], unread: UnreadLines) -> Iterator[IprofSection]:
+    """Every section that has a table; what stands between them is unread; one without a title has an empty one."""
     now: IprofSection | None = None
     reading = False
     for number, text in lines:
-        if found := TITLE.match(text):
+        if match := TITLE.match(text):
             if now and reading:
                 yield now
-            now, reading = _begun(number, found), False
-        elif now and (head := HEAD.match(text)):
-            now.is_bytes, now.has_errors, reading = head[1] == "Byte", "Error" in text, True
-        elif now and reading and not _taken(now, number, text):
-            yield now
-            now, reading = None, False
+            now, reading = _begun(number, match), False
+        elif head := HEAD.match(text):
+            if now and reading:
+                yield now
+                now = None
+            now = now or IprofSection(number, "")
+            now.is_bytes, now.times_failures, reading = head[1] == "Byte", "Failed" in text, True
+            now.has_errors = now.times_failures or "Error" in text
+        elif now and reading:
+            if not _taken(now, number, text):
+                yield now
+                now, reading = None, False
+        elif text.strip():
+            unread.add(number)
     if now and reading:
         yield now
 
 
-def _begun(number: int, found: re.Match[str]) -> IprofSection:
-    section = IprofSection(number, found[1])
-    for part in found[2].split("|")[:16]:
+def _begun(number: int, match: re.Match[str]) -> IprofSection:
+    section = IprofSection(number, match[1])
+    for part in match[2].split("|")[:16]:
         if counted := COUNT.match(part.strip()):
-            section.counts[counted[2].lower()] = int(counted[1])
+            section.counts[counted[2].lower().replace(" pointers", "s")] = int(counted[1])
         elif placed := PLACE.match(part.strip()):
             section.place[placed[1]] = placed[2]
     return section
@@ -103,8 +116,8 @@ def _taken(section: IprofSection, number: int, text: str) -> bool:
     """Whether the table goes on with this line: it ends with an empty one, or after its total."""
     if not text.strip():
         return False
-    if found := TOTAL.match(text):
-        section.total = Row(number, "Total", found[1], found[2], int(found[3]), errors=int(found[4] or 0))
+    if match := TOTAL.match(text):
+        section.total = Row(number, "Total", match[1], match[2], int(match[3]), errors=int(match[4] or 0))
         return False
     row = _row(section, number, text)
     if row is None:
@@ -139,8 +152,8 @@ Problem = tuple[int, str]
 
 def share_of(row: Row) -> Fraction | None:
     """The printed share, 0 to 1; None where nothing was there to share."""
-    found = PERCENT.match(row.share)
-    return Fraction(found[1]) / 100 if found else None
+    match = PERCENT.match(row.share)
+    return Fraction(match[1]) / 100 if match else None
 
 
 def settled_totals(section: IprofSection) -> list[int]:
@@ -158,7 +171,7 @@ def _total(row: Row, section: IprofSection) -> Span:
 
 
 def _by_average(row: Row, section: IprofSection) -> Span | None:
-    good = row.calls - row.errors
+    good = row.calls if section.times_failures else row.calls - row.errors
     product = quantity(row.average, section.units, good) if good > 0 else None
     return _total(row, section).narrowed(product)
 
@@ -197,7 +210,7 @@ def _row_problems(row: Row, section: IprofSection) -> Iterator[Problem]:
     average, least, most = (quantity(text, section.units) for text in (row.average, row.least, row.most))
     if average is None or least is None or most is None:
         return
-    if row.calls > row.errors and _by_average(row, section) is None:
+    if (row.calls > row.errors or section.times_failures) and _by_average(row, section) is None:
         yield row.line, f"{row.name}: {row.calls} calls of {row.average} do not make {row.total}"
     if least.low > average.high or average.low > most.high:
         yield row.line, f"{row.name}: the average {row.average} is not between {row.least} and {row.most}"
@@ -322,7 +335,8 @@ LAYERS = {
     "BACKEND_OMP": Layer.OMP,
     "BACKEND_CXI": Layer.CXI,
 }
-DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
+DEVICE = "Device profiling"
+KNOWN = re.compile(rf"BACKEND_[A-Z_]|API calls$|{DEVICE}$|Explicit memory traffic(?: \([A-Z_,]{{1,200}}\))?$")
 TABLE = re.compile(HEAD.pattern.removeprefix(r"\s*").replace(r"\s+", r"\s{1,200}").encode())
 
 
@@ -335,20 +349,22 @@ def read(source: Source) -> Iterator[Reading]:
     if SNIFF.match(source.head()):
         yield from json_readings(source)
         return
-    found = 0
-    for profile in _profiles(source):
+    found, unread = 0, UnreadLines()
+    for profile in _profiles(source, unread):
         found += 1
         for reading in _readings(profile, source):
             reading.facts.job = "" if found == 1 else str(found)
             yield reading
+    if found and unread.count:
+        yield Reading(reading.facts, continues=True, notes=unread.notes(source))
     if not found:
         raise source.bad("no table `Name | Time | Time(%) | Calls | …` under a header line")
 
 
-def _profiles(source: Source) -> Iterator[list[IprofSection]]:
+def _profiles(source: Source, unread: UnreadLines) -> Iterator[list[IprofSection]]:
     """The sections of each profile: one that has been seen already begins the next profile."""
     now: dict[tuple[str, ...], IprofSection] = {}
-    for section in sections(source.lines()):
+    for section in sections(source.lines(), unread):
         key = section.title, *section.place.values()
         if key in now:
             yield list(now.values())
@@ -388,15 +404,18 @@ def _summed(profile: list[IprofSection]) -> Iterator[Note]:
 def _unequal_hosts(hosts: dict[str, int]) -> Iterable[Note]:
     counted = {title: count for title, count in hosts.items() if count}
     if len(set(counted.values())) > 1:
-        told = ", ".join(f"{title} {count}" for title, count in counted.items())
-        yield Note(f"the parts of this profile were seen on different numbers of hosts: {told}")
+        text = ", ".join(f"{title} {count}" for title, count in counted.items())
+        yield Note(f"the parts of this profile were seen on different numbers of hosts: {text}")
 
 
-def layer_of(title: str) -> str:
-    """The layer of a section: several backends of one level share one, named after the first."""
-    if title == DEVICE:
-        return Layer.GPU
-    return Layer.MEMORY if title.startswith(TRAFFIC) else LAYERS.get(title.split(",")[0], title.lower())
+def layer_of(section: IprofSection, name: str) -> str:
+    """The layer of a row: several backends of one level share one, named after the first."""
+    if section.is_bytes:
+        return Layer.MEMORY
+    backend = section.title.split(",")[0]
+    if section.title == DEVICE or not backend.startswith("BACKEND_"):
+        return _layer("device" if section.title == DEVICE else "host", name)
+    return LAYERS.get(backend, backend.lower())
 
 
 def _add(section: IprofSection, reading: Reading, source: Source) -> None:
@@ -407,7 +426,7 @@ def _add(section: IprofSection, reading: Reading, source: Source) -> None:
     ]
     for row, total in zip(section.rows, totals, strict=True):
         least, most = (quantity(text, section.units) for text in (row.least, row.most))
-        tally = Tally(layer_of(section.title), row.name, row.calls, 0.0, section.title, errors=row.errors)
+        tally = Tally(layer_of(section, row.name), row.name, row.calls, 0.0, section.title, errors=row.errors)
         tally.thread = _thread(section)
         if section.is_bytes:
             tally.bytes = min(total, 2**63 - 1)
@@ -422,7 +441,11 @@ def _add(section: IprofSection, reading: Reading, source: Source) -> None:
             tally.min_ns, tally.max_ns = (float(span.at) if span else None for span in (least, most))
         reading.tallies.append(tally)
     found = [*problems(section), *((line, "a line that cannot be read was skipped") for line in section.damaged)]
-    reading.notes += [Note(f"{section.title}: {text}", Severity.WARNING, source.at(line)) for line, text in found]
+    if not KNOWN.match(section.title):
+        found.append((section.line, "a table under a heading that is not known; its calls are taken for the host's"))
+    reading.notes += [
+        Note(f"{section.title or 'no heading'}: {text}", Severity.WARNING, source.at(line)) for line, text in found
+    ]
 
 
 def _thread(section: IprofSection) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from rankscope.formats.source import Source
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 # ---------------------------------------------------------------------------------------------------------------------
 Object = dict[str, Any]
@@ -267,10 +267,10 @@ class TraceStream(Generic[T]):
 
 def _members(text: bytes) -> dict[str, Any] | None:
     try:
-        found = msgspec.json.decode(text)
+        trace_events = msgspec.json.decode(text)
     except UNREADABLE:
         return None
-    return found if isinstance(found, dict) else None
+    return trace_events if isinstance(trace_events, dict) else None
 
 
 def _last_cuts(data: bytes) -> list[int]:

@@ -26,7 +26,8 @@ from rankscope.formats.kineto_events import (
     whole,
 )
 from rankscope.formats.source import Source
-from rankscope.model import API_LAYERS, DeviceTotals, Layer, Note, RankFacts, Reading, Severity
+from rankscope.model.gpu import DeviceTotals
+from rankscope.model.records import API_LAYERS, Layer, Note, RankFacts, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which GPU activities have their launching call in the trace?

@@ -21,7 +21,8 @@ from rankscope.formats.kineto_events import (
     whole,
 )
 from rankscope.formats.nccl_kernels import nccl_operation
-from rankscope.model import Layer, Words
+from rankscope.model.records import Layer
+from rankscope.model.tables import Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the arguments of an event tell about a collective: group, sequence, bytes, element type.
@@ -70,10 +71,10 @@ def recorded_input(arguments: Arguments) -> tuple[str, int | None]:
 
 def _decoded(raw: msgspec.Raw) -> list[Any]:
     try:
-        found = msgspec.json.decode(raw)
+        trace_events = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return []
-    return found if isinstance(found, list) else []
+    return trace_events if isinstance(trace_events, list) else []
 
 
 # ---------------------------------------------------------------- kineto columns
@@ -166,7 +167,7 @@ def columns_of(spans: Sequence[TraceEvent], base_ns: int) -> KinetoColumns:
         _no_words(len(spans)),
         np.full(len(spans), ABSENT),
         np.full(len(spans), ABSENT),
-        integers([one.correlation for one in arguments]),
+        integers([argument.correlation for argument in arguments]),
         integers([span.tid for span in spans], 0),
         _no_words(len(spans)),
         Words(np.zeros(len(spans), np.int32), ["call"]),
@@ -267,7 +268,7 @@ def _with_collectives(columns: KinetoColumns, arguments: Sequence[Arguments]) ->
         dtype, size = recorded_input(arguments[row])
         columns.bytes[row] = ABSENT if size is None else size
         _set_words(columns.dtype, np.array([row]), [dtype])
-    told = np.array([row for row, one in enumerate(arguments) if one.collective is not None], np.int64)
+    told = np.array([row for row, argument in enumerate(arguments) if argument.collective is not None], np.int64)
     on_device = rows_in(columns, Layer.GPU)
     operations = [nccl_operation(name) if "nccl" in name else ("", "") for name in columns.name.values]
     of_nccl = np.array([bool(operation) for operation, _ in operations], bool)
@@ -305,8 +306,8 @@ def _appended(columns: KinetoColumns, rows: Ints) -> KinetoColumns:
 
 
 def _tell(columns: KinetoColumns, rows: Ints, told: Sequence[Arguments]) -> None:
-    sizes, numbers = [bytes_of(one) for one in told], [whole(one.sequence) for one in told]
+    sizes, numbers = [bytes_of(arguments) for arguments in told], [whole(arguments.sequence) for arguments in told]
     columns.bytes[rows] = [ABSENT if size is None else size for size in sizes]
     columns.sequence[rows] = [ABSENT if number is None else number for number in numbers]
-    _set_words(columns.group, rows, [group_of(one) for one in told])
-    _set_words(columns.dtype, rows, [text(one.dtype) for one in told])
+    _set_words(columns.group, rows, [group_of(arguments) for arguments in told])
+    _set_words(columns.dtype, rows, [text(arguments.dtype) for arguments in told])

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.model import DeviceTotals, Group, RankFacts
+from rankscope.model.gpu import DeviceTotals
+from rankscope.model.records import Group, RankFacts
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the members around the events of a Kineto trace say of the process: rank, devices, versions, process groups.
@@ -100,10 +101,10 @@ def _devices(members: Mapping[str, Any]) -> str:
 
 
 def _versions(members: Mapping[str, Any], info: Mapping[str, Any]) -> str:
-    found = [f"{name} {_version(key, members[key])}" for key, name in VERSIONS.items() if text(members.get(key))]
+    texts = [f"{name} {_version(key, members[key])}" for key, name in VERSIONS.items() if text(members.get(key))]
     if text(info.get("nccl_version")):
-        found.append(f"NCCL {text(info.get('nccl_version'))}")
-    return "; ".join(found)
+        texts.append(f"NCCL {text(info.get('nccl_version'))}")
+    return "; ".join(texts)
 
 
 def _version(key: str, value: Any) -> str:

@@ -58,7 +58,7 @@ def library_path(path: Path) -> LibraryPath | None:
 
 def _dynamic_strings(file: BinaryIO) -> dict[str, str]:
     segments = _segments(file)
-    dynamic = next((one for one in segments if one.kind == DYNAMIC), None)
+    dynamic = next((segment for segment in segments if segment.kind == DYNAMIC), None)
     if dynamic is None:
         return {}
     block = _at(file, dynamic.offset, min(dynamic.file_bytes, MOST_BYTES))
@@ -91,9 +91,9 @@ def _segments(file: BinaryIO) -> list[_Segment]:
 
 def _offset(segments: list[_Segment], address: int) -> int | None:
     """Where in the file an address of memory is."""
-    for one in segments:
-        if one.kind == LOAD and one.address <= address < one.address + one.file_bytes:
-            return one.offset + address - one.address
+    for segment in segments:
+        if segment.kind == LOAD and segment.address <= address < segment.address + segment.file_bytes:
+            return segment.offset + address - segment.address
     return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
 # ---------------------------------------------------------------- the rows of mpiP's report, as printed
 NUMBER = r"(\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{1,2})?)"
@@ -113,11 +113,14 @@ def _whole(tasks: Mapping[int, TaskTime], whole: TaskTime | None) -> Iterator[Pr
             yield whole.line, f"the {name} times of the tasks add up to {summed:.3g} s, the total says {told} s"
 
 
-def _order(one: SiteTimes) -> Iterator[Problem]:
-    least, mean, most = float(one.min_ms), float(one.mean_ms), float(one.max_ms)
+def _order(site_times: SiteTimes) -> Iterator[Problem]:
+    least, mean, most = float(site_times.min_ms), float(site_times.mean_ms), float(site_times.max_ms)
     if least > mean * (1 + DIGITS) or mean > most * (1 + DIGITS):
-        told = f"the mean {one.mean_ms} ms is not between {one.min_ms} and {one.max_ms}"
-        yield one.line, f"{one.site.call}, site {one.site.number}, task {one.site.rank}: {told}"
+        text = f"the mean {site_times.mean_ms} ms is not between {site_times.min_ms} and {site_times.max_ms}"
+        yield (
+            site_times.line,
+            f"{site_times.site.call}, site {site_times.site.number}, task {site_times.site.rank}: {text}",
+        )
 
 
 def _site_sums(timed: Mapping[CallSite, SiteTimes], sums: Mapping[tuple[str, int], SiteSum]) -> Iterator[Problem]:
@@ -227,17 +230,20 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
     for rank in ranks:
         reading = Reading(_facts(report, rank, len(ranks), source), tallies=_tallies(report, rank, by_rank[rank]))
         if rank == ranks[0]:
-            reading.figures = [*report.statistics, *(_figure(one) for one in report.aggregates if not report.timed)]
+            reading.figures = [
+                *report.statistics,
+                *(_figure(aggregate) for aggregate in report.aggregates if not report.timed),
+            ]
             reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in found]
             reading.notes += _silence(report)
         yield reading
 
 
 def _take(report: Report, number: int, text: str, source: Source) -> None:
-    if found := SECTION.match(text):
-        report.section = found[1]
-    elif found := HEADER.match(text):
-        _header(report, found)
+    if match := SECTION.match(text):
+        report.section = match[1]
+    elif match := HEADER.match(text):
+        _header(report, match)
     else:
         for start, take in SECTIONS.items():
             if report.section.startswith(start):
@@ -247,51 +253,51 @@ def _take(report: Report, number: int, text: str, source: Source) -> None:
         raise source.bad(f"more than {MOST_ROWS} rows", number)
 
 
-def _header(report: Report, found: re.Match[str]) -> None:
-    if found[1] == "MPI Task Assignment":
-        rank, _, host = found[2].strip().partition(" ")
+def _header(report: Report, match: re.Match[str]) -> None:
+    if match[1] == "MPI Task Assignment":
+        rank, _, host = match[2].strip().partition(" ")
         if rank.isdecimal() and len(rank) < 10:
             report.hosts[int(rank)] = host.strip()
     else:
-        report.header[found[1]] = found[2].strip()
+        report.header[match[1]] = match[2].strip()
 
 
 def _task_row(report: Report, number: int, text: str) -> None:
-    if found := TASK.match(text):
-        row = TaskTime(number, found[2], found[3], found[4])
-        if found[1] == "*":
+    if match := TASK.match(text):
+        row = TaskTime(number, match[2], match[3], match[4])
+        if match[1] == "*":
             report.all_tasks = row
         else:
-            report.tasks[int(found[1])] = row
+            report.tasks[int(match[1])] = row
 
 
 def _timed_row(report: Report, number: int, text: str) -> None:
-    if found := TIMED.match(text):
-        if found[3] == "*":
-            report.timed_sums[found[1], int(found[2])] = SiteSum(
-                number, found[1], int(found[2]), int(found[4]), found[6]
+    if match := TIMED.match(text):
+        if match[3] == "*":
+            report.timed_sums[match[1], int(match[2])] = SiteSum(
+                number, match[1], int(match[2]), int(match[4]), match[6]
             )
         else:
-            site = CallSite(found[1], int(found[2]), int(found[3]))
-            report.timed[site] = SiteTimes(number, site, int(found[4]), found[5], found[6], found[7])
+            site = CallSite(match[1], int(match[2]), int(match[3]))
+            report.timed[site] = SiteTimes(number, site, int(match[4]), match[5], match[6], match[7])
 
 
 def _sent_row(report: Report, number: int, text: str) -> None:
-    found = SENT.match(text)
-    if found and found[3] != "*":
-        site = CallSite(found[1], int(found[2]), int(found[3]))
-        report.sent[site] = Sent(number, int(found[4]), found[5], found[6], found[7], found[8])
+    match = SENT.match(text)
+    if match and match[3] != "*":
+        site = CallSite(match[1], int(match[2]), int(match[3]))
+        report.sent[site] = Sent(number, int(match[4]), match[5], match[6], match[7], match[8])
 
 
 def _aggregate_row(report: Report, number: int, text: str) -> None:
-    if found := AGGREGATE.match(text):
-        report.aggregates.append(SiteSum(number, found[1], int(found[2]), int(found[6]), found[3]))
+    if match := AGGREGATE.match(text):
+        report.aggregates.append(SiteSum(number, match[1], int(match[2]), int(match[6]), match[3]))
 
 
 def _statistic_row(report: Report, number: int, text: str) -> None:
-    if found := STATISTIC.match(text):
-        which = {"Stddev": "stdev", "Aggregate": "total"}.get(found[1], found[1].lower())
-        for name, value in (("elapsed", found[2]), ("MPI time", found[3])):
+    if match := STATISTIC.match(text):
+        which = {"Stddev": "stdev", "Aggregate": "total"}.get(match[1], match[1].lower())
+        for name, value in (("elapsed", match[2]), ("MPI time", match[3])):
             report.statistics.append(Figure("all tasks", name, float(value) * SECOND, "ns", statistic=which))
 
 
@@ -324,22 +330,34 @@ def _tallies(report: Report, rank: int, timed: list[SiteTimes]) -> list[Tally]:
     if not timed and rank in report.tasks:
         return [Tally(Layer.MPI, UNSPLIT, 0, float(report.tasks[rank].mpi_s) * SECOND)]
     tallies = []
-    for one in timed:
-        sent = report.sent.get(one.site)
-        tally = Tally(Layer.MPI, f"MPI_{one.site.call}", one.calls, one.calls * float(one.mean_ms) * MILLI)
-        tally.group, tally.bytes = f"site {one.site.number}", min(round(float(sent.total)), 2**63 - 1) if sent else None
-        tally.min_ns, tally.max_ns = float(one.min_ms) * MILLI, float(one.max_ms) * MILLI
+    for site_times in timed:
+        sent = report.sent.get(site_times.site)
+        tally = Tally(
+            Layer.MPI,
+            f"MPI_{site_times.site.call}",
+            site_times.calls,
+            site_times.calls * float(site_times.mean_ms) * MILLI,
+        )
+        tally.group, tally.bytes = (
+            f"site {site_times.site.number}",
+            min(round(float(sent.total)), 2**63 - 1) if sent else None,
+        )
+        tally.min_ns, tally.max_ns = float(site_times.min_ms) * MILLI, float(site_times.max_ms) * MILLI
         tallies.append(tally)
     return tallies
 
 
-def _figure(one: SiteSum) -> Figure:
+def _figure(site_sum: SiteSum) -> Figure:
     return Figure(
-        f"MPI_{one.call}, site {one.number}", "time over all tasks", float(one.value) * MILLI, "ns", statistic="total"
+        f"MPI_{site_sum.call}, site {site_sum.number}",
+        "time over all tasks",
+        float(site_sum.value) * MILLI,
+        "ns",
+        statistic="total",
     )
 
 
 def _silence(report: Report) -> Iterator[Note]:
     if report.all_tasks and not float(report.all_tasks.mpi_s):
-        told = "no MPI time was seen at all: mpiP does not see the large-count functions that newer programs call"
-        yield Note(told, Severity.WARNING)
+        text = "no MPI time was seen at all: mpiP does not see the large-count functions that newer programs call"
+        yield Note(text, Severity.WARNING)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rankscope.formats.mpitrace_text import Count, RankProfile, TaskLine, Told, profiles
 from rankscope.formats.printed import NOTHING, Span, added, printed, settled
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 from rankscope.rank_file import size_class
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -161,19 +161,19 @@ def _settled_total(
     name, unit = TOTALS[at]
     if name not in profile.totals:
         return None
-    told = profile.totals[name]
-    own = printed(told.value, unit)
+    total = profile.totals[name]
+    own = printed(total.value, unit)
     both = own.narrowed(printed(row.numbers[at], unit)) if row else own
     if both is None and row:
-        text = f"{name} is {told.value}, but the table of all ranks (line {row.line}) says {row.numbers[at]}"
-        reading.notes.append(_warning(f"rank {profile.rank}: {text}", told.line, source))
+        text = f"{name} is {total.value}, but the table of all ranks (line {row.line}) says {row.numbers[at]}"
+        reading.notes.append(_warning(f"rank {profile.rank}: {text}", total.line, source))
     return both or own
 
 
 def _add_tallies(profile: RankProfile, total: Span | None, reading: Reading, source: Source) -> None:
     """Times that add up to the total, and inside each routine sizes that add up to the routine, if that can be."""
     rows = [_rows(name, profile, reading, source) for name in profile.routines]
-    bounds = [_bound(one, parts) for one, parts in zip(profile.routines.values(), rows, strict=True)]
+    bounds = [_bound(routine, parts) for routine, parts in zip(profile.routines.values(), rows, strict=True)]
     times = settled(bounds, total) if total else None
     if total and times is None:
         told = profile.totals[TOTALS[0][0]]
@@ -197,6 +197,9 @@ def _rows(name: str, profile: RankProfile, reading: Reading, source: Source) -> 
     """The tallies of a routine with what their times can be: by size, and the rest without one."""
     whole, sizes = profile.routines[name], profile.sizes.get(name, [])
     if not sizes:
+        if profile.sizes and _bytes(whole).low > 0:
+            text = f"{name} has {whole.mean_bytes} bytes a call, but no line of message sizes"
+            reading.notes.append(_warning(text, whole.line, source))
         return [(Tally(Layer.MPI, name, whole.calls, 0.0, bytes=_bytes(whole).at), _time(whole))]
     byte_counts = settled([_bytes(one) for one in sizes], _bytes(whole)) or [_bytes(one).at for one in sizes]
     rows = [(_sized(name, one, size), _time(one)) for one, size in zip(sizes, byte_counts, strict=True)]
@@ -217,8 +220,10 @@ def _disagreements(name: str, whole: Count, sizes: list[Count], rest_calls: int)
     exact = rest_calls == 0
     if time.low > _time(whole).high or (exact and not time.meets(_time(whole))):
         yield f"{name} takes {whole.time_s} s, but {time.at / SECOND:.3f} s by message size"
-    if rest_calls >= 0 and (size.low > _bytes(whole).high or (exact and not size.meets(_bytes(whole)))):
-        yield f"{name} has {whole.mean_bytes} bytes a call, but {size.at / max(1, whole.calls):.1f} by message size"
+    if rest_calls >= 0 and not size.meets(_bytes(whole)):  # calls without a size carry no bytes
+        missing = f"; {rest_calls} of {whole.calls} calls have no size" if rest_calls else ""
+        text = f"{name} has {whole.mean_bytes} bytes a call, but {size.at / max(1, whole.calls):.1f} by message size"
+        yield text + missing
 
 
 def _sized(name: str, one: Count, size_bytes: int) -> Tally:
@@ -242,9 +247,9 @@ def _told(task: TaskLine, profile: RankProfile, source: Source) -> Reading:
     )
     facts.mpi_elapsed_ns, facts.user_ns, facts.system_ns = elapsed.at, user.at, system.at
     facts.max_rss_bytes = memory.at
-    for told in profile.extremes.values():
-        if told.rank == task.rank:
-            comm = printed(told.value, SECOND).narrowed(comm) or comm
+    for extreme in profile.extremes.values():
+        if extreme.rank == task.rank:
+            comm = printed(extreme.value, SECOND).narrowed(comm) or comm
     return Reading(facts, tallies=[Tally(Layer.MPI, UNSPLIT, 0, float(comm.at))])
 
 

@@ -93,8 +93,8 @@ def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[RankProfile]:
 
 def _take(profile: RankProfile, number: int, text: str) -> None:
     for pattern, action in ACTIONS:
-        if found := pattern.match(text):
-            action(profile, number, found)
+        if match := pattern.match(text):
+            action(profile, number, match)
             return
     for phrase, layout in LAYOUTS.items():
         if text.startswith(phrase):
@@ -105,44 +105,44 @@ def _take(profile: RankProfile, number: int, text: str) -> None:
         profile.sizing = ""
 
 
-def _routine(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    if found[1] in profile.routines:
+def _routine(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    if match[1] in profile.routines:
         profile.damaged.append(number)
     else:
-        profile.routines[found[1]] = Count(number, int(found[2]), found[3], found[4])
+        profile.routines[match[1]] = Count(number, int(match[2]), match[3], match[4])
 
 
-def _sized(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    profile.sizing = found[1]
-    if profile.sizes.setdefault(found[1], []):
+def _sized(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    profile.sizing = match[1]
+    if profile.sizes.setdefault(match[1], []):
         profile.damaged.append(number)
         profile.sizing = ""
 
 
-def _size(profile: RankProfile, number: int, found: re.Match[str]) -> None:
+def _size(profile: RankProfile, number: int, match: re.Match[str]) -> None:
     if profile.sizing:
-        profile.sizes[profile.sizing].append(Count(number, int(found[1]), found[2], found[3]))
+        profile.sizes[profile.sizing].append(Count(number, int(match[1]), match[2], match[3]))
 
 
-def _own(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    profile.own[found[3]] = number
+def _own(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    profile.own[match[3]] = number
 
 
-def _total(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    profile.totals[found[1]] = Told(number, profile.rank, found[2])
+def _total(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    profile.totals[match[1]] = Told(number, profile.rank, match[2])
 
 
-def _largest(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    profile.largest[found[2]] = Told(number, int(found[1]), found[3])
+def _largest(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    profile.largest[match[2]] = Told(number, int(match[1]), match[3])
 
 
-def _extreme(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    profile.extremes[found[1]] = Told(number, int(found[3]), found[2])
+def _extreme(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    profile.extremes[match[1]] = Told(number, int(match[3]), match[2])
 
 
-def _task(profile: RankProfile, number: int, found: re.Match[str]) -> None:
-    cpu = int(found[3]) if found[3] is not None else None
-    profile.tasks.append(TaskLine(number, int(found[1]), found[2], cpu, found[4].split(), int(found[5])))
+def _task(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+    cpu = int(match[3]) if match[3] is not None else None
+    profile.tasks.append(TaskLine(number, int(match[1]), match[2], cpu, match[4].split(), int(match[5])))
 
 
 ACTIONS: tuple[tuple[re.Pattern[str], Callable[[RankProfile, int, re.Match[str]], None]], ...] = (

@@ -11,7 +11,7 @@ from rankscope.formats.bus_bandwidth import bus_factor, plain_name
 from rankscope.formats.json_stream import Object, Objects, real_number, whole_number, word
 from rankscope.formats.source import Source
 from rankscope.formats.sums import Sums
-from rankscope.model import Event, Group, Layer, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Event, Group, Layer, Note, RankFacts, Reading, Severity
 from rankscope.rank_file import size_class
 
 SNIFFED = re.compile(rb'"coll_perf"\s*:')
@@ -116,8 +116,8 @@ def _span(trace: Any) -> tuple[int, int] | None:
     if not isinstance(trace, dict):
         return None
     kernels = [one for one in trace.get("kernel_events") or [] if isinstance(one, dict)]
-    starts = [us for one in kernels if (us := whole_number(one.get("kernel_start_ts")))]
-    stops = [us for one in kernels if (us := whole_number(one.get("kernel_stop_ts")))]
+    starts = [us for kernel in kernels if (us := whole_number(kernel.get("kernel_start_ts")))]
+    stops = [us for kernel in kernels if (us := whole_number(kernel.get("kernel_stop_ts")))]
     start = min(starts) if starts else whole_number(trace.get("coll_start_ts"))
     stop = max(stops) if stops else whole_number(trace.get("coll_stop_ts"))
     if not start or not stop or max(start, stop) > 2**52:

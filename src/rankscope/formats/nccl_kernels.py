@@ -16,11 +16,11 @@ POINT_TO_POINT = "SendRecv"
 @cache
 def nccl_operation(kernel: str) -> tuple[str, str]:
     """The operation as NCCL's own call is named, and algorithm and protocol; "" for other kernels."""
-    if found := SINCE_2_7.search(kernel):
-        words = [word for word in found[2].upper().split("_") if word in ALGORITHMS]
-    elif found := BEFORE.search(kernel):
-        words = [word.upper() for word in found.groups()[1:] if word]
+    if match := SINCE_2_7.search(kernel):
+        words = [word for word in match[2].upper().split("_") if word in ALGORITHMS]
+    elif match := BEFORE.search(kernel):
+        words = [word.upper() for word in match.groups()[1:] if word]
     else:
         return "", ""
     # what sends and receives is one kernel, which says RING SIMPLE whatever it does
-    return f"nccl{found[1]}", "" if found[1] == POINT_TO_POINT else " ".join(words)
+    return f"nccl{match[1]}", "" if match[1] == POINT_TO_POINT else " ".join(words)

@@ -10,7 +10,7 @@ from decimal import Decimal
 from rankscope.formats.bus_bandwidth import ALL_RANKS, ALL_REDUCE, FACTORS, ONCE, factor
 from rankscope.formats.printed import ZERO, Printed, number, ratio
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
 
 HEADER_WORDS = (b"size", b"count", b"type", b"algbw", b"busbw")
 RANK = re.compile(
@@ -107,23 +107,23 @@ def _look(source: Source, test: NcclTest, line: int, told: str, text: str) -> No
         _take_row(source, test, line, row)
 
 
-def _take_rank(source: Source, test: NcclTest, line: int, found: re.Match[str]) -> None:
-    rank = int(found["rank"])
+def _take_rank(source: Source, test: NcclTest, line: int, match: re.Match[str]) -> None:
+    rank = int(match["rank"])
     if len(test.ranks) >= MAX_RANKS:
         raise source.bad(f"more than {MAX_RANKS} ranks", line)
     if rank in test.ranks:
         test.notes.append((line, f"rank {rank} is listed twice"))
-    device = f"{found['device']} {found['model'].strip()}".strip()
-    test.ranks[rank] = RankFacts(found["host"], int(found["pid"]), rank=rank, devices=device, source=str(source))
+    device = f"{match['device']} {match['model'].strip()}".strip()
+    test.ranks[rank] = RankFacts(match["host"], int(match["pid"]), rank=rank, devices=device, source=str(source))
 
 
-def _take_row(source: Source, test: NcclTest, line: int, found: re.Match[str]) -> None:
-    cells = found["rest"].split()
+def _take_row(source: Source, test: NcclTest, line: int, match: re.Match[str]) -> None:
+    cells = match["rest"].split()
     if len(cells) < len(test.columns):
         return  # output of something else, or a row cut off
     if len(test.rows) > MAX_ROWS:
         raise source.bad(f"more than {MAX_ROWS} sizes", line)
-    size, places = int(found["size"]), iter(PLACES)
+    size, places = int(match["size"]), iter(PLACES)
     current: dict[str, Printed] = {}
     place = ""
     for column, cell in zip(test.columns, cells, strict=False):
@@ -181,9 +181,9 @@ def _name(test: NcclTest) -> str:
     if test.name:
         return test.name
     ranks, reduces = len(test.ranks), test.redop not in ("none", "")
-    told = [kind for kind in _kinds(test) if ranks and all(_fits(row, kind, ranks) for row in test.rows)]
-    if len(told) == 1 and reduces and test.root in ("", "-1"):
-        return {ALL_REDUCE: "all_reduce", ALL_RANKS: "reduce_scatter"}[told[0]]
+    kinds = [kind for kind in _kinds(test) if ranks and all(_fits(row, kind, ranks) for row in test.rows)]
+    if len(kinds) == 1 and reduces and test.root in ("", "-1"):
+        return {ALL_REDUCE: "all_reduce", ALL_RANKS: "reduce_scatter"}[kinds[0]]
     return "collective with root" if test.root not in ("", "-1") else "collective"
 
 

@@ -16,7 +16,9 @@ import numpy as np
 
 from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.source import GZIP, ZSTD, Source
-from rankscope.model import DeviceTotals, Group, Layer, Note, RankFacts, Reading, Severity, Words
+from rankscope.model.gpu import DeviceTotals
+from rankscope.model.records import Group, Layer, Note, RankFacts, Reading, Severity
+from rankscope.model.tables import Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The tables of an nsys export: which hold events of which layer, read with the columns this version of nsys wrote.
@@ -195,8 +197,8 @@ def _thread(global_tid: Any) -> int:
 
 
 def _size(value: Any) -> Any:
-    found = SIZE.search(value) if isinstance(value, str) else None
-    return int(found[1]) if found else value
+    match = SIZE.search(value) if isinstance(value, str) else None
+    return int(match[1]) if match else value
 
 
 def _numbers(values: list[Any]) -> Any:
@@ -251,8 +253,8 @@ MOST_PROCESSES = 10_000
 def process_ids(database: Database, tables: Sequence[EventTable]) -> list[int]:
     """The global ids of all processes with events."""
     found: set[int] = set()
-    for one in tables:
-        sql = f"SELECT DISTINCT {process_of(database, one.table)} FROM {one.table} LIMIT {MOST_PROCESSES}"
+    for table in tables:
+        sql = f"SELECT DISTINCT {process_of(database, table.table)} FROM {table.table} LIMIT {MOST_PROCESSES}"
         found.update(row[0] for row in database.rows(sql) if isinstance(row[0], int))
     return sorted(found)[:MOST_PROCESSES]
 
@@ -424,21 +426,21 @@ def _memory(database: Database, global_pid: int) -> list[DeviceTotals]:
     return list(found.values())
 
 
-def _allocate(one: DeviceTotals, size: int, is_release: bool) -> None:
+def _allocate(device_totals: DeviceTotals, size: int, is_release: bool) -> None:
     if is_release:
-        one.releases += 1
-        one.released_bytes += size
+        device_totals.releases += 1
+        device_totals.released_bytes += size
     else:
-        one.allocations += 1
-        one.allocated_bytes += size
+        device_totals.allocations += 1
+        device_totals.allocated_bytes += size
     # what was allocated before the report began may be released in it
-    one.current_bytes = max(0, one.current_bytes + (-size if is_release else size))
-    one.peak_bytes = max(one.peak_bytes, one.current_bytes)
+    device_totals.current_bytes = max(0, device_totals.current_bytes + (-size if is_release else size))
+    device_totals.peak_bytes = max(device_totals.peak_bytes, device_totals.current_bytes)
 
 
 def _notes(source: Source, base_ns: int | None) -> list[Note]:
-    told = "times do not count from 1970: the report does not say when it began"
-    return [Note(told, where=str(source))] if base_ns is None else []
+    text = "times do not count from 1970: the report does not say when it began"
+    return [Note(text, where=str(source))] if base_ns is None else []
 
 
 def _events(
@@ -450,5 +452,5 @@ def _events(
         left_out += bad
         yield Reading(facts, continues=True, event_columns=columns)
     if left_out:
-        told = f"{table.table}: {left_out} events left out: they end before they start, or have no times"
-        yield Reading(facts, continues=True, notes=[Note(told, Severity.WARNING, str(source))])
+        text = f"{table.table}: {left_out} events left out: they end before they start, or have no times"
+        yield Reading(facts, continues=True, notes=[Note(text, Severity.WARNING, str(source))])

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.printed import LARGEST_FIGURE as LARGEST
 from rankscope.formats.printed import TIME_NS, Printed, exactly
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import MOST_NOTES, ProfileSection, Row, cells_of, check, tallies, unlisted
-from rankscope.model import Layer, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Layer, Note, RankFacts, Reading, Severity
 
 UNIT = re.compile(r"\(([^()]{1,12})\)$")
 NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,12})?", re.ASCII)
@@ -35,6 +36,7 @@ HEAD = re.compile(
     rb'|^"?Total(?: \((?:MB|MiB|KB|KiB|B)\))?"?,"?(?:Count|Operations)"?,',
     re.M,
 )
+HEADING = re.compile(r"\s*(?:Processing \[|Generating |Exporting |\*\* |SKIPPED: |\[\d+/\d+\])")  # what it says itself
 COPY = re.compile(r"\[?CUDA (memcpy|memset)(?: ([A-Za-z]+(?:-to-[A-Za-z]+)?))?\]?", re.I)
 DIRECTIONS = {"host-to-device": "HtoD", "device-to-host": "DtoH", "device-to-device": "DtoD", "host-to-host": "HtoH"}
 DIRECTIONS |= {"peer-to-peer": "PtoP", "p2p": "PtoP"}
@@ -72,7 +74,7 @@ class StatsTables:
 
 def read(source: Source) -> Iterator[Reading]:
     """One reading: `nsys stats` adds up all processes of its report."""
-    found, table = StatsTables(), None
+    found, table, unread = StatsTables(), None, UnreadLines()
     for number, line in source.lines():
         cells = cells_of(line)
         opened = head_of(cells) if "Total" in line else None
@@ -83,8 +85,11 @@ def read(source: Source) -> Iterator[Reading]:
             take(table, cells, number, found, source)
         elif line.strip():
             table = None
+            if not HEADING.match(line):
+                unread.add(number)
     if not any(section.rows for section in found.sections) and not found.sizes:
         raise source.bad("holds no table of nsys stats that could be read")
+    found.notes += unread.notes(source)
     yield reading(found, source)
 
 
@@ -107,8 +112,8 @@ def head_of(cells: list[str]) -> Open | None:
 def title_of(cell: str) -> tuple[str, str]:
     """A title and the unit that stands behind it."""
     cell = cell.strip()
-    found = UNIT.search(cell)
-    return (cell[: found.start()].rstrip(), found[1]) if found else (cell, "")
+    match = UNIT.search(cell)
+    return (cell[: match.start()].rstrip(), match[1]) if match else (cell, "")
 
 
 def columns_of(titles: list[tuple[str, str]], count: str, sizes: bool) -> dict[str, tuple[int, int]]:
@@ -133,16 +138,16 @@ def layer_of(name: str, count: str) -> Layer:
     return Layer.GPU if name == "Operation" or count in ("Instances", "Count", "Operations") else Layer.CUDA_API
 
 
-def take(table: Open, cells: list[str], number: int, found: StatsTables, source: Source) -> None:
+def take(table: Open, cells: list[str], number: int, stats_tables: StatsTables, source: Source) -> None:
     """One row, or a note that it is none."""
     name = cells[table.name_at].strip()
     calls = table.figure(cells, "calls")
     total = table.figure(cells, "total")
     if calls is None or total is None or not name:
-        if len(found.notes) < MOST_NOTES:
-            found.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
+        if len(stats_tables.notes) < MOST_NOTES:
+            stats_tables.notes.append(Note("a row of the table cannot be read", Severity.WARNING, source.at(number)))
     elif table.sizes:
-        found.sizes[copy_name(name)] = int(total.value)
+        stats_tables.sizes[copy_name(name)] = int(total.value)
     else:
         others = (table.figure(cells, column) for column in ("mean", "least", "most"))
         row = Row(copy_name(name), number, table.figure(cells, "Time"), total, int(calls.value), *others)
@@ -152,30 +157,30 @@ def take(table: Open, cells: list[str], number: int, found: StatsTables, source:
 @lru_cache(maxsize=4096)  # most counts and shares stand in many rows
 def figure(text: str, factor: int) -> Printed | None:
     """A number times its unit."""
-    found = NUMBER.fullmatch(text.replace(",", ""))
-    if found is None:
+    match = NUMBER.fullmatch(text.replace(",", ""))
+    if match is None:
         return None
-    made = exactly(found[0]).times(factor)
+    made = exactly(match[0]).times(factor)
     return made if made.value <= LARGEST else None
 
 
 def copy_name(name: str) -> str:
     """Copies and memsets by the names nvprof gave them, so that profiles of both can be compared."""
-    found = COPY.fullmatch(name)
-    if found is None:
+    match = COPY.fullmatch(name)
+    if match is None:
         return name
-    direction = found[2] or ""
+    direction = match[2] or ""
     short = DIRECTIONS.get(direction.lower(), direction)
-    return f"[CUDA {found[1].lower()}{' ' + short if short else ''}]"
+    return f"[CUDA {match[1].lower()}{' ' + short if short else ''}]"
 
 
-def reading(found: StatsTables, source: Source) -> Reading:
+def reading(stats_tables: StatsTables, source: Source) -> Reading:
     """Everything as one process."""
-    made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=found.notes)
-    for section in found.sections:
+    made = Reading(RankFacts(rank=source.hints.rank, source=str(source.path)), notes=stats_tables.notes)
+    for section in stats_tables.sections:
         own = tallies(section)
         for tally in own:
-            tally.bytes = found.sizes.get(tally.name)
+            tally.bytes = stats_tables.sizes.get(tally.name)
             if tally.layer == Layer.NVTX and ":" in tally.name:  # domain:range, or :range in the default domain
                 tally.group, _, tally.name = tally.name.partition(":")
         made.tallies += own

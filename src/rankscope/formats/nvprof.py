@@ -12,7 +12,7 @@ from rankscope.formats.printed import Printed, count, percent, rate_bytes, size_
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import Row, cells_of
 from rankscope.formats.sums import Activity, TraceColumns
-from rankscope.model import Layer, Reading, Severity
+from rankscope.model.records import Layer, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # nvprof's text traces: one line per kernel, copy or call, in columns as wide as their headings say.
@@ -97,8 +97,8 @@ def _name(cells: dict[str, str]) -> tuple[str, int | None]:
     """The name, and the call it belongs to, which a text trace writes behind a kernel's name."""
     name = cells.get("Name", "")
     told = count(cells.get("Correlation_ID", ""))
-    found = CORRELATED.fullmatch(name) if told is None and not name.startswith("[") else None
-    return (found[1], int(found[2])) if found else (name, told)
+    match = CORRELATED.fullmatch(name) if told is None and not name.startswith("[") else None
+    return (match[1], int(match[2])) if match else (name, told)
 
 
 def _group(cells: dict[str, str]) -> str:
@@ -183,8 +183,8 @@ class CsvTable:
         return True
 
     def _unreadable(self, number: int) -> bool:
-        told = "a row of the table cannot be read: a time, share or count is missing"
-        self.log.profile(number).note(told, Severity.WARNING, self.log.source.at(number))
+        text = "a row of the table cannot be read: a time, share or count is missing"
+        self.log.profile(number).note(text, Severity.WARNING, self.log.source.at(number))
         return True
 
 
@@ -214,8 +214,8 @@ def read_summary_line(log: NvprofLog, number: int, line: str) -> bool:
         log.kind = kind[1]
     row = parsed(rest, number)
     if row is None:
-        told = f"a row of the table cannot be read: {line.strip()[:60]!r}"
-        log.profile(number).note(told, Severity.WARNING, log.source.at(number))
+        text = f"a row of the table cannot be read: {line.strip()[:60]!r}"
+        log.profile(number).note(text, Severity.WARNING, log.source.at(number))
     else:
         log.section(number).rows.append(row)
     return True

@@ -12,7 +12,7 @@ from rankscope.formats import nvprof
 from rankscope.formats.printed import Printed, count, percent, time_ns
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import ProfileSection, Row, check, mean_fits, tallies, unlisted, whole_ns
-from rankscope.model import Layer, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Layer, Note, RankFacts, Reading, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Cells that a scanner misread: what they can only have been, or None.
@@ -35,10 +35,10 @@ def time_cell(text: str) -> tuple[Printed | None, str]:
     plain = time_ns(text)
     if plain is not None and _as_nvprof_prints(text):
         return plain, ""
-    found = PARTS.fullmatch(text.strip())
-    if found is None:
+    match = PARTS.fullmatch(text.strip())
+    if match is None:
         return None, ""
-    digits, unit = found[1].replace(" ", ".").translate(LETTERS), _unit(found[2])
+    digits, unit = match[1].replace(" ", ".").translate(LETTERS), _unit(match[2])
     read = f"{digits}{unit}"
     return (time_ns(read), f"{text!r} read as {read}") if _as_nvprof_prints(read) else (None, "")
 
@@ -298,10 +298,10 @@ def _misread_count(block: Block, row: Row, listed: list[Printed]) -> None:
     near = [time for time in listed if mean_ns and _alike(round(float(time.value) / mean_ns), row.calls)]
     found = [(calls, time) for time in near if (calls := _whole_quotient(time, row.mean)) and _alike(calls, row.calls)]
     if len(found) != 1:
-        told = (
+        text = (
             f"{row.name[:60]}: no listed time is {row.calls} calls × average: one of them was misread, time left empty"
         )
-        block.tell(row.line, told, Severity.WARNING)
+        block.tell(row.line, text, Severity.WARNING)
         return
     calls, time = found[0]
     block.tell(row.line, f"{row.name[:60]}: calls {row.calls} read as {calls}, as time ÷ average says")
@@ -322,8 +322,8 @@ def _product(block: Block, row: Row) -> None:
     product = Printed(row.mean.value * row.calls, row.mean.step * row.calls)
     name = row.name[:60]
     if row.most and (row.most.value > product.value + product.step or row.most.value < row.mean.value - row.mean.step):
-        told = f"{name}: calls × average contradicts the longest time: one of them was misread, time left empty"
-        block.tell(row.line, told, Severity.WARNING)
+        text = f"{name}: calls × average contradicts the longest time: one of them was misread, time left empty"
+        block.tell(row.line, text, Severity.WARNING)
         return
     row.total = product
     block.tell(row.line, f"{name}: time {float(product.value) / 1e6:.6g} ms, calls × average: nothing else confirms it")
@@ -342,8 +342,8 @@ def _whole(block: Block) -> None:
 def _unnamed(block: Block, listed: list[Printed]) -> None:
     if listed:
         times = ", ".join(f"{float(time.value) / 1e6:.6g}" for time in listed)
-        told = f"{len(listed)} times without a name, left out: {times} ms"
-        block.tell(block.loose[0][0], told, Severity.WARNING)
+        text = f"{len(listed)} times without a name, left out: {times} ms"
+        block.tell(block.loose[0][0], text, Severity.WARNING)
 
 
 # ---------------------------------------------------------------- nvprof damaged

@@ -11,7 +11,7 @@ from typing import Protocol
 from rankscope.formats.source import Source
 from rankscope.formats.summary_table import ProfileSection, check, range_tallies, tallies, unlisted
 from rankscope.formats.sums import TraceColumns
-from rankscope.model import Group, Layer, Note, RankFacts, Reading, Role, Severity
+from rankscope.model.records import Group, Layer, Note, RankFacts, Reading, Role, Severity
 
 TAG = re.compile(r"={2,8}(\d{0,10})={2,8} (.*)")
 STARTED = re.compile(r"NVPROF is profiling process (\d{1,10})(?:, command: (.*))?")
@@ -105,10 +105,10 @@ class NvprofLog:
 
     def take_tag(self, number: int, line: str) -> bool:
         """A line that nvprof marks as its own by ==PID==."""
-        found = TAG.match(line)
-        if found is None:
+        match = TAG.match(line)
+        if match is None:
             return False
-        pid, text = int(found[1]) if found[1] else None, found[2]
+        pid, text = int(match[1]) if match[1] else None, match[2]
         place = PLACE.fullmatch(text)
         if place is not None:
             self._enter(place[1], place[2], int(place[3] or 0))
@@ -167,10 +167,10 @@ class NvprofLog:
         if self._going and self._turn not in self._warmed and len(line) < 1000 and WARM_UP.search(line):
             self._warmed.add(self._turn)
             where = self.source.at(number)
-            told = f"the program mentions a warm-up ({line.strip()[:60]!r}) while it was profiled"
+            text = f"the program mentions a warm-up ({line.strip()[:60]!r}) while it was profiled"
             for profile in self.profiles:
                 if profile.turn == self._turn:
-                    profile.note(f"{told}: warm-up and measured pass are mixed in its figures", Severity.WARNING, where)
+                    profile.note(f"{text}: warm-up and measured pass are mixed in its figures", Severity.WARNING, where)
 
     def readings(self) -> Iterator[Reading]:
         """All processes, with the ranks they can be given."""
@@ -178,7 +178,7 @@ class NvprofLog:
             raise self.source.bad("holds no table of nvprof")
         number_ranks(self.profiles, self.source)
         for profile in sorted(self.profiles, key=lambda one: one.told_line or one.first_line):
-            yield reading(profile, self.source)
+            yield from readings(profile, self.source)
 
 
 def _layer(kind: str) -> str:
@@ -202,8 +202,9 @@ def number_ranks(profiles: list[ProfiledProcess], source: Source) -> None:
         profile.facts.world_size = sizes[profile.turn]
 
 
-def reading(profile: ProfiledProcess, source: Source) -> Reading:
-    """What one process gives."""
+def readings(profile: ProfiledProcess, source: Source) -> Iterator[Reading]:
+    """What one process gives: all but the events of a long trace at once."""
+    blocks = profile.trace.blocks()
     made = Reading(profile.facts, notes=list(profile.notes))
     for section in profile.sections:
         if section.within:
@@ -214,10 +215,12 @@ def reading(profile: ProfiledProcess, source: Source) -> Reading:
         made.figures += unlisted(section)
     summed = {section.layer for section in profile.sections}
     made.tallies += [tally for tally in profile.trace.tallies() if tally.layer not in summed]
-    made.event_columns = profile.trace.columns()
+    made.event_columns = next(blocks, {})
     made.notes += profile.trace.notes(source)
     made.groups = [Group(name, str(thread), "thread") for thread, name in sorted(profile.threads.items())]
     if not profile.told_line:
-        told = "its profile begins here, but no result of it is in this file"
-        made.notes.append(Note(told, Severity.WARNING, source.at(profile.first_line)))
-    return made
+        text = "its profile begins here, but no result of it is in this file"
+        made.notes.append(Note(text, Severity.WARNING, source.at(profile.first_line)))
+    yield made
+    for block in blocks:
+        yield Reading(profile.facts, continues=True, event_columns=block)

@@ -18,8 +18,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Figure, Group, Layer, Note, RankFacts, Reading, Role, Severity, Words, names_of
-from rankscope.model import Step as StepRecord
+from rankscope.model.records import BadFile, Figure, Group, Layer, Note, RankFacts, Reading, Role, Severity
+from rankscope.model.records import Step as StepRecord
+from rankscope.model.tables import Words, names_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -414,7 +415,7 @@ def _readings(source: Source, found: Operations) -> Iterator[Reading]:
         if place == 0:
             reading.notes = [Note(text, where=str(source)) for text in found.notes]
             if (found.stage < 0).all():
-                text = "no column tells the stage of a pipeline: sends and receives are not matched"
+                text = "no column has the stage of a pipeline: sends and receives are not matched"
                 reading.notes.append(Note(text, Severity.WARNING, str(source)))
         yield reading
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import Printed, number
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
 
 TITLE = re.compile(r"# OSU (?P<name>\S.{0,120}?) (?:Test )?v(?P<version>\d[\w.]{0,20})\s*")
 SNIFFED = re.compile(rb"(?m)^# OSU (?:MPI|NCCL|XCCL|RCCL|OpenSHMEM|UPC|UPC\+\+|\S+?)\b[^\n]{1,120} v\d")
@@ -97,13 +97,13 @@ def _figure(test: OsuTest, column: str, unit: str, value: Printed, scale: float 
     )
 
 
-def _take_init(reading: Reading, test: OsuTest, found: re.Match[str]) -> None:
-    reading.facts.world_size = int(found["ranks"])
-    for statistic, ms in zip(("min", "max", "mean"), found.groups()[1:], strict=True):
+def _take_init(reading: Reading, test: OsuTest, match: re.Match[str]) -> None:
+    reading.facts.world_size = int(match["ranks"])
+    for statistic, ms in zip(("min", "max", "mean"), match.groups()[1:], strict=True):
         value = number(ms)
         if value is not None:
             figure = Figure(
-                test.name, "latency", float(value.value * 10**6), "ns", float(found["ranks"]), "ranks", statistic
+                test.name, "latency", float(value.value * 10**6), "ns", float(match["ranks"]), "ranks", statistic
             )
             reading.figures.append(figure)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from rankscope.formats.source import Source
 from rankscope.formats.strace_line import Resumed, SystemCall, parsed
-from rankscope.model import PathOperation
+from rankscope.model.imports import PathOperation
 
 # ---------------------------------------------------------------- the path operations in a strace log, in their order
 # Which call asks what; a folder that is opened to be listed is told from a file by its flag.
@@ -45,14 +45,14 @@ def _calls(source: Source) -> Iterator[SystemCall]:
 
 def _strace_operation(call: SystemCall) -> PathOperation | str:
     """The operation, or why there is none: `relative` to an unknown folder, or `none` at all (fstat)."""
-    found = PATH.match(call.arguments)
-    if found is None or found["cut"] or not found["path"] or not call.result:
+    match = PATH.match(call.arguments)
+    if match is None or match["cut"] or not match["path"] or not call.result:
         return "none"
-    path = _unquoted(found["path"])
+    path = _unquoted(match["path"])
     if not path.startswith("/"):
-        if not found["base"] or not found["base"].startswith("/"):
+        if not match["base"] or not match["base"].startswith("/"):
             return "relative"
-        path = os.path.join(found["base"], path)
+        path = os.path.join(match["base"], path)
     kind = "list" if STRACE_KINDS[call.name] == "open" and "O_DIRECTORY" in call.arguments else STRACE_KINDS[call.name]
     return PathOperation(kind, path, call.error or "ok")
 
@@ -78,7 +78,10 @@ def is_path_operations(head: bytes) -> bool:
 
 
 def to_text(operations: Iterable[PathOperation]) -> str:
-    rows = (f"{one.operation}\t{one.result}\t{one.times}\t{one.bytes}\t{escaped(one.path)}\n" for one in operations)
+    rows = (
+        f"{operation.operation}\t{operation.result}\t{operation.times}\t{operation.bytes}\t{escaped(operation.path)}\n"
+        for operation in operations
+    )
     return "".join([f"{HEADER}\n{COLUMNS}\n", *rows])
 
 

@@ -155,10 +155,10 @@ LARGEST_FIGURE = Decimal(2**62)
 
 def figure_and_unit(text: str) -> tuple[Printed, str] | None:
     """A number and its unit, or None where the text is no such thing."""
-    found = FIGURE.fullmatch(text.strip())
-    if found is None:
+    match = FIGURE.fullmatch(text.strip())
+    if match is None:
         return None
-    digits, unit = found.groups()
+    digits, unit = match.groups()
     return exactly(digits), unit
 
 

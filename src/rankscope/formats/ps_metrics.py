@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import FLOATING, ZERO, Printed, number
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
 
 COLUMNS = ("name", "min", "max", "mean", "variance", "stdev")
 STATISTICS = COLUMNS[1:]
@@ -111,6 +111,8 @@ def _told(unit: str) -> str:
 
 def _problems(cells: dict[str, Printed]) -> Iterator[str]:
     low, high, mean, variance, stdev = (cells[name] for name in STATISTICS)
+    if low.high < 0:
+        yield f"the minimum {low.value} is less than 0, which no duration is"
     if low.low > mean.high or mean.low > high.high:
         yield f"the mean {mean.value} is not between the minimum {low.value} and the maximum {high.value}"
         return

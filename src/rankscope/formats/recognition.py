@@ -12,7 +12,7 @@ from pathlib import Path
 from rankscope import rank_file
 from rankscope.formats.registry import Format, all_recognised, format_named
 from rankscope.formats.source import Source
-from rankscope.model import BadFile, Note, RankFacts, Reading, Role, Severity
+from rankscope.model.records import BadFile, Note, RankFacts, Reading, Role, Severity
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Splits a document into its parts: what is set as code, block by block, and the text around it.
@@ -70,36 +70,36 @@ class FoundFiles:
 
 def find_files(words: Sequence[str]) -> FoundFiles:
     """Files and folders by name, else by pattern; folders with all that is below them."""
-    found = FoundFiles()
+    found_files = FoundFiles()
     for word in words:
-        paths = [Path(word)] if os.path.lexists(word) else [Path(one) for one in _matches(word)]
+        paths = [Path(word)] if os.path.lexists(word) else [Path(match) for match in _matches(word)]
         if not paths:
-            found.problems.append(f"{word}: no such file or folder")
+            found_files.problems.append(f"{word}: no such file or folder")
         for path in paths:
-            _add(path, found)
+            _add(path, found_files)
     once: dict[str, Path] = {}
-    for path in found.files:
+    for path in found_files.files:
         once.setdefault(os.path.realpath(path), path)
-    found.files = list(once.values())
-    return found
+    found_files.files = list(once.values())
+    return found_files
 
 
 def _matches(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern, recursive=True), key=natural) if glob.has_magic(pattern) else []
 
 
-def _add(path: Path, found: FoundFiles) -> None:
+def _add(path: Path, found_files: FoundFiles) -> None:
     if is_run(path):
-        found.problems.append(f"{path}: is a run already: rankscope report {path} shows it")
+        found_files.problems.append(f"{path}: is a run already: rankscope report {path} shows it")
     elif path.is_dir():
         below = list(_below(path))
-        found.files += below
+        found_files.files += below
         if not below:
-            found.problems.append(f"{path}: no files in it")
+            found_files.problems.append(f"{path}: no files in it")
     elif path.is_file():
-        found.files.append(path)
+        found_files.files.append(path)
     else:
-        found.problems.append(f"{path}: {'not a file' if path.exists() else 'leads nowhere'}")
+        found_files.problems.append(f"{path}: {'not a file' if path.exists() else 'leads nowhere'}")
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -208,8 +208,8 @@ def _sound(piece: Source, known: Format) -> Iterator[Reading]:
     except BadFile:
         raise
     except Exception as problem:  # a reader that fails is our mistake, and no reason to leave the other files
-        told = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
-        raise piece.bad(f"the {known.name} reader failed ({told}): please report this") from problem
+        text = " ".join(f"{type(problem).__name__}: {problem}"[:200].split())
+        raise piece.bad(f"the {known.name} reader failed ({text}): please report this") from problem
     if piece.odd_line is not None:
         yield _odd_bytes(piece, known.name)
 
@@ -217,8 +217,8 @@ def _sound(piece: Source, known: Format) -> Iterator[Reading]:
 def _odd_bytes(piece: Source, tool: str) -> Reading:
     made = _about_file(str(piece.path), [])
     made.facts.tool = tool
-    told = "not UTF-8 from here on: unreadable bytes are shown as \ufffd"
-    made.notes.append(Note(told, Severity.WARNING, piece.at(piece.odd_line or 1)))
+    text = "not UTF-8 from here on: unreadable bytes are shown as \ufffd"
+    made.notes.append(Note(text, Severity.WARNING, piece.at(piece.odd_line or 1)))
     return made
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from rankscope.formats.source import Source
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 
 # Name, and what it is. The reader is rankscope.formats.<name> with sniff(head) and read(source); a more particular
 # format stands before a more general one, since the first that recognises a file reads it.
@@ -16,9 +16,12 @@ FORMATS: dict[str, str] = {
     "mpip": "reports of mpiP",
     "ipm": "banners of IPM, also in the output of a job",
     "iprof": "tally tables of THAPI's iprof, text or JSON",
+    "unitrace": "unitrace output: host calls, device times, timeline",
+    "thapi": "THAPI text traces: events, intervals, sums",
     "nvprof": "nvprof output, text or csv: summaries, traces, NVTX results",
     "nvprof_damaged": "nvprof summaries that a scanner or converter damaged",
     "nsys_stats": "csv tables of nsys stats",
+    "rocprof": "rocprofv3 and rocprof csv: traces, summaries, counters",
     "horovod_timeline": "Horovod timeline (HOROVOD_TIMELINE)",
     "nccl_inspector": "NCCL Inspector plugin, JSON",
     "flight_recorder": "PyTorch flight recorder dump, JSON",
@@ -33,7 +36,10 @@ FORMATS: dict[str, str] = {
     "ps_metrics": "PyTorch parameter-server benchmark metrics",
     "kineto": "PyTorch profiler (Kineto) trace, JSON",
     "nsys": "Nsight Systems report, exported as sqlite",
-    "execution_trace": "PyTorch execution trace, JSON, and Chakra trace (.et)",
+    "rocpd": "rocprofv3 database (rocpd), rocmProfileData (rpd), sqlite",
+    "xplane": "XLA profile (.xplane.pb) of JAX or TensorFlow",
+    "otf2": "OTF2 trace (its anchor file), with the package otf2",
+    "execution_trace": "PyTorch execution trace, JSON, and Chakra trace (.et, JSON)",
     "operations": "tables of operations of training steps, Parquet or CSV",
     # last: it takes any table with a scale
     "handmade": "tables made by hand, Markdown or CSV, with a column of nodes or another scale",
@@ -67,9 +73,9 @@ def recognised(source: Source) -> Format | None:
 
 def all_recognised(head: bytes) -> list[Format]:
     """The first format that knows the content, and those that read beside it."""
-    found: list[Format] = []
+    formats: list[Format] = []
     for known in map(format_named, FORMATS):
-        claimed = any(not one.beside for one in found)
+        claimed = any(not one.beside for one in formats)
         if (known.beside or not claimed) and known.sniff(head):
-            found.append(known)
-    return found
+            formats.append(known)
+    return formats

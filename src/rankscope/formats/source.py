@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import zstandard
 
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Byte streams that count what passes, unpack within bounds, and fail with the byte where it happened.

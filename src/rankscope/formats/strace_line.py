@@ -111,13 +111,13 @@ def _call(name: str, rest: str) -> SystemCall:
             return SystemCall(name, before, unfinished=True)
         rest = before
     arguments, result = _split(rest)
-    found = RESULT.match(result)
-    if found is None:
+    match = RESULT.match(result)
+    if match is None:
         return SystemCall(name, arguments)
     time = TIME.search(result)
     ns = number(time[1]) if time else None
     told = None if ns is None else float(ns.value * 10**9)
-    return SystemCall(name, arguments, found["value"], found["error"] or "", told)
+    return SystemCall(name, arguments, match["value"], match["error"] or "", told)
 
 
 def _split(rest: str) -> tuple[str, str]:
@@ -133,12 +133,12 @@ def _split(rest: str) -> tuple[str, str]:
     return rest, ""
 
 
-def _ended(found: re.Match[str]) -> Ended:
-    if found["heir"]:
-        return Ended(replaced_by=int(found["heir"]))
-    if found["signal"]:
-        return Ended(signal=_signal_number(found["signal"]))
-    return Ended(exit_code=int(found["code"]))
+def _ended(match: re.Match[str]) -> Ended:
+    if match["heir"]:
+        return Ended(replaced_by=int(match["heir"]))
+    if match["signal"]:
+        return Ended(signal=_signal_number(match["signal"]))
+    return Ended(exit_code=int(match["code"]))
 
 
 def _signal_number(name: str) -> int:

@@ -11,7 +11,7 @@ from rankscope.formats import strace_summary
 from rankscope.formats.source import Source
 from rankscope.formats.strace_line import Ended, Resumed, Signal, StraceLine, SystemCall, parsed
 from rankscope.formats.sums import Sums
-from rankscope.model import Layer, Note, RankFacts, Reading, Role, Severity, Tally
+from rankscope.model.records import Layer, Note, RankFacts, Reading, Role, Severity, Tally
 
 SNIFFED_LINES = 40
 MARKS = (b"execve(", b"<unfinished ...>", b" resumed>", b"+++ exited with", b" = -1 E", b" = 0x7f")

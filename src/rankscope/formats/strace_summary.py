@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rankscope.formats.printed import ZERO, Printed, count, number
 from rankscope.formats.source import Source
-from rankscope.model import Layer, Note, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Layer, Note, RankFacts, Reading, Severity, Tally
 
 HEADER = re.compile(rb"^(?:% time|syscall|calls|seconds)\b[^\n]*\n-{4,}[- ]*\n", re.MULTILINE)
 COLUMNS = {"%time", "seconds", "usecs/call", "calls", "errors", "syscall", "shortest", "longest"}
@@ -55,8 +55,8 @@ class StraceSummary:
 
 def sniff(head: bytes) -> bool:
     """A header line over a rule, with strace's column names."""
-    found = HEADER.search(head)
-    return found is not None and _columns(found[0].split(b"\n")[0].decode("ascii", "replace")) is not None
+    match = HEADER.search(head)
+    return match is not None and _columns(match[0].split(b"\n")[0].decode("ascii", "replace")) is not None
 
 
 def read(source: Source) -> Iterator[Reading]:

@@ -11,7 +11,7 @@ from statistics import median
 
 from rankscope.formats.printed import ZERO, Printed
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RangeTally, Severity, Tally
+from rankscope.model.records import Figure, Note, RangeTally, Severity, Tally
 
 # ---------------------------------------------------------------- one line of comma-separated values
 PLAIN_LENGTH = 128 << 10  # the csv module takes no longer cells
@@ -189,8 +189,8 @@ def _check_shares(section: ProfileSection, source: Source) -> list[Note]:
 
 def _share_note(row: Row, of_whole: str, source: Source) -> Note:
     assert row.total is not None and row.share is not None
-    told = f"{row.name[:60]}: {_ms(row.total)} is not {row.share.value} % {of_whole}"
-    return Note(told, Severity.WARNING, source.at(row.line))
+    text = f"{row.name[:60]}: {_ms(row.total)} is not {row.share.value} % {of_whole}"
+    return Note(text, Severity.WARNING, source.at(row.line))
 
 
 def _check_sum(section: ProfileSection, rows: Sequence[Row], source: Source) -> list[Note]:
@@ -199,8 +199,8 @@ def _check_sum(section: ProfileSection, rows: Sequence[Row], source: Source) -> 
     if shares > WHOLE + slack:
         return [Note(f"{section.title}: the shares add up to {shares} %", Severity.WARNING, where)]
     if section.complete and shares < WHOLE - slack:
-        told = f"{section.title}: the shares add up to {shares} %: rows of {WHOLE - shares} % are missing"
-        return [Note(told, Severity.WARNING, where)]
+        text = f"{section.title}: the shares add up to {shares} %: rows of {WHOLE - shares} % are missing"
+        return [Note(text, Severity.WARNING, where)]
     return []
 
 

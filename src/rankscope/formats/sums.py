@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rankscope.formats.source import Source
-from rankscope.model import Note, RangeTally, Severity, Tally, Words
+from rankscope.model.records import Note, RangeTally, Severity, Tally
+from rankscope.model.tables import Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Many events of a trace in little memory, and their sums.
 MOST_EVENTS = 5_000_000  # kept one by one: 300 MB; all are in the sums
+BLOCK_EVENTS = 100_000
 MOST_NAMES = 200_000
 OTHERS = "(names beyond the first 200,000)"
 MOST_ODD = 20
@@ -46,8 +48,8 @@ class WordColumn:
             word = OTHERS
         self.codes.append(self.numbers.setdefault(word, len(self.numbers)))
 
-    def words(self) -> Words:
-        return Words(np.array(self.codes, np.int32), list(self.numbers))
+    def words(self, block: slice) -> Words:
+        return Words(np.array(self.codes[block], np.int32), list(self.numbers))
 
 
 @dataclass(slots=True)
@@ -115,14 +117,14 @@ class TraceColumns:
             for (layer, name, group), s in self._sums.items()
         ]
 
-    def columns(self) -> Mapping[str, Any]:
-        """The events as the store takes them."""
-        if not len(self):
-            return {}
-        numbers = {name: np.array(column, np.int64) for name, column in self._numbers.items()}
-        for name in ("bytes", "correlation"):
-            numbers[name] = np.ma.masked_array(numbers[name], numbers[name] == NONE)
-        return {**{name: words.words() for name, words in self._words.items()}, **numbers}
+    def blocks(self) -> Iterator[Mapping[str, Any]]:
+        """The events as the store takes them, so many at once that its own forms of them stay small."""
+        for first in range(0, len(self), BLOCK_EVENTS):
+            block = slice(first, first + BLOCK_EVENTS)
+            numbers = {name: np.array(column[block], np.int64) for name, column in self._numbers.items()}
+            for name in ("bytes", "correlation"):
+                numbers[name] = np.ma.masked_array(numbers[name], numbers[name] == NONE)
+            yield {**{name: words.words(block) for name, words in self._words.items()}, **numbers}
 
     def notes(self, source: Source) -> list[Note]:
         """What is to be known about these events."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Column, Unit
+from rankscope.model.tables import Cell, Column, Unit
 
 TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 SIZES = tuple((1024.0**power, f"{letter}iB") for power, letter in ((5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K")))
@@ -68,6 +69,14 @@ def _digits(number: float) -> str:
 
 def _three(number: float) -> str:
     return f"{number:.1f}" if abs(number) >= 9.995 else f"{number:.2f}"
+
+
+UNITS = re.compile(r"(\d) (%|[mµn]?s\b|[KMGT]?i?B\b)")
+
+
+def unbroken(sentence: str) -> str:
+    """No line ends between a number and its unit."""
+    return UNITS.sub("\\1\u00a0\\2", sentence)
 
 
 def heading(column: Column) -> str:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rankscope.model import Cell, Column, Table
+from rankscope.model.tables import Cell, Column, Table
 from rankscope.output.cells import printable
 
 

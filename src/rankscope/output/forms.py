@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.output.csv import to_csv
 from rankscope.output.json import to_json
 from rankscope.output.markdown import to_markdown

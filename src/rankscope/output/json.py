@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rankscope.model import Cell, Table
+from rankscope.model.tables import Cell, Table
 
 FORMAT = 1
 

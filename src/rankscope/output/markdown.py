@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Table, Unit
+from rankscope.model.tables import Cell, Table, Unit
 from rankscope.output.cells import filled, heading, printable, shown
 
 SPECIAL = re.compile(r"([\\`*{}\[\]<>|#~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")  # an underscore within a word is safe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Table
+from rankscope.model.tables import Cell, Table
 from rankscope.output.cells import printable
 
 
@@ -20,9 +20,9 @@ def _metric(table: Table) -> str:
     labels = [column.name for column in table.columns[:-1]]
     for *cells, value in table.rows:
         named = zip(labels, cells, strict=True)
-        told = ",".join(f'{name}="{_label(cell)}"' for name, cell in named if cell is not None)
+        text = ",".join(f'{name}="{_label(cell)}"' for name, cell in named if cell is not None)
         if value is not None:
-            lines.append(f"{table.name}{{{told}}} {_number(value)}" if told else f"{table.name} {_number(value)}")
+            lines.append(f"{table.name}{{{text}}} {_number(value)}" if text else f"{table.name} {_number(value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rankscope.model import Cell, Column, Table, Unit
-from rankscope.output.cells import filled, heading, printable, shown, time_text
+from rankscope.model.tables import Cell, Column, Table, Unit
+from rankscope.output.cells import filled, heading, printable, shown, time_text, unbroken
 from rankscope.output.text import fitting
 from rankscope.pictures import Advice, Bar, Bars, Screen
 
@@ -134,9 +134,9 @@ def _bars(bars: Bars, width: int, detail: Detail) -> Iterator[Line]:
 
 def _largest(screen: Screen, width: int) -> Iterator[Line]:
     """The kernel and the collective that cost most, in one line where there is room."""
-    told = [f"{what}: {_cut(printable(name), 44)} {_percent(share).strip()}" for what, name, share in screen.largest]
-    one_line = "   ".join(told)
-    for text in [one_line] if told and len(one_line) + 2 <= width else told:
+    texts = [f"{what}: {_cut(printable(name), 44)} {_percent(share).strip()}" for what, name, share in screen.largest]
+    one_line = "   ".join(texts)
+    for text in [one_line] if texts and len(one_line) + 2 <= width else texts:
         yield [(_cut(f"  {text}", width), "")]
 
 
@@ -199,9 +199,15 @@ def _saving(advice: Advice, width: int, whole: bool) -> list[str]:
     """How much, and how."""
     told = printable(advice.action)
     if advice.saved_ns is not None:
-        of_run = f" ({_percent(advice.share)} of the run)" if advice.share is not None else ""
-        told = f"save up to {time_text(advice.saved_ns)}{of_run}: {told}"
+        told = f"save up to {time_text(advice.saved_ns)}{_shares(advice)}: {told}"
     return _at_most(3 if whole else 1, f"→ {told}", width)
+
+
+def _shares(advice: Advice) -> str:
+    """Of the steps, which a longer job has more of, and of this run."""
+    shares = ((advice.steps_share, "steps"), (advice.share, "run"))
+    texts = [f"{_percent(share)} of the {what}" for share, what in shares if share is not None]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def _proof(advice: Advice, width: int) -> list[str]:
@@ -305,4 +311,5 @@ def _cut(text: str, width: int) -> str:
 def _wrapped(text: str, width: int, first: str) -> list[str]:
     """Lines of at most that width, all but the first indented as the first is."""
     indent = INDENT if first == INDENT else "  "
-    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False) or [first]
+    lines = textwrap.wrap(unbroken(text), width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines] or [first]

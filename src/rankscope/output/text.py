@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.output.cells import filled, heading, printable, shown
 
 GAP = 2  # columns of the screen between two columns of a table

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Column, Table, Unit
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -84,8 +84,8 @@ def condensed(
         return Condensed(table, "rank", [table, *beside], key, outliers, median)
     ranks = [int(str(row[names.index("rank")])) for row in table.rows]
     drawn = _means(table, lanes(ranks, [hosts.get(rank, "") for rank in ranks], most))
-    told = f"Of {len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
-    drawn.notes.insert(0, told)
+    text = f"Of {len(table.rows)} ranks: rankscope report --table {table.name} --format csv has each of them."
+    drawn.notes.insert(0, text)
     return Condensed(drawn, drawn.columns[0].name, [drawn, *beside, percentiles(table)], key, outliers, median)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Cell, Column, Table, Tables, Unit, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import BYTES_SQL
 from rankscope.questions.steps.data import steps_of
 
@@ -58,7 +59,7 @@ def _ranks(tables: Tables) -> Iterator[Table]:
 
 
 def _calls(tables: Tables) -> Iterator[Table]:
-    found = tables.query(CALLS)
+    rows = tables.query(CALLS)
     labels = ("rank", "host", "layer", "name")
     for at, (name, about) in enumerate(
         (
@@ -67,18 +68,18 @@ def _calls(tables: Tables) -> Iterator[Table]:
             ("rankscope_call_bytes_total", "Bytes they moved"),
         )
     ):
-        yield _metric(name, about, labels, [(*row[:4], row[4 + at]) for row in found])
+        yield _metric(name, about, labels, [(*row[:4], row[4 + at]) for row in rows])
 
 
 def _steps(tables: Tables) -> Iterator[Table]:
-    found = steps_of(tables)
+    steps = steps_of(tables)
     counts: list[tuple[Cell, ...]] = []
     lengths: list[tuple[Cell, ...]] = []
-    for one in found.ranks:
-        counts.append((one.rank, one.host, int(one.number[-1]) if len(one.number) else 0))
-        steady = one.length_ns[found.steady(one)]
+    for rank in steps.ranks:
+        counts.append((rank.rank, rank.host, int(rank.number[-1]) if len(rank.number) else 0))
+        steady = rank.length_ns[steps.steady(rank)]
         if len(steady):
             for quantile, length_ns in zip(QUANTILES, np.quantile(steady, QUANTILES).tolist(), strict=True):
-                lengths.append((one.rank, one.host, quantile, length_ns / 1e9))
+                lengths.append((rank.rank, rank.host, quantile, length_ns / 1e9))
     yield _metric("rankscope_steps_total", "Steps of the training loop", ("rank", "host"), counts)
     yield _metric("rankscope_step_seconds", "Length of steady steps", ("rank", "host", "quantile"), lengths)

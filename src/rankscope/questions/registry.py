@@ -7,7 +7,8 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rankscope.model import COLLECTIVE_LAYERS, Table, Tables, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.tables import Table, Tables, sql_list
 from rankscope.questions.selection import MANY_RANKS, Selection
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ LOG, EVENTS = Needs.LOG, Needs.EVENTS
 # why an answer may be empty, and which option records what it needs
 NO_MPI = "no such call of MPI was recorded: the program made none, or its MPI library was not intercepted"
 NO_STEPS = (
-    "there are no steps: neither a training loop of torch nor rankscope.step() was seen, nor a pattern of collectives "
-    "or, in a loaded trace, of ranges or kernels"
+    "there are no steps: neither a training loop of torch, a compiled step of JAX nor rankscope.step() was seen, nor a "
+    "pattern of collectives or, in a loaded trace, of ranges or kernels"
 )
 NO_GPU_STEPS = "no step has work on a GPU: recorded trainings and loaded traces with steps have such steps"
 NO_LOG = "no collective is in the logs of all its members: the program made none, or it was recorded with --log 0"
@@ -81,7 +82,13 @@ NO_MESSAGES = (
     "no point-to-point message is in the logs of both its ranks: the program sent none, or was recorded with --log 0 "
     "or by an earlier rankscope"
 )
+NO_PARALLELISM = (
+    "unknown: no messages, reductions or all-to-alls between the ranks repeat in each step, or there are no steps; "
+    "--groups says what is known otherwise"
+)
+NO_PIPELINE = "no ranks pass messages on to each other and back in each step, as the stages of a pipeline do"
 NO_RANKS = "no process was a rank"
+NO_WORKERS = "no process called another by torch RPC or Ray"
 NO_MARKS = "no rank left marks of its phases: recorded runs have them, loaded files do not"
 NO_GPU = "no activity of a GPU was recorded: the program used none, or CUPTI could not be loaded"
 NO_MEMORY = "no allocation on a GPU is known: recorded runs have them, and traces made with profile_memory"
@@ -103,6 +110,13 @@ ALL_QUESTIONS = (
     ),
     Question("overview", "run.overview"),
     Question("coverage", "run.coverage"),
+    Question("attempts", "run.goodput", empty="the ranks were started once"),
+    Question(
+        "goodput",
+        "run.goodput",
+        shown=Shown.ASKED,
+        empty="no rank was recorded: loaded files do not say when processes began",
+    ),
     Question("checks", "run.overview", empty="there is nothing to say about the files that were read"),
     Question("routines", "mpi.routines", alias="mpi", empty=NO_MPI),
     Question("sizes", "mpi.messages", empty=NO_MPI),
@@ -127,10 +141,17 @@ ALL_QUESTIONS = (
     ),
     Question("steps", "steps.steps", LOG, empty=NO_STEPS),
     Question("step_parts", "steps.steps", LOG, empty=NO_STEPS),
+    Question(
+        "slowdowns",
+        "steps.slowdowns",
+        LOG,
+        empty="no stretch of steps is slower than those before it, or there are fewer than 20 steady ones",
+    ),
     Question("gpu_steps", "gpu.steps", LOG, empty=NO_GPU_STEPS),
     Question("utilisation", "gpu.utilisation", LOG, empty=NO_FLOPS),
     Question("gpu_energy", "gpu.utilisation", LOG, empty=NO_ENERGY),
     Question("phases", "steps.phases", LOG, empty=NO_MARKS),
+    Question("startup", "steps.startup", LOG, empty=NO_MARKS),
     Question("phase_ranks", "steps.phases", LOG, empty=NO_MARKS),
     Question("collectives", "collectives.collectives", LOG, empty=NO_LOG),
     Question("waiting", "collectives.waiting", LOG, empty=NO_LOG),
@@ -139,6 +160,10 @@ ALL_QUESTIONS = (
         "clocks", "collectives.clocks", LOG, empty="all ranks share one clock, or no collective connects their hosts"
     ),
     Question("messages", "messages.messages", LOG, empty=NO_MESSAGES),
+    Question("parallelism", "parallelism.groups", LOG, empty=NO_PARALLELISM),
+    Question("parallel_groups", "parallelism.groups", LOG, Shown.ASKED, empty=NO_PARALLELISM),
+    Question("bubbles", "parallelism.bubbles", LOG, empty=NO_PIPELINE),
+    Question("bubble_steps", "parallelism.bubbles", LOG, Shown.ASKED, empty=NO_PIPELINE),
     Question("message_coverage", "messages.messages", LOG, Shown.ASKED, empty=NO_MESSAGES),
     Question("wait_map", "collectives.wait_map", LOG, Shown.ASKED, is_wide=True, empty=NO_LOG),
     Question("wait_matrix", "collectives.waiting", LOG, Shown.ASKED, is_wide=True, empty=NO_LOG),
@@ -147,8 +172,11 @@ ALL_QUESTIONS = (
         "steps.phases",
         empty="no call was counted in a phase: recorded runs have calls of MPI, Gloo, NCCL, torch and CUDA",
     ),
+    Question("programs", "programs.programs", empty="no program was compiled by JAX, or none that could be seen"),
     Question("hosts", "ranks.ranks", shown=Shown.ASKED, empty=NO_RANKS),
     Question("ranks", "ranks.ranks", empty=NO_RANKS),
+    Question("roles", "ranks.roles", empty=NO_WORKERS),
+    Question("role_waits", "ranks.roles", empty=NO_WORKERS),
     Question("second_hand", "mpi.routines", empty="no loaded summary of all ranks differs from the ranks' own files"),
     Question(
         "matrix", "mpi.messages", empty="no message was counted by its destination: `rankscope run --matrix` does"
@@ -167,7 +195,7 @@ ALL_QUESTIONS = (
     Question(
         "gpu_windows",
         "gpu.windows",
-        empty="the GPUs were recorded all the time, or not at all: `rankscope run --cuda windows` records in windows",
+        empty="the GPUs were recorded all the time, or not at all",
     ),
     Question("gpu_clocks", "collectives.clocks", empty=NO_CUPTI),
     Question(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 
 MANY_RANKS = 64  # from so many on nobody reads rows of single ranks any more
 

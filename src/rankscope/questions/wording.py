@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
-from rankscope.model import Unit
+from rankscope.model.tables import Unit
 
 MOST_RANGES = 6  # of ranks in one cell
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankscope import rank_file
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from rankscope.rank_file import CHUNK, HEADER, ChunkKind, Rows
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -76,6 +76,7 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.PEERS: rank_file.PEER,
     ChunkKind.THREADS: rank_file.THREAD,
     ChunkKind.CUDA: rank_file.CUDA,
+    ChunkKind.RUNTIMES: rank_file.RUNTIME,
     ChunkKind.DEVICES: rank_file.DEVICE,
     ChunkKind.TRACE: rank_file.EVENT,
     ChunkKind.STEPS: rank_file.STEP,
@@ -89,11 +90,13 @@ ROW_TYPES: dict[int, np.dtype[Any]] = {
     ChunkKind.MODULES: rank_file.MODULE,
     ChunkKind.SYSTEM_CALLS: rank_file.SYSTEM_CALL,
     ChunkKind.UNWRAPPED: np.dtype([("name", "u4")]),
+    ChunkKind.NOTES: rank_file.NOTE,
 }
 EARLIER_ROWS: dict[int, tuple[int, ...]] = {  # of earlier recorders of this version: fields were added at the end
     ChunkKind.CUDA: (144, 200, 216, 296),
     ChunkKind.DEVICES: (264, 352),
     ChunkKind.THREADS: (32,),
+    ChunkKind.STEPS: (152,),
 }
 
 
@@ -230,8 +233,8 @@ class RankFile:
         body, row_type = self._body(place, size), ROW_TYPES[kind]
         rows, row_bytes = chunk.rows, chunk.row_bytes
         if row_bytes != row_type.itemsize and row_bytes not in EARLIER_ROWS.get(kind, ()):
-            told = f"rows of {row_bytes} bytes, {row_type.itemsize} expected"
-            raise BadFile(f"{self.path}: chunk at byte {place}: {told}")
+            text = f"rows of {row_bytes} bytes, {row_type.itemsize} expected"
+            raise BadFile(f"{self.path}: chunk at byte {place}: {text}")
         if rows * row_bytes > len(body):
             raise BadFile(f"{self.path}: chunk at byte {place}: {rows} rows do not fit in {len(body)} bytes")
         return ChunkRows(chunk.thread, chunk.first_id, _as_rows(body[: rows * row_bytes], row_bytes, row_type))
@@ -241,8 +244,8 @@ class RankFile:
         if published > len(body):
             raise BadFile(f"{self.path}: strings at byte {place}: {published} bytes do not fit in {len(body)}")
         if published and chunk.first_id != len(texts):
-            told = f"first id {chunk.first_id}, but {len(texts)} is next"
-            raise BadFile(f"{self.path}: strings at byte {place}: {told}")
+            text = f"first id {chunk.first_id}, but {len(texts)} is next"
+            raise BadFile(f"{self.path}: strings at byte {place}: {text}")
         raw, at = body[:published].tobytes(), 0
         while at + 4 <= published:
             length = int.from_bytes(raw[at : at + 4], sys.byteorder)
@@ -301,8 +304,8 @@ def _check_identity(path: Path, header: Any) -> None:
     if header["byte_order"] != rank_file.BYTE_ORDER:
         raise BadFile(f"{path}: damaged header: byte order mark {header['byte_order']:#x}")
     if header["version"] != rank_file.VERSION:
-        told = f"format version {header['version']}, this rankscope reads version {rank_file.VERSION}"
-        raise BadFile(f"{path}: {told}: use the rankscope that wrote it")
+        text = f"format version {header['version']}, this rankscope reads version {rank_file.VERSION}"
+        raise BadFile(f"{path}: {text}: use the rankscope that wrote it")
 
 
 def _check_sizes(path: Path, header: Any, size: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import GpuClock
+from rankscope.model.gpu import GpuClock
 from rankscope.rank_file import Rows, TickSource
 
 MONOTONIC = int(TickSource.MONOTONIC)
@@ -64,13 +64,19 @@ class CuptiClock:
         return np.clip(since * self.rate, -(2.0**61), 2.0**61).astype(np.int64) + np.int64(self.origin_unix_ns)
 
 
-def gpu_begins(clock: CuptiClock, devices: Any) -> dict[str, int]:
-    """When CUDA was first used, and when a GPU first did something."""
+def gpu_begins(clock: CuptiClock, how: Any, devices: Any) -> dict[str, int]:
+    """When CUDA was first used and, if the GPUs were recorded from then on, when one first did something."""
     if not clock.known:
         return {}
-    begins = {"cuda_begin": clock.origin_unix_ns}
+    begins = {"cuda_begin": clock.origin_unix_ns} if (how["cupti_version"] > 0).any() else {}
+    if any(row["windows"] or row["calls_begin_ns"] or _late(row["window_begin_ns"], row["started_ns"]) for row in how):
+        return begins  # CUPTI came later
     used = [int(row["first_ns"]) for row in devices if row["activities"] and row["first_ns"]]
     return begins | ({"gpu_begin": int(clock.unix_ns(min(used)))} if used else {})
+
+
+def _late(begin_ns: Any, started_ns: Any) -> bool:
+    return int(begin_ns) > int(started_ns) + LEAST_CUPTI_SPAN_NS
 
 
 def _cupti_rate(clock: Clock, row: Any) -> float:

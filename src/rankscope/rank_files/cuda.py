@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import INSIDE, DeviceGaps, DeviceTotals, GpuRecording, Group, Note, Reading, Severity
-from rankscope.rank_file import IN_RANGES, ChunkKind, CudaState, GroupKind, LayerNumber, Rows
+from rankscope.model.gpu import DeviceGaps, DeviceTotals, GpuRecording
+from rankscope.model.records import INSIDE, Figure, Group, Note, Reading, Severity
+from rankscope.rank_file import IN_RANGES, Backend, ChunkKind, CudaState, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -95,9 +96,37 @@ LOSSES = {
     "unattributed": "GPU activities are in no NVTX range: the call that launched them is not known",
     "unplaced_calls": "CUDA calls are in no NVTX range: there was no room to wait for it",
     "late_markers": "starts or ends of NVTX ranges came late: what was launched then may be in the wrong one",
-    "folded_nodes": "NVTX ranges are not told apart by what is around them: there are too many",
+    "folded_nodes": "NVTX ranges are not separated by what is around them: there are too many",
     "folded_work": "calls and activities in NVTX ranges are under '(other work)': there are too many names",
 }
+
+
+BACKENDS: dict[int, str] = {Backend.ZE: "Level Zero", Backend.OPENCL: "OpenCL", Backend.HIP: "HIP"}
+
+
+def add_runtimes(reading: Reading, file: RankFile, word: Callable[[int], str]) -> None:
+    """Put into a reading how the runtimes other than CUDA's were listened to, and what memory they gave out."""
+    where = str(file.path)
+    for row in (row for part in file.parts(ChunkKind.RUNTIMES) for row in part.rows.copy()):
+        runtime = BACKENDS.get(int(row["backend"]), "an unknown runtime")
+        if row["note"]:
+            reading.notes.append(Note(word(int(row["note"])), Severity.WARNING, where))
+        if row["untimed"]:
+            text = (
+                f"{row['untimed']} of {row['launched']} kernels and copies of {runtime} are in no table: their events"
+            )
+            text += " told no times"
+            text += " (shared with another process, or reset by the device)" if row["backend"] == Backend.ZE else ""
+            reading.notes.append(Note(text, Severity.WARNING, where))
+        under_way = int(row["launched"]) - int(row["timed"]) - int(row["untimed"])
+        if under_way > 0:
+            reading.notes.append(
+                Note(f"{under_way} kernels and copies of {runtime} were under way at the end", Severity.NOTE, where)
+            )
+        for kind in ("host", "shared"):
+            if row[f"{kind}_peak_bytes"]:
+                value = float(_whole(row[f"{kind}_peak_bytes"]))
+                reading.figures.append(Figure(f"{runtime} memory", f"{kind} memory, peak", value, "bytes"))
 
 
 def cuda_rows_of(file: RankFile) -> tuple[Rows, Rows, int]:
@@ -114,7 +143,7 @@ def add_devices(reading: Reading, how: Rows, devices: Rows) -> None:
     refused = bool((how["unified"] == REFUSED).any())
     reading.devices = [_totals(row, refused) for row in devices]
     reading.device_gaps = [gaps for row in devices for gaps in _gaps(row)]
-    reading.facts.devices = ", ".join(f"GPU {one.device}" for one in reading.devices)
+    reading.facts.devices = ", ".join(f"GPU {device.device}" for device in reading.devices)
     if len(how):
         reading.facts.pinned_peak_bytes = _whole(how["pinned_peak_bytes"].max())
         reading.facts.unified_faults = None if refused else _whole(how["cpu_faults"].max())
@@ -191,8 +220,16 @@ def cuda_notes(how: Rows, devices: Rows, word: Callable[[int], str], where: str)
         if row["note"]:
             notes.append(Note(word(int(row["note"])), Severity.WARNING, where))
         for field, text in LOSSES.items():
-            if row[field]:
+            if field == "unfinished" and row[field] and row["windows"]:
+                text = "GPU activities were not finished when a recording window ended: they are in no table"
+                notes.append(Note(f"{row[field]} {text}", Severity.NOTE, where))
+            elif row[field]:
                 notes.append(Note(f"{row[field]} {text}", Severity.WARNING, where))
+        if row["calls_begin_ns"]:
+            late_s = (int(row["calls_begin_ns"]) - int(row["started_ns"])) / 1e9
+            notes.append(
+                Note(f"CUDA calls are recorded from {late_s:.1f} s after CUDA's start on", Severity.NOTE, where)
+            )
         if row["instants"]:
             notes.append(Note(f"{row['instants']} GPU activities have equal start and end", Severity.NOTE, where))
         if row["unified"] == REFUSED:

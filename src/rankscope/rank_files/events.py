@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import PHASES, BadFile, Words
+from rankscope.model.records import PHASES, BadFile
+from rankscope.model.tables import Words
 from rankscope.rank_file import EVENT_PHASE, ChunkKind, CollectiveFlag, EventFlag, Kind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock
@@ -17,7 +18,7 @@ from rankscope.rank_files.read import KINDS, LAYERS, group_of, log_rows
 from rankscope.rank_files.trace import TraceClocks, trace_blocks
 
 Columns = Mapping[str, Any]
-IN_LOGS = np.isin(np.arange(256), (LayerNumber.MPI, LayerNumber.NCCL))
+IN_LOGS = np.isin(np.arange(256), (LayerNumber.MPI, LayerNumber.NCCL, LayerNumber.ONECCL))
 
 
 def trace_events(path: Path) -> Iterator[Columns]:
@@ -45,7 +46,7 @@ class Logged:
         # of a nonblocking one the log tells the completion, and the time in the call except where it is on the device
         parts = [
             (log[~nonblocking], start_ticks[~nonblocking], Kind.CALL),
-            (log[nonblocking], start_ticks[nonblocking], Kind.PROGRESS),
+            (log, start_ticks, Kind.PROGRESS),  # oneCCL's may be known to have blocked only when they were over
             (log[nonblocking & ~device], start_ticks[nonblocking & ~device], Kind.CALL),
         ]
         keys = [_keys(ticks, rows["name"], rows["group"], kind) for rows, ticks, kind in parts]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope import rank_file
-from rankscope.model import PHASES, Ending, Note, RankFacts, Severity
+from rankscope.model.records import PHASES, Ending, Note, RankFacts, Severity
 from rankscope.rank_file import Flag, State
 from rankscope.rank_files.chunks import RankFile
 from rankscope.rank_files.clock import Clock
@@ -86,6 +86,8 @@ SOURCES = {
     rank_file.RankSource.HOROVOD: "Horovod",
     rank_file.RankSource.FLUX: "Flux",
     rank_file.RankSource.TORCH: "init_process_group",
+    rank_file.RankSource.ONECCL: "oneCCL",
+    rank_file.RankSource.JAX: "jax.distributed.initialize",
 }
 USAGE = (
     "user_ns",
@@ -133,9 +135,11 @@ def facts_of(file: RankFile, clock: Clock, last_ticks: int, here: Here, kept: Ke
     how = ending(header, ended_ns, here)
     facts.ended_ns, facts.elapsed_ns = ended_ns, max(0, ended_ns - (facts.started_ns or 0))
     facts.ending, facts.exit_code, facts.end_signal = how, _exit_code(header, how), int(header["end_signal"]) or None
+    facts.reaped_ns = clock.unix_ns_at(int(header["reaped_ticks"])) if header["reaped_ticks"] else None
     phase = int(header["phase"])
     facts.phase = PHASES[phase] if phase < len(PHASES) else ""
     facts.threads = int(usage["threads"]) or None
+    facts.logged_collectives = int(header["log_written"]) % 2**63
     _add_mpi(facts, header, clock, ended_ticks)
     _add_usage(facts, header)
     _add_cost(facts, header, clock)
@@ -164,6 +168,7 @@ def _lasting(file: RankFile) -> dict[str, Any]:
         "pid": int(header["pid"]),
         "parent_pid": int(header["parent_pid"]),
         "ancestor_pid": int(header["ancestor_pid"]) or None,
+        "attempt": int(header["attempt"]) or None,
         "rank": _known(header["rank"]),
         "local_rank": _known(header["local_rank"]),
         "world_size": _known(header["world_size"]) or int(header["launcher_world_size"]) or None,
@@ -229,18 +234,18 @@ def notes_of(file: RankFile, clock: Clock, unwrapped: list[str], world_size: int
     notes = [Note(f"not intercepted: {name}", Severity.NOTE, where) for name in unwrapped]
     if header["flags"] & Flag.SINGLETON:
         # the header keeps the numbers of the launcher, which tell the processes apart
-        told = (
+        text = (
             f"the launcher promised {header['launcher_world_size']} ranks, MPI_COMM_WORLD has {world_size or 'fewer'}"
         )
-        notes.append(Note(f"{told}: wrong mpirun for this MPI library?", Severity.WARNING, where))
+        notes.append(Note(f"{text}: wrong mpirun for this MPI library?", Severity.WARNING, where))
     if header["flags"] & Flag.WENT_ON_UNRECORDED:
         notes.append(Note("not recorded: 1 × what this process went on as: another root", Severity.NOTE, where))
     if header["flags"] & Flag.MPI_UNKNOWN_KIND:
         named = " ".join(_text(header["mpi_version"]).split()) or "it does not say which"
-        told = (
+        text = (
             f"the MPI library is of no kind that rankscope knows ({named[:80]}): its calls were passed on, not recorded"
         )
-        notes.append(Note(told, Severity.WARNING, where))
+        notes.append(Note(text, Severity.WARNING, where))
     if header["flags"] & Flag.PAUSED:
         notes.append(Note("paused by MPI_Pcontrol(0) at the end", Severity.NOTE, where))
     if header["lost_peers"]:

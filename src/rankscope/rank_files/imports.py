@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import BadFile, Note, Severity, Words
+from rankscope.model.records import BadFile, Note, Severity
+from rankscope.model.tables import Words
 from rankscope.rank_file import CallsMethod, Cause, ChunkKind, ImportsMode, ModuleFlag, Operation, Rows
 from rankscope.rank_files.chunks import RankFile
 from rankscope.rank_files.clock import Clock
@@ -93,7 +94,7 @@ def import_columns(
     if len(calls):
         mounts = _mounts(calls, file, strings)
         tables["system_calls"] = _system_calls(calls, clock, mounts)
-        named = [one for one in mounts if one[0]]
+        named = [mount for mount in mounts if mount[0]]
         if named:
             places, types = _own_words([one[0] for one in named]), _own_words([one[1] for one in named])
             tables["mounts"] = {"mount": places, "fs_type": types}

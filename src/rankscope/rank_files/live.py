@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import UNSIZED, BadFile, Calling, Entered, Group, Moment
+from rankscope.model.records import UNSIZED, BadFile, Calling, Entered, Group, Moment
 from rankscope.rank_file import (
     GROUP,
     HEADER,
@@ -32,7 +32,8 @@ from rankscope.rank_files.read import group_of, last_ticks, log_rows
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What of a rank file says where its rank is: sums, the newest collectives, calls and steps, and the kernel's word.
-COMMUNICATES = np.isin(np.arange(256), (LayerNumber.MPI, LayerNumber.NCCL, LayerNumber.GLOO))  # by number of the layer
+COMMUNICATION = (LayerNumber.MPI, LayerNumber.NCCL, LayerNumber.GLOO, LayerNumber.ONECCL)
+COMMUNICATES = np.isin(np.arange(256), COMMUNICATION)  # by number of the layer
 # members of enumerations are slow to look up where thousands of files are read
 TALLIES, STEPS, CALL = ChunkKind.TALLIES, ChunkKind.STEPS, int(Kind.CALL)
 NONBLOCKING, WITHOUT_SIZE = int(CollectiveFlag.NONBLOCKING), int(CollectiveFlag.UNSIZED)
@@ -40,7 +41,7 @@ RECORD = struct.Struct("=3Q3Ii3H2B")  # of COLLECTIVE
 NEWEST_STEPS = 8
 STEPS_AHEAD = 64
 NO_PEER = ANY = 1 << 31  # the lowest number: no peer is named; others below 0: any
-WAITS = "MPI_Wait"
+WAITS = ("MPI_Wait", "ccl::event::wait")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -85,21 +86,23 @@ def calling_of(
             told = None if peer == NO_PEER else -1 if peer & ANY else peer
             since_ns = clock.unix_ns_at(int(row["call_ticks"]))
             tag = int(row["call_tag"]) if told is not None and has_tags else -1
-            one = Calling(strings[name], since_ns, identities[group], told, int(row["slot"]), tag if tag >= 0 else None)
-            found.append(_waited_for(file, one, identities) if strings[name].startswith(WAITS) else one)
+            calling = Calling(
+                strings[name], since_ns, identities[group], told, int(row["slot"]), tag if tag >= 0 else None
+            )
+            found.append(_waited_for(file, calling, identities) if strings[name].startswith(WAITS) else calling)
     return found
 
 
-def _waited_for(file: RankFile, one: Calling, identities: Sequence[str]) -> Calling:
+def _waited_for(file: RankFile, calling: Calling, identities: Sequence[str]) -> Calling:
     """A wait with the message that it is for, where only one is under way: of several any may be missing."""
-    rings = [part.rows for part in file.parts(ChunkKind.MESSAGES) if part.thread == one.thread]
+    rings = [part.rows for part in file.parts(ChunkKind.MESSAGES) if part.thread == calling.thread]
     under_way = [row for ring in rings for row in ring[(ring["end_ticks"] == 0) & (ring["number"] > 0)]]
     if len(under_way) != 1 or int(under_way[0]["group"]) >= len(identities):
-        return one
+        return calling
     row = under_way[0]
     tag, sends = int(row["tag"]), not row["flags"] & MessageFlag.RECEIVE
     group, peer = identities[int(row["group"])], max(int(row["peer"]), -1)
-    return replace(one, group=group, peer=peer, tag=tag if tag >= 0 else None, sends=bool(sends))
+    return replace(calling, group=group, peer=peer, tag=tag if tag >= 0 else None, sends=bool(sends))
 
 
 def add_steps(moment: Moment, file: RankFile, clock: Clock, before: int = 0) -> None:
@@ -113,12 +116,14 @@ def add_steps(moment: Moment, file: RankFile, clock: Clock, before: int = 0) -> 
     slots = [(number - 1) % len(ring) for number in newest]
     rows = ring[slots]
     rows = rows[(rows["number"] != 0) & (rows["number"] == ring["number"][slots])]  # not overwritten meanwhile
-    ticks = rows["part_ticks"].astype(np.float64)
+    ticks = np.column_stack([rows["part_ticks"], rows["compute_ticks"]]).astype(np.float64)
     if not np.isfinite(ticks).all() or ticks.sum() <= 0:
         return
     moment.step_ns = float(ticks.sum() / len(ticks)) * clock.ns_per_tick
     moment.step_shares = {part.name.lower(): float(ticks[:, part].sum() / ticks.sum()) for part in Part}
-    blocked = np.nan_to_num(rows["blocked_ticks"].astype(np.float64)).sum()
+    blocked = np.nan_to_num(np.column_stack([rows["blocked_ticks"], rows["blocked_compute_ticks"]])).sum(
+        dtype=np.float64
+    )
     moment.step_shares["blocked"] = float(min(1.0, blocked / ticks.sum()))
 
 
@@ -198,10 +203,12 @@ class LiveFile:
     def moment(self, here: Here, records: int | None = None) -> Moment:
         """The rank as it is now, with at most so many of its newest collectives; raises BadFile."""
         if self._ended is not None and self._ended[0] == _state(self.path, records):
-            return replace(self._ended[1], read_ns=here.now_ns())
+            ended = self._ended[1]  # whose facts get a role from who looks
+            return replace(ended, read_ns=here.now_ns(), facts=replace(ended.facts))
         file = self._open()
         made = self._read(file, here, records)
-        self._ended = (_state(self.path, records), made) if int(file.header["state"]) != RUNNING else None
+        has_ended = int(file.header["state"]) != RUNNING
+        self._ended = (_state(self.path, records), replace(made, facts=replace(made.facts))) if has_ended else None
         return made
 
     def _open(self) -> RankFile:
@@ -233,7 +240,7 @@ class LiveFile:
         made.communication_ns = communication_ticks * clock.ns_per_tick + under_way_ns
         add_steps(made, file, clock, self._steps)
         add_device_steps(made, file)
-        self._steps = made.steps or 0
+        facts.ended_steps = self._steps = made.steps or 0
         ask_kernel(made, here)
         return made
 

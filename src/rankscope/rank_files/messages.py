@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import PHASES, Words
+from rankscope.model.records import PHASES
+from rankscope.model.tables import Words
 from rankscope.rank_file import ChunkKind, MessageFlag, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
 from rankscope.rank_files.clock import Clock
@@ -17,7 +18,7 @@ KINDS = ("send", "receive")
 # Why the number of a message is not known: it is counted and matched with nothing.
 SURE = ""
 OPEN = "a failed call, or a wildcard receive that is not complete, may have taken its place"
-THREADS = "sent or received by several threads, whose order nothing tells"
+THREADS = "sent or received by several threads, whose order is not known"
 OVERWRITTEN = "too many envelopes were overwritten to keep count of each"
 LOST = "a thread of the process had no room for its messages"
 PAUSED = "recording was paused in the process"
@@ -109,7 +110,7 @@ def _kept(rows: dict[str, Any], strings: int, groups: int) -> dict[str, Any]:
     """Without what was cancelled, and what a damaged file names."""
     good = (rows["flags"] & MessageFlag.CANCELLED) == 0
     good &= (rows["name"] < strings) & (rows["group"] < groups) & (rows["phase"] < len(PHASES))
-    good &= rows["layer"] < len(rank_file.LayerNumber) + 1
+    good &= rows["layer"] <= max(rank_file.LayerNumber)
     return {name: values[good] for name, values in rows.items()}
 
 

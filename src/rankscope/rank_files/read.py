@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity, Words
+from rankscope.model.records import PHASES, BadFile, Group, Layer, Note, Peer, Reading, Severity
+from rankscope.model.tables import Words
 from rankscope.rank_file import WAITED_SHIFT, ChunkKind, CollectiveFlag, GroupFlag, GroupKind, LayerNumber, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows, open_rank_file
 from rankscope.rank_files.clock import Clock, CuptiClock, gpu_begins, gpu_clocks
 from rankscope.rank_files.cuda import (
     add_devices,
+    add_runtimes,
     cuda_notes,
     cuda_rows_of,
     ended_ranges,
@@ -39,15 +41,22 @@ GROUP_KINDS: dict[int, str] = {
     GroupKind.DOMAIN: "domain",
     GroupKind.RANGE: "range",
     GroupKind.PROCESS_GROUP: "process_group",
+    GroupKind.ONECCL: "oneccl",
+    GroupKind.HOROVOD: "process_set",
+    GroupKind.WORKER: "worker",
+    GroupKind.SERVED: "served",
 }
 LOGGED: dict[int, LayerNumber] = {
     GroupKind.NCCL: LayerNumber.NCCL,
     GroupKind.PROCESS_GROUP: LayerNumber.GLOO,
+    GroupKind.ONECCL: LayerNumber.ONECCL,
+    GroupKind.HOROVOD: LayerNumber.GLOO,  # on MPI the calls of MPI are in the log
 }  # else MPI
-OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN)  # one of each name in a process
+OWN_NAMES = (GroupKind.STREAM, GroupKind.DOMAIN, GroupKind.WORKER, GroupKind.SERVED)  # one of each name in a process
 PREDEFINED = ("MPI_COMM_WORLD", "MPI_COMM_SELF")  # one of each in a process: their names say all
 IN_RANGES = {LayerNumber.IN_RANGE_GPU: "GPU", LayerNumber.IN_RANGE_API: "CUDA_API", LayerNumber.IN_RANGE_NVTX: "NVTX"}
-LAYERS = ("", *(Layer[IN_RANGES.get(number, number.name)].value for number in LayerNumber))  # by number
+NUMBERED = {int(number): Layer[IN_RANGES.get(number, number.name)].value for number in LayerNumber}
+LAYERS = tuple(NUMBERED.get(number, "") for number in range(max(NUMBERED) + 1))  # by number
 KINDS = ("call", "progress")
 MOST_PIECES = 8
 
@@ -75,10 +84,14 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     facts = facts_of(file, clock, last_ticks(file.header, log), here or Here())
     facts.torn_rows, facts.overwritten_events = torn + torn_peers + torn_devices, _overwritten(file)
     facts.overwritten_messages = overwritten_messages(file)
+    facts.ended_steps = int(step_rows["number"].max()) if len(step_rows) else 0
+    facts.worker = next((group.name for group in groups if group.kind == "served"), "")
     reading = Reading(facts, groups=groups, peers=peers)
     world_size = next((group.size for group in groups if group.name == PREDEFINED[0]), None)
     reading.notes = notes_of(file, clock, [_word(strings, number, path) for number in unwrapped], world_size)
+    reading.notes += _notes(file, strings, path)
     reading.notes += cuda_notes(cuda_rows, device_rows, lambda number: _word(strings, number, path), str(path))
+    add_runtimes(reading, file, lambda number: _word(strings, number, path))
     add_devices(reading, cuda_rows, device_rows)
     reading.gpu_recordings = gpu_recordings(file, cuda_rows)
     reading.gpu_clocks = gpu_clocks(clock, cuda_rows)
@@ -86,12 +99,13 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
     reading.step_columns = step_columns(step_rows, clock) if len(step_rows) else {}
     reading.device_step_columns = device_step_columns(file, CuptiClock(clock, cuda_rows))
     reading.utilisation_columns = utilisation_columns(file, clock, strings)
-    reading.marks = marks_of(mark_rows, file, clock, strings, gpu_begins(CuptiClock(clock, cuda_rows), device_rows))
+    begins = gpu_begins(CuptiClock(clock, cuda_rows), cuda_rows, device_rows)
+    reading.marks = marks_of(mark_rows, file, clock, strings, begins)
     reading.notes += import_notes(file, strings)
     reading.import_columns = import_columns(import_rows, file, clock, strings, last_ticks(file.header, log))
     if overwritten_steps:
-        told = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
-        reading.notes.append(Note(told, Severity.NOTE, str(path)))
+        text = f"the oldest {overwritten_steps} steps were overwritten by newer ones (raise --size)"
+        reading.notes.append(Note(text, Severity.NOTE, str(path)))
     in_ranges = np.isin(tallies["layer"], rank_file.IN_RANGES)
     reading.tally_columns = _tally_columns(tallies[~in_ranges], threads[~in_ranges], clock, strings, domains, path)
     if in_ranges.any():
@@ -197,6 +211,17 @@ def _word(strings: Sequence[str], number: int, path: Path) -> str:
     if number >= len(strings):
         raise BadFile(f"{path}: string id {number}, but there are only {len(strings)}")
     return strings[number]
+
+
+def _notes(file: RankFile, strings: Sequence[str], path: Path) -> list[Note]:
+    """What the recorder itself says of the process: who else observes it, and what is missing therefore."""
+    return [
+        Note(
+            _word(strings, int(row["text"]), path), Severity.WARNING if row["is_warning"] else Severity.NOTE, str(path)
+        )
+        for part in file.parts(ChunkKind.NOTES)
+        for row in part.rows
+    ]
 
 
 def _words(codes: Any, values: Sequence[str], path: Path, what: str) -> Words:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import MARKS, Mark
+from rankscope.model.records import MARKS, Mark
 from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle, MarkKind, Part, Rows, StepFlag
 from rankscope.rank_files.chunks import RankFile, copy_rows
 from rankscope.rank_files.clock import Clock, CuptiClock
@@ -46,8 +46,8 @@ def step_rows_of(file: RankFile) -> tuple[Rows, int]:
 def step_columns(rows: Rows, clock: Clock) -> dict[str, Any]:
     """The columns of model.Step."""
     begin_ns, end_ns = clock.unix_ns(rows["begin_ticks"]), clock.unix_ns(rows["end_ticks"])
-    parts = _ns(rows["part_ticks"], clock.ns_per_tick)
-    blocked = _ns(rows["blocked_ticks"], clock.ns_per_tick)
+    parts = _ns(np.column_stack([rows["part_ticks"], rows["compute_ticks"]]), clock.ns_per_tick)
+    blocked = _ns(np.column_stack([rows["blocked_ticks"], rows["blocked_compute_ticks"]]), clock.ns_per_tick)
     columns = {"number": rows["number"].astype(np.int64), "begin_ns": begin_ns, "end_ns": end_ns}
     columns |= {f"{part.name.lower()}_ns": parts[:, part] for part in Part}
     columns |= {f"blocked_{part.name.lower()}_ns": blocked[:, part] for part in Part}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import PHASES, BadFile, Figure, Note, Reading, Severity
+from rankscope.model.records import PHASES, BadFile, Figure, Note, Reading, Severity
 from rankscope.rank_file import LAP, ChunkKind, Rows, TraceKeep
 from rankscope.rank_files.chunks import RankFile, copy_rows, native_function
 from rankscope.rank_files.clock import Clock, CuptiClock
@@ -107,8 +107,8 @@ def add_trace(reading: Reading, file: RankFile, clock: Clock, cuda_rows: Rows, l
         reading.facts.lost_trace_events += lost
         reading.figures += _figures(f"trace {layers[layer]}", of_layer, lost, reading.facts.started_ns or 0)
     if offered and not file.header["trace_capacity"]:
-        told = "there was no room for the trace (a full disk, or a limit on file sizes): it has no events"
-        reading.notes.append(Note(told, Severity.WARNING, str(file.path)))
+        text = "there was no room for the trace (a full disk, or a limit on file sizes): it has no events"
+        reading.notes.append(Note(text, Severity.WARNING, str(file.path)))
 
 
 def _check(file: RankFile, seen: Seen, largest: int, layers: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankscope import rank_file
-from rankscope.model import PRECISIONS
+from rankscope.model.gpu import PRECISIONS
 from rankscope.rank_file import ChunkKind, FlopsFlag, Rows
 from rankscope.rank_files.chunks import RankFile, copy_rows
 from rankscope.rank_files.clock import Clock

@@ -14,6 +14,7 @@ from pathlib import Path
 from rankscope.agent import build
 from rankscope.record.preload import LIBRARY, NotRecordable, check_library, check_program
 from rankscope.record.program import NoProgram, find_program
+from rankscope.record.start import nsight
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -77,6 +78,14 @@ cupti = wheels("cu*/lib/libcupti.so.*") + wheels("cuda_cupti/lib/libcupti.so.*")
 cupti += [home + below for home in homes if home for below in ("/extras/CUPTI/lib64/libcupti.so", "/lib64/libcupti.so")]
 ask("driver", ["libcuda.so.1"], "cuDriverGetVersion", ctypes.c_int)
 ask("cupti", [asked] if asked else [*cupti, "libcupti.so.13", "libcupti.so.12"], "cuptiGetVersion", ctypes.c_uint32)
+loaders = [path for folder in sys.path for path in glob.glob(folder + "/pyopencl/.libs/libOpenCL*.so*")]
+try:
+    ctypes.CDLL("libOpenCL.so.1")
+    system = [line.split()[-1] for line in open("/proc/self/maps") if "/libOpenCL" in line]
+except OSError:
+    system = []
+if loaders + system:
+    print("opencl", (loaders + system)[0])
 ask("nccl", [*wheels("nccl/lib/libnccl.so.2"), "libnccl.so.2"], "ncclGetVersion", ctypes.c_int)
 """
 
@@ -217,7 +226,15 @@ def interpreter(python: str) -> list[Check]:
     if answers.get("preloaded") != "True":
         return [Check("python", "bad", f"LD_PRELOAD does not reach {program}; name the interpreter itself")]
     theirs = preloads()
-    return [Check("python", "ok", f"{program} can be recorded"), *theirs, mpi(answers), torch(answers), *gpu(answers)]
+    return [
+        Check("python", "ok", f"{program} can be recorded"),
+        *theirs,
+        mpi(answers),
+        torch(answers),
+        *gpu(answers),
+        opencl(answers),
+        *rocm(),
+    ]
 
 
 def preloads() -> list[Check]:
@@ -326,10 +343,12 @@ def gpu(answers: dict[str, str]) -> list[Check]:
 
 
 def injected(name: str) -> Check:
-    tool = os.environ[name]
-    if tool == LIBRARY:
+    theirs, tool = os.environ[name], nsight(dict(os.environ))
+    if theirs == LIBRARY:
         return Check(name, "ok", "is the recorder")
-    return Check(name, "note", f"{tool} stays, so nothing of the GPU is recorded; unset {name} to record it")
+    if tool:
+        return Check(name, "note", f"{tool} has the GPU: nothing of it is recorded; start without {tool} to record it")
+    return Check(name, "ok", f"{theirs} is loaded behind the recorder; if it uses CUPTI, the GPU is not recorded")
 
 
 def cupti(answers: dict[str, str]) -> Check:
@@ -346,8 +365,8 @@ def cupti(answers: dict[str, str]) -> Check:
 
 def nccl(answers: dict[str, str]) -> Check:
     theirs = os.environ.get("NCCL_PROFILER_PLUGIN")
-    if theirs and theirs != LIBRARY:
-        text = f"NCCL_PROFILER_PLUGIN={theirs} stays, so NCCL's operations are not recorded; unset it to record them"
+    if theirs and theirs.lower() == "none":
+        text = "NCCL_PROFILER_PLUGIN=none stays, so NCCL's operations are not recorded; unset it to record them"
         return Check("NCCL", "note", text)
     if len(LIBRARY) >= LONGEST_PLUGIN_PATH:
         return Check("NCCL", "note", f"{LIBRARY} is too long a path for NCCL: its operations are not recorded")
@@ -357,7 +376,41 @@ def nccl(answers: dict[str, str]) -> Check:
     shown = f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
     if int(number) < OLDEST_NCCL:
         return Check("NCCL", "note", f"{shown} has no plugins for profilers: its operations are not recorded; use 2.23")
-    return Check("NCCL", "ok", f"{shown}, {path}: recorded by its plugin")
+    behind = f"; {theirs} is loaded behind it" if theirs and theirs != LIBRARY else ""
+    return Check("NCCL", "ok", f"{shown}, {path}: recorded by its plugin{behind}")
+
+
+def opencl(answers: dict[str, str]) -> Check:
+    """Whether OpenCL's loader lets others see the calls: by layers, which ocl-icd has from 2.3 on."""
+    path = answers.get("opencl", "")
+    if not path:
+        return Check("OpenCL", "ok", "no loader (libOpenCL.so.1) found; one of the program's own is recorded")
+    try:
+        has_layers = b"OPENCL_LAYERS" in Path(path).read_bytes()
+    except OSError:
+        has_layers = False
+    if not has_layers:
+        text = f"{path} takes no layers: OpenCL is not recorded; use ocl-icd 2.3 or Khronos's loader of 2021 or later"
+        return Check("OpenCL", "note", text)
+    found = len(list(Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors").glob("*.icd")))
+    return Check("OpenCL", "ok", f"{path} takes layers; {found} drivers named in its folder")
+
+
+def rocm() -> list[Check]:
+    """Of HIP: the library that tells of calls and kernels, where there is an AMD GPU or ROCm."""
+    homes = [os.environ.get("ROCM_PATH") or "/opt/rocm", *map(str, Path("/opt").glob("rocm-*"))]
+    asked = os.environ.get("RANKSCOPE_ROCPROFILER")
+    found = (
+        [asked] if asked else [str(path) for home in homes for path in Path(home).glob("lib/librocprofiler-sdk.so*")]
+    )
+    if found and os.path.exists(found[0]):
+        return [Check("ROCm", "ok", f"{found[0]}: HIP is recorded")]
+    if not asked and not os.path.exists("/dev/kfd"):
+        return [Check("ROCm", "ok", "no AMD GPU here")]
+    text = (
+        "no librocprofiler-sdk found: nothing of HIP is recorded; install rocprofiler-sdk, or set RANKSCOPE_ROCPROFILER"
+    )
+    return [Check("ROCm", "note", text)]
 
 
 def writable(folder: Path) -> Check:

@@ -5,7 +5,7 @@ SMALLEST_TRACE_BYTES = 64 * 1024
 LARGEST_TRACE_BYTES = 1024**3
 TRACE_BYTES = 64 * 1024**2  # where --trace says nothing else
 TRACE_KEEP = ("newest", "oldest")
-CUDA = ("exact", "windows", "off")
+CUDA = ("windows", "exact", "off")
 CUDA_API = ("none", "sync", "all")
 IMPORTS = ("off", "time", "calls", "paths")
 SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
@@ -31,6 +31,7 @@ class RunOptions:
         self.trace_keep = ""
         self.imports = ""
         self.name = ""
+        self.lineage = ""
         self.index: str | None = None  # "": each Python's own, else a file
         self.quiet = False
         self.help = False
@@ -105,6 +106,7 @@ def take_value(options: RunOptions, word: str, rest: list[str]) -> None:
         "--trace-keep",
         "--imports",
         "--name",
+        "--lineage",
     ):
         hint = "see rankscope run --help, and put -- before a command that begins with a dash"
         raise UsageError(f"unknown option {name}; {hint}")

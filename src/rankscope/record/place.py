@@ -244,11 +244,11 @@ def may_run(pid: int, start_ticks: int, namespace: int, boot_id: int) -> bool:
         return False
     ours = namespace_of("self")
     if namespace in (0, ours):
-        found = process(pid)
-        return found is not None and found.start_ticks == start_ticks
-    others = [one for one in os.listdir("/proc") if one.isdecimal() and namespace_of(one) == namespace]
+        process_identity = process(pid)
+        return process_identity is not None and process_identity.start_ticks == start_ticks
+    others = [name for name in os.listdir("/proc") if name.isdecimal() and namespace_of(name) == namespace]
     if others:  # a container that we see from outside, under other numbers
-        return any(int(stat_of(int(one))[19]) == start_ticks for one in others if process(int(one)))
+        return any(int(stat_of(int(other))[19]) == start_ticks for other in others if process(int(other)))
     return ours != FIRST_PID_NAMESPACE
 
 

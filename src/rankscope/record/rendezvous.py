@@ -113,8 +113,8 @@ def is_same_job(claim: str, asking: Claimant) -> bool:
 def is_alive(identity: str) -> bool:
     """Whether that very process still runs (one job may have two launcher daemons on a host)."""
     pid = identity.partition(".")[0]
-    found = process(int(pid)) if pid.isdigit() else None
-    return found is not None and found.identity == identity
+    process_identity = process(int(pid)) if pid.isdigit() else None
+    return process_identity is not None and process_identity.identity == identity
 
 
 def turn_of(prefix: str, rank: int | None) -> int:
@@ -136,8 +136,8 @@ class Member:
         self.rank = place.rank
         self.key = f"environment-{place.job}-{place.ranks}"
         self.host = f"{os.uname().nodename}.{pid_namespace()}"
-        found = rank_process(place.rank)
-        self.identity = found.identity if found else "unknown"
+        process_identity = rank_process(place.rank)
+        self.identity = process_identity.identity if process_identity else "unknown"
 
     def joins(self, claims: list[str], names: list[str]) -> tuple[int, str, bool]:
         """Which of these claims is our job's, what it says, and whether we made it, by the name beside it."""

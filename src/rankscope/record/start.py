@@ -47,6 +47,11 @@ AGENT = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "agent", "start"
 WRAPPERS = os.path.join(os.path.dirname(LIBRARY), "librankscope_calls.so")  # of functions of libc
 NOBODY = "00000000:............"  # written over in place by each process that has a file: native/core/process.c
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")  # what CUDA and NVTX load by themselves
+# How processes that NVIDIA's tools have started are known: by variables, and by libraries that they preload or inject.
+NSIGHT_COMPUTE = ("NV_NSIGHT_INJECTION_PORT_BASE", "NV_COMPUTE_PROFILER_PERFWORKS_DIR")
+NCU_FILES = ("libTreeLauncher", "libInterceptorInjectionTarget", "libcuda-injection")
+NSYS_FILES = ("libToolsInjection",)
+LAYERS = "OPENCL_LAYERS"  # what OpenCL's loader loads
 
 
 class LaunchPlan:
@@ -175,7 +180,7 @@ def is_recorded(environment: dict[str, str]) -> bool:
 
 def joined_plan(options: RunOptions, program: str, environment: dict[str, str]) -> LaunchPlan:
     """Inside a recorded script: the same run, only told to a launcher."""
-    ours = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "NCCL_PROFILER_PLUGIN", *INJECTIONS)
+    ours = ("LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "NCCL_PROFILER_PLUGIN", *INJECTIONS, LAYERS)
     added = {name: environment[name] for name in environment if name in ours or name.startswith("RANKSCOPE_")}
     command = launched(options, program, environment, added)[0]
     return LaunchPlan(command, environment, RunFolder(environment["RANKSCOPE_DIR"], False))
@@ -197,14 +202,10 @@ def variables(options: RunOptions, folder: RunFolder, environment: dict[str, str
         added |= index_variables(options.index, options.command, environment)
     if options.lookups:
         added |= lookup_variables(environment, added)
-    theirs_or_ours = environment.get("NCCL_PROFILER_PLUGIN") or LIBRARY
-    if theirs_or_ours == LIBRARY and len(LIBRARY) < MOST_PLUGIN_PATH:
-        added["NCCL_PROFILER_PLUGIN"] = LIBRARY
-    for name in INJECTIONS:  # a tool that the user has put there stays
-        if environment.get(name) in (None, "", LIBRARY):
-            added[name] = LIBRARY
-    if options.cuda:
-        added["RANKSCOPE_CUDA"] = "0" if options.cuda == "off" else options.cuda
+    if ":" not in LIBRARY:  # behind others: the loader ocl-icd leaves programs that are started later the first alone
+        added[LAYERS] = ":".join([*words_of(environment.get(LAYERS, "")), LIBRARY])
+    added["RANKSCOPE_CUDA"] = cuda_mode(options, environment)
+    added |= plugin_variables(environment)
     if options.cuda_api:
         added["RANKSCOPE_CUDA_API"] = options.cuda_api
     if options.local:
@@ -225,6 +226,49 @@ def variables(options: RunOptions, folder: RunFolder, environment: dict[str, str
     if environment.get("RANKSCOPE_IMPORTS_UNTIL"):  # so that launchers pass it on
         added["RANKSCOPE_IMPORTS_UNTIL"] = environment["RANKSCOPE_IMPORTS_UNTIL"]
     return added
+
+
+def plugin_variables(environment: dict[str, str]) -> dict[str, str]:
+    """What NCCL, CUDA and NVTX load by themselves: ours; what the job had there is loaded behind it."""
+    added: dict[str, str] = {}
+    tool = nsight(environment)
+    for name in ("NCCL_PROFILER_PLUGIN", *INJECTIONS):
+        theirs = environment.get(name) or ""
+        is_nccl = name not in INJECTIONS
+        if is_nccl and (theirs.lower() == "none" or len(LIBRARY) >= MOST_PLUGIN_PATH):
+            continue
+        if tool and not is_nccl:
+            continue
+        added[name] = LIBRARY
+        if theirs not in ("", LIBRARY):
+            added[f"RANKSCOPE_{name}"] = theirs
+    if tool:
+        added |= {"RANKSCOPE_CUDA": "0", "RANKSCOPE_CUDA_ASIDE": tool}
+    return added
+
+
+def nsight(environment: dict[str, str]) -> str:
+    """Which tool of NVIDIA's has started us: it needs CUPTI and the driver's callbacks for itself; "" where none."""
+    words = [*environment.get("LD_PRELOAD", "").split(":"), *(environment.get(name) or "" for name in INJECTIONS)]
+    files = [os.path.basename(word) for word in words]
+    if any(name in environment for name in NSIGHT_COMPUTE) or any(one.startswith(NCU_FILES) for one in files):
+        return "Nsight Compute"
+    if "NSYS_PROFILING_SESSION_ID" in environment or any(one.startswith(NSYS_FILES) for one in files):
+        return "Nsight Systems"
+    return ""
+
+
+def words_of(others: str) -> list[str]:
+    """Of a list with colons: those that are not ours."""
+    return [word for word in others.split(":") if word not in ("", LIBRARY)]
+
+
+def cuda_mode(options: RunOptions, environment: dict[str, str]) -> str:
+    """In windows, unless single calls or events are asked for, which are not seen between them."""
+    if options.cuda:
+        return "0" if options.cuda == "off" else options.cuda
+    is_whole = options.cuda_api not in ("", "none") or options.trace_bytes is not None
+    return environment.get("RANKSCOPE_CUDA") or ("exact" if is_whole else "windows")
 
 
 def counts_calls(options: RunOptions, environment: dict[str, str]) -> bool:
@@ -265,6 +309,16 @@ def may_launch(program: str, command: list[str]) -> bool:
     return name in ("srun", "torchrun") or "run" in name or "mpiexec" in name or "-m" in command
 
 
+# A batch system that starts a job anew gives it the same number.
+BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID")
+
+
+def batch_job() -> str | None:
+    """The batch system's name for the job that this run is a part of."""
+    found = [f"{name}={os.environ[name]}" for name in BATCH_JOBS if os.environ.get(name)]
+    return found[0] if found else None
+
+
 def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: int | None) -> dict[str, Json]:
     """The content of run.json."""
     chosen: dict[str, Json] = {
@@ -292,6 +346,7 @@ def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: in
         "host": os.uname().nodename,
         "cwd": os.getcwd(),
         "rankscope_version": __version__,
+        "lineage": options.lineage or batch_job(),
         "library_path": os.environ.get("LD_LIBRARY_PATH"),
         "options": chosen,
     }

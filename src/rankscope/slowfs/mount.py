@@ -113,18 +113,18 @@ class Slowness:
 
 def duration_ns(text: str) -> int:
     """Nanoseconds of `1ms`, `250us`, `2 s`; a bare number is not a time."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]+)", text.strip())
-    if found is None or found[2] not in NS_OF:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]+)", text.strip())
+    if match is None or match[2] not in NS_OF:
         raise ValueError(f"{text}: give a time with its unit, as in 250us, 1ms or 2s")
-    return round(float(found[1]) * NS_OF[found[2]])
+    return round(float(match[1]) * NS_OF[match[2]])
 
 
 def bytes_per_second(text: str) -> int:
     """Bytes a second of `1G`, `200M`, `64Mi`, also with B or B/s behind."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(|k|M|G|Ki|Mi|Gi)(?:B(?:/s)?)?", text.strip())
-    if found is None:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(|k|M|G|Ki|Mi|Gi)(?:B(?:/s)?)?", text.strip())
+    if match is None:
         raise ValueError(f"{text}: give bytes a second, as in 200M or 1G")
-    return round(float(found[1]) * BYTES_OF[found[2]])
+    return round(float(match[1]) * BYTES_OF[match[2]])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import PathOperation
+from rankscope.model.imports import PathOperation
 from rankscope.slowfs.mount import NATIVE, Slowness, Unavailable, last_line, of_server, program
 
 Array = Any
@@ -48,7 +48,9 @@ class Replayed:
 def mapped(operations: Sequence[PathOperation], recorded: str, folder: str) -> list[PathOperation]:
     """Those below the recorded folder, as they are called below another."""
     prefix = recorded.rstrip("/")
-    below = [one for one in operations if one.path == prefix or one.path.startswith(f"{prefix}/")]
+    below = [
+        operation for operation in operations if operation.path == prefix or operation.path.startswith(f"{prefix}/")
+    ]
     return [
         PathOperation(one.operation, folder.rstrip("/") + one.path[len(prefix) :], one.result, one.times, one.bytes)
         for one in below
@@ -82,9 +84,9 @@ def replay(operations: Sequence[PathOperation], plan: ReplayPlan) -> Replayed:
     return Replayed(every, np.concatenate(times), clients, counted)
 
 
-def _record(one: PathOperation) -> bytes:
-    end = "+" if one.result == "ok" else "-" if one.result else "?"
-    return f"{LETTERS[one.operation]}{end}".encode() + os.fsencode(one.path) + b"\0"
+def _record(path_operation: PathOperation) -> bytes:
+    end = "+" if path_operation.result == "ok" else "-" if path_operation.result else "?"
+    return f"{LETTERS[path_operation.operation]}{end}".encode() + os.fsencode(path_operation.path) + b"\0"
 
 
 def _counters(slowness: Slowness | None) -> dict[str, int]:

@@ -289,7 +289,8 @@ def touched_files(
 def described(choice: BundleContents, path: str, identity: str, took_s: float) -> str:
     root = choice.roots[0].real
     own = sum(1 for file in choice.files if file.startswith(root + "/"))
-    share = f" ({own / choice.seen_files:.1%} of the environment's {choice.seen_files})" if choice.seen_files else ""
+    seen = choice.seen_files
+    share = f" ({100 * own / seen:.1f} % of the environment's {seen})" if seen else ""
     others = len(choice.files) - own
     files = f"{own} files{share}" + (f" and {others} of the interpreter and other folders" if others else "")
     return f"{path}: {files}, {os.path.getsize(path) / 1024**2:.1f} MiB, {took_s:.1f} s; identity {identity}"

@@ -49,10 +49,10 @@ def from_strace(lines: Iterable[str], folder: str) -> Touched:
     """The paths of calls that did not fail; a call whose end is on another line counts as one that did not."""
     touched: Touched = {}
     for line in lines:
-        found = CALL.match(line)
-        if not found or FAILED.search(line):
+        match = CALL.match(line)
+        if not match or FAILED.search(line):
             continue
-        call, at, text = found.groups()
+        call, at, text = match.groups()
         if call in OPENING or call in LOOKING:
             path = os.path.normpath(os.path.join(at or folder, unescaped(text))) if text else at or ""
             add(touched, path, OPENED if call in OPENING else LOOKED_AT)

@@ -128,8 +128,8 @@ def gate(folder: str) -> Lock:
 
 def identity(job: str) -> str:
     """This very process as a user of a copy: job-pid.start.namespace."""
-    found = process(os.getpid())
-    return f"{job}-{found.identity if found else os.getpid()}.{namespace()}"
+    process_identity = process(os.getpid())
+    return f"{job}-{process_identity.identity if process_identity else os.getpid()}.{namespace()}"
 
 
 def namespace() -> str:

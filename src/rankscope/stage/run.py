@@ -270,8 +270,8 @@ def run_timed(program: str, start: "StagedStart", options: "StageOptions") -> in
 
 def age_ns() -> int:
     """How long this process has been there, the start of its Python included; to 10 ms."""
-    found = process(os.getpid())
-    return time.time_ns() - found.started_ns if found else 0
+    process_identity = process(os.getpid())
+    return time.time_ns() - process_identity.started_ns if process_identity else 0
 
 
 def write(folder: str, start: "StagedStart", waited_ns: int, import_ns: int, exit_code: int) -> None:

@@ -26,8 +26,8 @@ def show(options: StageOptions) -> int:
 
 
 def copies(folder: str) -> list[str]:
-    found = [name for name in os.listdir(folder) if os.path.isdir(f"{folder}/{name}")]
-    return sorted(name for name in found if not name.startswith((TRASH, PART, JOB)))
+    names = [name for name in os.listdir(folder) if os.path.isdir(f"{folder}/{name}")]
+    return sorted(name for name in names if not name.startswith((TRASH, PART, JOB)))
 
 
 def clean(folder: str) -> None:
@@ -48,7 +48,7 @@ def described(copy: str) -> str:
     links = followed(manifest, copy)
     text = f"{copy}: {len(manifest.files)} files, {manifest.file_bytes / 1024**2:.1f} MiB, {len(users(copy))} users"
     if links is None:
-        return f"{text}; the file system does not tell what came from the original place"
+        return f"{text}; the file system does not count what came from the original place"
     names = "".join(f"\n  {path}" for path in links[:SHOWN_NAMES])
     more = f"\n  and {len(links) - SHOWN_NAMES} more" if len(links) > SHOWN_NAMES else ""
     return f"{text}, {len(links)} names taken from the original place{names}{more}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import rankscope
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.store.folder import FILE
 from rankscope.store.foreign import ABOUT
 from rankscope.store.rank_files import Batch, Stamp, Summary, below, stamp_of
@@ -110,9 +110,11 @@ class Kept:
         """Let the index name these, and take away what it no longer names."""
         if self.folder is None:
             return
-        staying = [one for one in entries if one.folder == self.folder]
+        staying = [entry for entry in entries if entry.folder == self.folder]
         batches = {one.name: _told(one) for one in staying}
-        if batches == {one.name: _told(one) for one in self.entries}:  # also of the same sizes: one was made again
+        if batches == {
+            entry.name: _told(entry) for entry in self.entries
+        }:  # also of the same sizes: one was made again
             return
         told = {"format": FORMAT, "code": code_key(), "batches": list(batches.values())}
         with suppress(OSError):
@@ -129,13 +131,13 @@ def _writable(folder: Path) -> Path | None:
         return None
 
 
-def _told(one: Entry) -> dict[str, Any]:
+def _told(entry: Entry) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "events": one.events,
-        "files": [[process, path, one.stamps.get(process)] for process, path in one.files.items()],
-        "sizes": one.sizes,
-        "rows": one.rows,
+        "name": entry.name,
+        "events": entry.events,
+        "files": [[process, path, entry.stamps.get(process)] for process, path in entry.files.items()],
+        "sizes": entry.sizes,
+        "rows": entry.rows,
     }
 
 
@@ -148,7 +150,7 @@ def _read_index(folder: Path) -> list[Entry]:
         entries = [_entry(folder, one) for one in told["batches"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-    return [one for one in entries if one.is_whole]
+    return [entry for entry in entries if entry.is_whole]
 
 
 def _entry(folder: Path, told: Mapping[str, Any]) -> Entry:

@@ -11,36 +11,34 @@ from typing import Any, get_type_hints
 import numpy as np
 import pyarrow as pa
 
-from rankscope.model import (
+from rankscope.model.gpu import (
     AllocatorSample,
-    CallsMethod,
     DeviceGaps,
     DeviceStep,
     DeviceTotals,
-    Event,
-    Figure,
     Gpu,
     GpuClock,
     GpuPower,
     GpuRecording,
+    StepFlops,
+)
+from rankscope.model.imports import CallsMethod, Module, Mount, PathUse, SystemCalls
+from rankscope.model.records import (
+    Event,
+    Figure,
     Group,
     Mark,
     MessageEnd,
-    Module,
-    Mount,
     Note,
     Operation,
-    PathUse,
     Peer,
     RangeTally,
     RankFacts,
     Reading,
     Step,
-    StepFlops,
-    SystemCalls,
     Tally,
-    Words,
 )
+from rankscope.model.tables import Words
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 RECORDS: dict[str, type] = {

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankscope.model import COLLECTIVE_LAYERS, TRACE_TABLES, BadFile, Summarise
+from rankscope.model.records import COLLECTIVE_LAYERS, BadFile
+from rankscope.model.tables import TRACE_TABLES, Summarise
 from rankscope.store.columns import arrow_type, columns_of, columns_table, schema_of
 from rankscope.store.rank_files import NO_NODES, Nodes, Progress, unseen
 
@@ -83,7 +84,7 @@ def traces_of(
         return None
     told = [table.filter(pc.starts_with(table["series"], "trace "))["process"] for table in figures]
     processes = sorted({one for column in told for one in pc.unique(column).to_pylist()})
-    return Traces(read, {one: files[one] for one in processes}, nodes) if processes else None
+    return Traces(read, {process: files[process] for process in processes}, nodes) if processes else None
 
 
 def new_folder() -> tempfile.TemporaryDirectory[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from rankscope.store.folder import NoRun
 
 Thing = TypeVar("Thing")
@@ -278,5 +278,5 @@ def cluster(address: str) -> Cluster:
     try:
         return Cluster(Client(address, timeout=CONNECT_S))
     except (OSError, ValueError, TimeoutError, socket.gaierror) as problem:
-        told = " ".join(str(problem)[:200].split()) or type(problem).__name__
-        raise NoRun(f"--dask {address}: no scheduler answers there ({told}): start one with `dask scheduler`") from None
+        text = " ".join(str(problem)[:200].split()) or type(problem).__name__
+        raise NoRun(f"--dask {address}: no scheduler answers there ({text}): start one with `dask scheduler`") from None

@@ -37,6 +37,8 @@ class Job:
     cwd: str = ""
     rankscope_version: str = ""
     library_path: str = ""  # LD_LIBRARY_PATH
+    lineage: str = ""  # what it shares with the other starts of the same job: --lineage, or the batch system's number
+    out: str = ""  # --out
 
 
 def find_run(path: Path | None) -> Path:
@@ -53,11 +55,11 @@ def _by_name(text: str) -> Path | None:
     if text == "latest":
         return LATEST
     if text.startswith("@"):
-        found = run_folders(RUNS)
+        paths = run_folders(RUNS)
         place = int(text[1:]) if text[1:].isdecimal() and len(text) < 8 else 0
-        if not 0 < place <= len(found):
-            raise NoRun(f"{text}: {len(found)} runs in {RUNS}/: @1 is the newest (rankscope runs lists them)")
-        return found[place - 1]
+        if not 0 < place <= len(paths):
+            raise NoRun(f"{text}: {len(paths)} runs in {RUNS}/: @1 is the newest (rankscope runs lists them)")
+        return paths[place - 1]
     return named_run(RUNS, text)
 
 
@@ -86,10 +88,10 @@ def run_folders(folder: Path) -> list[Path]:
     """The runs right below a folder, newest first, by a look at run.json alone; links, as `latest`, are left out."""
     try:
         with os.scandir(folder) as entries:
-            found = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            paths = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return sorted((one for one in found if is_run(one)), key=lambda one: (-moment_of(one), one.name))
+    return sorted((one for one in paths if is_run(one)), key=lambda one: (-moment_of(one), one.name))
 
 
 def moment_of(run: Path) -> int:
@@ -157,10 +159,30 @@ def _job(told: dict[str, Any]) -> Job:
     """Only what has the right type: the file may have been edited."""
     command = told.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
-    names = ("launcher", "host", "cwd", "rankscope_version", "library_path")
+    names = ("launcher", "host", "cwd", "rankscope_version", "library_path", "lineage")
     texts = {key: told[key] for key in names if isinstance(told.get(key), str)}
     numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
+    options = told.get("options")
+    out = options.get("out") if isinstance(options, dict) else None
+    if isinstance(out, str):
+        texts["out"] = out
     return Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})
+
+
+def lineage_of(run: Path) -> list[Path]:
+    """The runs beside it that are starts of the same job, oldest first: one name, one batch job, or one --out."""
+    job, _ = read_job(run)
+    here = run.resolve()
+
+    def is_same(other: Path) -> bool:
+        theirs, _ = read_job(other)
+        if job.lineage or theirs.lineage:
+            return job.lineage == theirs.lineage
+        is_given = bool(job.out) and Path(job.out).name != RUNS.name  # else it is where all runs are
+        return is_given and (job.out, job.cwd, job.command) == (theirs.out, theirs.cwd, theirs.command)
+
+    those = [other for other in run_folders(here.parent) if other.resolve() == here or is_same(other)]
+    return sorted(those or [run], key=moment_of)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankscope.model import BadFile, RankFacts, Reading, Role
+from rankscope.model.records import BadFile, RankFacts, Reading, Role
 from rankscope.store.columns import joined, reading_tables, records_table, schema_of
 
 # ---------------------------------------------------------------- two tellings of one process become one
@@ -65,11 +65,13 @@ class Members:
     _of_rank: dict[int, list[RunMember]] = field(default_factory=dict)
     _of_pid: dict[int, list[RunMember]] = field(default_factory=dict)
     _second_hand: list[RunMember] = field(default_factory=list)
+    _sizes: set[int] = field(default_factory=set)  # world sizes of the run's job
 
     def begin(self, processes: Iterable[int], facts: Iterable[RankFacts], layers: frozenset[str]) -> None:
         """The recorded processes, whose roles are known."""
         for process, one in zip(processes, facts, strict=True):
             self._add(RunMember(process, one, layers))
+            self._sizes |= {one.world_size} if one.world_size and one.role == Role.RANK else set()
 
     def place(self, facts: RankFacts, layers: frozenset[str]) -> int:
         """The process that a loaded one is, a new one if there was none."""
@@ -79,7 +81,7 @@ class Members:
             facts.role = Role.OTHER
         known = self._same(facts, layers)
         if known is None:
-            if facts.role == Role.RANK and facts.rank is not None and self._of_rank.get(facts.rank):
+            if facts.role == Role.RANK and facts.rank is not None and (self._own(facts.rank) or not self._fits(facts)):
                 facts.role = Role.OTHER
             self._add(RunMember(self._next(), facts, layers))
             return self.all[-1].process
@@ -91,12 +93,13 @@ class Members:
     def settle(self) -> None:
         """Decide what has to wait until all are known."""
         for told in self._second_hand:
-            own = self._of_rank.get(told.facts.rank or 0, [])
-            if own:
-                told.facts.role = Role.SUMMARY if _sizes_agree(own[0].facts, told.facts) else Role.OTHER
-            if told.facts.role == "summary":
+            own = self._own(told.facts.rank or 0)
+            if not self._fits(told.facts) or (own and not _sizes_agree(own[0].facts, told.facts)):
+                told.facts.role = Role.OTHER
+            elif own:
+                told.facts.role = Role.SUMMARY
                 own[0].facts = completed(own[0].facts, replace(told.facts, **ONLY_TOLD))
-            elif not own:
+            else:
                 self._of_rank[told.facts.rank or 0] = [told]
         self._number_unknown()
 
@@ -108,6 +111,16 @@ class Members:
                 facts.role = Role.HELPER
             else:
                 facts.rank, facts.rank_source = number, "order of loading"
+
+    def _own(self, rank: int) -> list[RunMember]:
+        """What is known of a rank of the run's job."""
+        return [member for member in self._of_rank.get(rank, []) if member.facts.role == Role.RANK]
+
+    def _fits(self, facts: RankFacts) -> bool:
+        """Whether a process can be of the run's job by that job's size, which the first process that has one tells."""
+        if facts.world_size and not self._sizes and facts.role == Role.RANK:
+            self._sizes.add(facts.world_size)
+        return not facts.world_size or not self._sizes or facts.world_size in self._sizes
 
     def _set_aside(self, facts: RankFacts, layers: frozenset[str]) -> int:
         member = RunMember(self._next(), facts, layers)
@@ -134,7 +147,7 @@ class Members:
         else:
             candidates = self._of_pid.get(facts.pid, []) if facts.pid is not None else []
             candidates = candidates if len(candidates) == 1 else []
-        return next((one for one in candidates if _agree(one, facts, layers)), None)
+        return next((candidate for candidate in candidates if _agree(candidate, facts, layers)), None)
 
 
 def _agree(known: RunMember, facts: RankFacts, layers: frozenset[str]) -> bool:
@@ -142,8 +155,8 @@ def _agree(known: RunMember, facts: RankFacts, layers: frozenset[str]) -> bool:
     return _sizes_agree(known.facts, facts) and len(hosts) < 2 and not known.layers & layers
 
 
-def _sizes_agree(one: RankFacts, other: RankFacts) -> bool:
-    return not one.world_size or not other.world_size or one.world_size == other.world_size
+def _sizes_agree(facts: RankFacts, other: RankFacts) -> bool:
+    return not facts.world_size or not other.world_size or facts.world_size == other.world_size
 
 
 # ---------------------------------------------------------------- foreign

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankscope.model import RankFacts, names_of
+from rankscope.model.records import RankFacts
+from rankscope.model.tables import names_of
 from rankscope.store.cache import ALIVE, Entry, Kept
 from rankscope.store.columns import columns_of, schema_of
 from rankscope.store.executors import Executor, Killed, Lost
@@ -292,8 +293,8 @@ def read_part(path: Path, here: Here | None, table: str, columns: list[str]) -> 
     try:
         return renumbered(read_table(path, table, columns), here)
     except DAMAGED as problem:
-        told = " ".join(str(problem)[:200].split())
-        raise NoRun(f"{path}: cannot be read ({told}): remove {path.parent}, it is made again") from None
+        text = " ".join(str(problem)[:200].split())
+        raise NoRun(f"{path}: cannot be read ({text}): remove {path.parent}, it is made again") from None
 
 
 @dataclass(frozen=True, slots=True)

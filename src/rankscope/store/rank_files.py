@@ -16,7 +16,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankscope.model import BadFile, Note, RankFacts, Reading, Severity
+from rankscope.model.records import BadFile, Note, RankFacts, Reading, Severity
 from rankscope.store.columns import joined, reading_tables, records_table
 from rankscope.store.executors import ANYWHERE, At
 
@@ -104,7 +104,7 @@ def with_elsewhere(run: Path, files: Sequence[Path], nodes: Sequence[Elsewhere])
     """All files in the order that they have once they are gathered; of two of one process the one on its node."""
     if not nodes:
         return list(files)
-    known = {str(path): path for path in files} | {str(run / one.below): one.path for one in nodes}
+    known = {str(path): path for path in files} | {str(run / node.below): node.path for node in nodes}
     return [known[path] for path in sorted(known, key=lambda path: path.split(os.sep))]
 
 

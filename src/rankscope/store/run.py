@@ -16,7 +16,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankscope.model import Layer, Note, RankFacts, Severity, Summarise, names_of
+from rankscope.model.records import Layer, Note, RankFacts, Severity
+from rankscope.model.tables import Summarise, names_of
 from rankscope.store import large_runs
 from rankscope.store.columns import RECORDS, columns_of, plain_numbers, records_table, schema_of
 from rankscope.store.derived import (
@@ -70,8 +71,8 @@ def sound_folders(run: Path) -> tuple[list[Path], list[str]]:
                 pq.read_metadata(path)
             sound.append(folder)
         except (pa.ArrowException, OSError) as problem:
-            told = f"{path}: cannot be read: {' '.join(str(problem)[:200].split())}"
-            bad.append(f"{told} (load {about.get('source', 'it')} again)")
+            text = f"{path}: cannot be read: {' '.join(str(problem)[:200].split())}"
+            bad.append(f"{text} (load {about.get('source', 'it')} again)")
     return sound, bad
 
 
@@ -188,6 +189,7 @@ class RunTables:
         recorded, loaded, many = contents.recorded, contents.loaded, contents.many
         self.folder = contents.folder
         self.bad_files = recorded.bad
+        self.parallel_groups = ""  # groups of ranks as the user gives them, in place of those that would be inferred
         self._tables = _arrow_tables(contents, unrecorded(contents.folder))
         self._database = duckdb.connect(":memory:")
         self._database.register("host_groups", host_groups_table(options.groups, contents.folder))
@@ -218,7 +220,7 @@ class RunTables:
             add_traces(self._database, self._traces.write(self.bad_files, self._summing))
 
     def derive(self, summarise: Summarise) -> None:
-        """Make the tables of model_traces, once."""
+        """Make the tables of TRACE_TABLES, once."""
         if self._derived:
             return
         tasks = loaded_tasks(summarise, self._places)
@@ -255,8 +257,8 @@ class RunTables:
         try:
             return self._database.execute(sql, list(parameters)).fetchall()
         except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.IOException) as problem:
-            told = " ".join(str(problem)[:200].split())
-            raise NoRun(f"{self.folder}: holds numbers that cannot be summed: {told}") from None
+            text = " ".join(str(problem)[:200].split())
+            raise NoRun(f"{self.folder}: holds numbers that cannot be summed: {text}") from None
 
     def batches(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows that the SQL asks for, some at a time: they may be too many for memory."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankscope.api.run import Run
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.gpu.activities import COMMUNICATION, COMPUTE, COPY, SET, kind_of
 
 GPU, KINDS, PARTS, COLLECTIVES = "GPU activities", "GPU time", "Step parts", "Collectives"
@@ -23,7 +23,17 @@ COLUMNS = (
     Column("max_ns", Unit.NS, "Max"),
     Column("name", Unit.NAME, "Name"),
 )
-STEP_PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "communication", "checkpoint", "other")
+STEP_PARTS = (
+    "data",
+    "zero_grad",
+    "forward",
+    "backward",
+    "optimizer",
+    "communication",
+    "checkpoint",
+    "compute",
+    "other",
+)
 STEPS = "steps JOIN ranks USING (process) WHERE role = 'rank' AND number > ? AND {condition}"
 EVENTS = """
     SELECT name, count(*)::BIGINT, sum(end_ns - start_ns), min(end_ns - start_ns), max(end_ns - start_ns)
@@ -84,9 +94,16 @@ def gpu_activities(run: Run, rank: int | None = None) -> list[ProfiledActivity]:
 
 def together(kind: str, name: str, found: Sequence[ProfiledActivity]) -> ProfiledActivity:
     """Their sum."""
-    calls, total_ns = sum(one.calls for one in found), sum(one.total_ns for one in found)
-    shortest = min((one.min_ns for one in found if one.min_ns is not None), default=None)
-    longest = max((one.max_ns for one in found if one.max_ns is not None), default=None)
+    calls, total_ns = (
+        sum(profiled_activity.calls for profiled_activity in found),
+        sum(profiled_activity.total_ns for profiled_activity in found),
+    )
+    shortest = min(
+        (profiled_activity.min_ns for profiled_activity in found if profiled_activity.min_ns is not None), default=None
+    )
+    longest = max(
+        (profiled_activity.max_ns for profiled_activity in found if profiled_activity.max_ns is not None), default=None
+    )
     return ProfiledActivity(kind, name, calls, total_ns, shortest, longest)
 
 
@@ -94,7 +111,7 @@ def step_parts(run: Run, first_step: int, rank: int | None = None) -> list[Profi
     """Each without what it was blocked in collectives, which is a row of its own; they add up to the steps."""
     own = {part.replace("_", " "): f"{part}_ns - blocked_{part}_ns" for part in STEP_PARTS}
     columns = {**own, BLOCKED: "exposed_ns"}
-    sums = ", ".join(f"count(*), sum({one}), min({one}), max({one})" for one in columns.values())
+    sums = ", ".join(f"count(*), sum({column}), min({column}), max({column})" for column in columns.values())
     run.store(events=True)  # once, for the collectives as well
     row = run.query(f"SELECT {sums} FROM {STEPS.format(condition=of_rank(rank))}", [first_step]).rows[0]
     found = []
@@ -121,24 +138,38 @@ def of_rank(rank: int | None) -> str:
 def shares(found: Sequence[ProfiledActivity]) -> list[float | None]:
     """Of the time of all rows of the same kind, as nvprof has it."""
     sums: dict[str, float] = {}
-    for one in found:
-        if not one.name.startswith("of "):
-            sums[one.kind] = sums.get(one.kind, 0.0) + one.total_ns
-    return [one.total_ns / sums[one.kind] if sums.get(one.kind) else None for one in found]
+    for profiled_activity in found:
+        if not profiled_activity.name.startswith("of "):
+            sums[profiled_activity.kind] = sums.get(profiled_activity.kind, 0.0) + profiled_activity.total_ns
+    return [
+        profiled_activity.total_ns / sums[profiled_activity.kind] if sums.get(profiled_activity.kind) else None
+        for profiled_activity in found
+    ]
 
 
 def rows(found: Sequence[ProfiledActivity], least: float = 0.0) -> tuple[list[tuple[Value, ...]], int]:
     """In nvprof's columns, the kind told once; and how many rows below the least share were left out."""
     made: list[tuple[Value, ...]] = []
     before, left_out = "", 0
-    for one, share in zip(found, shares(found), strict=True):
+    for profiled_activity, share in zip(found, shares(found), strict=True):
         if share is not None and share < least:
             left_out += 1
             continue
-        kind = f"{one.kind}:" if one.kind != before else ""
-        before = one.kind
-        mean_ns = one.total_ns / one.calls if one.calls else None
-        made.append((kind, share, one.total_ns, one.calls, mean_ns, one.min_ns, one.max_ns, one.name))
+        kind = f"{profiled_activity.kind}:" if profiled_activity.kind != before else ""
+        before = profiled_activity.kind
+        mean_ns = profiled_activity.total_ns / profiled_activity.calls if profiled_activity.calls else None
+        made.append(
+            (
+                kind,
+                share,
+                profiled_activity.total_ns,
+                profiled_activity.calls,
+                mean_ns,
+                profiled_activity.min_ns,
+                profiled_activity.max_ns,
+                profiled_activity.name,
+            )
+        )
     return made, left_out
 
 

@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rankscope.model import COLLECTIVE_LAYERS, Column, Layer, Table, Unit, sql_list
-from rankscope.model import Cell as Value
+from rankscope.model.records import API_LAYERS, Layer
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit, sql_list
+from rankscope.questions.mpi.calls import BYTES_SQL
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.collective_tables import bandwidth, first_calls, full, latency, points, waits
 from rankscope.studies.errors import BadStudy
@@ -40,10 +42,10 @@ def between(begin: int, end: int) -> list[int]:
 
 
 def size(text: str) -> int:
-    told = SIZE.fullmatch(text.strip())
-    if not told or not int(told[1]):
+    match = SIZE.fullmatch(text.strip())
+    if not match or not int(match[1]):
         raise BadStudy(f"--sizes {text.strip() or '(nothing)'}: give sizes as 4,64k,4M, or a range as 4..256M")
-    return int(told[1]) * UNITS[told[2].lower()]
+    return int(match[1]) * UNITS[match[2].lower()]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -51,7 +53,12 @@ def size(text: str) -> int:
 PARTS: dict[str, str] = {
     Layer.MPI: "BACKEND_MPI",
     Layer.GLOO: "BACKEND_GLOO",
+    Layer.ONECCL: "BACKEND_ONECCL",
+    Layer.HOROVOD: "BACKEND_HOROVOD",
     Layer.CUDA_API: "BACKEND_CUDA",
+    Layer.ZE: "BACKEND_ZE",
+    Layer.OPENCL: "BACKEND_CL",
+    Layer.HIP_API: "BACKEND_HIP",
     Layer.GPU: "Device profiling",
 }
 COUNTS = (
@@ -62,6 +69,8 @@ COUNTS = (
     Column("processes", Unit.COUNT, "Processes"),
     Column("threads", Unit.COUNT, "Threads"),
     Column("devices", Unit.COUNT, "Devices"),
+    Column("total_ns", Unit.NS, "Total time"),
+    Column("calls", Unit.COUNT, "Total calls"),
     Column("max_rss_bytes", Unit.BYTES, "Largest process"),
 )
 HOST = "Part 1: CPU host profiling, total time and total number of calls"
@@ -76,12 +85,17 @@ SEEN = f"""
         count(DISTINCT (process, thread)), count(DISTINCT (host, regexp_extract("group", '^GPU \\d+')))
     FROM tallies JOIN ranks USING (process)
     WHERE role = 'rank' AND calls > 0
-    AND (layer = 'gloo' OR (kind = 'call' AND layer IN {sql_list([Layer.MPI, Layer.CUDA_API, Layer.GPU])}))
+    AND (layer = 'gloo' OR (kind = 'call' AND layer IN {sql_list([layer for layer in PARTS if layer != Layer.GLOO])}))
     GROUP BY layer"""
-CARRIED = """
-    SELECT sum(bytes)::BIGINT, sum(calls)::BIGINT FROM tallies JOIN ranks USING (process)
-    WHERE role = 'rank' AND bytes > 0 AND layer IN {layers}"""
-CARRIERS = (sql_list(COLLECTIVE_LAYERS), sql_list([Layer.GPU]))
+# Of what was begun by one call and completed by another either has the bytes. Copies into a fusion buffer send nothing.
+CARRIED = f"""
+    SELECT layer, sum(bytes)::BIGINT, sum(calls)::BIGINT FROM (
+        SELECT layer, name, {BYTES_SQL} AS bytes, coalesce(nullif(sum(calls) FILTER (kind = 'call' AND bytes > 0), 0),
+            sum(calls) FILTER (kind = 'progress' AND bytes > 0)) AS calls
+        FROM tallies JOIN ranks USING (process) WHERE role = 'rank' AND NOT starts_with(name, 'fusion: ') GROUP BY 1, 2)
+    WHERE bytes > 0 GROUP BY layer"""
+# A library may call another: of those that were seen the first one is the program's.
+LIBRARIES = (Layer.HOROVOD, Layer.ONECCL, Layer.NCCL, Layer.GLOO, Layer.MPI)
 LARGEST = "SELECT max(max_rss_bytes) FROM ranks WHERE role = 'rank'"
 Pair = tuple[Value, Value]  # time or bytes, and calls
 NOTHING: Pair = (None, None)
@@ -109,7 +123,8 @@ class BackendProfile:
     largest_bytes: int
 
     def host(self) -> Pair:
-        ours = [one for layer, one in self.layers.items() if layer != "gpu"]
+        outer = [layer for layer in LIBRARIES if layer in self.layers][:1]
+        ours = [self.layers[layer] for layer in (*outer, *API_LAYERS) if layer in self.layers]
         return (sum(one.total_ns for one in ours), sum(one.calls for one in ours)) if ours else NOTHING
 
     def device(self) -> Pair:
@@ -124,27 +139,33 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     """The header's counts, then the parts; a part that no cell has is said to be absent."""
     found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
     host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
-    host.notes.append("Intercepted calls of MPI (also its initialisation), Gloo and CUDA, summed over the ranks.")
+    host.notes.append(
+        "Intercepted calls of MPI (also its initialisation), Gloo, oneCCL, Horovod and CUDA, summed over the ranks. "
+        "Where one library calls another, Horovod MPI or oneCCL MPI, the outer one's: the other is in the table above."
+    )
     device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
     copied = part(found, "copied", COPIED, headings, Unit.BYTES, lambda one: one.copied)
     sent = part(found, "sent", SENT, headings, Unit.BYTES, lambda one: one.sent)
-    sent.notes.append("What the ranks pass to intercepted calls of MPI, Gloo and NCCL, summed over the ranks.")
+    sent.notes.append(
+        "What the ranks pass to intercepted calls of MPI, Gloo, NCCL, oneCCL and Horovod, summed over the ranks; where "
+        "one library calls another, to the outer one."
+    )
     for one in (device, copied):
         one.notes += [ABSENT] * (not one.rows)
     unseen = [backend for backend in named(found) if not any(found[at].layers for at in found if at[0] == backend)]
     if unseen:
-        told = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/studies/backends.md)"
-        host.warnings.append(told)
+        text = f"{', '.join(unseen)}: the recorder saw no call, so these parts are empty (docs/studies/backends.md)"
+        host.warnings.append(text)
     return [counts(found), host, device, copied, sent]
 
 
 def profile(outcome: Outcome) -> BackendProfile:
     store = outcome.run.store()
     layers = {layer: LayerSums(float(total_ns), *rest) for layer, total_ns, *rest in store.query(SEEN)}
-    sent, copied = (store.query(CARRIED.format(layers=which))[0] for which in CARRIERS)
-    largest_bytes = store.query(LARGEST)[0][0]
-    return BackendProfile(layers, sent if sent[1] else NOTHING, copied if copied[1] else NOTHING, largest_bytes)
+    carried: dict[str, Pair] = {layer: (moved, calls) for layer, moved, calls in store.query(CARRIED)}
+    sent = next((carried[layer] for layer in LIBRARIES if layer in carried), NOTHING)
+    return BackendProfile(layers, sent, carried.get(Layer.GPU, NOTHING), store.query(LARGEST)[0][0])
 
 
 def named(found: Places) -> list[str]:
@@ -174,12 +195,14 @@ def counts(found: Places) -> Table:
     made = Table("counts", "What was seen of each backend", COUNTS, [])
     for (backend, ranks), one in found.items():
         if not one.layers:
-            made.rows.append((backend, ranks, "nothing", None, None, None, None, one.largest_bytes))
+            made.rows.append((backend, ranks, "nothing", *[None] * 6, one.largest_bytes))
         for layer, seen in sorted(one.layers.items(), key=lambda item: list(PARTS).index(item[0])):
-            by_cuda = layer in (Layer.CUDA_API, Layer.GPU)  # CUPTI's records do not tell whose thread it was
-            told = (seen.hosts, seen.processes, None if by_cuda else seen.threads)
+            by_device = layer in (*API_LAYERS, Layer.GPU)  # its records do not tell whose thread it was
+            told = (seen.hosts, seen.processes, None if by_device else seen.threads)
             devices = seen.devices if layer == Layer.GPU else None
-            made.rows.append((backend, ranks, PARTS[layer], *told, devices, one.largest_bytes))
+            made.rows.append(
+                (backend, ranks, PARTS[layer], *told, devices, seen.total_ns, seen.calls, one.largest_bytes)
+            )
     return made
 
 
@@ -197,6 +220,9 @@ OPERATIONS = (
 )
 
 
+DEVICES = ("host", "ze")
+
+
 def axes(settings: Settings) -> Mapping[str, Sequence[str]]:
     checked(settings)
     return {"backend": backends(settings["backends"])}
@@ -208,25 +234,28 @@ def checked(settings: Settings) -> None:
         raise BadStudy(f"--op {settings['op']}: choose one of {', '.join(OPERATIONS)}")
     if not settings["iterations"].isdigit() or not int(settings["iterations"]):
         raise BadStudy(f"--iterations {settings['iterations']}: give a whole number above 0")
+    if settings["device"] not in DEVICES:
+        raise BadStudy(f"--device {settings['device']}: choose one of {', '.join(DEVICES)}")
     sizes(settings["sizes"])
 
 
 def job(cell: Cell, settings: Settings, pythons: Pythons, folder: str) -> CellJob | Missing:
     asked = [4] if settings["op"] == "barrier" else sizes(settings["sizes"])
     options = ["--op", settings["op"], "--sizes", ",".join(map(str, asked)), "--iterations", settings["iterations"]]
+    options += ["--device", settings["device"]] if settings["device"] != "host" else []
     return job_of(cell["backend"], "allreduce", options, pythons, folder)
 
 
 def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
     """Latency and bandwidth, the three parts of the run as it was recorded, waiting, and every size in full."""
-    found = points(outcomes, settings["op"])
+    measured_points = points(outcomes, settings["op"])
     return [
-        latency(found),
-        *bandwidth(found),
+        latency(measured_points),
+        *bandwidth(measured_points),
         *three_parts(outcomes),
-        first_calls(found),
+        first_calls(measured_points),
         *waits(outcomes, settings["op"]),
-        full(found),
+        full(measured_points),
     ]
 
 
@@ -242,6 +271,7 @@ STUDY = Study(
         "op": Parameter("allreduce", f"the collective: {', '.join(OPERATIONS)}"),
         "sizes": Parameter("4,64,1k,16k,256k,4M", "as 4,64k,4M, or a range that grows by four as 4..256M"),
         "iterations": Parameter("10", "timed calls of each size; fewer of sizes above 6 MiB"),
+        "device": Parameter("host", "where buffers lie; ze: on a Level Zero device, copied to the host and back"),
     },
     scales=(1, 2, 4, 8),
     timeout_s=600,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rankscope.studies.errors import BadStudy
-from rankscope.studies.interpreters import Python, Pythons
+from rankscope.studies.interpreters import Python, Pythons, is_elsewhere, is_true_after_import
 from rankscope.studies.plan import CellJob, Missing, Settings
 from rankscope.studies.programs import path_of
 
@@ -26,6 +26,7 @@ class BackendNeeds:
     modules: tuple[str, ...]
     launcher: str = "local"  # on one machine
     asks: str = ""  # what must be true of torch and its module `distributed`
+    built: str = ""  # what must be true of the first of the modules, whose interface for torch is imported for it
     install: str = ""  # how to get it, where that is not plain
     environment: Mapping[str, str] = field(default_factory=dict)
     record: tuple[str, ...] = ()  # options of `rankscope run` without which its calls are not seen
@@ -37,6 +38,9 @@ NEEDS: dict[str, BackendNeeds] = {
     "nccl": BackendNeeds(("torch",), asks="distributed.is_nccl_available() and torch.cuda.device_count()"),
     "horovod": BackendNeeds(
         ("horovod", "torch"), "mpirun", install="make env-horovod (docs/studies/backends.md)", environment=UNBOUND
+    ),
+    "horovod_gloo": BackendNeeds(
+        ("horovod", "torch"), install="make env-horovod (docs/studies/backends.md)", built="horovod.torch.gloo_built()"
     ),
     "oneccl": BackendNeeds(ONECCL, install="make env-oneccl (docs/studies/backends.md)"),
     "oneccl_mpi": BackendNeeds(
@@ -66,11 +70,11 @@ def settled(settings: Settings, pythons: Pythons) -> Settings:
     """The settings with the backends that are here, where all of them were asked for."""
     if settings["backends"] != HERE:
         return settings
-    found = [name for name in NEEDS if isinstance(python_for(name, pythons), Python)]
-    if not found:
+    names = [name for name in NEEDS if isinstance(python_for(name, pythons), Python)]
+    if not names:
         known = ", ".join(one.path for one in pythons.all)
         raise BadStudy(f"none of {', '.join(NEEDS)} is in {known}: name a Python that has one with --python")
-    return {**settings, "backends": ",".join(found)}
+    return {**settings, "backends": ",".join(names)}
 
 
 def python_for(backend: str, pythons: Pythons) -> Python | Missing:
@@ -83,6 +87,12 @@ def python_for(backend: str, pythons: Pythons) -> Python | Missing:
     able = [one for one in having if not needs.asks or backend in ASSUMED or one.answers(needs.asks)]
     if not able:
         return Missing(f"torch in {having[0].path} has no {backend} that works here ({needs.asks} is not true)")
+    if (
+        needs.built
+        and not is_elsewhere(able[0])
+        and not is_true_after_import(able[0].path, "horovod.torch", needs.built)
+    ):
+        return Missing(f"{needs.modules[0]} in {able[0].path} was built without it ({needs.built} is not true)")
     if needs.launcher == "mpirun" and not able[0].mpirun:
         return Missing(f"no mpirun beside {able[0].path} nor on the PATH: install an MPI, or choose --launcher")
     return able[0]

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.collectives.collectives import rate
 from rankscope.questions.collectives.operations import OPERATIONS, operation_of
 from rankscope.questions.collectives.waiting import AWAITED
@@ -105,6 +105,9 @@ SIZES = (
 )
 
 
+BY_ONECCL = "SELECT DISTINCT name FROM tallies WHERE layer = 'oneccl'"
+
+
 def waits(outcomes: Sequence[Outcome], operation: str) -> list[Table]:
     """Sums by backend and scale, and by size; the recorder's, over the first repeat of each."""
     shares = Table("waits", "Wait and transfer", SHARES, [])
@@ -135,6 +138,8 @@ def recorded(outcome: Outcome, operation: str, ranks: int) -> list[dict[str, Val
     wanted = operation_of("", operation)
     told = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     ours = [one for one in told if one["members"] == ranks and operation_of("", str(one["name"])) == wanted]
+    outer = {str(name) for (name,) in outcome.run.store().query(BY_ONECCL)}  # what oneCCL asks of an MPI is inside that
+    ours = [one for one in ours if one["name"] in outer] or ours
     return sorted(ours, key=lambda one: (str(one["name"]), int(str(one["up_to_bytes"] or 0))))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rankscope.api.run import Layout, Selection
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.studies.activities import COLUMNS as PROFILE_COLUMNS
 from rankscope.studies.activities import activities, rows
 from rankscope.studies.errors import BadStudy
@@ -119,7 +119,7 @@ def metric_rows(places: Mapping[Place, list[Outcome]], role: str, passed: str) -
         for metric, times in sorted(times_of(repeats, role, passed).items()):
             variance = statistics.variance(times) if len(times) > 1 else 0.0
             figures = (min(times), max(times), statistics.fmean(times), variance, variance**0.5)
-            yield (*told(place), metric, *(f"{one:.6g}" for one in figures), len(times))
+            yield (*told(place), metric, *(f"{figure:.6g}" for figure in figures), len(times))
 
 
 def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
@@ -133,10 +133,10 @@ def speeds(places: Mapping[Place, list[Outcome]]) -> Table:
         wait = (1e6 * statistics.fmean(waits), 1e6 * max(waits)) if waits else (None, None)
         servers = int(str(told(place)[3]))
         waiting_ms = sum(
-            one.get("waiting_ms", {}).get("measured", 0.0)
+            result.get("waiting_ms", {}).get("measured", 0.0)
             for outcome in repeats
-            for one in outcome.results
-            if one["role"] == "server"
+            for result in outcome.results
+            if result["role"] == "server"
         )
         share = waiting_ms / servers / passes_ms if servers else None
         warm_ms = statistics.fmean(times_of(repeats, "trainer", "warmup")[BATCH])
@@ -184,7 +184,7 @@ def process_rows(outcome: Outcome, result: Mapping[str, Any], batches: int) -> l
     rank, role = result["rank"], result["role"]
     if role == "server":
         times = result["times_ms"].get("measured", {})
-        sums = [(name, [1e6 * one for one in found]) for name, found in times.items()]
+        sums = [(name, [1e6 * one for one in time]) for name, time in times.items()]
         return [
             (rank, role, "Server:", None, sum(one), len(one), statistics.fmean(one), min(one), max(one), name)
             for name, one in sums

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.output.html import to_html
 from rankscope.output.markdown import to_markdown
 from rankscope.pictures import Graph
@@ -49,7 +49,7 @@ def series_of_tables(tables: Sequence[Table]) -> list[Series]:
     for table in tables:
         before = {(one.unit, one.axis, one.points) for one in found}  # a table of its own names them otherwise
         layout = layout_of(table)
-        made = [one for at in layout.values for one in of_column(table, layout, at, titles)] if layout else []
+        made = [series for at in layout.values for series in of_column(table, layout, at, titles)] if layout else []
         found += [one for one in made if (one.unit, one.axis, one.points) not in before]
     return found
 
@@ -96,14 +96,14 @@ def over(table: Table, along: int, keys: Sequence[int], at: int, told: tuple[str
             key = tuple(word(row[place], table.columns[place]) for place in keys)
             points.setdefault(key, []).append((float(scale), float(value)))
     laws = BY_SIZE if axis == BY_BYTES else BY_SCALE
-    for key, found in points.items():
+    for key, point in points.items():
         words = [name, *key] if name else list(key)
         yield Series(
             words[0],
             ", ".join(word for word in (what, *words[1:]) if word),
             unit_of(table.columns[at]),
             axis,
-            tuple(found),
+            tuple(point),
             laws,
         )
 
@@ -184,8 +184,8 @@ def growth_graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> dict[str
 
 def _of_repeats(study: Study, outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
     whole: dict[tuple[str, str, str, str], Series] = {}
-    for repeat in sorted({one.cell.repeat for one in outcomes if one.done}):
-        made = study.tables([one for one in outcomes if one.cell.repeat == repeat], settings)
+    for repeat in sorted({outcome.cell.repeat for outcome in outcomes if outcome.done}):
+        made = study.tables([outcome for outcome in outcomes if outcome.cell.repeat == repeat], settings)
         for series in series_of_tables(made):
             key = (series.name, series.what, series.unit, series.axis)
             before = whole[key].points if key in whole else ()
@@ -202,7 +202,7 @@ def series_in(folder: Path) -> list[Series]:
     ledger = Ledger(folder)
     told = ledger.description().get("identity") or {}
     outcomes = [ledger.outcome(cell) for cell in cells_in(folder)]
-    if not any(one.done for one in outcomes):
+    if not any(outcome.done for outcome in outcomes):
         raise BadStudy(f"{folder}: no cell of this study is done: continue it with rankscope study --resume")
     study = STUDIES.get(str(told.get("study"))) or own_study(str(told.get("study")), outcomes)
     return [one.series for one in growing(study, outcomes, told.get("settings", {}))]
@@ -220,7 +220,7 @@ def cells_in(folder: Path) -> list[Cell]:
 
 def own_study(name: str, outcomes: Sequence[Outcome]) -> Study:
     """A study whose file is not at hand: what every recorded run has."""
-    axes = list(dict.fromkeys(axis for one in outcomes for axis, _ in one.cell.values))
+    axes = list(dict.fromkeys(axis for outcome in outcomes for axis, _ in outcome.cell.values))
 
     def no_job(*_: object) -> object:
         raise BadStudy(f"{name}: cannot be run from its folder")
@@ -241,14 +241,14 @@ def document(
     to: Sequence[float] = (),
 ) -> list[Table]:
     """All tables, in the order in which they are read."""
-    made = study.tables(outcomes, settings) if any(one.done for one in outcomes) else []
+    made = study.tables(outcomes, settings) if any(outcome.done for outcome in outcomes) else []
     grown = growing(study, outcomes, settings) if grown is None else grown
     return [*made, *growth_tables(grown, to), cells_table(study, outcomes), where_table(environment)]
 
 
 def cells_table(study: Study, outcomes: Sequence[Outcome]) -> Table:
     """Every cell with how it ended: what is not shown above, and why."""
-    axes = list(dict.fromkeys(axis for one in outcomes for axis, _ in one.cell.values))
+    axes = list(dict.fromkeys(axis for outcome in outcomes for axis, _ in outcome.cell.values))
     columns = [Column(axis, Unit.NAME, axis.replace("_", " ").capitalize()) for axis in axes]
     columns += [
         Column("ranks", Unit.COUNT, "Ranks"),
@@ -257,13 +257,20 @@ def cells_table(study: Study, outcomes: Sequence[Outcome]) -> Table:
     ]
     columns += [Column("seconds_ns", Unit.NS, "Took"), Column("reason", Unit.NAME, "Because")]
     rows: list[tuple[Value, ...]] = []
-    for one in outcomes:
-        took_ns = one.seconds * 1e9 if one.seconds is not None else None
-        place = dict(one.cell.values)
+    for outcome in outcomes:
+        took_ns = outcome.seconds * 1e9 if outcome.seconds is not None else None
+        place = dict(outcome.cell.values)
         rows.append(
-            (*(place.get(axis, "") for axis in axes), one.cell.ranks, one.cell.repeat, one.state, took_ns, one.reason)
+            (
+                *(place.get(axis, "") for axis in axes),
+                outcome.cell.ranks,
+                outcome.cell.repeat,
+                outcome.state,
+                took_ns,
+                outcome.reason,
+            )
         )
-    done = sum(one.done for one in outcomes)
+    done = sum(outcome.done for outcome in outcomes)
     made = Table("cells", f"Cells: {done} of {len(outcomes)} done", columns, rows)
     if done < len(outcomes):
         made.warnings.append(f"{len(outcomes) - done} of {len(outcomes)} cells are missing in the tables: see Cells")
@@ -295,14 +302,14 @@ def write(
     """The document in each form, whole or not at all; only the page has graphs."""
     markdown, page = folder / f"{study.name}.md", folder / f"{study.name}.html"
     write_text(markdown, f"# {study.title}\n\n{to_markdown(tables)}")
-    found = Scaling(study.title, _facts(folder, outcomes), grown, tables, growth_graphs(grown, to), to)
-    write_text(page, to_html(growth_page(found, "Study")))
+    scaling = Scaling(study.title, _facts(folder, outcomes), grown, tables, growth_graphs(grown, to), to)
+    write_text(page, to_html(growth_page(scaling, "Study")))
     return [markdown, page]
 
 
 def _facts(folder: Path, outcomes: Sequence[Outcome]) -> list[str]:
-    done = sum(one.done for one in outcomes)
-    ranks = sorted({one.cell.ranks for one in outcomes})
+    done = sum(outcome.done for outcome in outcomes)
+    ranks = sorted({outcome.cell.ranks for outcome in outcomes})
     span = counted(ranks[0], "rank") if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks"
-    repeats = max((one.cell.repeat for one in outcomes), default=1)
+    repeats = max((outcome.cell.repeat for outcome in outcomes), default=1)
     return [folder.name, f"{done} of {counted(len(outcomes), 'cell')} done", span, counted(repeats, "repeat")]

@@ -76,8 +76,8 @@ def cpu_model() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return platform.processor()
-    found = re.search(r"^(?:model name|Model|cpu)\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else platform.processor()
+    match = re.search(r"^(?:model name|Model|cpu)\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else platform.processor()
 
 
 def networks() -> dict[str, str]:

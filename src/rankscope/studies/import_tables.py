@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.imports.frameworks import (
     FRAMEWORK_COLUMNS,
     ImportTime,
@@ -76,18 +76,18 @@ def import_tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table
 def import_series(outcomes: Sequence[Outcome], settings: Settings) -> list[Series]:
     """The import of each framework by ranks, a series for each place; staged also with its transfer."""
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for one in outcomes:
-        if one.done and one.cell["place"] != COUNTED:
-            what, ranks = f"import {one.cell['framework']}", float(one.cell.ranks)
-            points.setdefault((what, one.cell["place"]), []).append((ranks, import_ns(one)))
-            if one.cell["place"] == STAGED:
-                points.setdefault((what, TOTAL), []).append((ranks, import_ns(one) + transfer_ns(one)))
-    return [Series(place, what, "ns", "ranks", tuple(found)) for (what, place), found in points.items()]
+    for outcome in outcomes:
+        if outcome.done and outcome.cell["place"] != COUNTED:
+            what, ranks = f"import {outcome.cell['framework']}", float(outcome.cell.ranks)
+            points.setdefault((what, outcome.cell["place"]), []).append((ranks, import_ns(outcome)))
+            if outcome.cell["place"] == STAGED:
+                points.setdefault((what, TOTAL), []).append((ranks, import_ns(outcome) + transfer_ns(outcome)))
+    return [Series(place, what, "ns", "ranks", tuple(point)) for (what, place), point in points.items()]
 
 
 def import_ns(outcome: Outcome) -> float:
     """Of the slowest rank: all wait for it."""
-    return max(float(one["seconds"]["import"]) for one in outcome.results) * 1e9
+    return max(float(result["seconds"]["import"]) for result in outcome.results) * 1e9
 
 
 def transfer_ns(outcome: Outcome) -> float:
@@ -98,22 +98,26 @@ def transfer_ns(outcome: Outcome) -> float:
 
 def times_of(outcomes: Sequence[Outcome]) -> Times:
     grouped: dict[tuple[str, str, int], list[Outcome]] = {}
-    for one in outcomes:
-        if one.done:
-            grouped.setdefault((one.cell["framework"], one.cell["place"], one.cell.ranks), []).append(one)
-    found = Times([], [])
+    for outcome in outcomes:
+        if outcome.done:
+            grouped.setdefault((outcome.cell["framework"], outcome.cell["place"], outcome.cell.ranks), []).append(
+                outcome
+            )
+    times = Times([], [])
     for (framework, place, ranks), repeats in grouped.items():
-        wall_ns = median(import_ns(one) for one in repeats)
+        wall_ns = median(import_ns(repeat) for repeat in repeats)
         if place == STAGED:
-            waited_ns = median(transfer_ns(one) for one in repeats)
-            found.staged.append(StagedImport(framework, ranks, waited_ns, wall_ns))
+            waited_ns = median(transfer_ns(repeat) for repeat in repeats)
+            times.staged.append(StagedImport(framework, ranks, waited_ns, wall_ns))
         elif place != COUNTED:
-            found.imports.append(ImportTime(place, framework, ranks, wall_ns))
-    return found
+            times.imports.append(ImportTime(place, framework, ranks, wall_ns))
+    return times
 
 
 def counted(outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
-    return {one.cell["framework"]: one for one in outcomes if one.done and one.cell["place"] == COUNTED}
+    return {
+        outcome.cell["framework"]: outcome for outcome in outcomes if outcome.done and outcome.cell["place"] == COUNTED
+    }
 
 
 def counts_of(outcomes: Sequence[Outcome]) -> dict[str, ImportCounts]:
@@ -192,9 +196,9 @@ def bound_table(
     return made
 
 
-def asked_operations(outcomes: Sequence[Outcome], one: ImportTime) -> int | None:
+def asked_operations(outcomes: Sequence[Outcome], import_time: ImportTime) -> int | None:
     """Of all ranks together, the median over the repeats."""
-    place = (one.framework, one.place, one.nodes)
+    place = (import_time.framework, import_time.place, import_time.nodes)
     found = []
     for outcome in outcomes:
         if outcome.done and (outcome.cell["framework"], outcome.cell["place"], outcome.cell.ranks) == place:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankscope.api.run import Layout, Run, Selection
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.mpi.calls import BYTES_SQL, IS_COMMUNICATION
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Python, Pythons, is_elsewhere, is_true_after_import, said
@@ -121,7 +121,7 @@ def samples_per_s(outcome: Outcome) -> float:
     epochs = outcome.results[0]["seconds"]
     later = slice(1, None) if len(epochs) > 1 else slice(None)
     steps = sum(len(epoch) for epoch in epochs[later])
-    slowest_s = max(sum(sum(epoch) for epoch in one["seconds"][later]) for one in outcome.results)
+    slowest_s = max(sum(sum(epoch) for epoch in result["seconds"][later]) for result in outcome.results)
     return float(steps * outcome.results[0]["batch"] * len(outcome.results) / slowest_s)
 
 
@@ -184,12 +184,12 @@ def balance(places: Places) -> Table:
     )
     made = Table("balance", "Communication summary for all tasks, by scale", columns, [])
     for place, repeats in places.items():
-        told = repeats[0].run.table("communication").rows
+        rows = repeats[0].run.table("communication").rows
         shares = repeats[0].run.table("balance")
         outside = [float(str(row[4])) for row in shares.rows if row[4] is not None]
         ratio = max(outside) * len(outside) / sum(outside) if outside and sum(outside) else None
-        extremes = [value for row in told for value in (row[3], row[1])]
-        longest = max((float(str(row[4])) for row in told if row[4] is not None), default=None)
+        extremes = [value for row in rows for value in (row[3], row[1])]
+        longest = max((float(str(row[4])) for row in rows if row[4] is not None), default=None)
         made.rows.append((*version(place, repeats[0]), *extremes, longest, ratio))
     made.notes.append(
         "The rank with the least time in MPI is, where they wait for each other, the one that the others wait for."

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from rankscope.api.run import Run
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rankscope.api.run import NoRun, Run
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
 from rankscope.studies.environment import environment, joined
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.files import read_json
@@ -104,7 +104,7 @@ def judged(attempt: Path, cell: Cell, ended: dict[str, Any]) -> tuple[State, str
         results = results_in(attempt)
         if len(results) < cell.ranks:
             return "incomplete", f"{len(results)} of {cell.ranks} ranks left a result{last_words(attempt)}"
-        wrong = [one["wrong"] for one in results if one.get("wrong")]
+        wrong = [result["wrong"] for result in results if result.get("wrong")]
         if wrong:
             return "failed", f"wrong result: {wrong[0]}"
     return "done", ""
@@ -124,10 +124,10 @@ def ranks_seen(attempt: Path) -> tuple[int, int | None]:
 def last_words(attempt: Path) -> str:
     """The last line that the job printed and that says something."""
     for path in (attempt / "output.txt", attempt / "job.txt"):
-        told = [line for line in last_lines(path) if any(letter.isalnum() for letter in line)]
-        errors = [line for line in told if "rror" in line or "rankscope" in line]
-        if told:
-            return f": {(errors or told)[-1][:300]}"
+        lines = [line for line in last_lines(path) if any(letter.isalnum() for letter in line)]
+        errors = [line for line in lines if "rror" in line or "rankscope" in line]
+        if lines:
+            return f": {(errors or lines)[-1][:300]}"
     return ""
 
 
@@ -266,7 +266,7 @@ def run_study(asked: StudyRequest, ledger: Ledger, teller: Teller) -> list[Outco
 def run_waiting(asked: StudyRequest, ledger: Ledger, teller: Teller, outcomes: list[Outcome]) -> None:
     """Runs those that have not ended; each is kept before the next begins."""
     pace = CellPace(outcomes)
-    to_run = [place for place, one in enumerate(outcomes) if waits(one, asked.retry)]
+    to_run = [place for place, outcome in enumerate(outcomes) if waits(outcome, asked.retry)]
     for done, place in enumerate(to_run):
         cell = outcomes[place].cell
         waiting = [outcomes[later].cell for later in to_run[done + 1 :]]
@@ -298,7 +298,7 @@ def collect_study(asked: StudyRequest, ledger: Ledger) -> list[Outcome]:
     with ledger.held():
         before = same_study(asked, ledger)
         outcomes = [adopted(ledger, cell, ledger.outcome(cell)) for cell in asked.cells()]
-        return [named(one, before.get("missing", {}), ledger) for one in outcomes]
+        return [named(outcome, before.get("missing", {}), ledger) for outcome in outcomes]
 
 
 def named(outcome: Outcome, absent: dict[str, str], ledger: Ledger) -> Outcome:
@@ -314,4 +314,4 @@ def named(outcome: Outcome, absent: dict[str, str], ledger: Ledger) -> Outcome:
 
 
 def all_done(outcomes: Sequence[Outcome]) -> bool:
-    return all(one.done for one in outcomes)
+    return all(outcome.done for outcome in outcomes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.studies.backends import HERE, backends, job_of, settled
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
@@ -55,13 +55,15 @@ def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
 
 def seconds(repeats: Sequence[Outcome]) -> dict[str, float]:
     """Each part by its slowest rank (all wait for it), the median over the repeats."""
-    slowest = {part: [max(one["seconds"][part] for one in outcome.results) for outcome in repeats] for part in PARTS}
+    slowest = {
+        part: [max(result["seconds"][part] for result in outcome.results) for outcome in repeats] for part in PARTS
+    }
     return {part: statistics.median(values) for part, values in slowest.items()}
 
 
 def steps(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """What a step is, by backend."""
-    return {one.cell["backend"]: str(one.results[0].get("step", "")) for one in outcomes if one.done}
+    return {outcome.cell["backend"]: str(outcome.results[0].get("step", "")) for outcome in outcomes if outcome.done}
 
 
 def together(found: Mapping[tuple[str | int, ...], Mapping[str, float]], step: Mapping[str, str]) -> Table:

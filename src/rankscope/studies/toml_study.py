@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.scaling.scaling import of_run
 from rankscope.studies.errors import BadStudy
@@ -89,7 +89,7 @@ def filled(path: Path, word: str, words: Mapping[str, str]) -> str:
 def results(outcomes: Sequence[Outcome], axes: Sequence[str]) -> Table:
     """The numbers that the ranks have left: medians over all ranks and repeats."""
     found = {
-        place: [one for outcome in repeats for one in outcome.results]
+        place: [result for outcome in repeats for result in outcome.results]
         for place, repeats in by_place(outcomes, *axes).items()
     }
     every = [name for ranks in found.values() for rank in ranks for name, value in rank.items() if is_number(value)]
@@ -110,7 +110,7 @@ def is_number(value: object) -> bool:
 def figures(outcomes: Sequence[Outcome], axes: Sequence[str]) -> Table:
     """What every recorded run has: elapsed time, phases, steps and their parts; medians over the repeats."""
     found = {
-        place: [dict(of_run(one.run.store())) for one in repeats]
+        place: [dict(of_run(repeat.run.store())) for repeat in repeats]
         for place, repeats in by_place(outcomes, *axes).items()
     }
     names = list(dict.fromkeys(name for runs in found.values() for run in runs for name in run))

@@ -6,8 +6,8 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 
-from rankscope.model import Cell as Value
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Cell as Value
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.studies.activities import KINDS, PARTS, ProfiledActivity, activities, profile, shares
 from rankscope.studies.errors import BadStudy
 from rankscope.studies.interpreters import Pythons
@@ -71,7 +71,7 @@ def tables(outcomes: Sequence[Outcome], settings: Settings) -> list[Table]:
 def images_per_s(outcome: Outcome) -> float:
     """Of the whole job, by the rank that took longest."""
     steps = len(outcome.results[0]["seconds"])
-    return float(steps * outcome.results[0]["samples"] / max(sum(one["seconds"]) for one in outcome.results))
+    return float(steps * outcome.results[0]["samples"] / max(sum(result["seconds"]) for result in outcome.results))
 
 
 def speeds(
@@ -149,13 +149,13 @@ def profiles(seen: Mapping[Place, list[ProfiledActivity]], steps: int) -> list[T
         made.append(profile(f"profile_{model}_{style}_{batch}_{ranks}", title, found))
     if made:
         on_gpu = any(one.kind == KINDS for found in seen.values() for one in found)
-        told = (
+        text = (
             f"GPU activities of the whole run, {WARMUP} + {steps} steps and the set-up, all ranks added up."
             if on_gpu
             else f"No GPU: parts of the {steps} steps after the first {WARMUP}, each without what it was blocked, and "
             "the collectives in them (from take-up to end, while the step may go on), all ranks added up."
         )
-        made[0].notes.insert(0, told)
+        made[0].notes.insert(0, text)
     return made
 
 

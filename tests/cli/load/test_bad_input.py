@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from rankscope.formats.source import LINE_BYTES, Source
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 TESTS = Path(__file__).parents[2]
 SCRIPT = """

@@ -77,19 +77,31 @@ def test_two_tools_that_tell_different_layers_make_one_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    "second",
+    ("second", "said"),
     [
-        "process rank=0\ntally mpi MPI_Send 2 5",  # the same layer: adding would count twice
-        "process rank=0 host=n2\ntally gpu a 2 5",
-        "process rank=0 world_size=8\ntally gpu a 2 5",
+        # the same layer: adding would count twice
+        ("process rank=0\ntally mpi MPI_Send 2 5", "b describes rank 0 again: from another job?"),
+        ("process rank=0 host=n2\ntally gpu a 2 5", "b describes rank 0 again: from another job?"),
+        ("process rank=0 world_size=8\ntally gpu a 2 5", "b describes rank 0 of 8: another job."),
     ],
 )
-def test_what_clashes_is_another_job_and_is_told(second: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_clashes_is_another_job_and_is_told(second: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     run = loaded(write("a", "process rank=0 host=n1 world_size=1", "tally mpi MPI_Send 1 5"), write("b", second))
     assert [row[:2] for row in ranks(run)] == [(0, "rank"), (0, "other")]
     capsys.readouterr()
     assert report.run(["run"]) == 0
-    assert "b describes rank 0 again: from another job?" in " ".join(capsys.readouterr().out.split())
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_job_of_another_size_is_another_job_also_where_its_ranks_are_new() -> None:
+    """Ranks 0 and 1 of 2 are the run; 1 and 3 of 4 belong to another, whichever file comes between."""
+    names = [
+        write(f"{size}.{rank}", f"process rank={rank} world_size={size}", "tally mpi MPI_Send 1 5")
+        for size, rank in ((2, 0), (4, 1), (4, 3), (2, 1))
+    ]
+    run = loaded(*names)
+    assert [row[:2] for row in ranks(run)] == [(0, "rank"), (1, "other"), (3, "other"), (1, "rank")]
+    assert run.query("SELECT count(*) FROM ranks WHERE role = 'rank' AND world_size <> 2") == [(0,)]
 
 
 def test_a_line_in_a_summary_gives_way_to_the_ranks_own_file() -> None:

@@ -7,6 +7,8 @@ import gzip
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from rankscope.api import load
 from rankscope.cli import load as command
 from rankscope.cli import report
 from rankscope.formats.registry import FORMATS
+from rankscope.questions.scaling.scaling import of_documents
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import OpenOptions, RunTables, open_run
 from runs.small_run import SECOND, mpi_rank, write_run
@@ -214,3 +217,26 @@ def test_a_trace_without_gpu_work_has_a_report(capsys: pytest.CaptureFixture[str
     assert command.run(["a.txt"]) == 0
     assert report.run([]) == 0
     assert table("gpu_time", capsys) == []
+
+
+TABLE = "nodes,time (s)\n1,1.5\n2,1.6\n"
+
+
+def test_the_same_series_of_two_folders_stays_two(capsys: pytest.CaptureFixture[str]) -> None:
+    for place in ("monday", "friday"):
+        Path(place).mkdir()
+        Path(place, "table.csv").write_text(TABLE.replace("1.5", "2.5") if place == "friday" else TABLE)
+    assert command.run(["monday", "friday", "--as", "handmade"]) == 0
+    told = {(row["series"], row["scale"], row["value_ns"]) for row in table("figures", capsys)}
+    assert ("time (s) [monday/table.csv]", "1", "1500000000") in told
+    assert ("time (s) [friday/table.csv]", "1", "2500000000") in told and len(told) == 4
+    assert len(of_documents(opened())) == 2
+
+
+def test_a_closed_pipe_is_no_error_and_changes_no_exit_code() -> None:
+    Path("a.csv").write_text(TABLE)
+    rankscope = [sys.executable, "-m", "rankscope"]
+    for words, code in ((["load", "a.csv", "none.txt", "--out", "run"], "1"), (["tables"], "0")):
+        script = '{ "$@"; echo $? > code; } | true'
+        done = subprocess.run(["sh", "-c", script, "sh", *rankscope, *words], capture_output=True, text=True)
+        assert "Traceback" not in done.stderr and Path("code").read_text().strip() == code

@@ -20,7 +20,7 @@ import pytest
 
 from rankscope.formats import registry
 from rankscope.formats.source import Source
-from rankscope.model import Event, Figure, Note, RangeTally, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Event, Figure, Note, RangeTally, RankFacts, Reading, Severity, Tally
 
 
 def sniff(head: bytes) -> bool:

@@ -28,6 +28,8 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
     "rs_group_flag": rank_file.GroupFlag,
     "rs_cuda_state": rank_file.CudaState,
     "rs_cuda_api": rank_file.CudaApi,
+    "rs_backend": rank_file.Backend,
+    "rs_runtime_state": rank_file.RuntimeState,
     "rs_trace_keep": rank_file.TraceKeep,
     "rs_event_flag": rank_file.EventFlag,
     "rs_part": rank_file.Part,

@@ -90,6 +90,7 @@ def test_a_program_of_another_libc_starts_without_us(rankscope: str, run: Run, w
     theirs = {
         "LD_PRELOAD": str(programs / "libtheirs.so"),
         "PYTHONPATH": "/their/modules",
+        "CUDA_INJECTION64_PATH": "/their/injection.so",
         "PATH": f"{programs}:/usr/bin:/bin",
     }
     line = f"{each(programs, HOWS, programs / 'other')}; {each(programs, SEARCHING, 'other')}"

@@ -13,7 +13,7 @@ import pytest
 import rankscope as api
 from installed import Run, compile_c, library_of
 from programs import recorded
-from rankscope.model import RankFacts
+from rankscope.model.records import RankFacts
 from rankscope.rank_file import HEADER
 from rankscope.rank_files.read import read_rank_file
 

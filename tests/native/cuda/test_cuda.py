@@ -12,7 +12,7 @@ import pytest
 
 from native.builds import HERE, SANITIZERS, STRICT, compile_c, place_recorder, recording
 from programs import recorded
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.questions.gpu.device_time import gpu_time
 from rankscope.rank_file import CUDA, DEVICE, ChunkKind, CudaState
 from rankscope.rank_files.chunks import open_rank_file

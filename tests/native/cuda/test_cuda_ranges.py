@@ -15,7 +15,7 @@ import pytest
 from native.builds import HERE, SANITIZERS, STRICT, compile_c, recording
 from native.cuda.test_cuda import make_driver
 from programs import recorded
-from rankscope.model import INSIDE
+from rankscope.model.records import INSIDE
 from rankscope.rank_file import ChunkKind
 from rankscope.rank_files.chunks import open_rank_file
 

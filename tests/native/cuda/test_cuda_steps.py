@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from native.builds import HERE, SANITIZERS, STRICT, compile_c, recording
 from native.cuda.test_cuda import make_driver
 from native.cuda.test_cuda_ranges import only
-from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle
+from rankscope.model.records import PHASES
+from rankscope.rank_file import ChunkKind, DeviceStepFlag, Idle, LayerNumber, MarkKind
 from rankscope.rank_files.chunks import open_rank_file
 from rankscope.rank_files.live import read_moment
 from scripts.gpu_step_truth import NEAR_NS, OPTIMIZER, Truth, a_step, expected, truth_of
@@ -142,3 +144,17 @@ def test_what_is_verified_on_a_gpu_can_fail(driver: Path, tmp_path: Path) -> Non
 def verified(folder: Path, truth: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(VERIFY), str(folder), str(truth)]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_phases_are_those_of_the_moment_not_of_the_delivery(driver: Path, tmp_path: Path) -> None:
+    """Everything is delivered at the end: what the first step launched is the first step's."""
+    after = ["y 0 0", "e backward", f"b {OPTIMIZER}", f"e {OPTIMIZER}"]
+    first, other = (["b backward", *["l 1 0 500 compute"] * kernels, *after] for kernels in (4, 2))
+    play(driver, tmp_path, [*first, *other * 3, "s 30000", "d 1", "d 0"])
+    file = open_rank_file(only(tmp_path))
+    rows = [row for part in file.parts(ChunkKind.TALLIES) for row in part.rows if row["layer"] == LayerNumber.GPU]
+    calls: Counter[str] = Counter()
+    for row in rows:
+        calls[PHASES[int(row["phase"])]] += int(row["calls"])
+    assert calls == {"first_step": 4, "steady": 6}
+    assert MarkKind.CUDA_CONTEXT in {int(row["kind"]) for part in file.parts(ChunkKind.MARKS) for row in part.rows}

@@ -194,6 +194,22 @@ def test_all_is_recorded_where_cupti_cannot_be_taken_off(driver: Path, tmp_path:
     assert any("all is recorded" in text for text in notes), notes
 
 
+def test_recording_begins_with_the_fourth_step(driver: Path, tmp_path: Path) -> None:
+    """Until then a program loads its kernels, which stay slower if CUPTI is there."""
+    truth = play(driver, tmp_path, STEP * 400, **WINDOWS)
+    how, windows = windows_of(tmp_path)
+    begin_ns = int(windows[0]["begin_ns"]) if len(windows) else int(how["window_begin_ns"])
+    assert begin_ns > truth.ends_ns[3] - 1_000_000
+    assert min(rows_of(tmp_path)["number"]) > 4
+
+
+def test_a_short_program_without_steps_is_told_how_to_be_recorded(driver: Path, tmp_path: Path) -> None:
+    play(driver, tmp_path, ["l 0 0 60 compute", "s 300000", "d 0"], **WINDOWS)
+    how, _ = windows_of(tmp_path)
+    assert int(how["windows"]) == 0 and int(how["window_begin_ns"]) == 0
+    assert any("--cuda exact" in note.text for note in recorded.read(only(tmp_path)).notes)
+
+
 def test_a_kill_between_windows_loses_nothing_of_them(driver: Path, tmp_path: Path) -> None:
     truth = play(driver, tmp_path, [*STEP * 1200, "K"], code=-9, **WINDOWS)
     how, windows = windows_of(tmp_path)

@@ -29,11 +29,10 @@ int main(int count, char **values)
     double step_ns = atof(values[1]) * 1e6, cost = atof(values[2]), spread = atof(values[3]), switch_ns = atof(values[4]) * 1e6;
     double length_ns = atof(values[5]) * 1e9, stepless_records = atof(values[6]);
     srand((unsigned)atoi(values[7]));
-    setenv("RANKSCOPE_CUDA", "windows", 1);
     rs_cuda.row = &row;
     row.started_ns = 1000;
-    if (!rs_windows_begin())
-        return 3;
+    rs_windows_begin(1);
+    rs_windows_opened(1000);
     double now_ns = 1000, turn_ns = 0, bare_ns = 0, recorded_ns = 0;
     int is_open = 1;
     while (now_ns < length_ns) {

@@ -14,7 +14,7 @@ import pytest
 from mpis import Mpi, find_mpi
 from programs import jobs, recorded
 from programs.recorded import Collective, Counts, Key
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 
 # How often a test must be repeated before it says yes is up to the MPI.
 UP_TO_THE_MPI = {"MPI_Win_test"}

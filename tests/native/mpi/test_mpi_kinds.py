@@ -10,7 +10,7 @@ import hatch_build
 import rankscope as api
 from native.builds import HERE, compile_c, make_driver, place_recorder, recording
 from programs import recorded
-from rankscope.model import Severity
+from rankscope.model.records import Severity
 
 SESSION_CALLS = 1000
 MPI_FOLDER = hatch_build.NATIVE / "mpi"
@@ -43,7 +43,9 @@ def test_an_unknown_mpi_is_passed_on_and_told_of(tmp_path: Path) -> None:
 
 def test_no_call_that_may_wait_is_called_local() -> None:
     """Neither one that the table says may wait nor one of MPI's own list, which the table must have."""
-    (listed,) = re.findall(r"local_prefixes\[\] = \{(.*?)\};", (MPI_FOLDER / "mpi.c").read_text(), re.DOTALL)
+    (listed,) = re.findall(
+        r"local_prefixes\[\] = \{(.*?)\};", (MPI_FOLDER / "mpi_entry_points.c").read_text(), re.DOTALL
+    )
     local = tuple(re.findall(r'"(\w+)"', listed))
     assert "Wtime" in local
     table = re.findall(r"^([A-Z_]+)\((\w+), ", (MPI_FOLDER / "mpi_functions.h").read_text(), re.MULTILINE)

@@ -14,7 +14,7 @@ import pytest
 import hatch_build
 from native.builds import HERE, SANITIZERS, STRICT, compile_c, place_recorder, recording
 from programs import recorded
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 
 pytestmark = pytest.mark.timeout(600)  # the first one compiles the recorder with a sanitizer
 
@@ -220,6 +220,7 @@ def test_phases(plain: FakeNccl, tmp_path: Path) -> None:
     rows = zip(*(column(tallies, key) for key in ("layer", "kind", "phase", "calls")), strict=True)
     found = {phase: calls for layer, kind, phase, calls in rows if (layer, kind) == ("nccl", "call")}
     assert found == {"first_collective": 1, "steady": 2}
+    assert "nccl_begin" in [mark.name for mark in read(tmp_path).marks]
 
 
 def test_real_headers() -> None:

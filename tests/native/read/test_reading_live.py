@@ -11,7 +11,7 @@ import pytest
 
 from native.read import in_python
 from rankscope import rank_file
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 from rankscope.rank_file import COLLECTIVE
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files import chunks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.model import Column, Table, Unit
+from rankscope.model.tables import Column, Table, Unit
 from rankscope.questions.collectives.wait_map import wait_map, waited_until
 from rankscope.questions.collectives.waiting import wait_matrix
 from rankscope.questions.condense import condensed, lanes

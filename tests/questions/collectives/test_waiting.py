@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rankscope.cli.report import run as report
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.questions.collectives.clocks import clocks
 from rankscope.questions.collectives.collectives import collectives
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
@@ -95,7 +95,7 @@ def test_bandwidth_without_the_waiting(tmp_path: Path) -> None:
     assert told["bus_rate"] == pytest.approx(1000 / 0.012 * 4 / 3)
     assert told["naive_rate"] == pytest.approx(1000 / (0.103 / 3))
     assert told["late_p50_ns"] == 30 * MILLI and told["wait_share"] == pytest.approx(70 / 103)
-    assert "68% of the time in these collectives is spent waiting" in table.notes[0]
+    assert "68 % of the time in these collectives is spent waiting" in table.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_the_page_begins_with_the_verdict(runs: Path, tmp_path: Path, capsys: py
     text = page.read_text(encoding="utf-8")
     told = re.search(r'<p class="verdict">slow is slower than old\. A step takes ([\d.]+) % more time', text)
     assert told and 2.5 < float(told[1]) < 5.5  # 2 of 50 ms
-    assert re.search(r"SLOWER</span> <strong>forward of a step \+(9|10)\.\d % \(\+(1\.9|2|2\.\d+) ms\)", text)
+    assert re.search(r"SLOWER</span> <strong>forward of a step \+(9|10)\.\d\s% \(\+(1\.9|2|2\.\d+)\sms\)", text)
     assert run([f"{runs}/old-0", f"{runs}/same-0", "--html", str(page)]) == 0
     assert re.search(
         r'"verdict">(same-0 and old-0 are equal|Cannot tell whether same-0 is)', page.read_text(encoding="utf-8")

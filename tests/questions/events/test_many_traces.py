@@ -36,9 +36,9 @@ ASKED = (*OF_TRACES, "trace", "collectives", "waiting", "ranks", "coverage", "fi
 EVENTS = "SELECT process, layer, name, start_ns, end_ns FROM events ORDER BY ALL"
 
 
-def with_log(rank: int) -> RankFileWriter:
+def with_log(rank: int, size: int) -> RankFileWriter:
     """A rank with a trace of its GPU and a log of collectives."""
-    made = rank_file(Law(rank, STEPS, seed=2), RANKS)
+    made = rank_file(Law(rank, STEPS, seed=2), size)
     world = made.group("MPI_COMM_WORLD", size=RANKS, my_rank=rank)
     log = np.zeros(COLLECTIVES, COLLECTIVE)
     log["name"], log["group"], log["bytes"] = made.string("MPI_Allreduce"), world, 64
@@ -49,10 +49,10 @@ def with_log(rank: int) -> RankFileWriter:
     return made
 
 
-def traced_run(folder: Path) -> Path:
+def traced_run(folder: Path, size: int = RANKS) -> Path:
     write_run(folder, [], ranks=RANKS)
     for rank in range(RANKS):
-        age(with_log(rank).write(folder / f"ranks/node{rank // 3}/{1000 + rank}.rank"))
+        age(with_log(rank, size).write(folder / f"ranks/node{rank // 3}/{1000 + rank}.rank"))
     return folder
 
 
@@ -172,7 +172,7 @@ def test_who_does_the_work_sums_traces_too(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_with_loaded_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = traced_run(tmp_path / "run")
+    folder = traced_run(tmp_path / "run", RANKS + 2)
     write_run(folder, [Law(RANKS + at, STEPS) for at in range(2)], "parquet", ranks=RANKS + 2)
     small, events = tables(Run(folder), ASKED), Run(folder).query(EVENTS).rows
     assert {row[0] for row in small["gpu_time"].rows} == set(range(RANKS + 2))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from native.read import in_python
-from rankscope.model import Words
+from rankscope.model.tables import Words
 from rankscope.questions.events import sums as compiled
 from rankscope.questions.events.sums import FIRST, LENGTH_SUM, RANGE_SUM, empty_covers, empty_sums
 from rankscope.questions.events.tables import RangeWork

@@ -14,7 +14,8 @@ from questions.stragglers.simulated import Case, write_case
 from rankscope.formats.nvprof import read as read_nvprof
 from rankscope.formats.nvprof_damaged import read as read_damaged
 from rankscope.formats.source import Source
-from rankscope.model import RangeTally, RankFacts, Reading, Tables, Tally
+from rankscope.model.records import Layer, RangeTally, RankFacts, Reading, Tally
+from rankscope.model.tables import Tables
 from rankscope.questions.findings.communication import (
     data_parallel,
     exposed_communication,
@@ -22,6 +23,7 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
+from rankscope.questions.findings.gpu import gpu_sums
 from rankscope.questions.findings.startup import (
     failed_ranks,
     first_collective,
@@ -32,7 +34,7 @@ from rankscope.questions.findings.startup import (
 )
 from rankscope.questions.findings.steps import checkpointing, compiling, gc_bound, stalled
 from rankscope.questions.findings.stragglers import host_imbalance, oversubscribed, straggler
-from rankscope.questions.findings.table import MOST, RULES, findings, not_looked_for
+from rankscope.questions.findings.table import COLUMNS, MOST, RULES, findings, not_looked_for
 from rankscope.rank_file import Flag, LayerNumber, MarkKind, Part, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.rank_files.read import read_rank_file
@@ -83,12 +85,41 @@ def pattern(folder: Path, step: Sequence[tuple[int, float, float]], count: int =
 
 def test_exposed_communication(tmp_path: Path) -> None:
     one = only(exposed_communication(pattern(tmp_path, [(1 << 20, 6.0, 4.0)])))
-    assert one.title == "Exposed transfer takes every rank at least 4 ms of a step of 10 ms (40%)"
+    assert one.title == "Exposed transfer takes every rank at least 4 ms of a step of 10 ms (40 %)"
     assert one.saved_ns == pytest.approx(40 * 4 * MS)
 
 
 def test_waiting_is_no_exposed_communication(tmp_path: Path) -> None:
     assert exposed_communication(pattern(tmp_path, [(1 << 20, 6.0, 0.5)], late_ms=4.0)) == []
+
+
+def test_without_matched_collectives_all_that_blocks_is_named(tmp_path: Path) -> None:
+    """One of three ranks left no file: wait and transfer cannot be separated."""
+    made = [rank(number, 3) for number in range(2)]
+    for one in made:
+        calls = [("MPI_Allreduce", 1 << 20, 1_000.0 + 10 * at + 6, 1_010.0 + 10 * at) for at in range(40)]
+        log(one, [("MPI_Bcast", 100, 999.0, 1_000.0), *calls])
+    one = only(exposed_communication(opened(tmp_path, *made)))
+    assert one.title == "Every rank is blocked in communication for at least 4 ms of a step of 10 ms (40 %)"
+    assert "all ranks recorded" in one.action and one.saved_ns == pytest.approx(40 * 4 * MS, rel=0.05)
+
+
+def test_savings_are_shares_of_the_steps_and_of_the_run(tmp_path: Path) -> None:
+    """A trial of a few steps has a long start: what counts for a longer job is the share of its steps."""
+    [row] = findings(pattern(tmp_path, [(1 << 20, 6.0, 4.0)])).rows
+    by_name = dict(zip((column.name for column in COLUMNS), row, strict=True))
+    assert by_name["rule"] == "exposed_communication" and by_name["steps_share"] == pytest.approx(0.4, rel=0.02)
+    assert by_name["share"] < by_name["steps_share"]
+
+
+def test_a_summary_of_a_gpu_profiler() -> None:
+    """Of sums alone: communication and copies by their share of all that the GPUs did."""
+    names = {"ncclDevKernel_AllReduce_Sum_f32_RING_LL": 6.0, "gemm": 3.0, "[CUDA memcpy HtoD]": 1.0}
+    tallies = [Tally(Layer.GPU, name, 10, ms * MS) for name, ms in names.items()]
+    run = run_of([Reading(RankFacts(rank=at, tool="nvprof"), tallies=tallies) for at in range(2)])
+    one = only(gpu_sums(run))
+    assert one.title == "Kernels that communicate take 60 % of GPU time, 6 ms a rank" and one.saved_ns == 6 * MS
+    assert one.evidence == ["gpu: 12 ms of 20 ms, summed over 2 ranks"]
 
 
 def test_tiny_collectives(tmp_path: Path) -> None:
@@ -125,7 +156,7 @@ def started(number: int, import_s: float, collective_s: float = 0.01) -> RankFil
 
 def test_slow_start(tmp_path: Path) -> None:
     one = only(slow_start(opened(tmp_path, started(0, 8.0), started(1, 10.0))))
-    assert one.title == "Start-up is slow: imports takes 9 s, 29% of the run"
+    assert one.title == "Start-up is slow: imports takes 9 s, 29 % of the run"
     assert "10 s on rank 1" in one.evidence[0]
     assert one.saved_ns == 9e9
 
@@ -222,7 +253,7 @@ def busy(folder: Path, runnable_ms: float, ranks: int, cpus: int, cpu_ms: float 
 def test_oversubscribed(tmp_path: Path) -> None:
     """Four ranks use 0.8 CPUs each and would use 0.2 more."""
     one = only(oversubscribed(busy(tmp_path, 2.0, ranks=4, cpus=3)))
-    told = "4 ranks on node0 wait for a CPU for 20% of a step: they want 4.0 CPUs at a time, of 3"
+    told = "4 ranks on node0 wait for a CPU for 20 % of a step: they want 4.0 CPUs at a time, of 3"
     assert one.title == told and "fewer ranks" in one.action
     assert one.saved_ns == pytest.approx(28 * 2 * MS)
 
@@ -244,7 +275,7 @@ def test_oversubscribed_without_steps(tmp_path: Path) -> None:
         for number in range(2)
     ]
     one = only(oversubscribed(opened(tmp_path, *made)))
-    told = "2 ranks on node0 wait for a CPU for 40% of the run: they want 2.0 CPUs at a time, of 1"
+    told = "2 ranks on node0 wait for a CPU for 40 % of the run: they want 2.0 CPUs at a time, of 1"
     assert one.title == told and one.saved_ns == pytest.approx(0.4 * 8e9)
 
 
@@ -287,7 +318,7 @@ def test_more_work_is_no_preemption(tmp_path: Path, cpu_ms: float, cause: str) -
 def test_garbage_on_all_ranks(tmp_path: Path) -> None:
     """Of 28 steady steps of 20 ms every second one collects for 4 ms."""
     one = only(gc_bound(two(tmp_path, [[USUAL] * 30] * 2, gc_ticks=[4.0 * MILLI * (at % 2) for at in range(30)])))
-    assert one.title == "Python collects garbage for 2 ms of a step of 20 ms (10%)"
+    assert one.title == "Python collects garbage for 2 ms of a step of 20 ms (10 %)"
     assert one.saved_ns == pytest.approx(14 * 4 * MS) and one.evidence == ["step_parts: GC, 56 ms in 14 of 28 steps"]
 
 

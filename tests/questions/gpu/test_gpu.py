@@ -5,7 +5,8 @@ from __future__ import annotations
 from mpis import ROOT
 from rankscope.formats.nvprof import read
 from rankscope.formats.source import Source
-from rankscope.model import Figure, RangeTally, RankFacts, Reading, Table, Tally
+from rankscope.model.records import Figure, RangeTally, RankFacts, Reading, Tally
+from rankscope.model.tables import Table
 from rankscope.questions.gpu.checks import common_factor, gpu_checks
 from rankscope.questions.gpu.kernels import cuda_api, gpu, gpu_ranks
 from rankscope.questions.selection import Selection
@@ -74,7 +75,7 @@ def test_uneven_collectives_name_the_rank_that_is_waited_for() -> None:
     table = gpu_checks(run_of(read(Source(LOG))))
     (row,) = [row for row in table.rows if row[0] == "uneven collective"]
     assert row[1:5] == ("0-1", "ncclKernel_AllReduce(ncclWork)", 1000 * MS, 1000 / 1500)
-    assert "67% of the first is waiting for rank 1" in str(row[5])
+    assert "67 % of the first is waiting for rank 1" in str(row[5])
     assert len(table.warnings) == 1
 
 
@@ -108,5 +109,5 @@ def test_the_second_document_gives_away_who_waits() -> None:
     table = gpu_checks(run_of(read(Source(shared_file("seeds/003*")))))
     (row,) = [row for row in table.rows if row[0] == "uneven collective"]
     assert round(float(row[3] or 0)) == 294_350_000 - 81_845_000
-    assert "72% of the first is waiting for rank 1" in str(row[5])
+    assert "72 % of the first is waiting for rank 1" in str(row[5])
     assert any("multiples of 32" in str(row[5]) for row in table.rows)

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from mpis import ROOT
-from rankscope.model import DeviceStep, RankFacts, Reading, Step
+from rankscope.model.gpu import DeviceStep
+from rankscope.model.records import RankFacts, Reading, Step
 from rankscope.questions.findings.gpu import sync_saving_ns
 from rankscope.questions.findings.table import findings_of
 from rankscope.questions.gpu.steps import CAUSES, device_steps_of, gpu_steps
+from rankscope.questions.steps.startup import startup_parts
 from rankscope.rank_files.read import read_rank_file
 from rankscope.store.run import RunTables, open_run
 from runs.loaded import run_of
@@ -150,8 +152,10 @@ def unpacked(name: str, folder: Path, *members: str) -> Path:
 def test_what_the_start_of_a_gpu_job_waits_for(tmp_path: Path) -> None:
     run = open_run(unpacked("gpu_problems_turns-2026-11-16.tar.xz", tmp_path, "problems/compute/"), read_rank_file)
     (found,) = (one for one in findings_of(run) if one.rule == "slow_start")
-    assert found.title.endswith("4.42 s of it import torch._dynamo") and found.saved_ns and 4.4e9 < found.saved_ns < 5e9
-    assert any("from the first use of CUDA to the first work of a GPU" in text for text in found.evidence)
+    assert found.title.endswith("s of it later imports (torch._dynamo)") and found.saved_ns
+    assert 4.4e9 < found.saved_ns < 5e9 and found.evidence[1].startswith("startup: ")
+    parts = {part.name: part.median_ns for part in startup_parts(run)}
+    assert 0.1e9 < parts["CUDA until first work"] < 1e9 and 0.1e9 < parts["loading GPU code"] < 2e9
     at_ns = dict(run.query("SELECT name, at_ns FROM marks"))
     assert at_ns["import_end"] < at_ns["cuda_begin"] < at_ns["gpu_begin"] < at_ns["first_step_begin"]
 

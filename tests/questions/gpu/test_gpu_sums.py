@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from mpis import ROOT
-from rankscope.model import DeviceGaps, DeviceTotals, Figure, RangeTally, RankFacts, Reading, Table, Tally
+from rankscope.model.gpu import DeviceGaps, DeviceTotals
+from rankscope.model.records import Figure, RangeTally, RankFacts, Reading, Tally
+from rankscope.model.tables import Table
 from rankscope.questions.gpu.device_time import gpu_gaps, gpu_spread, gpu_time
 from rankscope.questions.gpu.kernels import gpu_copies
 from rankscope.questions.gpu.memory import gpu_memory

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from rankscope.formats import kineto
 from rankscope.formats.source import Source
-from rankscope.model import Event, RankFacts, Reading, Words
+from rankscope.model.records import Event, RankFacts, Reading
+from rankscope.model.tables import Words
 from rankscope.questions.gpu.activities import Device, gpu_work, join, kind_of
 from rankscope.questions.gpu.device_time import gpu_idle, gpu_time
 from rankscope.questions.gpu.kernels import by_kind, gpu_kinds, kernels
@@ -175,7 +176,7 @@ def test_tables_of_a_run(tmp_path: Path) -> None:
         (1, "0", 30, 30, 1.0, 0, 30, 1.0, 0, 0, 0, None, 0),
     ]
     [told] = table.notes
-    assert told.startswith("30% of its time, GPU 0 of rank 0 communicates and computes nothing: ")
+    assert told.startswith("30 % of its time, GPU 0 of rank 0 communicates and computes nothing: ")
     assert [row[:5] for row in kernels(run).rows] == [
         ("compute", "gemm", 3, 60, 60 / 140),
         ("communication", NCCL, 3, 60, 60 / 140),

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.model import Column, RankFacts, Reading, Table, Tally, Unit
+from rankscope.model.records import RankFacts, Reading, Tally
+from rankscope.model.tables import Column, Table, Unit
+from rankscope.questions.gpu.activities import kind_of
 from rankscope.questions.gpu.cxx_names import function_of
 from rankscope.questions.gpu.demangling import demangled
 from rankscope.questions.gpu.kernel_names import full_names, kernel_names, renamed, short_names, told
@@ -18,6 +20,8 @@ ADD = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfE
 FILL = "_ZN2at6native29vectorized_elementwise_kernelILi{}ENS0_11FillFunctorI{}EESt5arrayIPcLm1EEEEviT0_T1_"
 ALL_REDUCE = "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
 CUTLASS = "_ZN7cutlass7Kernel2I41cutlass_80_simt_sgemm_64x64_8x5_tn_align1EEvNT_6ParamsE"
+# torch's XPU build: SYCL calls a kernel by the type that it is
+XPU_ADD = "_ZTSN2at6native3xpu27VectorizedElementwiseKernelILi4ENS1_10AddFunctorIfEESt5arrayIPcLm3EEEE"
 TRITON = "triton_poi_fused_add_mul_relu_0"
 CUBLAS = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x64x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_5x_cublas"
 
@@ -36,6 +40,7 @@ def shortened(*names: str) -> list[str]:
         (CUTLASS, "Kernel2<cutlass_80_simt_sgemm_64x64_8x5_tn_align1>"),
         (TRITON, TRITON),
         (CUBLAS, CUBLAS),
+        (XPU_ADD, "VectorizedElementwiseKernel<AddFunctor>"),
     ],
 )
 def test_what_kernels_are_called(name: str, short: str) -> None:
@@ -149,3 +154,25 @@ def test_a_table_in_each_form() -> None:
     assert str(full).startswith(
         "void at::native::vectorized_elementwise_kernel<2, at::native::FillFunctor<long>, std::"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1", "compute"),  # rocBLAS
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEE",
+            "compute",
+        ),  # torch's own, hipified
+        ("ncclDevKernel_Generic_4", "communication"),  # RCCL
+        ("__amd_rocclr_copyBuffer", "copy"),
+        ("__amd_rocclr_fillBufferAligned", "set"),
+        ("[HIP memcpy HtoD]", "copy"),
+        ("[OpenCL memcpy DtoH]", "copy"),
+        ("[OpenCL memory map]", "copy"),
+        ("[OpenCL memset]", "set"),
+    ],
+)
+def test_names_of_torch_on_rocm_and_of_opencl(name: str, kind: str) -> None:
+    """torch's ROCm builds need nothing but names."""
+    assert kind_of(name) == kind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankscope.model import RankFacts, Reading, Tally
+from rankscope.model.records import RankFacts, Reading, Tally
 from rankscope.questions.collectives.collectives import nccl
 from rankscope.questions.run.overview import tallies
 from rankscope.questions.selection import Selection

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from questions.gpu.test_gpu_steps import training
-from rankscope.model import Mark, Reading, Table, Unit
+from rankscope.model.records import Mark, Reading
+from rankscope.model.tables import Table, Unit
 from rankscope.questions.gpu.memory import gpu_allocator
 from rankscope.questions.gpu.peaks import PEAKS, peaks_of
 from rankscope.questions.gpu.utilisation import gpu_energy, utilisation
@@ -58,7 +59,7 @@ def test_each_precision_has_its_own_peak() -> None:
     at_peak_s = 3 / 494.7 + 1 / 67
     assert row["mfu"] == row["hfu"] == pytest.approx(at_peak_s / 0.01)
     assert row["peak_tflop_per_s"] == pytest.approx(4 / at_peak_s)
-    assert row["precision"] == "tf32 75%, fp32 25%"
+    assert row["precision"] == "tf32 75 %, fp32 25 %"
 
 
 def test_without_a_peak_there_is_no_mfu_and_it_says_why() -> None:

@@ -192,7 +192,7 @@ def test_metadata_of_many_packages() -> None:
 def test_a_dominant_module_of_another_package() -> None:
     run = small_run()
     one = only(dominant_module(run))
-    assert one.rule == "dominant_module" and one.title.startswith("deep makes 30% of the time and 2% ")
+    assert one.rule == "dominant_module" and one.title.startswith("deep makes 30 % of the time and 2 % ")
     run.query("UPDATE modules SET name = 'app.' || name WHERE name IN ('slow', 'deep')")
     assert dominant_module(run) == []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.questions.imports.calls import (
     import_calls,
     import_causes,
@@ -151,7 +151,7 @@ def test_calls_beside_those_of_a_loaded_strace(run: HandFilled) -> None:
     rows = lines(import_calls(run))
     assert rows["openat"]["calls"] == 122 and rows["openat"]["strace_calls"] == 122
     assert rows["brk"]["calls"] is None and rows["brk"]["strace_calls"] == 3
-    assert import_calls(run).notes == ["394 calls here, 125 in the loaded strace: 315.2%."]
+    assert import_calls(run).notes == ["394 calls here, 125 in the loaded strace: 315.2 %."]
 
 
 def test_modules_beside_those_of_a_loaded_importtime(run: HandFilled) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mpis import ROOT
 from rankscope.cli import load
 from rankscope.cli.imports_project import main
-from rankscope.model import PathOperation
+from rankscope.model.imports import PathOperation
 from rankscope.questions.imports.break_even import NoSeries, fitted, series_of, staging_break_even, staging_verdict
 from rankscope.questions.imports.projection import CACHES, FileServer, ImportCounts, counts_of, lookups, projected
 from rankscope.slowfs.mount import Slowness

@@ -58,11 +58,11 @@ def test_doubts_are_told() -> None:
     table, _, nodes = staging([compared])
     assert table.warnings == [
         "1 of 2 nodes ran in place: no space",
-        "1 of 2 nodes did not meet the others: refused",
+        "1 of 2 nodes did not find the others: refused",
         "1 nodes had not reported what came from the original place",
         "commands ended with exit codes 1: times may mean little",
     ]
-    assert nodes.notes[0] == "Taken from the original place: x" and "does not tell" in nodes.notes[1]
+    assert nodes.notes[0] == "Taken from the original place: x" and "does not count it" in nodes.notes[1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from mpis import ROOT
 from rankscope.cli.report import run as report
 from rankscope.formats import iprof, nvprof
-from rankscope.model import Figure, Group, Note, RangeTally, RankFacts, Reading, Severity, Tally
+from rankscope.model.records import Figure, Group, Note, RangeTally, RankFacts, Reading, Severity, Tally
 from rankscope.output.layouts.nvprof import to_nvprof, to_nvprof_csv
 from rankscope.questions.layouts.iprof import iprof_parts
 from rankscope.questions.layouts.nvprof import nvprof_processes, nvprof_rows, nvprof_warnings
@@ -193,3 +193,17 @@ def test_iprof_layout_of_mpi_and_gpu_together() -> None:
         (16000, 1.0, 16),
         (4 * 10**6, 1.0, 8),
     ]
+
+
+def test_iprof_layout_has_a_part_for_each_backend() -> None:
+    """Calls by layer, bytes by who is named in the copy; devices of all together."""
+    works = {"[HIP memcpy HtoD]": 10, "[OpenCL memcpy DtoH]": 20, "zeCommandListAppendMemoryCopy(H2D)": 30, "gemm": 0}
+    calls = {"hip_api": "hipLaunchKernel", "opencl": "clFinish", "ze": "zeCommandQueueSynchronize"}
+    tallies = [Tally("gpu", name, 1, MS, "GPU 0 stream 1", bytes=size) for name, size in works.items()]
+    tallies += [Tally(layer, name, 2, MS) for layer, name in calls.items()]
+    parts = {table.name: table for table in iprof_parts(run_of([Reading(RankFacts(rank=0), tallies=tallies)]))}
+    backends = ("BACKEND_HIP", "BACKEND_CL", "BACKEND_ZE")
+    traffic = [f"Explicit memory traffic ({backend})" for backend in backends]
+    assert set(parts) == {*backends, *traffic, "Device profiling"}
+    assert [parts[title].rows[-1][1] for title in traffic] == [10, 20, 30]
+    assert parts["Device profiling"].rows[-1][3] == 4

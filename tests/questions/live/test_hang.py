@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rankscope.model import Calling, Ending, Entered, Group, Moment, RankFacts
+from rankscope.model.records import Calling, Ending, Entered, Group, Moment, RankFacts
 from rankscope.questions.live.hang import Verdict, verdict
 from rankscope.questions.live.hang_report import places_table, sentence
 from rankscope.questions.live.standing import Standing, paces, standing
@@ -276,7 +276,7 @@ def test_pace() -> None:
     assert found[3].waited_for == pytest.approx(1.0)
     assert found[3].steps_per_s == pytest.approx(2.0)
     job = job_table("job", now, verdict(before, now, PATIENCE), found)
-    assert "3 (waits 0% of the time, the others 80%" in str(job.rows[0][10])
+    assert "3 (waits 0 % of the time, the others 80 %" in str(job.rows[0][10])
     table = ranks_table(now, verdict(before, now, PATIENCE), found, most_rows=2)
     assert [row[0] for row in table.rows] == [3, 0]
     assert table.notes == ["2 more ranks"]
@@ -365,3 +365,13 @@ def test_ranks_of_another_communicator_are_found_by_their_place() -> None:
         made.append(one)
     table = places_table(standing(made), standing(made), {}, collapse=False)
     assert [row[1] for row in table.rows][2:] == ["in MPI_Send to rank 3", "in MPI_Send to rank 2"]
+
+
+def test_between_two_attempts_the_job_has_not_ended() -> None:
+    ended = [rank(number, [("MPI_Bcast", 1.0, 2.0)], 30.0, ending="signalled") for number in range(2)]
+    now = standing(ended, launcher_runs=True)
+    found = verdict(now, now, PATIENCE)
+    assert found.kind == "restarting" and "the launcher does" in sentence(found, now)
+    for one in ended:
+        one.facts.ending, one.facts.exit_code = "exited", 0
+    assert verdict(now, now, PATIENCE).kind == "ended"  # what started them is about to end, too

@@ -14,7 +14,7 @@ from mpis import Mpi, find_mpi
 from questions.live.test_hang_gloo import TORCHRUN
 from questions.live.test_hang_gloo import started as started_gloo
 from questions.live.test_hang_mpi import started as started_mpi
-from rankscope.model import Moment
+from rankscope.model.records import Moment
 from rankscope.rank_files.live import read_moment
 
 SEED = int(os.environ.get("RANKSCOPE_TEST_SEED", random.SystemRandom().randrange(2**32)))

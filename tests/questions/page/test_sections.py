@@ -9,7 +9,7 @@ import pytest
 
 from browser.large_run import write_large_run
 from browser.pages import gpu_run
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.pictures import Page
 from rankscope.questions.page import PageOptions, page_of
 from rankscope.questions.page.imports import import_boxes

@@ -10,7 +10,7 @@ import pytest
 
 from browser.large_run import write_large_run
 from rankscope.api.export import FORMS
-from rankscope.model import Event, Layer, RankFacts, Reading
+from rankscope.model.records import Event, Layer, RankFacts, Reading
 from rankscope.pictures import Blocks, Section
 from rankscope.questions.page import timeline
 from rankscope.questions.page.section import PageOptions
@@ -72,7 +72,7 @@ def test_all_of_a_few_events(run: Any) -> None:
     section = made(run)
     drawn = section.timeline
     assert drawn is not None
-    assert {line.rank for line in drawn.lines} == {f"rank {rank}" for rank in range(8)}
+    assert {line.rank for line in drawn.lines} == {"critical path", *(f"rank {rank}" for rank in range(8))}
     [level] = drawn.levels
     recorded = run.query("SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM steps)")[0][0]
     assert section.notes[0] == f"All {recorded} events of these ranks that were recorded are shown."
@@ -90,6 +90,21 @@ def test_median_and_worst_steps_are_chosen(run: Any) -> None:
     assert [row[0] for row in rows] == ["median"] * 3 + ["worst", "whole run"]
     sql = "SELECT max(end_ns - begin_ns) FROM steps WHERE number = ?"
     assert all(row[2] == run.query(sql, (row[1],))[0][0] for row in rows[:-1])
+
+
+def test_the_first_line_is_the_critical_path(run: Any) -> None:
+    """In every step without a hole, mostly on the slow rank; the note and the table have its shares."""
+    section = made(run)
+    drawn = section.timeline
+    assert drawn is not None and drawn.lines[0].rank == "critical path"
+    blocks = drawn.levels[0].blocks
+    mine = blocks.line == 0
+    start, end = blocks.start_ns[mine], blocks.end_ns[mine]
+    assert (end[:-1] <= start[1:] + 2000).all() and (end - start).sum() > 0.95 * (end.max() - start.min())
+    names = [drawn.names[at] for at in blocks.name[mine].tolist()]
+    assert {name for name in names if not name.endswith("allreduce")} == {f"rank {SLOW}: own time"}
+    path = next(table for table in section.tables if table.name == "critical_path")
+    assert path.rows[0][0] == SLOW and section.notes[-1].startswith(f"The steps hang on (critical path): rank {SLOW} ")
 
 
 def test_too_many_events_are_thinned_by_level(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +126,7 @@ def test_many_ranks_are_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(timeline, "MOST_RANKS", 4)
     section = made(open_run(write_large_run(tmp_path / "run", ranks=12, steps=12), read_rank_file))
     assert section.timeline is not None
-    assert len({line.rank for line in section.timeline.lines}) == 4
+    assert len({line.rank for line in section.timeline.lines} - {"critical path"}) == 4
     assert section.notes[0].startswith("4 of 12 ranks are drawn")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rankscope.model import RankFacts, Reading, Table
+from rankscope.model.records import RankFacts, Reading
+from rankscope.model.tables import Table
 from rankscope.questions.mpi.messages import edges, matrix, sizes
 from rankscope.questions.mpi.routines import communication, communicators, routines
 from rankscope.questions.ranks.ranks import balance, ranks

@@ -36,9 +36,9 @@ def test_sizes_that_only_one_has_are_met_on_its_line() -> None:
 
 def test_never_in_range_level_and_touching() -> None:
     assert met({1: 1, 2: 2}, {1: 5, 2: 5}) == ((), "never in range: a is faster at every size from 1 to 2 nodes")
-    assert met({1: 1, 2: 2}, {1: 1.01, 2: 2}) == ((), "the same within 2% at every size from 1 to 2 nodes")
+    assert met({1: 1, 2: 2}, {1: 1.01, 2: 2}) == ((), "the same within 2 % at every size from 1 to 2 nodes")
     at, verdict = met({1: 1, 2: 2, 4: 4}, {1: 4, 2: 4, 4: 4})
-    assert at == (4,) and verdict == "a is faster, but at 4 nodes both are the same within 2%"
+    assert at == (4,) and verdict == "a is faster, but at 4 nodes both are the same within 2 %"
     assert met({1: 1, 2: 4, 4: 1}, {1: 4, 2: 4, 4: 4})[0] == ()  # touched, and back again
 
 

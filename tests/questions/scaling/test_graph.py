@@ -10,7 +10,7 @@ import pytest
 
 from questions.scaling.asking import loaded
 from rankscope.cli.scale import run as scale
-from rankscope.model import Unit
+from rankscope.model.tables import Unit
 from rankscope.output.html.graphs import NARROW, WIDE, Frame, to_svg, value_ticks
 from rankscope.pictures import Curve, Graph
 from rankscope.questions.scaling.growth import Series, growth

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankscope.model import PHASES
+import numpy as np
+
+from rankscope.model.records import PHASES
 from rankscope.questions.steps.phases import phase_calls, phase_ranks, phases
-from rankscope.rank_file import MarkKind
+from rankscope.questions.steps.startup import startup
+from rankscope.rank_file import COLLECTIVE, GroupKind, LayerNumber, MarkKind
 from rankscope.rank_file_writer import RankFileWriter
 from runs.small_run import MILLI, SECOND
 from runs.step_runs import log, opened, rank
@@ -90,3 +93,42 @@ def test_calls_by_phase(tmp_path: Path) -> None:
         ("steady", "MPI_Barrier", 10, 0.75),
         ("steady", "MPI_Allreduce", 10, 0.25),
     ]
+
+
+def gpu_rank(number: int, context_ms: int) -> RankFileWriter:
+    """CUDA from 1 s on, its context some time later, NCCL from 2 s to its first operation, the first step at 4 s."""
+    made = rank(number, 2, mpi_started_ticks=0, mpi_finalized_ticks=0, flags=0)
+    moments = [
+        (K.INTERPRETER, 50, ""),
+        (K.IMPORT_BEGIN, 100, "torch"),
+        (K.IMPORT_END, 900, "torch"),
+        (K.CUDA_CONTEXT, 1_000 + context_ms, ""),
+        (K.NCCL_BEGIN, 2_000, ""),
+        (K.FIRST_STEP_BEGIN, 4_000, ""),
+        (K.FIRST_STEP_END, 5_000, ""),
+    ]
+    made.marks(*((kind, ms * MILLI, what) for kind, ms, what in moments))
+    flushed = {"flushed_ns": 80 * SECOND, "flushed_ticks": 4 * SECOND}
+    made.cuda(state=2, cupti_version=26, started_ns=77 * SECOND, started_ticks=SECOND, **flushed)
+    made.tally("cuLibraryLoadData", 3, 500 * MILLI, layer=LayerNumber.CUDA_API, phase=4)
+    group = made.group("", identity=7, size=2, my_rank=number, kind=GroupKind.NCCL)
+    row = np.zeros(1, COLLECTIVE)
+    row["name"], row["group"], row["sequence"], row["root"] = made.string("ncclAllReduce"), group, 1, -1
+    row["enter_ticks"], row["end_ticks"] = (2_600 + number) * MILLI, 2_700 * MILLI
+    made.collectives(row)
+    return made
+
+
+def test_what_the_start_consists_of(tmp_path: Path) -> None:
+    run = opened(tmp_path, gpu_rank(0, 200), gpu_rank(1, 400))
+    rows = {row[0]: row[1:] for row in startup(run).rows}
+    whole = 5 * SECOND
+    assert rows["import torch"][2:4] == (0.8 * SECOND / whole, 800 * MILLI)
+    assert rows["CUDA context"][1:6] == (2, 0.3 * SECOND / whole, 300 * MILLI, 400 * MILLI, 1)
+    assert rows["loading GPU code"][0] == "cuLibraryLoadData" and rows["loading GPU code"][3] == 500 * MILLI
+    assert rows["NCCL init"][3] == 600.5 * MILLI and "CUDA until first work" not in rows
+    names = ["process start", "interpreter", "import torch", *GPU_PARTS, "first collective", "first step"]
+    assert list(rows) == names
+
+
+GPU_PARTS = ("CUDA context", "loading GPU code", "NCCL init")

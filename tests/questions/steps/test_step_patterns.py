@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.periods import period_of
 from rankscope.questions.stragglers.causes import causes

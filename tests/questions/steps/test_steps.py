@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.questions.steps.data import steps_of, warmup_steps
 from rankscope.questions.steps.steps import step_parts, steps
 from rankscope.rank_file import Part
@@ -72,7 +72,8 @@ def test_parts_add_up_to_the_step(tmp_path: Path) -> None:
     assert row["sum_share"] == pytest.approx(1.0)
     assert (row["exposed_ns"], row["backward_ns"]) == (7.5 * MS, 2 * MS)
     assert row["other_ns"] == pytest.approx(8.5 * MS)  # its own 8 and 0.5 of communication that did not block
-    assert row["step_ns"] == 36 * MS
+    assert row["compute_ns"] == 9 * MS  # of programs that were compiled
+    assert row["step_ns"] == 45 * MS
 
 
 def test_overwritten_steps_are_told(tmp_path: Path) -> None:

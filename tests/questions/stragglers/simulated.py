@@ -67,7 +67,7 @@ def _simulated(case: Case, random: np.random.Generator) -> tuple[Any, Any]:
     now = np.full(case.ranks, float(BEGIN_NS))
     for at in range(case.steps):
         common = random.lognormal(0, 0.1)
-        parts = np.zeros((case.ranks, len(Part)))
+        parts = np.zeros((case.ranks, Part.COMPUTE))  # which has members of its own in a record
         for part, usual_ms in USUAL_NS.items():
             parts[:, part] = usual_ms * MILLI * common * pace * random.lognormal(0, case.jitter, case.ranks)
         if at == 0:

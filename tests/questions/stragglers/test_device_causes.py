@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankscope.model import DeviceTotals, GpuRecording
+from rankscope.model.gpu import DeviceTotals, GpuRecording
 from rankscope.questions.findings.stragglers import straggler
 from rankscope.questions.stragglers.causes import causes
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes

@@ -8,7 +8,7 @@ import socket
 import time
 from pathlib import Path
 
-from rankscope.model import Reading
+from rankscope.model.records import Reading
 from rankscope.rank_files.read import read_rank_file
 
 

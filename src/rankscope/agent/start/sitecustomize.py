@@ -1,6 +1,6 @@
 """Python imports this at its start, because `rankscope run` says so in PYTHONPATH. It has imports timed, puts an index
-to use, waits for the program to import torch and makes place for the program's own sitecustomize. Short: every Python
-of the job reads it."""
+to use, waits for the program to import torch or jax and makes place for the program's own sitecustomize. Short: every
+Python of the job reads it."""
 
 import os
 import sys
@@ -117,7 +117,8 @@ def start(here):
         waiting = Waiting()
         waiting.folder = here
         waiting.started_ns = time.monotonic_ns()
-        waiting.wanted = {"torch", "horovod.common.basics"}
+        waiting.wanted = {"torch", "jax", "horovod.common.basics", "horovod.torch.mpi_ops"}
+        waiting.wanted |= {"ray", "ray._private.worker", "rankscope"}
         sys.meta_path.insert(0, waiting)
         if sys.version_info >= (3, 10) and sys.implementation.name == "cpython" and not getattr(sys, "abiflags", ""):
             watch_imports(waiting, here)

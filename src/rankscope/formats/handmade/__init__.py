@@ -11,7 +11,7 @@ from rankscope.formats.handmade.claims import claim_problems
 from rankscope.formats.handmade.columns import Measured, columns_of, read_mapping
 from rankscope.formats.handmade.grid import UNITS, Document, page_of, stated_unit
 from rankscope.formats.source import Source
-from rankscope.model import Figure, Note, RankFacts, Reading, Severity
+from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
 
 RULE = re.compile(rb"^\|(?: {0,3}:?-{1,60}:? {0,3}\|){2,}", re.M)
 CSV_HEAD = re.compile(rb'"?(#?nodes?|ranks?|gpus?|hosts?|processes|world size|batch(?: size)?)"? {0,3},', re.I)
@@ -61,8 +61,8 @@ def _profile_counts(page: Document) -> Iterator[Figure]:
     for _, text in page.text:
         if "Hostnames" in text and len(text) < 1000:
             series = text.partition("|")[0].strip()
-            for found in COUNT.finditer(text):
-                yield Figure(series, found[2].lower(), float(found[1]), "count")
+            for match in COUNT.finditer(text):
+                yield Figure(series, match[2].lower(), float(match[1]), "count")
 
 
 def _heading(page: Document, line: int) -> str:

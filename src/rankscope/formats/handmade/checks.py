@@ -141,10 +141,10 @@ def _constant_totals(columns: Sequence[Measured], exchanged: set[tuple[int, int]
     found: dict[tuple[int, int], list[str]] = {}
     for column in columns:
         points = [one for one in _own_kind(column) if (id(column), one.line) not in exchanged]
-        values = [one.quantity.value for one in points]
+        values = [point.quantity.value for point in points]
         if column.kind not in ("count", "bytes") or "total" not in column.header.lower() or len(points) < 4:
             continue
-        scales = [one.scale for one in points]
+        scales = [point.scale for point in points]
         if column.scale_name in ("", "nodes", "ranks", "gpus") and max(scales) >= LONG_SCALE * max(1e-9, min(scales)):
             if min(values) > 0 and max(values) <= STEADY * min(values):
                 ends = f"{points[0].quantity.text} at {points[0].scale:g}, {points[-1].quantity.text} at"
@@ -168,8 +168,8 @@ def _wrong_sums(columns: Sequence[Measured]) -> Iterator[Problem]:
             off = {point: total for point, total in sums.items() if _apart(total, point.quantity.value) > ROUNDED}
             for point, total in off.items() if 4 * len(off) <= len(sums) else ():
                 share = total / point.quantity.value if point.quantity.value else float("inf")
-                told = f"{point.quantity.text}, but the columns before it add up to {share:.4g} of that"
-                yield point.line, f"{column.said} at {point.scale:g} is {told}"
+                text = f"{point.quantity.text}, but the columns before it add up to {share:.4g} of that"
+                yield point.line, f"{column.said} at {point.scale:g} is {text}"
 
 
 def _sides(columns: Sequence[Measured]) -> list[list[Measured]]:

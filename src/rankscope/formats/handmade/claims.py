@@ -51,7 +51,7 @@ def _hosts(lines: Sequence[tuple[int, str]], columns: Sequence[Measured]) -> Ite
     """Profiles of fewer hosts than the tables go up to, told at the first of them."""
     along = [column for column in columns if column.scale_name in ("", "nodes")]
     largest = max((point.scale for column in along for point in column.points), default=0.0)
-    fewer = [(number, found[0]) for number, text in lines for found in HOSTS.finditer(text) if int(found[1]) < largest]
+    fewer = [(number, match[0]) for number, text in lines for match in HOSTS.finditer(text) if int(match[1]) < largest]
     if fewer:
         named = "nodes" if any(column.scale_name == "nodes" for column in along) else "(nodes, by the header lines)"
         more = f" (and {len(fewer) - 1} more lines)" if len(fewer) > 1 else ""
@@ -61,8 +61,8 @@ def _hosts(lines: Sequence[tuple[int, str]], columns: Sequence[Measured]) -> Ite
 
 def _rates(lines: Sequence[tuple[int, str]]) -> tuple[float, int] | None:
     """Operations a second and ranks per node, where the text says both."""
-    rate = next((found for _, text in lines if (found := RATE.search(text))), None)
-    per_node = next((found for _, text in lines if (found := PER_NODE.search(text))), None)
+    rate = next((match for _, text in lines if (match := RATE.search(text))), None)
+    per_node = next((match for _, text in lines if (match := PER_NODE.search(text))), None)
     if rate is None or per_node is None:
         return None
     per_second = (number_of(rate[1]) or 0.0) * MULTIPLES[(rate[2] or "").upper()]
@@ -148,12 +148,12 @@ def _ratios(number: int, text: str, columns: Sequence[Measured]) -> Iterator[Pro
 
 
 def _measured_ratios(slow: str, fast: str, columns: Sequence[Measured]) -> Iterator[tuple[float, int]]:
-    for one in columns:
+    for column in columns:
         for other in columns:
-            mine, others = _tokens(one.header), _tokens(other.header)
-            if slow in mine and fast in others and one.table == other.table and mine - {slow} == others - {fast}:
+            mine, others = _tokens(column.header), _tokens(other.header)
+            if slow in mine and fast in others and column.table == other.table and mine - {slow} == others - {fast}:
                 places = {point.scale: point for point in _times(other)}
-                for point in _times(one):
+                for point in _times(column):
                     if point.scale in places and places[point.scale].quantity.value > 0:
                         yield point.quantity.value / places[point.scale].quantity.value, point.line
 

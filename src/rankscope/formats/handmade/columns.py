@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.formats.handmade.grid import UNITS, Document, Grid, Quantity, Row, quantity_of, scaled, stated_unit
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What the user declares about hand-made tables: which column is what, in a small TOML file.
@@ -112,6 +112,7 @@ SCALES = {
     "batch": ("batch", "batch size"),
     "bytes": ("message size", "msg size"),
 }
+NUMBERED = {"ranks": "rank", "nodes": "node", "gpus": "gpu"}  # scales, and what a column of their numbers is about
 TIME = re.compile(r"\btimes?\b", re.I)
 AT_OTHER_SCALE = re.compile(r"\s*(\d{1,9})\s*([a-z]{1,20})\s*$", re.I)
 
@@ -166,15 +167,15 @@ class TableColumns:
 
 def columns_of(page: Document, mapping: Mapping) -> TableColumns:
     """All columns of all tables of a page."""
-    found = TableColumns()
+    table_columns = TableColumns()
     for at, grid in enumerate(page.grids):
         rule = mapping.table(grid.heading)
         for block, (headers, rows) in enumerate(_blocks(grid)):
             if headers is None:
-                found.labelled += [one for row in rows for one in _labels(row)]
+                table_columns.labelled += [label for row in rows for label in _labels(row)]
             else:
-                found.measured += _Block(grid, headers, rows, rule, at, block).measured()
-    return found
+                table_columns.measured += _Block(grid, headers, rows, rule, at, block).measured()
+    return table_columns
 
 
 def _blocks(grid: Grid) -> Iterator[tuple[Row | None, list[Row]]]:
@@ -204,9 +205,9 @@ def _below(upper: Row, lower: Row) -> Row:
 def _labels(row: Row) -> Iterator[Labelled]:
     """Cells that alternate between words and a number."""
     for label, cell in zip(row.cells[::2], row.cells[1::2], strict=False):
-        found = quantity_of(cell)
-        if label and found and not quantity_of(label):
-            yield Labelled(row.line, label, found)
+        quantity = quantity_of(cell)
+        if label and quantity and not quantity_of(label):
+            yield Labelled(row.line, label, quantity)
 
 
 @dataclass(slots=True)
@@ -253,7 +254,13 @@ class _Block:
 
     def _scale_name(self, at: int) -> str:
         header = _cell(self.header, at).lower()
-        return self.rule.scale_name or next((name for name, words in SCALES.items() if header in words), "")
+        name = next((name for name, words in SCALES.items() if header in words), "")
+        return self.rule.scale_name or (NUMBERED[name] if name in NUMBERED and self._numbers(at) else name)
+
+    def _numbers(self, at: int) -> bool:
+        """Whether a column says which rank (or node) instead of how many: no job has 0 of them."""
+        quantities = [quantity_of(_cell(row, at)) for row in self.rows]
+        return any(quantity is not None and quantity.value == 0 for quantity in quantities)
 
     def _series(self, cells: list[str]) -> str:
         """The word that stands in every cell of a column, as a series' name beside its numbers."""
@@ -290,14 +297,14 @@ class _Block:
         if unit.lower() in UNITS:
             return UNITS[unit.lower()][0]
         if _most_say(texts):
-            said = Counter(found.kind for text in texts if (found := quantity_of(text)) and found.kind)
+            said = Counter(quantity.kind for text in texts if (quantity := quantity_of(text)) and quantity.kind)
             return said.most_common(1)[0][0]
         guessed = self._unit(header, texts)
         return UNITS[guessed][0] if guessed else ""
 
     def _unit(self, header: str, texts: list[str]) -> str:
         """The unit by the header, a heading above, or the text before the table; what is counted is whole."""
-        whole = all(found.value.is_integer() for text in texts if (found := quantity_of(text)))
+        whole = all(quantity.value.is_integer() for text in texts if (quantity := quantity_of(text)))
         told = [stated_unit(text) for text in (header, *self.grid.headings[:6])]
         told.append("s" if self._speaks_of_time() else None)
         return next((unit for unit in told if unit and (whole or UNITS[unit][0] != "count")), "")
@@ -321,14 +328,14 @@ class _Block:
 
 def _most_say(texts: Sequence[str]) -> bool:
     """Whether most cells state their unit themselves."""
-    found = [quantity for text in texts if (quantity := quantity_of(text))]
-    return 2 * sum(1 for quantity in found if quantity.kind) > len(found)
+    quantities = [quantity for text in texts if (quantity := quantity_of(text))]
+    return 2 * sum(1 for quantity in quantities if quantity.kind) > len(quantities)
 
 
 def _scale_of(scale: float, remark: str, name: str) -> float:
     """The scale of the row, unless the cell remarks that it was measured at another."""
-    found = AT_OTHER_SCALE.match(remark)
-    return float(found[1]) if found and found[2].lower() == name else scale
+    match = AT_OTHER_SCALE.match(remark)
+    return float(match[1]) if match and match[2].lower() == name else scale
 
 
 def _cell(row: Row, at: int) -> str:
@@ -342,5 +349,5 @@ def _piece(text: str, place: int, separator: str) -> str:
 
 def _rises(rows: list[Row]) -> bool:
     """Whether the first column counts upwards, as a scale does."""
-    values = [found.value for row in rows if (found := quantity_of(_cell(row, 0)))]
+    values = [quantity.value for row in rows if (quantity := quantity_of(_cell(row, 0)))]
     return len(values) >= 3 and all(low < high for low, high in itertools.pairwise(values))

@@ -58,14 +58,14 @@ def number_of(text: str) -> float | None:
 @lru_cache(1 << 16)
 def quantity_of(text: str) -> Quantity | None:
     """The number in a cell; None for words and empty cells."""
-    found = CELL.match(text) if len(text) < 200 else None
-    if found is None or number_of(found[1]) is None:
+    match = CELL.match(text) if len(text) < 200 else None
+    if match is None or number_of(match[1]) is None:
         return None
-    if found[2] and found[2].lower() not in UNITS:
+    if match[2] and match[2].lower() not in UNITS:
         return None
-    kind, factor = UNITS[found[2].lower()] if found[2] else ("", 1.0)
-    value = scaled(found[1], factor)
-    return Quantity(value, kind, text, found[3] or "") if math.isfinite(value) else None
+    kind, factor = UNITS[match[2].lower()] if match[2] else ("", 1.0)
+    value = scaled(match[1], factor)
+    return Quantity(value, kind, text, match[3] or "") if math.isfinite(value) else None
 
 
 def scaled(number: str, factor: float) -> float:
@@ -80,9 +80,9 @@ WORDS = ((r"\bcalls?\b|\bcount\b|\bnumber of\b", "calls"), (r"\bbytes?\b", "byte
 def stated_unit(text: str) -> str | None:
     """The unit that a heading states: in brackets, or by a word such as calls, bytes or time (seconds then)."""
     lowered = text.lower()
-    for found in STATED.finditer(lowered[:400]):
-        if found[1] in UNITS:
-            return found[1]
+    for match in STATED.finditer(lowered[:400]):
+        if match[1] in UNITS:
+            return match[1]
     return next((unit for pattern, unit in WORDS if re.search(pattern, lowered[:400])), None)
 
 

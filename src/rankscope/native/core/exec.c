@@ -173,12 +173,27 @@ static const char *our_value(const char *entry, const char **between)
 {
     static const struct { const char *name, *between; } written[] = {
         {"LD_PRELOAD=", ": "}, {"LD_AUDIT=", ":"}, {"PYTHONPATH=", ":"}, {"CUDA_INJECTION64_PATH=", ""},
-        {"NVTX_INJECTION64_PATH=", ""}, {"NCCL_PROFILER_PLUGIN=", ""}};
+        {"NVTX_INJECTION64_PATH=", ""}, {"NCCL_PROFILER_PLUGIN=", ""}, {"OPENCL_LAYERS=", ":"}};
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++)
         if (rs_starts_with(entry, written[i].name)) {
             *between = written[i].between;
             return entry + strlen(written[i].name);
         }
+    return NULL;
+}
+
+/* What the job had in a variable that holds one path: `rankscope run` keeps it under a longer name. */
+static char *theirs_in(char *const *environment, const char *entry)
+{
+    static const char longer[] = "RANKSCOPE_";
+    const char *between;
+    const char *value = our_value(entry, &between);
+    if (!value || *between)
+        return NULL;
+    for (; *environment; environment++)
+        if (rs_starts_with(*environment, longer)
+            && !strncmp(*environment + sizeof longer - 1, entry, (size_t)(value - entry)))
+            return *environment + sizeof longer - 1;
     return NULL;
 }
 
@@ -226,7 +241,7 @@ char **rs_bare_environment(char *const *environment, void *memory)
     size_t count = 0, kept = 0;
     while (environment[count])
         count++;
-    char **made = memory, *text = (char *)(made + count + 1);
+    char **made = memory, *text = (char *)(made + count + 1), *theirs;
     for (size_t i = 0; i < count; i++) {
         size_t bytes = without_us(environment[i], NULL);
         if (bytes > 1) {
@@ -235,6 +250,8 @@ char **rs_bare_environment(char *const *environment, void *memory)
             text += bytes;
         } else if (!bytes) {
             made[kept++] = environment[i];
+        } else if ((theirs = theirs_in(environment, environment[i]))) {
+            made[kept++] = theirs;
         }
     }
     made[kept] = NULL;

@@ -323,9 +323,13 @@ int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, i
         if (fd < 0)
             return 0;
         if (pread(fd, &child, sizeof child, 0) == (ssize_t)sizeof child && child.state == RS_RUNNING
-            && child.pid == pid && child.boot_id == boot_id && child.pid_namespace == pid_namespace)
+            && child.pid == pid && child.boot_id == boot_id && child.pid_namespace == pid_namespace) {
+            uint64_t now = child.tick_source == rs_tick_source ? rs_ticks() : 0;
+            if (now && child.header_bytes >= sizeof child)
+                done = pwrite(fd, &now, sizeof now, offsetof(struct rs_header, reaped_ticks)) > 0;
             done = pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
                 && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0;
+        }
         close(fd);
     }
     return done;

@@ -9,7 +9,7 @@
 #define RS_VERSION 1u
 #define RS_BYTE_ORDER 0x01020304u
 #define RS_PAGE 4096u
-#define RS_TRACE_LAYERS 16   /* layers are numbered below it */
+#define RS_TRACE_LAYERS 16   /* layers whose events go to the trace are numbered below it */
 
 enum rs_state { RS_RUNNING = 1, RS_EXITED = 2, RS_REPLACED = 3, RS_SIGNALLED = 4 };
 
@@ -33,7 +33,9 @@ enum rs_tick_source { RS_TICKS_TSC = 1, RS_TICKS_CNTVCT = 2, RS_TICKS_MONOTONIC 
 enum rs_rank_source {
     RS_RANK_NONE = 0, RS_RANK_OPENMPI = 1, RS_RANK_PMI = 2, RS_RANK_PMIX = 3, RS_RANK_PALS = 4,
     RS_RANK_SLURM = 5, RS_RANK_TORCHRUN = 6, RS_RANK_MPI = 7, RS_RANK_HOROVOD = 8, RS_RANK_FLUX = 9,
-    RS_RANK_TORCH = 10          /* init_process_group */
+    RS_RANK_TORCH = 10,         /* init_process_group */
+    RS_RANK_ONECCL = 11,        /* its first communicator */
+    RS_RANK_JAX = 12            /* jax.distributed.initialize */
 };
 
 enum rs_phase {
@@ -41,13 +43,18 @@ enum rs_phase {
     RS_PHASE_FIRST_STEP = 4, RS_PHASE_STEADY = 5, RS_PHASE_FINALIZE = 6
 };
 
-/* Times of the CUDA API, GPU and NVTX layers are CUPTI's nanoseconds, also where a field says ticks. */
+/* Times of the CUDA API, GPU and NVTX layers are nanoseconds of the GPU clock (CUPTI's, where CUDA is used), also where
+ * a field says ticks. */
 enum rs_layer {
     RS_LAYER_MPI = 1, RS_LAYER_CUDA_API = 2, RS_LAYER_GPU = 3, RS_LAYER_NVTX = 4, RS_LAYER_NCCL = 5,
     RS_LAYER_NCCL_ALGO = 6,     /* the operations of NCCL once more, by algorithm and protocol */
     RS_LAYER_TORCH = 7, RS_LAYER_GLOO = 8,
     /* once more what was launched inside NVTX ranges: the group is the innermost one */
-    RS_LAYER_IN_RANGE_GPU = 9, RS_LAYER_IN_RANGE_API = 10, RS_LAYER_IN_RANGE_NVTX = 11
+    RS_LAYER_IN_RANGE_GPU = 9, RS_LAYER_IN_RANGE_API = 10, RS_LAYER_IN_RANGE_NVTX = 11,
+    RS_LAYER_ZE = 12, RS_LAYER_OPENCL = 13, RS_LAYER_HIP_API = 14,
+    RS_LAYER_ONECCL = 15,
+    RS_LAYER_HOROVOD = 16,      /* events of this and the next go to no trace */
+    RS_LAYER_JAX = 17           /* compiled programs, compilation, copies from and to the host */
 };
 
 enum rs_kind {
@@ -126,13 +133,14 @@ struct rs_header {
     uint64_t boot_id;               /* the first 64 bits of the kernel's */
     uint64_t pid_namespace;         /* its inode */
     int32_t ancestor_pid;           /* of the nearest ancestor that had a file when this one was made; 0: none known */
-    uint32_t identity_reserved;
+    uint32_t attempt;               /* which restart by an elastic launcher this is, from 1; 0: not told */
     /* descendants that had nothing to tell and left no file */
     uint64_t short_processes, short_failed;     /* all; those that a signal or a status other than 0 ended */
     uint64_t short_cpu_ns;          /* CPU time of those that ended themselves */
     uint64_t runnable_ns;           /* its first thread could have run and had no CPU, when the facts were taken */
     uint64_t lost_messages;         /* point-to-point messages of threads for which there was no ring */
     uint64_t lost_envelopes;        /* overwritten ones that could not be counted by their envelope */
+    uint64_t reaped_ticks;          /* when its parent learned that a signal had ended it; 0: nobody has told */
 };
 
 enum rs_chunk_kind {
@@ -145,7 +153,8 @@ enum rs_chunk_kind {
     RS_CHUNK_PATHS = 17,        /* records of different sizes, like strings */
     RS_CHUNK_DEVICE_STEPS = 18, RS_CHUNK_WINDOWS = 19,
     RS_CHUNK_STEP_FLOPS = 20, RS_CHUNK_GPUS = 21, RS_CHUNK_POWER = 22, RS_CHUNK_ALLOCATOR = 23,
-    RS_CHUNK_MESSAGES = 24, RS_CHUNK_OVERWRITTEN = 25
+    RS_CHUNK_MESSAGES = 24, RS_CHUNK_OVERWRITTEN = 25,
+    RS_CHUNK_RUNTIMES = 26, RS_CHUNK_NOTES = 27
 };
 
 /* Chunks follow the header, each a whole number of pages, until used_bytes. */
@@ -161,6 +170,9 @@ struct rs_chunk {
 
 /* A string: its length, its bytes, a \0, padding to a multiple of 4. Ids count through all string chunks; id 0 is "". */
 struct rs_string { uint32_t length; char bytes[]; };
+
+/* What a report is to say of this process. */
+struct rs_note_row { uint16_t text; uint16_t is_warning; };     /* string id */
 
 /* One counted thing. Written by one thread only; seq is odd while it is being written. */
 struct rs_tally {
@@ -224,7 +236,7 @@ struct rs_overwritten {
     int64_t messages;
 };
 
-/* One communicator, window, file, GPU stream, NVTX domain or range, or process group of torch. */
+/* One communicator, window, file, GPU stream, NVTX domain or range, process group of torch or process set of Horovod. */
 struct rs_group {
     uint64_t handle;
     uint64_t identity;          /* equal on every rank of the group */
@@ -240,7 +252,10 @@ enum rs_group_kind {
     RS_GROUP_COMM = 1, RS_GROUP_WINDOW = 2, RS_GROUP_FILE = 3, RS_GROUP_NCCL = 4, RS_GROUP_STREAM = 5,
     RS_GROUP_DOMAIN = 6,
     RS_GROUP_RANGE = 7,         /* a range of NVTX inside `parent`, a range or its domain; remote_size: its domain */
-    RS_GROUP_PROCESS_GROUP = 8  /* of torch.distributed */
+    RS_GROUP_PROCESS_GROUP = 8, /* of torch.distributed */
+    RS_GROUP_ONECCL = 9, RS_GROUP_HOROVOD = 10,     /* a communicator; a process set */
+    RS_GROUP_WORKER = 11,        /* another worker of torch RPC or Ray, which is waited for */
+    RS_GROUP_SERVED = 12        /* this worker itself: what it executes for others */
 };
 enum rs_group_flag {
     RS_GROUP_INTER = 1,
@@ -299,6 +314,24 @@ struct rs_cuda {
     uint64_t calls_begin_ns;    /* from when on CUDA's calls are recorded, on CUPTI's clock; 0: from the start, or not at all */
 };
 
+enum rs_backend { RS_BACKEND_CUDA = 1, RS_BACKEND_ZE = 2, RS_BACKEND_OPENCL = 3, RS_BACKEND_HIP = 4 };
+enum rs_runtime_state {
+    RS_RUNTIME_RECORDING = 1,
+    RS_RUNTIME_REFUSED = 2      /* it cannot be listened to: the note says why */
+};
+
+/* How the runtime of one vendor's devices was listened to in this process; of CUDA rs_cuda says it. Work that is neither
+ * timed nor untimed was under way at the end. */
+struct rs_runtime {
+    uint32_t backend, state;
+    uint16_t library, version, note, reserved;  /* string ids */
+    uint64_t launched;          /* kernels, copies and sets that the program handed to devices */
+    uint64_t timed;             /* of them: the device told when it began and ended */
+    uint64_t untimed;           /* of them: it did not, or no longer when it was asked: they are in no table */
+    uint64_t host_bytes, host_peak_bytes;       /* allocated on the host for devices */
+    uint64_t shared_bytes, shared_peak_bytes;   /* that moves between host and devices */
+};
+
 #define RS_GAP_CLASSES 8        /* class k: shorter than 10^(3+k) ns, the last one: any */
 
 /* One GPU as this process used it. Seqlocked like a tally. Times in ns of CUPTI's clock. */
@@ -340,15 +373,18 @@ enum rs_part {
     RS_PART_DATA = 0,           /* waiting for the data loader */
     RS_PART_ZERO_GRAD = 1, RS_PART_FORWARD = 2, RS_PART_BACKWARD = 3, RS_PART_OPTIMIZER = 4,
     RS_PART_COMMUNICATION = 5,  /* blocked in a collective outside the others */
-    RS_PART_CHECKPOINT = 6, RS_PART_OTHER = 7
+    RS_PART_CHECKPOINT = 6, RS_PART_OTHER = 7,
+    RS_PART_COMPUTE = 8         /* starting a compiled program that is a whole step, waiting for results of such */
 };
-#define RS_PARTS 8
+#define RS_PARTS 9
+#define RS_PARTS_TOGETHER 8     /* lie side by side in a record; those added since have members of their own */
 
 enum rs_step_flag {
     RS_STEP_WARMUP = 1,         /* one of the first two */
     RS_STEP_ACCUMULATED = 2,    /* more backward runs than optimizer steps */
     RS_STEP_SKIPPED = 4,        /* a gradient scaler left out an optimizer step */
-    RS_STEP_TOLD = 8            /* its end was told by the program: rankscope.step() */
+    RS_STEP_TOLD = 8,           /* its end was told by the program: rankscope.step() */
+    RS_STEP_BY_BACKWARD = 16    /* it ends with a backward run: no optimizer was made until then */
 };
 
 /* One step in its ring: record n lies at (n - 1) modulo the chunk's rows. Sums are floats: nothing overflows, and they
@@ -357,8 +393,8 @@ struct rs_step {
     uint32_t number;            /* from 1 (low 32 bits); 0 while the record is being written */
     uint32_t flags;
     uint64_t begin_ticks, end_ticks;
-    float part_ticks[RS_PARTS];
-    float blocked_ticks[RS_PARTS];      /* of the part: blocked in collectives */
+    float part_ticks[RS_PARTS_TOGETHER];
+    float blocked_ticks[RS_PARTS_TOGETHER];      /* of the part: blocked in collectives */
     float progress_ticks;       /* collectives in progress, summed */
     float covered_ticks;        /* at least one collective in progress */
     float gc_ticks;             /* garbage collection of Python */
@@ -369,6 +405,7 @@ struct rs_step {
     uint32_t minor_faults, major_faults, voluntary_switches, involuntary_switches;      /* of the thread */
     uint32_t process_involuntary_switches;
     uint16_t backwards, optimizer_steps;
+    float compute_ticks, blocked_compute_ticks;         /* as part_ticks and blocked_ticks */
 };
 
 /* What the loop's thread did while the device had nothing to do. */
@@ -482,12 +519,15 @@ struct rs_allocator {
 
 enum rs_mark_kind {
     RS_MARK_INTERPRETER = 1,    /* Python is up and looks for modules */
-    RS_MARK_IMPORT_BEGIN = 2, RS_MARK_IMPORT_END = 3,   /* of torch */
-    RS_MARK_INIT_BEGIN = 4, RS_MARK_INIT_END = 5,       /* MPI_Init, init_process_group, hvd.init */
+    RS_MARK_IMPORT_BEGIN = 2, RS_MARK_IMPORT_END = 3,   /* of torch, jax */
+    RS_MARK_INIT_BEGIN = 4, RS_MARK_INIT_END = 5,       /* MPI_Init, init_process_group, hvd.init, jax.distributed.initialize */
     RS_MARK_FIRST_COLLECTIVE_BEGIN = 6, RS_MARK_FIRST_COLLECTIVE_END = 7,
     RS_MARK_FIRST_STEP_BEGIN = 8, RS_MARK_FIRST_STEP_END = 9,
     RS_MARK_FINALIZE = 10,
-    RS_MARK_OBSERVER = 11       /* torch is observed from now on; the name says by what */
+    RS_MARK_OBSERVER = 11,      /* torch is observed from now on; the name says by what */
+    RS_MARK_CUDA_CONTEXT = 12,  /* a device's primary context is there: seen at most 10 ms late, or 1/64 of the wait */
+    RS_MARK_NCCL_BEGIN = 13,    /* NCCL sets up its first communicator and asks its plugin */
+    RS_MARK_XLA = 14            /* JAX is observed from now on; the name says what of it */
 };
 
 /* The first moment of its kind in this process. */

@@ -98,46 +98,79 @@ static uint64_t key_of(uint16_t group, int receive)
 }
 
 #define ANY_ENVELOPE rs_two(RS_NO_PEER, RS_NO_PEER)
+#define FLAG(name) ((uint64_t)RS_MESSAGE_##name << 56)
+
+/* What of a record says in which row it is counted; two that are alike are counted together. */
+struct sort { uint64_t word, peer, source; };
+#define SORT_BITS ((uint64_t)0xFFFF << 16 | FLAG(RECEIVE) | FLAG(FAILED) | FLAG(CANCELLED) | FLAG(COMBINED))
+
+static inline struct sort sort_of(const struct rs_message *record)
+{
+    uint64_t word = word_at(&record->name) & SORT_BITS;
+    return (struct sort){word, word_at(&record->peer), word & FLAG(COMBINED) ? word_at(&record->source) : 0};
+}
+
+static inline int is_like(const struct rs_message *record, struct sort sort, uint64_t source_bits)
+{
+    return !(((word_at(&record->name) & SORT_BITS) ^ sort.word) | (word_at(&record->peer) ^ sort.peer)
+             | ((word_at(&record->source) ^ sort.source) & source_bits));
+}
 
 /* Negative ranks are wildcards that nobody has told yet; not those of a combined call, whose status has told who it was:
  * one half of it was with MPI_PROC_NULL. */
-static void count_slowly(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined)
+static void count_half(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined, int64_t messages)
 {
     int known = (int32_t)envelope >= 0 && (int64_t)envelope >= 0;
     if (!combined || (int32_t)envelope >= 0)
-        count(thread, known ? envelope : ANY_ENVELOPE, key, 1);
+        count(thread, known ? envelope : ANY_ENVELOPE, key, messages);
 }
 
-static inline void count_one(struct rs_thread *thread, uint64_t envelope, uint64_t key, int combined)
+static void count_sort(struct rs_thread *thread, struct sort sort, int64_t messages)
 {
-    struct rs_overwritten *row = &thread->overwritten[place_of(envelope, key)];
-    if (RS_LIKELY(row->key == key && word_at(&row->peer) == envelope))
-        RS_SET(row->messages, row->messages + 1);
-    else
-        count_slowly(thread, envelope, key, combined);
-}
-
-static RS_COLD void count_failed(struct rs_thread *thread, const struct rs_message *record)
-{
-    if (!(record->flags & RS_MESSAGE_CANCELLED))
-        count(thread, ANY_ENVELOPE, key_of(record->group, record->flags & RS_MESSAGE_RECEIVE), 1);
-}
-
-#define FLAG(name) ((uint64_t)RS_MESSAGE_##name << 56)
-
-static void give_up(struct rs_thread *thread, struct rs_message *record)
-{
-    for (uint32_t i = 0; i < RS_MESSAGES_GIVEN_UP; i++, record++) {
-        uint64_t word = word_at(&record->name), key = (word & ((uint64_t)0xFFFF << 16 | FLAG(RECEIVE))) | 1;
-        if (RS_UNLIKELY(word & (FLAG(FAILED) | FLAG(CANCELLED)))) {
-            count_failed(thread, record);
-        } else {
-            count_one(thread, word_at(&record->peer), key, (word & FLAG(COMBINED)) != 0);
-            if (word & FLAG(COMBINED))
-                count_one(thread, word_at(&record->source), key | FLAG(RECEIVE), 1);
-        }
-        __atomic_store_n(&record->number, 0, __ATOMIC_RELEASE);
+    uint64_t key = (sort.word & ((uint64_t)0xFFFF << 16 | FLAG(RECEIVE))) | 1;
+    int combined = (sort.word & FLAG(COMBINED)) != 0;
+    if (sort.word & FLAG(CANCELLED))
+        return;
+    if (sort.word & FLAG(FAILED)) {
+        count(thread, ANY_ENVELOPE, key, messages);
+        return;
     }
+    count_half(thread, sort.peer, key, combined, messages);
+    if (combined)
+        count_half(thread, sort.source, key | FLAG(RECEIVE), 1, messages);
+}
+
+/* After how many records the same one comes again: programs repeat themselves. */
+#define LONGEST_PERIOD 8u
+
+static uint32_t period_of(const struct rs_message *records)
+{
+    struct sort first = sort_of(records);
+    uint64_t source_bits = first.word & FLAG(COMBINED) ? ~(uint64_t)0 : 0;
+    uint32_t period = 1;
+    while (period < LONGEST_PERIOD && !is_like(&records[period], first, source_bits))
+        period++;
+    return period;
+}
+
+/* Records that are alike are counted in a register: in the table each addition would wait for the one before. */
+static void give_up(struct rs_thread *thread, struct rs_message *records)
+{
+    uint32_t period = period_of(records);
+    for (uint32_t first = 0; first < period; first++) {
+        struct sort sort = sort_of(&records[first]);
+        uint64_t source_bits = sort.word & FLAG(COMBINED) ? ~(uint64_t)0 : 0;
+        int64_t alike = 0;
+        for (uint32_t i = first; i < RS_MESSAGES_GIVEN_UP; i += period) {
+            if (RS_LIKELY(is_like(&records[i], sort, source_bits)))
+                alike++;
+            else
+                count_sort(thread, sort_of(&records[i]), 1);
+        }
+        count_sort(thread, sort, alike);
+    }
+    for (uint32_t i = 0; i < RS_MESSAGES_GIVEN_UP; i++)
+        __atomic_store_n(&records[i].number, 0, __ATOMIC_RELEASE);
 }
 
 /* Called with every so many messages, the first one among them. */

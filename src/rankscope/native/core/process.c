@@ -14,8 +14,12 @@
 #include "calls_layer.h"
 #include "cuda_layer.h"
 #include "nccl_layer.h"
+#include "oneccl_layer.h"
+#include "opencl_layer.h"
 #include "process.h"
 #include "recorder.h"
+#include "rocm_layer.h"
+#include "ze_layer.h"
 
 #define CLOSED (-1)
 #define LONGEST_CLOSE_MS 600    /* the GPU's last buffers may take 400 */
@@ -58,8 +62,14 @@ static void mark_ended(struct rs_header *file, int status)
 static void close_file(struct rs_header *file, int status, uint32_t flags)
 {
     rs_nccl_flush(NULL);
+    rs_oneccl_flush();
     rs_set_flag(flags);
+    if (!(flags & RS_FAST_EXIT))
+        rs_ze_note_unseen();
+    rs_ze_finish();
     rs_cuda_finish();
+    rs_opencl_finish();
+    rs_rocm_finish();
     rs_refresh_facts();
     mark_ended(file, status);
     const char *run_folder = getenv("RANKSCOPE_COLLECT");
@@ -85,6 +95,7 @@ static void close_file_once(struct rs_header *file, int status, uint32_t flags)
 static void close_if_open(int status, uint32_t flags)
 {
     int cancel = rs_cancel_off();
+    rs_cuda_ending();
     rs_recording_end(status, 1);
     if (rs.file && rs.file->state == RS_RUNNING)
         close_file_once(rs.file, status, flags);

@@ -29,9 +29,16 @@ static int32_t number_in(const char *variable)
     return *end || value < 0 || value > INT32_MAX ? -1 : (int32_t)value;
 }
 
+/* torchrun counts how often it has started its workers anew. */
+static uint32_t attempt(enum rs_rank_source source)
+{
+    return source == RS_RANK_TORCHRUN ? (uint32_t)(number_in("TORCHELASTIC_RESTART_COUNT") + 1) : 0;
+}
+
 void rs_rank_from_environment(struct rs_header *identity)
 {
     identity->rank = identity->local_rank = identity->world_size = -1;
+    identity->attempt = 0;
     for (unsigned i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         int32_t rank = number_in(launchers[i].rank), size = number_in(launchers[i].size);
         if (rank < 0 || (launchers[i].size_required && size < 0) || (size >= 0 && rank >= size))
@@ -43,6 +50,7 @@ void rs_rank_from_environment(struct rs_header *identity)
         if (identity->local_rank < 0)
             identity->local_rank = number_in(launchers[i].local_rank_too);
         identity->rank_source = launchers[i].source;
+        identity->attempt = attempt(launchers[i].source);
         return;
     }
 }

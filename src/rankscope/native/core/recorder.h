@@ -60,15 +60,19 @@ struct rs_thread {
     struct rs_thread *next_free, *next;
 };
 
+#define RS_PHASE_CHANGES 16u
+
 struct rs_recorder {
     struct rs_header *file;     /* NULL: not recording */
     atomic_uint enabled;        /* 0 while paused or without a file */
     uint8_t phase;
+    uint32_t phase_changes;     /* so far; the latest are in: */
+    uint64_t phase_ticks[RS_PHASE_CHANGES];     /* when, and in the lowest three bits which */
     uint8_t concurrent;         /* a second thread records: common tables are locked from now on */
     uint8_t matrix;
     uint8_t full;               /* no chunk left for tallies */
     uint8_t tracing;            /* not 0: events go to the trace as well */
-    uint8_t imported, cuda;     /* these layers have begun: a forked child has to clear what is theirs at once */
+    uint8_t imported, gpu;      /* these layers have begun: a forked child has to clear what is theirs at once */
     uint8_t untold;             /* this process has told nothing yet: its file is made when it does */
     int32_t pid;
     uint32_t forks;             /* between the process that loaded us and this one */
@@ -169,6 +173,10 @@ RS_HOT void rs_row_publish(struct rs_chunk *chunk, uint32_t by)
     __atomic_store_n(&chunk->rows, chunk->rows + by, __ATOMIC_RELEASE);
 }
 
+/* What a report is to say of this process. */
+void rs_remark(const char *text, int is_warning);
+void rs_notes_forget(void);
+
 /* private memory that survives nothing and needs no malloc */
 void *rs_memory(size_t bytes);
 void rs_memory_free(void *memory, size_t bytes);
@@ -206,6 +214,9 @@ static inline void rs_count(uint64_t *counter, uint64_t by)
 
 static inline void rs_set_phase(uint8_t phase)
 {
+    uint32_t at = __atomic_load_n(&rs.phase_changes, __ATOMIC_RELAXED);
+    __atomic_store_n(&rs.phase_ticks[at % RS_PHASE_CHANGES], rs_ticks() << 3 | phase, __ATOMIC_RELAXED);
+    __atomic_store_n(&rs.phase_changes, at + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&rs.phase, phase, __ATOMIC_RELAXED);
     if (rs.file)
         __atomic_store_n(&rs.file->phase, phase, __ATOMIC_RELAXED);

@@ -22,13 +22,19 @@
 
 #include "calls_layer.h"
 #include "cuda_layer.h"
+#include "horovod_layer.h"
 #include "imports.h"
 #include "mpi_layer.h"
 #include "nccl_layer.h"
+#include "oneccl_layer.h"
+#include "opencl_layer.h"
 #include "process.h"
 #include "recorder.h"
+#include "rocm_layer.h"
 #include "steps.h"
 #include "trace.h"
+#include "xla.h"
+#include "ze_layer.h"
 
 #define DEFAULT_FILE_BYTES (4u << 20)
 #define LEAST_FILE_BYTES (64u << 10)
@@ -81,7 +87,7 @@ static uint64_t number_or(const char *variable, uint64_t otherwise)
 static void identify(void)
 {
     int32_t rank[] = {identity.rank, identity.local_rank, identity.world_size};
-    uint32_t launcher[] = {identity.rank_source, identity.launcher_world_size};
+    uint32_t launcher[] = {identity.rank_source, identity.launcher_world_size, identity.attempt};
     memset(&identity, 0, sizeof identity);
     identity.state = RS_RUNNING;
     identity.flags = life.flags | (asked.matrix ? RS_MATRIX : 0);
@@ -90,7 +96,7 @@ static void identify(void)
     identity.ancestor_pid = ancestor.mapped ? ancestor.mapped->pid : (int32_t)strtol(ancestor.name, NULL, 10);
     identity.loaded = life.began;
     identity.rank = rank[0], identity.local_rank = rank[1], identity.world_size = rank[2];
-    identity.rank_source = launcher[0], identity.launcher_world_size = launcher[1];
+    identity.rank_source = launcher[0], identity.launcher_world_size = launcher[1], identity.attempt = launcher[2];
     if (life.flags & RS_FORKED)     /* it may have been given a rank since */
         rs_rank_from_environment(&identity);
     rs_identify(&identity);
@@ -103,8 +109,8 @@ int rs_is_first_image(void) { return (int32_t)number_or("RANKSCOPE_PID", 0) == r
 static uint32_t rank_hash(void)
 {
     char text[64];
-    snprintf(text, sizeof text, "%u %d %d %d", identity.rank_source, identity.rank, identity.world_size,
-             identity.local_rank);
+    snprintf(text, sizeof text, "%u %d %d %d %u", identity.rank_source, identity.rank, identity.world_size,
+             identity.local_rank, identity.attempt);
     return rs_hash(text);
 }
 
@@ -196,10 +202,16 @@ static void forget_parents(int keep_threads)
     life.holds_parents = 0;
     rs_mpi_forget();
     rs_nccl_forget();
+    rs_oneccl_forget();
+    rs_horovod_forget();
     rs_steps_forget();
     rs_ranges_forget();
     rs_process_groups_forget();
+    rs_workers_forget();
+    rs_xla_programs_forget();
+    rs_cliques_forget();
     rs_marks_forget();
+    rs_notes_forget();
     rs_trace_forget();
     rs_recorder_forget(keep_threads);
     rs_file_forget();
@@ -400,8 +412,13 @@ RS_FORK_PATH static void leave_parents_file(struct rs_header *parents)
     memcpy(ancestor.name, own_name, sizeof ancestor.name);
     if (rs.imported)
         rs_imports_forget();
-    if (rs.cuda)
+    if (rs.gpu) {
+        rs_ze_forget();
         rs_cuda_forget();
+        rs_opencl_forget();
+        rs_rocm_forget();
+        rs_gpu_forget();
+    }
     if (rs_step_open)
         rs_step_open = 0;
 }

@@ -1,4 +1,4 @@
-/* The GPU layer. CUDA loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection at its first use;
+/* CUDA's part of the GPU layer. CUDA loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection at its first use;
  * CUPTI then delivers records of what the GPUs did in buffers, from a thread of its own. A thread of ours asks for
  * them once a second, because CUPTI keeps a buffer until it is full, and once more at the end. That thread also has
  * CUPTI taken off, and attaches it again, where cuda_windows.c says so. */
@@ -12,16 +12,19 @@
 #include <unistd.h>
 
 #include "cuda_layer.h"
+#include "steps.h"
 
 #define BUFFER_BYTES (256u << 10)   /* about 1,200 kernels: what CUPTI holds back while one of them still runs */
 #define KEPT_BUFFERS 64u
 #define FLUSH_NS 1000000000u
+#define LOOK_NS 10000000u           /* so often is looked whether the program has come so far that recording may begin: */
+#define WARM_STEPS 3u               /* after these, its kernels are loaded */
+#define STEPLESS_NS 10000000000u    /* or its context is so old */
+#define NO_CONTEXT_NS 60000000000u  /* or so much time has passed: its context may be none that can be asked for */
 #define DETACH_NS 2000000000u       /* so long is waited for the end of a step, at which CUPTI may be taken off */
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
-#define PAST_NS 30000000000u        /* so late an activity may come and still be told from others at its time */
-#define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
 
-struct rs_cuda_layer rs_cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct rs_cuda_layer rs_cuda;
 
 enum life { NOT_STARTED = 0, STARTED = 1, OVER = 2 };
 static atomic_int life;             /* OVER: records are no longer looked at */
@@ -29,6 +32,8 @@ static atomic_int others;           /* another client of CUPTI has come */
 static int32_t owner_pid;
 static int has_windows;             /* recording may pause */
 static atomic_int has_nvtx;         /* CUPTI was given to the program's NVTX, which keeps calling it */
+static atomic_int is_waiting;       /* contexts made and kernels loaded under CUPTI stay slower by 3 % without it */
+static uint64_t context_seen;       /* 0: none has been yet */
 static int is_attached;             /* changed under switch_lock */
 static uint64_t finalize_ns;        /* how long the last one took */
 
@@ -92,13 +97,13 @@ static void take_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t 
     (void)size;
     int saved = errno;
     size_t dropped = 0;
-    pthread_mutex_lock(&rs_cuda.lock);
+    rs_gpu_enter();
     if (rs_cuda.row && rs.file && atomic_load(&life) == STARTED) {
         rs_cuda_buffer(buffer, valid);
         if (rs_cuda.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == RS_CUPTI_SUCCESS)
             rs_cuda.row->dropped += dropped;
     }
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     keep_buffer(buffer);
     errno = saved;
 }
@@ -115,24 +120,24 @@ static uint64_t note_clocks(uint64_t *ticks, uint64_t *ns, uint64_t *width_ticks
     return *ns;
 }
 
-/* Needed only once managed memory was allocated. Not under rs_cuda.lock: CUPTI may deliver buffers meanwhile. */
+/* Needed only once managed memory was allocated. Not under the lock: CUPTI may deliver buffers meanwhile. */
 static void ask_for_unified(void)
 {
     pthread_mutex_lock(&asking_lock);
     int unified = atomic_load(&others) ? 0 : rs_cuda_unified_select(1);
-    pthread_mutex_lock(&rs_cuda.lock);
+    rs_gpu_enter();
     if (unified)
         rs_cuda.row->unified = (uint64_t)unified;
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     pthread_mutex_unlock(&asking_lock);
 }
 
 /* One moment on both clocks, as near to now as it gets; the last one, where CUPTI is off. */
-uint64_t rs_cuda_note_now(void)
+static uint64_t note_now(void)
 {
     struct rs_cuda *row = rs_cuda.row;
     pthread_mutex_lock(&clock_lock);
-    if (row->window_begin_ns && atomic_load(&detaching) < AT_WORK)
+    if ((row->window_begin_ns || atomic_load(&is_waiting)) && atomic_load(&detaching) < AT_WORK)
         note_clocks(&row->flushed_ticks, &row->flushed_ns, &row->flushed_width_ticks);
     pthread_mutex_unlock(&clock_lock);
     return row->flushed_ns;
@@ -146,15 +151,12 @@ static void flush(int is_last)
         return;
     }
     rs_cuda.cupti.cuptiActivityFlushAll(is_last ? RS_CUPTI_FLUSH_FORCED : 0);
-    pthread_mutex_lock(&rs_cuda.lock);
+    rs_gpu_enter();
     if (rs_cuda.row && atomic_load(&life) == STARTED) {
-        uint64_t now_ns = rs_cuda_note_now();
-        rs_device_steps_settle(now_ns, is_last);
-        rs_device_settle(now_ns > PAST_NS ? now_ns - PAST_NS : 0);
+        rs_gpu_settle(rs_gpu_note_now(), is_last);
         unified = rs_cuda_unified_wanted();
-        rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
     }
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     if (!is_last && unified)
         ask_for_unified();
     rs_refresh_facts();
@@ -259,73 +261,101 @@ static int can_detach(void)
 static void close_window(void)
 {
     rs_cuda.cupti.cuptiActivityFlushAll(RS_CUPTI_FLUSH_FORCED);
-    pthread_mutex_lock(&rs_cuda.lock);
-    rs_cuda_note_now();
+    rs_gpu_enter();
+    rs_gpu_note_now();
     int may_pause = rs_windows_may_pause();     /* what was delivered just now may have forbidden it */
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     int is_off = may_pause && detach();
-    pthread_mutex_lock(&rs_cuda.lock);
-    uint64_t now_ns = rs_device_steps_now();
+    rs_gpu_enter();
+    uint64_t now_ns = rs_gpu_now();
     if (is_off) {
-        rs_device_steps_close();
-        rs_attribution_cut();
-        rs_cuda_ranges_cut();
-        rs_devices_cut();
+        rs_gpu_cut();
         rs_windows_closed(now_ns);
         rs_windows_switched(now_ns, finalize_ns);
         atomic_store(&detaching, NOBODY);
     }
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
 }
 
 static void open_window(void)
 {
     char note[512] = "";
     uint64_t begun = rs_clock_ns(CLOCK_MONOTONIC);
-    pthread_mutex_lock(&rs_cuda.lock);
-    uint64_t now_ns = rs_device_steps_now();
+    struct rs_cuda *row = rs_cuda.row;
+    rs_gpu_enter();
+    uint64_t now_ns = rs_gpu_now();
     rs_device_steps_open(now_ns);
     rs_windows_opened(now_ns);
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     int is_on = attach(note, sizeof note);
-    pthread_mutex_lock(&rs_cuda.lock);
+    rs_gpu_enter();
     rs_windows_switched(now_ns, rs_clock_ns(CLOCK_MONOTONIC) - begun);
     if (!is_on) {
         has_windows = 0;
-        rs_cuda.row->window_begin_ns = 0;
-        rs_cuda.row->note = rs_intern(note);
-        rs_cuda.row->state = RS_CUDA_ASIDE;
+        row->window_begin_ns = 0;
+        row->note = rs_intern(note);
+        row->state = row->windows ? RS_CUDA_ASIDE : RS_CUDA_REFUSED;
     }
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
 }
 
 /* Recording goes on until the end: what was left out so that it could pause is recorded from here on. */
 static void record_calls(void)
 {
-    pthread_mutex_lock(&rs_cuda.lock);
-    uint64_t now_ns = rs_device_steps_now();
+    rs_gpu_enter();
+    uint64_t now_ns = rs_gpu_now();
     rs_device_steps_close();
     rs_device_steps_open(now_ns);
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     enum rs_cuda_api api = rs_cuda_calls_select(rs_cuda_api_asked(), 1);
     if (api != RS_CUDA_API_NONE)
         rs_cuda.cupti.cuptiActivityDisable(RS_CUPTI_SYNCHRONIZATION);
-    pthread_mutex_lock(&rs_cuda.lock);
+    rs_gpu_enter();
     rs_cuda.row->api = api;
     rs_cuda.row->calls_begin_ns = now_ns;
     has_windows = 0;
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
+}
+
+static void look_for_context(uint64_t now)
+{
+    if (context_seen || !rs_gpu_has_context())
+        return;
+    context_seen = now;
+    rs_mark_at(RS_MARK_CUDA_CONTEXT, "", rs_ticks());
+}
+
+static void begin_if_due(uint64_t now, uint64_t waited_ns)
+{
+    rs_gpu_enter();
+    rs_gpu_now();
+    int is_warm = rs_windows_seen_steps() >= WARM_STEPS || atomic_load(&has_nvtx);
+    rs_gpu_leave();
+    if (!is_warm && (!context_seen || now - context_seen < STEPLESS_NS) && waited_ns < NO_CONTEXT_NS)
+        return;
+    pthread_mutex_lock(&switch_lock);
+    atomic_store(&is_waiting, 0);
+    if (!atomic_load(&others))
+        open_window();
+    pthread_mutex_unlock(&switch_lock);
+}
+
+/* Less and less often, where the program does something else for long. */
+static uint64_t pause_ns(uint64_t waited_ns)
+{
+    uint64_t turn_ns = has_windows ? rs_windows_turn_ns() : FLUSH_NS, soon_ns = LOOK_NS + waited_ns / 64;
+    return (atomic_load(&is_waiting) || !context_seen) && soon_ns < turn_ns ? soon_ns : turn_ns;
 }
 
 static void take_turn(void)
 {
     pthread_mutex_lock(&switch_lock);
-    pthread_mutex_lock(&rs_cuda.lock);
+    rs_gpu_enter();
     if (atomic_load(&has_nvtx))
         rs_windows_stay("NVTX ranges: all is recorded (they would call a CUPTI that is taken off)");
-    enum rs_turn turn = rs_windows_turn(rs_device_steps_now());
+    enum rs_turn turn = rs_windows_turn(rs_gpu_now());
     int may_pause = rs_windows_may_pause();
-    pthread_mutex_unlock(&rs_cuda.lock);
+    rs_gpu_leave();
     if (!atomic_load(&others) && !may_pause && is_attached)
         record_calls();
     if (!atomic_load(&others) && turn == RS_TURN_CLOSE)
@@ -340,15 +370,17 @@ static void *flusher(void *unused)
     (void)unused;
     prctl(PR_SET_NAME, "rankscope");
     pthread_mutex_lock(&wake_lock);
-    uint64_t flushed = rs_clock_ns(CLOCK_MONOTONIC), sampled = flushed;
+    uint64_t began = rs_clock_ns(CLOCK_MONOTONIC), flushed = began, sampled = began;
     for (int is_last = 0; !is_last;) {
-        struct timespec until = after_ns(has_windows ? rs_windows_turn_ns() : FLUSH_NS);
+        struct timespec until = after_ns(pause_ns(rs_clock_ns(CLOCK_MONOTONIC) - began));
         while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
             continue;
         is_last = asked_to_end;
         pthread_mutex_unlock(&wake_lock);
         uint64_t now = rs_clock_ns(CLOCK_MONOTONIC);
-        if (!atomic_load(&others) && (is_last || !has_windows || now - flushed >= FLUSH_NS)) {
+        if (!is_last && !atomic_load(&others))
+            look_for_context(now);
+        if (!atomic_load(&others) && (is_last || now - flushed >= FLUSH_NS)) {
             flush(is_last);
             flushed = now;
         }
@@ -356,7 +388,9 @@ static void *flusher(void *unused)
             rs_gpus_sample(is_last);
             sampled = now;
         }
-        if (has_windows && !is_last && !atomic_load(&others))
+        if (atomic_load(&is_waiting) && !is_last && !atomic_load(&others))
+            begin_if_due(now, now - began);
+        else if (has_windows && !is_last && !atomic_load(&others))
             take_turn();
         pthread_mutex_lock(&wake_lock);
     }
@@ -387,6 +421,8 @@ static void start_flusher(void)
     pthread_condattr_destroy(&monotonic);
 }
 
+void rs_cuda_ending(void) { rs_cuda_neighbour_note(atomic_load(&life) != NOT_STARTED); }
+
 /* The last flush, for which the end of the process waits a bounded time only. */
 void rs_cuda_finish(void)
 {
@@ -404,24 +440,13 @@ void rs_cuda_finish(void)
             continue;
         pthread_mutex_unlock(&wake_lock);
     }
+    if (atomic_load(&is_waiting) && context_seen && !atomic_load(&others))
+        rs_cuda.row->note = rs_intern("the GPU was used for less than 10 s, without steps: nothing of it is recorded "
+                                      "(--cuda exact records from the start)");
     atomic_store(&life, OVER);
 }
 
 /* --- starting --- */
-
-static struct rs_cuda *new_row(enum rs_cuda_state state, const char *library, const char *note)
-{
-    const struct rs_chunk like = {.kind = RS_CHUNK_CUDA, .row_bytes = sizeof(struct rs_cuda), .chunk_bytes = RS_PAGE};
-    struct rs_chunk *chunk = NULL;
-    struct rs_cuda *row = rs_row_place(&chunk, like, sizeof *row);
-    if (!row)
-        return NULL;
-    row->library = rs_intern(library);
-    row->note = rs_intern(note);
-    row->state = state;
-    rs_row_publish(chunk, 1);
-    return row;
-}
 
 static void say_missing(int windows_missing, char *note, size_t size)
 {
@@ -437,21 +462,36 @@ static void say_missing(int windows_missing, char *note, size_t size)
                  used ? "; " : "");
 }
 
+/* Where another backend was there before, its clock is that of the process. */
+static void begin_clock(int is_first)
+{
+    struct rs_cuda *row = rs_cuda.row;
+    uint64_t ticks, ns, width_ticks;
+    rs_cuda.offset_ns = 0;
+    if (is_first)
+        note_clocks(&row->started_ticks, &row->started_ns, &row->started_width_ticks);
+    else if (note_clocks(&ticks, &ns, &width_ticks) && rs_gpu_has_rate())
+        rs_cuda.offset_ns = rs_gpu_ns_of(ticks - width_ticks / 2) - ns;
+}
+
 static void begin(uint32_t version, const char *path)
 {
     char note[512] = "";
-    rs_cuda.activities = rs_thread_of(0, "CUDA");
-    rs_cuda.row = new_row(RS_CUDA_RECORDING, path, "");
+    int is_first;
+    rs_cuda.row = rs_gpu_begin(RS_BACKEND_CUDA, note_now, &is_first);
     if (!rs_cuda.row)
         return;
+    rs_cuda.row->library = rs_intern(path);
     rs_cuda.row->cupti_version = version;
-    note_clocks(&rs_cuda.row->started_ticks, &rs_cuda.row->started_ns, &rs_cuda.row->started_width_ticks);
-    int asked = rs_windows_begin();
+    begin_clock(is_first);
+    rs_gpu.step_seen = rs_windows_step;
+    rs_gpu.device_step_seen = rs_windows_device_step;
+    int asked = rs_windows_wanted();
     has_windows = asked && can_detach();
-    if (!has_windows)
-        rs_windows_stay(NULL);
+    rs_windows_begin(has_windows);
+    atomic_store(&is_waiting, has_windows);
     atomic_store(&life, STARTED);
-    if (attach(note, sizeof note)) {
+    if (has_windows || attach(note, sizeof note)) {
         say_missing(asked && !has_windows, note, sizeof note);
         start_flusher();
         atexit(rs_cuda_finish);
@@ -462,36 +502,48 @@ static void begin(uint32_t version, const char *path)
     rs_cuda.row->note = rs_intern(note);
 }
 
-static void start(void)
+static void start(const char *taken)
 {
     char path[1024] = "";
     uint32_t version = 0;
     struct rs_cuda *row = NULL;
+    if (taken) {
+        atomic_store(&others, 1);
+        rs_gpu_new_row(RS_CUDA_ASIDE, path, taken);
+        return;
+    }
     enum rs_found found = rs_cupti_find(&rs_cuda.cupti, &version, path, sizeof path, 1);
     if (atomic_load(&others))
-        row = new_row(RS_CUDA_ASIDE, path, "another client of CUPTI was there first: nothing is recorded of the GPU");
+        row = rs_gpu_new_row(RS_CUDA_ASIDE, path, "another client of CUPTI was there first: nothing is recorded of the GPU");
     else if (found == RS_FOUND_NONE)
-        row = new_row(RS_CUDA_NO_LIBRARY, "", "no libcupti found: nothing is recorded of the GPU (RANKSCOPE_CUPTI names one)");
+        row = rs_gpu_new_row(RS_CUDA_NO_LIBRARY, "", "no libcupti found: nothing is recorded of the GPU (RANKSCOPE_CUPTI names one)");
     else if (found == RS_FOUND_OLD)
-        row = new_row(RS_CUDA_TOO_OLD, path, "this libcupti is too old: nothing is recorded of the GPU");
+        row = rs_gpu_new_row(RS_CUDA_TOO_OLD, path, "this libcupti is too old: nothing is recorded of the GPU");
     else
         begin(version, path);
     if (row)
         row->cupti_version = version;
 }
 
-/* CUDA calls this once, inside its own initialisation. 1: all is well, go on. */
+/* CUDA calls this once, inside its own initialisation. 1: all is well, go on; of the job's own library: what it says. */
 RS_EXPORT int InitializeInjection(void)
 {
-    int saved = errno, before = NOT_STARTED;
+    static atomic_int is_chained;
+    int saved = errno, before = NOT_STARTED, result = 1;
+    char note[512] = "";
     const char *asked = getenv("RANKSCOPE_CUDA");
+    enum rs_chained theirs = RS_CHAINED_NONE;
+    if (!atomic_exchange(&is_chained, 1))
+        theirs = rs_cuda_chain(&result, note, sizeof note);
     if (!(asked && !strcmp(asked, "0")) && rs_telling() && atomic_compare_exchange_strong(&life, &before, OVER)) {
-        rs.cuda = 1;
+        rs.gpu = 1;
         owner_pid = getpid();
-        start();
+        start(theirs == RS_CHAINED_CLIENT ? note : NULL);
+        if (note[0] && theirs != RS_CHAINED_CLIENT)
+            rs_remark(note, 0);
     }
     errno = saved;
-    return 1;
+    return result;
 }
 
 /* NVIDIA's own libraries name every operation, whether somebody wants to know or not. */
@@ -510,12 +562,12 @@ RS_EXPORT int InitializeInjectionNvtx2(void *get_export_table)
     char path[1024];
     uint32_t version;
     const char *asked = getenv("RANKSCOPE_CUDA");
-    int saved = errno, taken = 0;
+    int saved = errno, taken = rs_nvtx_chain(get_export_table);
     const void *caller = __builtin_return_address(0);
-    if (rs_recording() && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
+    if (!taken && rs_recording() && !(asked && !strcmp(asked, "0")) && rs_cupti_find(&cupti, &version, path, sizeof path, 0) == RS_FOUND
         && cupti.InitializeInjectionNvtx2) {
         pthread_mutex_lock(&clock_lock);        /* while recording pauses nobody is there to listen */
-        int is_there = atomic_load(&life) != STARTED || (is_attached && atomic_load(&detaching) < AT_WORK);
+        int is_there = atomic_load(&life) != STARTED || atomic_load(&is_waiting) || (is_attached && atomic_load(&detaching) < AT_WORK);
         int is_on = !rs_windows_wanted() || (is_there && !is_nvidias(caller));
         if (is_on)
             atomic_store(&has_nvtx, 1);
@@ -575,22 +627,15 @@ void rs_cuda_forget(void)
     if (atomic_load(&life) == NOT_STARTED)
         return;
     atomic_store(&life, OVER);
-    pthread_mutex_init(&rs_cuda.lock, NULL);
     pthread_mutex_init(&asking_lock, NULL);
     pthread_mutex_init(&switch_lock, NULL);
     pthread_mutex_init(&clock_lock, NULL);
+    atomic_store(&is_waiting, 0);
+    context_seen = 0;
     rs_cuda.row = NULL;
-    rs_cuda.activities = NULL;
     rs_cuda_records_forget();
-    rs_cuda_groups_forget();
-    rs_cuda_ranges_forget();
-    rs_range_nodes_forget();
-    rs_lanes_forget();
-    rs_attribution_forget();
     rs_cuda_calls_forget();
-    rs_devices_forget();
-    rs_device_steps_forget();
     rs_windows_forget();
     rs_cuda_memory_forget();
-    rs_gpus_forget();
+    rs_cuda_gpus_forget();
 }

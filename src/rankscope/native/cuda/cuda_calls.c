@@ -1,4 +1,4 @@
-/* Calls of the CUDA runtime and driver: which are recorded, and how long they took. */
+/* Calls of the CUDA runtime and driver: which are recorded, and what they are. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdlib.h>
@@ -22,9 +22,10 @@ static const char *const wanted[] = {
 /* The runtime asks for the name of every kernel that is launched, for a tool that listens: no call of the program's. */
 static const char *const for_tools[] = {"cuKernelGetName"};
 
-static uint16_t ids[2][CALLBACK_IDS];       /* string ids, 0: not asked for yet */
+/* By domain and id. name: a string id, 0: not asked for yet; waits: it returns when the device has done something. */
+static struct known { uint16_t name; uint8_t waits; } known[2][CALLBACK_IDS];
 
-void rs_cuda_calls_forget(void) { memset(ids, 0, sizeof ids); }
+void rs_cuda_calls_forget(void) { memset(known, 0, sizeof known); }
 
 /* While recording may pause, none: a CUPTI that was told of single calls corrupts the heap when it is taken off (seen
  * with 13.0, in every program), and all of them, most of which ask for the current device, cost more than the kernels. */
@@ -90,32 +91,34 @@ static uint16_t intern_call(const char *name)
     return rs_intern(text);
 }
 
-static uint16_t name_of(const struct rs_cupti_api *call)
+static const char *text_of(const struct rs_cupti_api *call)
 {
     int is_driver = call->kind == RS_CUPTI_DRIVER;
     const char *name = NULL;
-    if (call->cbid < CALLBACK_IDS && ids[is_driver][call->cbid])
-        return ids[is_driver][call->cbid];
     enum rs_cupti_domain domain = is_driver ? RS_CUPTI_DRIVER_API : RS_CUPTI_RUNTIME_API;
     if (rs_cuda.cupti.cuptiGetCallbackName(domain, call->cbid, &name) != RS_CUPTI_SUCCESS || !name)
         name = is_driver ? "(unknown driver call)" : "(unknown runtime call)";
-    uint16_t id = intern_call(name);
-    if (call->cbid < CALLBACK_IDS)
-        ids[is_driver][call->cbid] = id;
-    return id;
+    return name;
 }
 
-void rs_cuda_call(const struct rs_cupti_api *call)
+static struct known known_of(const struct rs_cupti_api *call)
 {
-    if (!call->start || call->end < call->start) {
-        rs_cuda.row->unfinished++;
-        return;
-    }
-    int failed = call->returnValue && call->returnValue != NOT_READY;
-    uint16_t name = name_of(call);
-    uint64_t key = rs_key(name, 0, RS_LAYER_CUDA_API, rs.phase, 0, RS_KIND_CALL);
-    rs_cuda_tally(rs_cuda.activities, key, call->end - call->start, 0, failed);
-    rs_trace(rs_cuda.activities, key, call->start, call->end - call->start, 0, failed);
-    rs_attribution_call(call, name, failed);
-    rs_device_steps_call(call, name);
+    struct known *place = call->cbid < CALLBACK_IDS ? &known[call->kind == RS_CUPTI_DRIVER][call->cbid] : NULL;
+    if (place && place->name)
+        return *place;
+    const char *text = text_of(call);
+    int waits = strstr(text, "Synchronize") || (strstr(text, "Memcpy") && !strstr(text, "Async"));
+    struct known found = {intern_call(text), (uint8_t)waits};
+    if (place)
+        *place = found;
+    return found;
+}
+
+/* All but its times. */
+void rs_cuda_call(const struct rs_cupti_api *record, struct rs_gpu_call *call)
+{
+    struct known about = known_of(record);
+    *call = (struct rs_gpu_call){
+        .layer = RS_LAYER_CUDA_API, .failed = record->returnValue && record->returnValue != NOT_READY,
+        .waits = about.waits, .name = about.name, .tid = record->threadId, .correlation = record->correlationId};
 }

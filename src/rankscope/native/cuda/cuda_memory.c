@@ -15,13 +15,6 @@ void rs_cuda_memory_forget(void)
     has_managed = 0;
 }
 
-static void change(uint64_t *current, uint64_t *peak, uint64_t bytes, int is_release)
-{
-    *current = !is_release ? *current + bytes : bytes < *current ? *current - bytes : 0;
-    if (*current > *peak)
-        *peak = *current;
-}
-
 /* --- pools --- */
 
 static struct pool *pool_of(uint64_t address, uint32_t device)
@@ -47,13 +40,13 @@ static void set_pool(struct rs_device *row, uint64_t address, uint64_t bytes)
     if (!pool || bytes == pool->bytes)
         return;
     int is_less = bytes < pool->bytes;
-    change(&row->pool_bytes, &row->pool_peak_bytes, is_less ? pool->bytes - bytes : bytes - pool->bytes, is_less);
+    rs_gpu_change(&row->pool_bytes, &row->pool_peak_bytes, is_less ? pool->bytes - bytes : bytes - pool->bytes, is_less);
     pool->bytes = bytes;
 }
 
 void rs_cuda_pool(const struct rs_cupti_pool_record *record)
 {
-    struct rs_device *row = rs_device_row(record->deviceId);
+    struct rs_device *row = rs_device_row(rs_gpu_device(RS_BACKEND_CUDA, record->deviceId));
     if (!row || record->memoryPoolType != RS_CUPTI_POOL_LOCAL)
         return;
     uint32_t odd = rs_row_begin(&row->seq);
@@ -66,30 +59,24 @@ void rs_cuda_pool(const struct rs_cupti_pool_record *record)
 static void add_pooled(struct rs_device *row, const struct rs_cupti_memory_record *record, int is_release)
 {
     *(is_release ? &row->pool_releases : &row->pool_allocations) += 1;
-    change(&row->pool_used_bytes, &row->pool_used_peak_bytes, record->bytes, is_release);
+    rs_gpu_change(&row->pool_used_bytes, &row->pool_used_peak_bytes, record->bytes, is_release);
     if (record->poolType == RS_CUPTI_POOL_LOCAL)
         set_pool(row, record->poolAddress, record->poolSize);
 }
 
 void rs_cuda_memory(const struct rs_cupti_memory_record *record)
 {
-    int is_release = record->memoryOperationType == RS_CUPTI_RELEASE;
+    int is_release = record->memoryOperationType == RS_CUPTI_RELEASE, is_pinned = record->memoryKind < RS_CUPTI_DEVICE;
     if (!is_release && record->memoryOperationType != RS_CUPTI_ALLOCATION)
         return;
-    if (record->memoryKind < RS_CUPTI_DEVICE) {
-        change(&rs_cuda.row->pinned_bytes, &rs_cuda.row->pinned_peak_bytes, record->bytes, is_release);
-        return;
-    }
+    uint32_t device = is_pinned ? UINT32_MAX : rs_gpu_device(RS_BACKEND_CUDA, record->deviceId);
+    rs_gpu_add_memory(&(struct rs_gpu_memory){device, (uint8_t)is_release, record->bytes});
     has_managed = has_managed || record->memoryKind == RS_CUPTI_MANAGED;
-    struct rs_device *row = rs_device_row(record->deviceId);
+    struct rs_device *row = record->poolType && !is_pinned ? rs_device_row(device) : NULL;
     if (!row)
         return;
     uint32_t odd = rs_row_begin(&row->seq);
-    *(is_release ? &row->releases : &row->allocations) += 1;
-    *(is_release ? &row->released_bytes : &row->allocated_bytes) += record->bytes;
-    change(&row->current_bytes, &row->peak_bytes, record->bytes, is_release);
-    if (record->poolType)
-        add_pooled(row, record, is_release);
+    add_pooled(row, record, is_release);
     rs_row_done(&row->seq, odd);
 }
 
@@ -102,7 +89,7 @@ void rs_cuda_unified(const struct rs_cupti_unified_record *record)
         return;
     }
     int is_in = record->counterKind == RS_CUPTI_TO_DEVICE, is_out = record->counterKind == RS_CUPTI_TO_HOST;
-    struct rs_device *row = rs_device_row(is_in ? record->dstId : record->srcId);
+    struct rs_device *row = rs_device_row(rs_gpu_device(RS_BACKEND_CUDA, is_in ? record->dstId : record->srcId));
     if (!row)
         return;
     uint32_t odd = rs_row_begin(&row->seq);

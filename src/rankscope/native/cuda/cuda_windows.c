@@ -1,5 +1,5 @@
 /* When the GPU is recorded. Listening to CUPTI costs a launch-bound job up to a quarter of its speed, so kernels are
- * recorded from the start until there is enough to answer. Where the devices hardly wait for launches, recording costs
+ * recorded from the program's first steps until there is enough to answer. Where the devices hardly wait for launches, recording costs
  * nothing and goes on, with CUDA's calls; elsewhere whole steps are recorded in windows. What that costs is
  * measured in the job itself: steps inside a window against those outside, around it. Length and distance of windows
  * follow from it, so that all of recording stays below a hundredth of the job's time from the fifth minute on; where
@@ -15,6 +15,9 @@ static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define FIRST_NS SECONDS(3)         /* of steps, recorded at the start, with waits, which cost most */
 #define FIRST_STEPS 30u
 #define FIRST_MOST_NS SECONDS(60)
+#define DEVICE_STEPS 8u             /* on a device, in which it has not got its queue yet: they say nothing of launching */
+#define DEVICE_NS SECONDS(1)        /* of steps on a device, to tell whether it waits for launches; without them */
+#define DEVICE_MOST_NS SECONDS(6)   /* so long is waited for them */
 #define BUSY 0.03                   /* a device that waits for launches for less than this: recording costs a hundredth at most */
 #define WINDOW_NS SECONDS(1.5)
 #define WINDOW_STEPS 16u
@@ -36,10 +39,10 @@ struct period { uint64_t steps, ns; };
 static int wanted, is_open, has_stepped, has_first_only;
 static uint64_t began_ns, switched_ns, first_step_ns, next_ns;
 static uint64_t kernels, kernel_ns, millisteps;          /* of this window; window_millisteps when it began */
-static uint64_t device_ns, launching_ns;                 /* of steps on the devices; of it, idle because of the host */
+static uint64_t device_steps, device_ns, launching_ns;   /* of steps on the devices; of it, idle because of the host */
 static struct period now_in, recorded, bare_before;     /* this period, the last window, the time before it */
 static double costs[COSTS], first_cost;          /* the latest; that of the first window */
-static uint64_t first_window_ns;
+static uint64_t first_window_ns, first_opened_ns;
 static uint64_t dice;
 static struct rs_chunk *rows;
 static struct rs_window *last_row;
@@ -48,30 +51,31 @@ void rs_windows_forget(void)
 {
     wanted = is_open = has_stepped = has_first_only = 0;
     first_cost = NOT_MEASURED;
-    first_window_ns = 0;
+    first_window_ns = first_opened_ns = 0;
     began_ns = switched_ns = first_step_ns = next_ns = 0;
-    kernels = kernel_ns = millisteps = device_ns = launching_ns = 0;
+    kernels = kernel_ns = millisteps = device_steps = device_ns = launching_ns = 0;
     now_in = recorded = bare_before = (struct period){0, 0};
     rows = NULL;
     last_row = NULL;
 }
 
-/* 1: recording may pause. */
-int rs_windows_begin(void)
+/* Not pausing, it has begun already; else it begins when it is opened. */
+void rs_windows_begin(int may_pause)
 {
     const char *second = getenv("RANKSCOPE_CUDA_SECOND_NS");
     if (second && atoll(second) > 0)
         second_ns = (uint64_t)atoll(second);
     if (getenv("RANKSCOPE_CUDA_SHARE"))
         share_of_time = atof(getenv("RANKSCOPE_CUDA_SHARE"));
-    wanted = rs_windows_wanted();
+    wanted = may_pause;
     first_cost = NOT_MEASURED;
-    is_open = 1;
-    began_ns = switched_ns = rs_cuda.row->started_ns;
-    rs_cuda.row->window_begin_ns = began_ns;
+    is_open = !may_pause;
+    began_ns = switched_ns = first_opened_ns = rs_cuda.row->started_ns;
+    rs_cuda.row->window_begin_ns = is_open ? began_ns : 0;
     dice = began_ns | 1;
-    return wanted;
 }
+
+uint64_t rs_windows_seen_steps(void) { return rs_cuda.row->seen_steps; }
 
 int rs_windows_wanted(void)
 {
@@ -152,8 +156,7 @@ static double spent_ns(uint64_t now_ns)
     const struct rs_cuda *row = rs_cuda.row;
     double cost = row->costs ? (double)row->cost_ppm / 1e6 : cost_at_most();
     double of_first = row->windows && first_cost != NOT_MEASURED ? first_cost : cost;
-    uint64_t since_ns = first_step_ns ? first_step_ns : began_ns;
-    uint64_t before_ns = since_ns - began_ns;           /* before there are steps, launching is not what takes the time */
+    uint64_t before_ns = first_step_ns > first_opened_ns ? first_step_ns - first_opened_ns : 0;     /* before there are steps, launching is not what takes the time */
     uint64_t window_ns = row->window_ns + (is_open ? now_ns - switched_ns : 0);
     uint64_t first_ns = row->windows ? first_window_ns : window_ns;
     double rest_ns = (double)(window_ns - first_ns), stepping_ns = first_ns > before_ns ? (double)(first_ns - before_ns) : 0;
@@ -200,6 +203,8 @@ void rs_windows_kernel(uint64_t ns)
 
 void rs_windows_device_step(uint64_t ns, uint64_t of_it_launching_ns)
 {
+    if (device_steps++ < DEVICE_STEPS)
+        return;
     device_ns += ns;
     launching_ns += of_it_launching_ns;
 }
@@ -258,8 +263,10 @@ static int should_close(uint64_t now_ns)
     uint64_t ns = now_ns - switched_ns;
     if (rs_cuda.row->windows)
         return has_enough(ns, cost_at_most() <= CHEAP ? CHEAP_NS : WINDOW_NS, WINDOW_STEPS);
-    uint64_t stepping_ns = has_stepped ? now_ns - first_step_ns : 0;    /* without steps all is recorded */
-    return (stepping_ns >= FIRST_NS && now_in.steps >= FIRST_STEPS) || stepping_ns >= FIRST_MOST_NS;
+    uint64_t since_ns = first_step_ns > switched_ns ? first_step_ns : switched_ns;
+    uint64_t stepping_ns = has_stepped ? now_ns - since_ns : 0;     /* without steps all is recorded */
+    int is_known = device_ns >= DEVICE_NS || stepping_ns >= DEVICE_MOST_NS;
+    return (stepping_ns >= FIRST_NS && now_in.steps >= FIRST_STEPS && is_known) || stepping_ns >= FIRST_MOST_NS;
 }
 
 /* So often is looked whether to record. */
@@ -312,10 +319,13 @@ void rs_windows_opened(uint64_t now_ns)
         last_row->bare_steps = now_in.steps;
         last_row->bare_step_ns = now_in.ns;
     }
-    bare_before = now_in;
+    if (row->windows)
+        bare_before = now_in;       /* before the first one the program warms up */
     now_in = (struct period){0, 0};
     is_open = 1;
     switched_ns = now_ns;
+    if (!row->windows)
+        first_opened_ns = now_ns;
     row->window_begin_ns = now_ns;
     kernels = kernel_ns = 0;
     millisteps = row->window_millisteps;

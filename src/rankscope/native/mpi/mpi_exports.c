@@ -90,6 +90,9 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+/* A function of MPI, or a structure of NCCL's plugins. */
+static int may_choose(unsigned type) { return type == STT_FUNC || type == STT_OBJECT; }
+
 static void become_chooser(const struct own *own, ElfW(Sym) *symbol)
 {
     for (const struct rs_optional *each = __start_rs_optional; each < __stop_rs_optional; each++)
@@ -111,7 +114,7 @@ __attribute__((constructor(101))) static void make_optional(void)
     if (mprotect((void *)own.from, own.to - own.from, own.protection | PROT_WRITE) != 0)
         return;
     for (uint32_t i = 0; i < own.count; i++)
-        if (own.symbols[i].st_shndx != SHN_UNDEF && ELF64_ST_TYPE(own.symbols[i].st_info) == STT_FUNC)
+        if (own.symbols[i].st_shndx != SHN_UNDEF && may_choose(ELF64_ST_TYPE(own.symbols[i].st_info)))
             become_chooser(&own, &own.symbols[i]);
     mprotect((void *)own.from, own.to - own.from, own.protection);
 }

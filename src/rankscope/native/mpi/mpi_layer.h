@@ -3,6 +3,7 @@
 #ifndef RANKSCOPE_MPI_LAYER_H
 #define RANKSCOPE_MPI_LAYER_H
 
+#include "loaded_objects.h"
 #include "recorder.h"
 
 typedef intptr_t W;
@@ -69,7 +70,6 @@ enum rs_request_flag {
 };
 
 /* mpi_library.c */
-int rs_elf_defines(const char *symbol);
 void *rs_mpi_symbol(const char *symbol);
 void *rs_mpi_next(const char *symbol, void *otherwise);
 int rs_mpi_describe(void);
@@ -83,10 +83,7 @@ void rs_mpi_library_forget(void);
 uint64_t rs_type_bytes_slow(struct rs_thread *thread, W type, int *unsure);
 uint64_t rs_status_bytes_slow(const void *status);
 void rs_mpi_each_symbol(void (*visit)(const char *name));
-struct rs_object;
 void rs_mpi_each_fortran(void (*visit)(const struct rs_object *bindings));
-int rs_object_defines(const struct rs_object *object, const char *symbol);
-void rs_object_each_needed(const struct rs_object *object, void (*visit)(const char *name));
 
 /* mpi_groups.c */
 struct rs_mpi_group *rs_group_slow(struct rs_thread *thread, W handle, uint8_t kind, int proven);
@@ -165,6 +162,18 @@ static inline uint64_t rs_status_bytes(const void *status)
 {
     uint32_t layout = rs_mpi.status_layout;
     return RS_LIKELY(layout != RS_STATUS_UNKNOWN) ? rs_status_decode(layout, status) : rs_status_bytes_slow(status);
+}
+
+/* All three of a receive. */
+struct rs_received { int32_t source, tag; uint64_t bytes; };
+
+static inline struct rs_received rs_status_read(const void *status)
+{
+    const int32_t *words = status;
+    if (RS_LIKELY(rs_mpi.status_layout == RS_STATUS_WORD_AT_16))    /* Open MPI */
+        return (struct rs_received){__atomic_load_n(words, __ATOMIC_RELAXED), __atomic_load_n(words + 1, __ATOMIC_RELAXED),
+                                    rs_status_decode(RS_STATUS_WORD_AT_16, status)};
+    return (struct rs_received){rs_status_source(status), rs_status_tag(status), rs_status_bytes(status)};
 }
 
 /* A datatype is asked for its size only where something is counted: MPI_DATATYPE_NULL may stand beside a zero. And only

@@ -2,7 +2,6 @@
  * time and privately (mpi4py opens it RTLD_LOCAL), so it is looked for when it is first needed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
 #include <stdio.h>
 
@@ -10,155 +9,15 @@
 
 struct rs_mpi rs_mpi = {.status_bytes = 40};
 
-extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
-
-/* --- looking into loaded objects without the dynamic loader's help: an IFUNC resolver may not call dlsym --- */
-
-struct search {
-    const char *symbol;
-    uint32_t gnu_hash, sysv_hash;
-    int found;
-    ElfW(Addr) begin, end;      /* of the object that has it */
-    char path[sizeof ((struct rs_header *)0)->mpi_library];
-};
-
-struct rs_object {
-    const ElfW(Sym) *symbols;
-    const char *strings;
-    const uint32_t *gnu, *sysv;
-};
-
-static ElfW(Addr) absolute(ElfW(Addr) base, ElfW(Addr) pointer) { return pointer < base ? base + pointer : pointer; }
-
-static struct rs_object read_object(const struct dl_phdr_info *info)
-{
-    struct rs_object object = {NULL, NULL, NULL, NULL};
-    const ElfW(Dyn) *entry = NULL;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    if (entry == _DYNAMIC)
-        return object;      /* our own names are not what is looked for */
-    for (; entry && entry->d_tag != DT_NULL; entry++) {
-        const void *at = (const void *)absolute(info->dlpi_addr, entry->d_un.d_ptr);
-        if (entry->d_tag == DT_SYMTAB)
-            object.symbols = at;
-        else if (entry->d_tag == DT_STRTAB)
-            object.strings = at;
-        else if (entry->d_tag == DT_GNU_HASH)
-            object.gnu = at;
-        else if (entry->d_tag == DT_HASH)
-            object.sysv = at;
-    }
-    return object;
-}
-
-static int same_symbol(const struct rs_object *object, uint32_t index, const char *symbol)
-{
-    const ElfW(Sym) *entry = &object->symbols[index];
-    return entry->st_shndx != SHN_UNDEF && __builtin_strcmp(object->strings + entry->st_name, symbol) == 0;
-}
-
-static int in_gnu_hash(const struct rs_object *object, const struct search *search)
-{
-    uint32_t buckets = object->gnu[0], first = object->gnu[1], words = object->gnu[2];
-    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(object->gnu + 4) + words);
-    const uint32_t *chain = bucket + buckets;
-    uint32_t index = buckets ? bucket[search->gnu_hash % buckets] : 0;
-    if (index < first || index == 0)
-        return 0;
-    for (;; index++) {
-        uint32_t hash = chain[index - first];
-        if ((hash | 1) == (search->gnu_hash | 1) && same_symbol(object, index, search->symbol))
-            return 1;
-        if (hash & 1)
-            return 0;
-    }
-}
-
-static int in_sysv_hash(const struct rs_object *object, const struct search *search)
-{
-    uint32_t buckets = object->sysv[0];
-    const uint32_t *bucket = object->sysv + 2, *chain = bucket + buckets;
-    for (uint32_t index = buckets ? bucket[search->sysv_hash % buckets] : 0; index; index = chain[index])
-        if (same_symbol(object, index, search->symbol))
-            return 1;
-    return 0;
-}
-
-static int has_symbol(const struct rs_object *object, const struct search *search)
-{
-    if (!object->symbols || !object->strings)
-        return 0;
-    return object->gnu ? in_gnu_hash(object, search) : object->sysv ? in_sysv_hash(object, search) : 0;
-}
-
-static void extent(const struct dl_phdr_info *info, struct search *search)
-{
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
-        if (part->p_type != PT_LOAD)
-            continue;
-        if (!search->end || from < search->begin)
-            search->begin = from;
-        if (from + part->p_memsz > search->end)
-            search->end = from + part->p_memsz;
-    }
-}
-
-static int look_into(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct search *search = data;
-    struct rs_object object = read_object(info);
-    (void)size;
-    search->found = has_symbol(&object, search);
-    if (search->found) {
-        extent(info, search);
-        if (info->dlpi_name)
-            snprintf(search->path, sizeof search->path, "%s", info->dlpi_name);
-    }
-    return search->found;
-}
-
-static struct search search_named(const char *symbol)
-{
-    struct search search = {.symbol = symbol, .gnu_hash = 5381};
-    for (const uint8_t *c = (const uint8_t *)symbol; *c; c++) {
-        search.gnu_hash = search.gnu_hash * 33 + *c;
-        search.sysv_hash = (search.sysv_hash << 4) + *c;
-        search.sysv_hash = (search.sysv_hash ^ (search.sysv_hash >> 24 & 0xF0)) & 0x0FFFFFFF;
-    }
-    return search;
-}
-
-static struct search search_for(const char *symbol)
-{
-    struct search search = search_named(symbol);
-    dl_iterate_phdr(look_into, &search);
-    return search;
-}
-
-/* Does any loaded object but ours define it? */
-int rs_elf_defines(const char *symbol) { return search_for(symbol).found; }
-
 /* --- every name the loaded MPI exports --- */
 
-static void each_in_gnu_hash(const struct rs_object *object, void (*visit)(const char *))
-{
-    uint32_t buckets = object->gnu[0], first = object->gnu[1], words = object->gnu[2];
-    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(object->gnu + 4) + words);
-    const uint32_t *chain = bucket + buckets;
-    for (uint32_t i = 0; i < buckets; i++)
-        for (uint32_t index = bucket[i]; index >= first && index; index++) {
-            if (object->symbols[index].st_shndx != SHN_UNDEF)
-                visit(object->strings + object->symbols[index].st_name);
-            if (chain[index - first] & 1)
-                break;
-        }
-}
-
 struct visitor { const char *path; void (*visit)(const char *); };
+
+static void visit_name(const char *name, const ElfW(Sym) *symbol, void *data)
+{
+    (void)symbol;
+    ((struct visitor *)data)->visit(name);
+}
 
 static int visit_object(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -166,9 +25,8 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *data)
     (void)size;
     if (!info->dlpi_name || strcmp(info->dlpi_name, visitor->path))
         return 0;
-    struct rs_object object = read_object(info);
-    if (object.symbols && object.strings && object.gnu)
-        each_in_gnu_hash(&object, visitor->visit);
+    struct rs_object object = rs_object_read(info);
+    rs_object_each_defined(&object, visit_name, visitor);
     return 1;
 }
 
@@ -180,25 +38,10 @@ void rs_mpi_each_symbol(void (*visit)(const char *))
 
 /* --- the Fortran bindings, which are libraries of their own that call the C functions --- */
 
-int rs_object_defines(const struct rs_object *object, const char *symbol)
-{
-    struct search search = search_named(symbol);
-    return has_symbol(object, &search);
-}
-
-/* What an object needs of others stands in front of what it defines. */
-void rs_object_each_needed(const struct rs_object *object, void (*visit)(const char *))
-{
-    uint32_t end = object->gnu ? object->gnu[1] : object->sysv ? object->sysv[1] : 0;
-    for (uint32_t index = 1; index < end; index++)
-        if (object->symbols[index].st_shndx == SHN_UNDEF)
-            visit(object->strings + object->symbols[index].st_name);
-}
-
 static int visit_fortran(struct dl_phdr_info *info, size_t size, void *data)
 {
     void (*visit)(const struct rs_object *) = *(void (**)(const struct rs_object *))data;
-    struct rs_object object = read_object(info);
+    struct rs_object object = rs_object_read(info);
     (void)size;
     if (object.symbols && object.strings && rs_object_defines(&object, "mpi_allreduce_"))
         visit(&object);
@@ -212,12 +55,12 @@ struct caller { ElfW(Addr) code; const char *symbol; int speaks; };
 static int judge_caller(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct caller *caller = data;
-    struct search span = {.begin = 0, .end = 0};
+    ElfW(Addr) begin = 0, end = 0;
     (void)size;
-    extent(info, &span);
-    if (caller->code < span.begin || caller->code >= span.end)
+    rs_object_extent(info, &begin, &end);
+    if (caller->code < begin || caller->code >= end)
         return 0;
-    struct rs_object object = read_object(info);
+    struct rs_object object = rs_object_read(info);
     caller->speaks = object.symbols && object.strings
                      && (rs_object_defines(&object, "mpi_allreduce_") || rs_object_defines(&object, "mpi_allreduce_f08_")
                          || rs_object_defines(&object, caller->symbol));
@@ -239,14 +82,14 @@ static ElfW(Addr) library_begin, library_end;
 
 static void *open_library(void)
 {
-    struct search search = search_for("PMPI_Init");
-    if (!search.found)
+    struct rs_definition init = rs_find_definition("PMPI_Init");
+    if (!init.address)
         return NULL;
-    void *handle = dlopen(search.path[0] ? search.path : NULL, RTLD_LAZY | RTLD_NOLOAD);
-    library_begin = search.begin;
-    library_end = search.end;
+    void *handle = dlopen(init.path[0] ? init.path : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    library_begin = init.begin;
+    library_end = init.end;
     if (handle && rs_telling())
-        memcpy(rs.file->mpi_library, search.path, sizeof rs.file->mpi_library);
+        memcpy(rs.file->mpi_library, init.path, sizeof rs.file->mpi_library);
     return handle;
 }
 
@@ -462,6 +305,8 @@ static void learn_rank(struct rs_header *file)
             rs_set_flag(RS_SINGLETON);
         return;     /* the launcher's rank tells the processes apart, MPI's 0 of 1 does not */
     }
+    if (size == 1 && file->rank_source == RS_RANK_TORCH && file->world_size > 1)
+        return;     /* nor is it that of init_process_group: a library has imported mpi4py */
     file->rank = rank;
     file->world_size = size;
     file->rank_source = RS_RANK_MPI;

@@ -74,9 +74,10 @@ RS_HOT struct rs_message_place rs_message_note(struct rs_thread *thread, uint64_
 RS_HOT void rs_message_combined(struct rs_thread *thread, uint64_t key, int32_t peer, int32_t tag, uint64_t bytes,
                                 const void *status, uint64_t enter, uint64_t leave)
 {
+    struct rs_received got = rs_status_read(status);
     if (RS_LIKELY(!rs_key_is_groupless(key)))
         rs_message_write(thread, key, RS_MESSAGE_COMBINED, rs_two(peer, tag), bytes, enter, leave,
-                         rs_two(rs_status_source(status), rs_status_tag(status)), rs_status_bytes(status));
+                         rs_two(got.source, got.tag), got.bytes);
 }
 
 /* A receive that is under way: of any sender, perhaps, and of a size that is known at completion. */
@@ -164,7 +165,6 @@ static inline void rs_collective_seen(const struct rs_mpi_group *group)
     RS_EXPORT int PMPI_##fn(ARGS_##n) __attribute__((alias("profiled_" #fn)));
 
 /* A name that must not be there where the loaded MPI has no such function: see mpi_exports.c. */
-struct rs_optional { void *wrapper; void *(*choose)(void); };
 #if defined(__GLIBC__)
 #define EXPORT_IF_PRESENT(fn, n)                                                                  \
     EXPORT_ALWAYS(fn, n)                                                                          \

@@ -70,6 +70,17 @@ static struct operation *hold(void *handle, uintptr_t what)
     return NULL;
 }
 
+int rs_nccl_is_channel(const void *handle) { return ((uintptr_t)handle & 3) == CHANNEL; }
+
+/* Whether something may still come of it: its slot is that of the same operation. */
+int rs_nccl_is_under_way(void *handle)
+{
+    struct operation *operation = rs.file ? hold(handle, (uintptr_t)handle & 3) : NULL;
+    if (operation)
+        rs_lock_give(&operation->lock);
+    return operation != NULL;
+}
+
 /* --- names and sizes --- */
 
 /* The number in the name is the type's bits. NCCL 2.28 has no name for ncclUint8, the only type that is "Unknown". */
@@ -411,4 +422,5 @@ void rs_nccl_forget(void)
         slots[i].generation = generation;
     }
     rs_nccl_comms_forget();
+    rs_nccl_neighbour_forget();
 }

@@ -11,8 +11,13 @@
 /* Kinds of events: one bit each, in the mask by which a plugin says what it wants and in a descriptor. */
 enum nccl_event {
     NCCL_EVENT_GROUP = 1 << 0, NCCL_EVENT_COLL = 1 << 1, NCCL_EVENT_P2P = 1 << 2,
+    NCCL_EVENT_PROXY_OP = 1 << 3, NCCL_EVENT_PROXY_STEP = 1 << 4, NCCL_EVENT_PROXY_CTRL = 1 << 5,
     NCCL_EVENT_KERNEL_CHANNEL = 1 << 6,     /* from version 3: one channel of one kernel, told by the proxy thread */
-    NCCL_EVENT_CE_COLL = 1 << 12            /* version 6: a collective done by copy engines, without a kernel */
+    NCCL_EVENT_NET_PLUGIN = 1 << 7,
+    NCCL_EVENT_GROUP_API = 1 << 8, NCCL_EVENT_COLL_API = 1 << 9, NCCL_EVENT_P2P_API = 1 << 10,     /* from version 5 */
+    NCCL_EVENT_KERNEL_LAUNCH = 1 << 11,
+    NCCL_EVENT_CE_COLL = 1 << 12,           /* version 6: a collective done by copy engines, without a kernel */
+    NCCL_EVENT_CE_SYNC = 1 << 13, NCCL_EVENT_CE_BATCH = 1 << 14
 };
 enum nccl_state { NCCL_STATE_KERNEL_CHANNEL_STOP = 22 };    /* from version 4: brings the GPU's time of the end */
 

@@ -35,6 +35,8 @@ void *rs_nccl_task_start(void *context, const struct rs_nccl_task *task);
 void *rs_nccl_channel_start(void *task, uint64_t gpu_ns);
 void rs_nccl_channel_gpu_end(void *channel, uint64_t gpu_ns);
 void rs_nccl_stop(void *handle);
+int rs_nccl_is_under_way(void *handle);
+int rs_nccl_is_channel(const void *handle);
 
 /* nccl_groups.c: the communicator behind a context, NULL where there is none any more. */
 struct rs_nccl_comm {
@@ -52,6 +54,28 @@ uint32_t rs_nccl_next_sequence(struct rs_nccl_comm *comm);
 void rs_nccl_comms_forget(void);
 /* Whether NCCL has opened the plugin in this process: it then tells its operations itself. */
 int rs_nccl_recording(void);
+
+/* nccl_neighbour.c: the plugin that the job brings itself, behind ours. */
+#define RS_NCCL_NAME "rankscope"
+#define RS_NCCL_NEWEST 6
+struct nccl_profiler;
+extern uint8_t rs_nccl_beside[RS_NCCL_NEWEST + 1];      /* by version: theirs has been there, calls may be for both */
+struct rs_nccl_opening {        /* of one communicator: what either plugin's init has given */
+    struct nccl_profiler *plugin;
+    void *ours, *theirs;
+    int our_mask, failed;
+    int *their_mask, *nccl_mask;
+};
+typedef int (*rs_nccl_start)(void *context, void **handle, const void *description);
+typedef int (*rs_nccl_state)(void *handle, int state, const void *args);
+void *rs_nccl_choose(int version, void *ours);
+void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, const void *caller);
+int rs_nccl_opened(const struct rs_nccl_opening *opening, int version, void **context, int *mask);
+int rs_nccl_closed(int version, void *context);
+int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **handle, void *description);
+int rs_nccl_stop_both(int version, void *handle);
+int rs_nccl_state_both(int version, rs_nccl_state ours, void *handle, int state, const void *args);
+void rs_nccl_neighbour_forget(void);
 
 void rs_nccl_prepare(void);
 /* What has ended on the GPU and was not yet counted, at the end of a communicator or (NULL) of the process. */

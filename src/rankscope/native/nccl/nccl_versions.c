@@ -1,7 +1,9 @@
 /* The plugin as each version of NCCL sees it: six exported structures that translate to the calls of nccl_layer.h.
  * Every call returns success: nothing here is worth a warning of NCCL's. */
 #include "nccl.h"
+#include "loaded_objects.h"
 #include "nccl_layer.h"
+#include "steps.h"
 
 static const char *const functions[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
                                         "Send", "Recv"};
@@ -25,39 +27,52 @@ static int open_context(void **context, int *mask, const struct rs_nccl_identity
     *mask = NCCL_EVENT_COLL | NCCL_EVENT_P2P;
     if (has_kernels && mode == RS_NCCL_KERNELS)
         *mask |= NCCL_EVENT_KERNEL_CHANNEL;
+    rs_mark_at(RS_MARK_NCCL_BEGIN, "", rs_ticks());
     *context = rs_nccl_comm_new(identity);
     return 0;
 }
 
-static int init_v1(void **context, int *mask)
+/* Of versions 4 and later, whose communicators are told at init. */
+static struct rs_nccl_identity told(const char *name, uint64_t hash, int ranks, int rank)
 {
-    return open_context(context, mask, &(struct rs_nccl_identity){.known = 0}, 0);
+    return (struct rs_nccl_identity){name, hash, (uint32_t)ranks, (uint32_t)rank, 1};
 }
 
-static int init_v3(void **context, int *mask)
-{
-    return open_context(context, mask, &(struct rs_nccl_identity){.known = 0}, 1);
-}
+/* Theirs is given its own context and mask; NCCL gets ours, or one that stands for both. */
+#define OPEN(version, identity, has_kernels, more, member, ...) \
+    struct rs_nccl_opening opening = {0}; \
+    rs_nccl_opening(&opening, version, mask, __builtin_return_address(0)); \
+    open_context(&opening.ours, &opening.our_mask, identity, has_kernels); \
+    opening.our_mask |= opening.our_mask ? (more) : 0; \
+    if (opening.plugin) \
+        opening.failed = opening.plugin->member(__VA_ARGS__); \
+    return rs_nccl_opened(&opening, version, context, mask)
+
+#define INIT_UNTOLD(version, has_kernels) \
+    static int init_v##version(void **context, int *mask) \
+    { \
+        const struct rs_nccl_identity identity = {.known = 0}; \
+        OPEN(version, &identity, has_kernels, 0, init_v1, &opening.theirs, opening.their_mask); \
+    }
+INIT_UNTOLD(1, 0)
+INIT_UNTOLD(2, 0)
+INIT_UNTOLD(3, 1)
 
 static int init_v4(void **context, int *mask, const char *name, uint64_t hash, int nodes, int ranks, int rank, void *log)
 {
-    (void)nodes, (void)log;
-    struct rs_nccl_identity identity = {name, hash, (uint32_t)ranks, (uint32_t)rank, 1};
-    return open_context(context, mask, &identity, 1);
+    const struct rs_nccl_identity identity = told(name, hash, ranks, rank);
+    OPEN(4, &identity, 1, 0, init_v4, &opening.theirs, opening.their_mask, name, hash, nodes, ranks, rank, log);
 }
 
-static int init_v5(void **context, uint64_t hash, int *mask, const char *name, int nodes, int ranks, int rank, void *log)
-{
-    return init_v4(context, mask, name, hash, nodes, ranks, rank, log);
-}
-
-static int init_v6(void **context, uint64_t hash, int *mask, const char *name, int nodes, int ranks, int rank, void *log)
-{
-    init_v4(context, mask, name, hash, nodes, ranks, rank, log);
-    if (*mask)
-        *mask |= NCCL_EVENT_CE_COLL;
-    return 0;
-}
+#define INIT_HASH_FIRST(version, more) \
+    static int init_v##version(void **context, uint64_t hash, int *mask, const char *name, int nodes, int ranks, \
+                               int rank, void *log) \
+    { \
+        const struct rs_nccl_identity identity = told(name, hash, ranks, rank); \
+        OPEN(version, &identity, 1, more, init_v5, &opening.theirs, hash, opening.their_mask, name, nodes, ranks, rank, log); \
+    }
+INIT_HASH_FIRST(5, 0)
+INIT_HASH_FIRST(6, NCCL_EVENT_CE_COLL)
 
 /* --- events --- */
 
@@ -196,12 +211,6 @@ static int start_v6(void *context, void **handle, const void *description)
     return 0;
 }
 
-static int stop(void *handle)
-{
-    rs_nccl_stop(handle);
-    return 0;
-}
-
 static int state_v1(void *handle, int state, const void *args)
 {
     (void)handle, (void)state, (void)args;
@@ -215,19 +224,74 @@ static int state_v4(void *handle, int state, const void *args)
     return 0;
 }
 
-static int finalize(void *context)
+/* --- what NCCL looks up --- */
+
+/* Each version has functions of its own: a handle alone does not say which of their structures it belongs to. */
+#define PLUGIN(version, init_member, start_function, state_function) \
+    static int start_both_v##version(void *context, void **handle, const void *descr) \
+    { \
+        if (RS_LIKELY(!rs_nccl_beside[version])) \
+            return start_function(context, handle, descr); \
+        return rs_nccl_start_both(version, start_function, context, handle, (void *)(uintptr_t)descr); \
+    } \
+    static int stop_v##version(void *handle) \
+    { \
+        if (RS_UNLIKELY(rs_nccl_beside[version])) \
+            return rs_nccl_stop_both(version, handle); \
+        rs_nccl_stop(handle); \
+        return 0; \
+    } \
+    static int state_both_v##version(void *handle, int state, const void *args) \
+    { \
+        if (RS_LIKELY(!rs_nccl_beside[version])) \
+            return state_function(handle, state, args); \
+        return rs_nccl_state_both(version, state_function, handle, state, args); \
+    } \
+    static int finalize_v##version(void *context) \
+    { \
+        if (RS_UNLIKELY(rs_nccl_beside[version])) \
+            return rs_nccl_closed(version, context); \
+        rs_nccl_comm_end(context); \
+        return 0; \
+    } \
+    static struct nccl_profiler plugin_v##version = { \
+        .name = RS_NCCL_NAME, .init_member = init_v##version, .start = start_both_v##version, \
+        .stop = stop_v##version, .state = state_both_v##version, .finalize = finalize_v##version}; \
+    CHOOSE(version, &plugin_v##version)
+
+/* A name that is looked up when NCCL asks for it: see mpi_exports.c. */
+#define EXPORT(version) \
+    extern RS_EXPORT struct nccl_profiler ncclProfiler_v##version __attribute__((alias("plugin_v" #version)));
+#if defined(__GLIBC__)
+#define CHOOSE(version, ours) \
+    EXPORT(version) \
+    static void *choose_v##version(void) { return rs_nccl_choose(version, ours); } \
+    static struct rs_optional optional_v##version __attribute__((used, section("rs_optional"))) = \
+        {&plugin_v##version, choose_v##version};
+#else
+#define CHOOSE(version, ours) EXPORT(version)
+#endif
+
+PLUGIN(1, init_v1, start_v1, state_v1)
+PLUGIN(2, init_v1, start_v2, state_v1)
+PLUGIN(3, init_v1, start_v3, state_v1)
+PLUGIN(4, init_v4, start_v4, state_v4)
+PLUGIN(5, init_v5, start_v5, state_v4)
+PLUGIN(6, init_v5, start_v6, state_v4)
+
+/* Versions that are not ours yet: what NCCL finds is theirs, or nothing. Where the loader knows no such names it finds
+ * one that refuses at once, as every version has it in the same place, and goes on without. */
+#if defined(__GLIBC__)
+static int refuse(void **context, int *mask)
 {
-    rs_nccl_comm_end(context);
-    return 0;
+    (void)context, (void)mask;
+    return 3;
 }
 
-#define PLUGIN(version, init_member, init_function, start_function, state_function) \
-    RS_EXPORT struct nccl_profiler ncclProfiler_v##version = { \
-        .name = "rankscope", .init_member = init_function, .start = start_function, .stop = stop, \
-        .state = state_function, .finalize = finalize};
-PLUGIN(1, init_v1, init_v1, start_v1, state_v1)
-PLUGIN(2, init_v1, init_v1, start_v2, state_v1)
-PLUGIN(3, init_v1, init_v3, start_v3, state_v1)
-PLUGIN(4, init_v4, init_v4, start_v4, state_v4)
-PLUGIN(5, init_v5, init_v5, start_v5, state_v4)
-PLUGIN(6, init_v5, init_v6, start_v6, state_v4)
+#define NEWER(version) \
+    static struct nccl_profiler plugin_v##version = {.name = RS_NCCL_NAME, .init_v1 = refuse}; \
+    CHOOSE(version, NULL)
+NEWER(7)
+NEWER(8)
+NEWER(9)
+#endif

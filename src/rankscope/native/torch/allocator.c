@@ -11,6 +11,7 @@ void rs_allocator_forget(void)
 {
     ring = NULL;
     written = 0;
+    rs_cuda_gpus_forget();
     rs_gpus_forget();
 }
 

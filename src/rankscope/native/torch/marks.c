@@ -26,7 +26,7 @@ static void write_row(uint16_t kind, const char *name, uint64_t ticks)
 void rs_mark_at(uint16_t kind, const char *name, uint64_t ticks)
 {
     uint32_t bit = 1u << kind;
-    if (!rs.file || kind > RS_MARK_OBSERVER || __atomic_fetch_or(&seen, bit, __ATOMIC_RELAXED) & bit)
+    if (!rs.file || kind > RS_MARK_XLA || __atomic_fetch_or(&seen, bit, __ATOMIC_RELAXED) & bit)
         return;
     if (!rs_lock_take(&lock))
         return;

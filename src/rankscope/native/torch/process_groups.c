@@ -1,13 +1,18 @@
-/* Process groups of torch.distributed and their collectives: begun by one thread, ended by another. */
+/* Process groups of torch.distributed, process sets of Horovod, and their collectives: begun by one thread, ended by
+ * another. */
 #include "messages.h"
 #include "nccl_layer.h"
+#include "oneccl_layer.h"
 #include "steps.h"
 
 #define MOST_GROUPS 512u
 #define MOST_OPEN 2048u
 #define WINDOW 32u
 
-enum rankscope_backend { BACKEND_GLOO = 1, BACKEND_NCCL = 2, BACKEND_OTHER = 3 };
+enum rankscope_backend {
+    BACKEND_GLOO = 1, BACKEND_NCCL = 2, BACKEND_OTHER = 3,
+    BACKEND_HOROVOD = 4     /* by a library whose collectives are logged anyway: here they are only counted */
+};
 
 /* One collective whose number is still young enough to be moved by one that was issued before it. */
 struct numbered { uint64_t order; struct rs_collective *record; uint32_t claim, sequence; };
@@ -44,7 +49,8 @@ void rs_process_groups_forget(void)
 }
 
 /* A number for a group, from 1; the same for the same identity. 0: it is not recorded. */
-RS_EXPORT uint32_t rankscope_group(const char *name, uint64_t identity, uint32_t size, uint32_t my_rank, int guessed)
+static uint32_t group_of_kind(const char *name, uint64_t identity, uint32_t size, uint32_t my_rank, int guessed,
+                              uint32_t kind)
 {
     uint32_t number = 0;
     if (!rs_telling() || !rs_lock_take(&lock))
@@ -61,7 +67,7 @@ RS_EXPORT uint32_t rankscope_group(const char *name, uint64_t identity, uint32_t
             group->row->size = size;
             group->row->my_rank = my_rank;
             group->row->name = rs_intern(name);
-            group->row->kind = RS_GROUP_PROCESS_GROUP;
+            group->row->kind = kind;
             group->row->flags = guessed ? RS_GROUP_GUESSED : 0;
             group->row->created_ticks = rs_ticks();
             number = ++groups_used;
@@ -73,16 +79,32 @@ RS_EXPORT uint32_t rankscope_group(const char *name, uint64_t identity, uint32_t
     return number;
 }
 
+RS_EXPORT uint32_t rankscope_group(const char *name, uint64_t identity, uint32_t size, uint32_t my_rank, int guessed)
+{
+    return group_of_kind(name, identity, size, my_rank, guessed, RS_GROUP_PROCESS_GROUP);
+}
+
+RS_EXPORT uint32_t rankscope_process_set(const char *name, uint64_t identity, uint32_t size, uint32_t my_rank)
+{
+    return group_of_kind(name, identity, size, my_rank, 0, RS_GROUP_HOROVOD);
+}
+
 RS_EXPORT void rankscope_group_freed(uint32_t number)
 {
     if (rs.file && number && number <= groups_used)
         __atomic_store_n(&groups[number - 1].row->freed_ticks, rs_ticks(), __ATOMIC_RELAXED);
 }
 
-/* What init_process_group was told, where no launcher has said it: the children of mp.spawn. */
+/* A process that initialised MPI, which a library may do for it, and is alone there: that is no rank of the job. */
+static int is_alone_in_mpi(const struct rs_header *file)
+{
+    return file->rank_source == RS_RANK_MPI && file->world_size == 1;
+}
+
+/* What init_process_group or init_rpc was told, where no launcher has said it: the children of mp.spawn. */
 RS_EXPORT void rankscope_rank(int32_t rank, int32_t world_size)
 {
-    if (!rs_telling() || rs.file->rank_source != RS_RANK_NONE)
+    if (!rs_telling() || (rs.file->rank_source != RS_RANK_NONE && !is_alone_in_mpi(rs.file)))
         return;
     rs.file->world_size = world_size;
     rs.file->rank_source = RS_RANK_TORCH;
@@ -147,24 +169,33 @@ static RS_COLD void first_collective(void)
         rs_set_phase(RS_PHASE_FIRST_COLLECTIVE);
 }
 
+static uint8_t layer_of(int backend)
+{
+    return backend == BACKEND_GLOO ? RS_LAYER_GLOO : backend == BACKEND_HOROVOD ? RS_LAYER_HOROVOD : RS_LAYER_TORCH;
+}
+
 static uint32_t begin_locked(struct rs_thread *thread, struct process_group *group, struct rs_collective *filled,
-                             uint64_t order, uint8_t layer)
+                             uint64_t order, int backend)
 {
     uint32_t slot = take_slot(), at = 0;
-    if (group)
+    int logged = backend != BACKEND_HOROVOD;
+    if (group && logged)
         filled->sequence = place_in_order(group, order, &at);
     filled->group = group ? group->id : 0;
-    struct rs_collective *record = rs_log_enter(thread, filled);
+    struct rs_collective *record = logged ? rs_log_enter(thread, filled) : NULL;
     uint32_t claim = record ? rs_log_number(record) : 0;
-    if (group)
+    if (group && logged)
         remember(group, at, (struct numbered){order, record, claim, filled->sequence});
     if (!slot)
         return 0;
     open_ones[slot] = (struct open_collective){
         .record = record, .claim = claim, .begin = filled->enter_ticks, .bytes = filled->bytes, .used = 1,
-        .key = rs_key(filled->name, filled->group, layer, rs.phase, rs_size_class(filled->bytes), RS_KIND_PROGRESS)};
+        .key = rs_key(filled->name, filled->group, layer_of(backend), rs.phase, rs_size_class(filled->bytes), RS_KIND_PROGRESS)};
     return slot;
 }
+
+/* Operations of torch that oneCCL carries out are told by oneCCL's own functions. */
+static int is_by_oneccl(const char *name) { return !strncmp(name, "xccl:", 5) || !strncmp(name, "ccl:", 4); }
 
 /* The end comes by rankscope_collective_end with the number given here; 0: none will be taken. `order` grows with the
  * issue of the collectives of a process; 0: this is called in the order of their issue. */
@@ -173,7 +204,7 @@ RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, 
 {
     if (RS_UNLIKELY(!atomic_load_explicit(&rs.enabled, memory_order_relaxed)) && !rs_begin())
         return 0;
-    if (backend == BACKEND_NCCL && rs_nccl_recording())
+    if ((backend == BACKEND_NCCL && rs_nccl_recording()) || (rs_oneccl_recording() && is_by_oneccl(name)))
         return 0;
     if (RS_UNLIKELY(!group || group > groups_used))
         group = rankscope_group("group not known", 0, 0, 0, 1);
@@ -190,7 +221,7 @@ RS_EXPORT uint32_t rankscope_collective_begin(const char *name, uint32_t group, 
     uint32_t slot = 0;
     if (rs_lock_take(&lock)) {
         struct process_group *known = group && group <= groups_used ? &groups[group - 1] : NULL;
-        slot = begin_locked(thread, known, &filled, order, backend == BACKEND_GLOO ? RS_LAYER_GLOO : RS_LAYER_TORCH);
+        slot = begin_locked(thread, known, &filled, order, backend);
         rs_lock_give(&lock);
     }
     if (slot)

@@ -61,10 +61,12 @@ static void fill(struct rs_step *step, uint32_t flags, const struct rs_sample *a
     step->flags = flags;
     step->begin_ticks = a->ticks;
     step->end_ticks = b->ticks;
-    for (int part = 0; part < RS_PARTS; part++) {
+    for (int part = 0; part < RS_PARTS_TOGETHER; part++) {
         step->part_ticks[part] = (float)(b->part_ticks[part] - a->part_ticks[part]);
         step->blocked_ticks[part] = (float)(b->blocked_ticks[part] - a->blocked_ticks[part]);
     }
+    step->compute_ticks = (float)(b->part_ticks[RS_PART_COMPUTE] - a->part_ticks[RS_PART_COMPUTE]);
+    step->blocked_compute_ticks = (float)(b->blocked_ticks[RS_PART_COMPUTE] - a->blocked_ticks[RS_PART_COMPUTE]);
 #define DIFFERENCE(type, field) step->field = (type)(b->field - a->field);
     DIFFERENCE(float, progress_ticks)
     DIFFERENCE(float, covered_ticks)

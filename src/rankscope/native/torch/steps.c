@@ -31,6 +31,9 @@ static struct {
 
 static uint64_t gc_begin_ticks;
 
+/* Whether steps end with an optimizer's; the child of a fork has those that its parent made. */
+static enum { NOT_WATCHED, NONE_YET, SEEN } optimizers;
+
 void rs_steps_forget(void)
 {
     memset(&loop, 0, sizeof loop);
@@ -56,7 +59,7 @@ uint64_t rs_step_number(void) { return loop.number + 1; }
 /* From now on the thread does what it says now; `as_well`: of this moment only. */
 static void note(uint64_t now, uint8_t as_well)
 {
-    if (!rs.cuda)
+    if (!rs.gpu)
         return;
     uint8_t part = loop.depth ? loop.nested[loop.depth - 1] : RS_NO_PART;
     rs_host_note(&(struct rs_moment){now, (uint32_t)loop.number, part, loop.doing | as_well});
@@ -166,7 +169,8 @@ static void end_step(int more)
     if (loop.number == 1 && !more) {
         rs_mark_at(RS_MARK_FIRST_STEP_END, "", loop.end.ticks);
         __atomic_store_n(&rs_step_open, 2, __ATOMIC_RELAXED);
-        if (rs.phase == RS_PHASE_FIRST_STEP)
+        /* a whole step without a collective: the ranks send messages to each other, or are alone */
+        if (rs.phase == RS_PHASE_FIRST_STEP || rs.phase == RS_PHASE_FIRST_COLLECTIVE)
             rs_set_phase(RS_PHASE_STEADY);
     }
 }
@@ -175,12 +179,22 @@ static void optimizer_ended(void)
 {
     uint64_t optimizer = loop.optimizer;
     loop.optimizer = 0;
+    optimizers = SEEN;
     loop.sums.optimizer_steps++;
     if (loop.told)
         return;
     end_step(optimizer && loop.number && loop.stepped_count && !stepped_already(optimizer));
     if (loop.stepped_count < MOST_OPTIMIZERS)
         loop.stepped[loop.stepped_count++] = optimizer;
+}
+
+/* Without an optimizer, a run of backward is all that tells one step from the next. */
+static void backward_ended(void)
+{
+    if (loop.told || optimizers != NONE_YET || loop.depth)
+        return;
+    loop.flags |= RS_STEP_BY_BACKWARD;
+    end_step(0);
 }
 
 void rs_part_enter(uint8_t part, uint64_t now)
@@ -232,6 +246,8 @@ void rs_part_leave(uint8_t part, uint64_t now)
         return;
     loop.backwards_open -= part == RS_PART_BACKWARD;
     note(now, 0);
+    if (part == RS_PART_BACKWARD && !loop.backwards_open)
+        backward_ended();
     if (part == RS_PART_OPTIMIZER && !--loop.optimizers_open)
         optimizer_ended();
 }
@@ -264,6 +280,23 @@ static void settle(uint64_t now)
         settle_gap(RS_PART_OTHER);
 }
 
+/* A compiled program that is a whole step is started. */
+void rs_step_program_begins(uint64_t now)
+{
+    if (rs_telling())
+        rs_part_enter(RS_PART_COMPUTE, now);
+}
+
+/* The step ends here, for the program may run on while the next is prepared. */
+void rs_step_program_ended(uint64_t now)
+{
+    rs_part_leave(RS_PART_COMPUTE, now);
+    if (!is_owner() || loop.told || loop.sums.optimizer_steps)
+        return;
+    settle(now);
+    end_step(0);
+}
+
 /* --- for Python and for the program itself --- */
 
 /* Which optimizer steps now: two of the same class have the same name. */
@@ -271,6 +304,15 @@ RS_EXPORT void rankscope_optimizer(uint64_t identity)
 {
     if (is_owner() && loop.optimizers_open)
         loop.optimizer = identity;
+}
+
+/* made 0: who calls this will tell of every optimizer that is made; 1: one was. */
+RS_EXPORT void rankscope_optimizers(int made)
+{
+    if (made)
+        optimizers = SEEN;
+    else if (optimizers == NOT_WATCHED)
+        optimizers = NONE_YET;
 }
 
 /* A gradient scaler has left out a step: what would have been one ends here. */
@@ -299,6 +341,21 @@ RS_EXPORT void rankscope_step(void)
     loop.told = 1;
     settle(now);
     end_step(0);
+}
+
+/* A program that is recorded in parts, as cells of a notebook: what lies between them belongs to no step. */
+RS_EXPORT void rankscope_pause(int paused)
+{
+    if (!rs.file)
+        return;
+    atomic_store(&rs.enabled, !paused);
+    if (paused || !is_owner())
+        return;
+    loop.gap_ticks = loop.gap_blocked_ticks = loop.told_blocked_ticks = 0;
+    loop.sums.ticks = rs_ticks();
+    complete(&loop.sums);
+    rs_ask_system(loop.sums.ticks, 1);
+    loop.end = loop.sums;
 }
 
 RS_EXPORT void rankscope_gc(int begins)

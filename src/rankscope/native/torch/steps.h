@@ -19,6 +19,8 @@ static inline void rs_first_collective_over(void)
 void rs_part_enter(uint8_t part, uint64_t now);
 void rs_part_leave(uint8_t part, uint64_t now);
 void rs_step_blocked(uint64_t begin, uint64_t end);
+void rs_step_program_begins(uint64_t now);
+void rs_step_program_ended(uint64_t now);
 void rs_steps_forget(void);
 
 /* step_record.c: everything a step counts, since the process began; a step is the difference of two. */
@@ -76,6 +78,9 @@ void rs_ranges_forget(void);
 
 /* process_groups.c */
 void rs_process_groups_forget(void);
+
+/* workers.c */
+void rs_workers_forget(void);
 
 /* marks.c: the first moment of its kind. */
 void rs_mark_at(uint16_t kind, const char *name, uint64_t ticks);

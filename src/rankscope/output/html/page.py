@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Unit
-from rankscope.output.cells import filled, heading, printable, shown
+from rankscope.model.tables import Cell, Column, Table, Unit
+from rankscope.output.cells import filled, heading, printable, shown, unbroken
 from rankscope.output.html.graphs import to_figure
 from rankscope.pictures import Advice, AnswerPage, Chart, DrawnTimeline, Figure, Level, Page, Points, Section
 
@@ -59,9 +59,10 @@ def style() -> str:
 
 @cache
 def scripts(live: bool = False) -> tuple[tuple[str, str], ...]:
-    """Type and text of each script element, in the order in which they run."""
+    """Type and text of each script element, in the order in which they run; the first starts the others."""
     own = "".join(_module(name) for name in (*MODULES, *((LIVE,) if live else ())))
-    return ("", _text("scripts/language.js")), ("", _text("vendor/uPlot.iife.min.js")), ("module", own)
+    before = ("scripts/start.js", "scripts/language.js", "vendor/uPlot.iife.min.js")
+    return *(("", _text(name)) for name in before), ("module", own)
 
 
 def _module(name: str) -> str:
@@ -143,7 +144,7 @@ def _level(level: Level, lines: int) -> dict[str, Any]:
     span = np.maximum(1, blocks.end_ns - blocks.start_ns)
     filled_share = np.minimum(255, np.round(255 * blocks.busy_ns / span))
     columns = (apart, end - start, blocks.name, blocks.count, filled_share)
-    planes = np.stack([np.asarray(one, "<u4") for one in columns]).view(np.uint8).reshape(len(columns), -1, 4)
+    planes = np.stack([np.asarray(column, "<u4") for column in columns]).view(np.uint8).reshape(len(columns), -1, 4)
     packed = zlib.compress(np.ascontiguousarray(planes.transpose(0, 2, 1)).tobytes(), 9)
     return {
         "begin": level.begin_ns,
@@ -168,16 +169,23 @@ def _table_data(table: Table) -> dict[str, Any]:
         "title": printable(table.title),
         "columns": [
             {
-                "name": printable(one.name),
-                "unit": one.unit.value,
-                "title": heading(one),
+                "name": printable(column.name),
+                "unit": _unit(table, at).value,
+                "title": heading(column),
                 "shown": at in shown,
-                "formula": one.formula,
+                "formula": column.formula,
             }
-            for at, one in enumerate(table.columns)
+            for at, column in enumerate(table.columns)
         ],
         "rows": [[_cell(cell) for cell in row] for row in table.rows],
     }
+
+
+def _unit(table: Table, at: int) -> Unit:
+    """A column of whole numbers has counts: a script cannot tell 1 from 1.0."""
+    unit = table.columns[at].unit
+    whole = unit is Unit.NUMBER and all(isinstance(row[at], int) for row in table.rows if row[at] is not None)
+    return Unit.COUNT if whole else unit
 
 
 def _cell(cell: Cell) -> Cell:
@@ -191,6 +199,11 @@ def _cell(cell: Cell) -> Cell:
 def text(words: str) -> str:
     """Words as themselves: neither markup nor anything that deceives the eye."""
     return escape(printable(words))
+
+
+def sentence(words: str) -> str:
+    """The same, with numbers and their units on one line."""
+    return escape(unbroken(printable(words)))
 
 
 def marked(words: str) -> str:
@@ -213,7 +226,7 @@ def _first_screen(page: Page) -> str:
 def _answer(page: AnswerPage) -> str:
     """The first screen of a page about several runs."""
     known = _table_names(page.sections)
-    points = "\n".join(_points(one, known) for one in page.points)
+    points = "\n".join(_points(point, known) for point in page.points)
     return (
         f'<p class="verdict">{text(page.verdict)}</p>{_problems(page.problems)}{_figures(page.figures)}\n'
         f'<div class="first">\n{_named(page.sections, page.first)}\n<div>{points}</div>\n</div>'
@@ -221,16 +234,16 @@ def _answer(page: AnswerPage) -> str:
 
 
 def _problems(problems: Sequence[str]) -> str:
-    return "".join(f'<p class="warning">{marked(told)}</p>' for told in problems)
+    return "".join(f'<p class="warning">{marked(problem)}</p>' for problem in problems)
 
 
 def _figures(figures: Sequence[Figure]) -> str:
     """Beside each other, each with its meaning where one points at it."""
     shown_ones = "".join(
-        f'<div title="{text(one.meaning)}"><dt>{text(one.label)}</dt><dd>{text(one.value)}</dd>'
-        + (f'<dd class="detail">{text(one.detail)}</dd>' if one.detail else "")
+        f'<div title="{text(figure.meaning)}"><dt>{text(figure.label)}</dt><dd>{text(figure.value)}</dd>'
+        + (f'<dd class="detail">{text(figure.detail)}</dd>' if figure.detail else "")
         + "</div>"
-        for one in figures
+        for figure in figures
     )
     return f'<dl class="figures" aria-label="Key figures">{shown_ones}</dl>'
 
@@ -244,37 +257,39 @@ def _table_names(sections: Sequence[Section]) -> set[str]:
 
 
 def _findings(page: Page) -> str:
-    found = Points("findings", "What to do", page.screen.advice, page.screen.verdict)
+    points = Points("findings", "What to do", page.screen.advice, page.screen.verdict)
     unchecked = "".join(f'<p class="note">{text(told)}</p>' for told in page.screen.not_checked)
     folded = f"<details><summary>What was not checked</summary>{unchecked}</details>" if unchecked else ""
-    return _points(found, _table_names(page.sections), folded)
+    return _points(points, _table_names(page.sections), folded)
 
 
 def _points(points: Points, known: set[str], below: str = "") -> str:
-    entries = "".join(_advice(one, known, opened=at == 0) for at, one in enumerate(points.entries))
+    entries = "".join(_advice(entry, known, opened=at == 0) for at, entry in enumerate(points.entries))
     body = f'<ol class="findings">{entries}</ol>' if entries else f"<p>{marked(points.otherwise)}</p>"
     return _part(points.name, text(points.question), body + below)
 
 
-def _advice(one: Advice, known: set[str], opened: bool) -> str:
+def _advice(advice: Advice, known: set[str], opened: bool) -> str:
     """A finding whose action and evidence open in place."""
     saved = ""
-    if one.saved_ns is not None:
-        share = f", {shown(one.share, Unit.SHARE)} of the run" if one.share is not None else ""
-        saved = f' <span class="saved">could save {shown(one.saved_ns, Unit.NS)}{share}</span>'
-    summary = f'<span class="level {one.level.lower()}">{one.level}</span> <strong>{text(one.title)}</strong>{saved}'
-    proofs = "".join(_proof(table, told, known) for table, told in one.proofs)
-    action = f"<p>{marked(one.action[:1].upper() + one.action[1:])}.</p>"
+    if advice.saved_ns is not None:
+        shares = ((advice.steps_share, "steps"), (advice.share, "run"))
+        of = "".join(f", {shown(share, Unit.SHARE)} of the {what}" for share, what in shares if share is not None)
+        saved = f' <span class="saved">{unbroken(f"could save {shown(advice.saved_ns, Unit.NS)}{of}")}</span>'
+    level = f'<span class="level {advice.level.lower()}">{advice.level}</span>'
+    summary = f"{level} <strong>{sentence(advice.title)}</strong>{saved}"
+    proofs = "".join(_proof(table, told, known) for table, told in advice.proofs)
+    action = f"<p>{marked(advice.action[:1].upper() + advice.action[1:])}.</p>"
     return f"<li><details{' open' * opened}><summary>{summary}</summary>{action}{proofs}</details></li>"
 
 
 def _proof(table: str, told: str, known: set[str]) -> str:
     """What a table says, with its rows where the page has them."""
     if table in known:
-        summary = f'<summary>{text(told)} <a href="#table-{table}">{table}</a></summary>'
+        summary = f'<summary>{sentence(told)} <a href="#table-{table}">{table}</a></summary>'
         return f'<details class="proof" data-table="{table}">{summary}<div class="evidence"></div></details>'
     name = f'<a href="#{table}">{table}</a>' if table in ("coverage", "overview") else f"<code>{text(table)}</code>"
-    return f'<p class="evidence">{text(told)} {name}</p>'
+    return f'<p class="evidence">{sentence(told)} {name}</p>'
 
 
 def _details(page: Page) -> str:
@@ -310,11 +325,11 @@ def _value(cell: Cell, column: Column) -> str:
 
 
 def _said(table: Table) -> str:
-    return "".join(f'<p class="warning">Warning: {text(told)}</p>' for told in table.warnings)
+    return "".join(f'<p class="warning">Warning: {text(warning)}</p>' for warning in table.warnings)
 
 
 def _notes(table: Table) -> str:
-    return "".join(f'<p class="note">{text(told)}</p>' for told in table.notes)
+    return "".join(f'<p class="note">{text(note)}</p>' for note in table.notes)
 
 
 def _part(name: str, question: str, body: str) -> str:
@@ -367,7 +382,7 @@ def document(title: str, parts: Mapping[str, str], refresh_s: int = 0) -> str:
         title=text(title),
         style=style(),
         live=f' data-refresh="{refresh_s}"' if live else "",
-        scripts="\n".join(_script(kind, code) for kind, code in scripts(live)),
+        scripts=_scripts(live),
         **parts,
     )
 
@@ -375,7 +390,7 @@ def document(title: str, parts: Mapping[str, str], refresh_s: int = 0) -> str:
 def content(page: Page | AnswerPage) -> dict[str, str]:
     """What differs from page to page, and from moment to moment."""
     if isinstance(page, Page):
-        missing = any(told.startswith("INCOMPLETE") for told in page.screen.problems)
+        missing = any(problem.startswith("INCOMPLETE") for problem in page.screen.problems)
         facts = [*page.screen.facts, *([] if missing else [page.screen.completeness])]
         first, rest = _first_screen(page), list(_rest(page))
     else:
@@ -409,7 +424,10 @@ def _contents(page: Page | AnswerPage) -> list[tuple[str, str]]:
     found = {section.group: section.name for section in reversed(page.sections) if not section.lead}
     order = dict.fromkeys(section.group for section in page.sections if not section.lead)
     if isinstance(page, AnswerPage):
-        return [*((one.question.rstrip("?"), one.name) for one in page.points), *((one, found[one]) for one in order)]
+        return [
+            *((point.question.rstrip("?"), point.name) for point in page.points),
+            *((one, found[one]) for one in order),
+        ]
     groups = [(group, found[group]) for group in order if group != DETAILS]
     return [("What to do", "findings"), *groups, (DETAILS, "overview")]
 
@@ -437,8 +455,8 @@ def _figure(section: str, at: int, chart: Chart) -> str:
 
 def _table(table: Table, folded: bool) -> str:
     """Its title and what is said of it; the rows are filled in. Folded: opened by a click."""
-    warnings = "".join(f'<p class="warning">Warning: {text(told)}</p>' for told in table.warnings)
-    notes = "".join(f'<p class="note">{text(told)}</p>' for told in table.notes)
+    warnings = "".join(f'<p class="warning">Warning: {text(warning)}</p>' for warning in table.warnings)
+    notes = "".join(f'<p class="note">{text(note)}</p>' for note in table.notes)
     body = f'{warnings}<div class="rows"></div>{notes}'
     title, name = text(table.title), f"table-{text(table.name)}"
     if folded:
@@ -446,5 +464,7 @@ def _table(table: Table, folded: bool) -> str:
     return f'<div class="table" id="{name}"><h3>{title}</h3>{body}</div>\n'
 
 
-def _script(kind: str, code: str) -> str:
-    return f'<script type="{kind}">{code}</script>' if kind else f"<script>{code}</script>"
+def _scripts(live: bool) -> str:
+    (_, start), *others = scripts(live)
+    waiting = [f'<script type="text/plain" data-type="{kind}">{code}</script>' for kind, code in others]
+    return "\n".join([*waiting, f"<script>{start}</script>"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Table, Unit
+from rankscope.model.tables import Cell, Table, Unit
 from rankscope.output.cells import printable
 
 TIMES = ((3.6e12, "h"), (6e10, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "us"))

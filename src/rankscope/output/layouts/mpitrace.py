@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.output.cells import printable
 
 LONG, SHORT = "-" * 71, "-" * 65
@@ -66,12 +66,12 @@ def to_mpitrace(
     sizes: Table,
     ranks: Sequence[int],
     summary: Table | None = None,
-    told: Table | None = None,
+    table: Table | None = None,
     new: bool = False,
 ) -> str:
     """The profile of each given rank that has one; the first carries the summary of all."""
     everyone = {row[0]: SummaryTask(*row) for row in tasks.rows}  # type: ignore[arg-type]
-    job = _job([SummaryTask(*row) for row in (summary or tasks).rows], told)  # type: ignore[arg-type]
+    job = _job([SummaryTask(*row) for row in (summary or tasks).rows], table)  # type: ignore[arg-type]
     called, sized = _by_rank(routines), _by_rank(sizes)
     parts: list[str] = []
     for rank in ranks:
@@ -91,7 +91,7 @@ def _by_rank(table: Table) -> dict[int, list[Any]]:
     return found
 
 
-def _job(everyone: list[SummaryTask], told: Table | None) -> SummaryJob:
+def _job(everyone: list[SummaryTask], table: Table | None) -> SummaryJob:
     ordered = sorted(everyone, key=lambda task: (task.comm_ns, task.rank))
     places = {"minimum": ordered[0], "median": ordered[(len(ordered) - 1) // 2], "maximum": ordered[-1]}
     largest = max(everyone, key=lambda task: task.max_rss_bytes)
@@ -103,7 +103,7 @@ def _job(everyone: list[SummaryTask], told: Table | None) -> SummaryJob:
         Peak(longest.rank, longest.elapsed_ns),
         None,
     )
-    for row in told.rows if told else []:
+    for row in table.rows if table else []:
         _tell(job, *row)
     return job
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 
-from rankscope.model import Layer, Table
+from rankscope.model.records import Layer
+from rankscope.model.tables import Table
 from rankscope.output.cells import printable
 
 HEAD = f"{'Type':>16}  Time(%)  {'Time':>8}  {'Calls':>8}  {'Avg':>8}  {'Min':>8}  {'Max':>8}  Name"

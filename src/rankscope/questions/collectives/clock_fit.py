@@ -121,7 +121,7 @@ NEARER = 4.0  # and so many times nearer than those of the other side
 def piled_up(below: Points, above: Points, room_ns: float) -> tuple[float, float] | None:
     """Slope and height of the line that bounds pile up at; None where neither side shows it, or both do."""
     sides = [_outermost(*below), _outermost(above[0], -above[1])]
-    depths = [np.inf if one is None else one[2] for one in sides]
+    depths = [np.inf if side is None else side[2] for side in sides]
     nearer = int(np.argmin(depths))
     found = sides[nearer]
     if found is None or depths[nearer] > CLOSE * room_ns or depths[1 - nearer] < NEARER * depths[nearer]:
@@ -169,7 +169,7 @@ class Pair:
         return len(self.stay_ns)
 
     def only(self, rows: Any) -> Pair:
-        return Pair(*(getattr(self, one.name)[rows] for one in fields(self)))
+        return Pair(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def times(self) -> Array:
         return np.where(np.isfinite(self.own_left_ns), self.own_left_ns, self.own_entered_ns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Layer
+from rankscope.model.records import Layer
 from rankscope.questions.collectives.clock_fit import ClockSpan, Pair, fit
 from rankscope.questions.collectives.matching import Array, CollectiveLog, Matched
 from rankscope.questions.collectives.operations import OPERATIONS, Operation, Proof, Waits
@@ -155,29 +155,50 @@ class Clocks:
         own = np.array(self.of_rank)[group.members]
         if (own == 0).all():
             return group.enter_ns, group.end_ns, np.zeros((1, len(own)))
-        enter, error = np.empty_like(group.enter_ns), np.empty_like(group.enter_ns)
-        straight = np.array([self.clocks[place].is_straight for place in own.tolist()])
+        enter = self.on_reference(group.members, group.enter_ns)
+        error = np.empty_like(enter)
+        straight = self._straight(own)
         if straight.any():
             parts = [self.clocks[place].parts[0] for place in own[straight].tolist()]
-            enter[:, straight], error[:, straight] = straightened(group.enter_ns[:, straight], parts)
+            error[:, straight] = straight_error(group.enter_ns[:, straight], parts)
         for place in np.unique(own[~straight]):
             columns = np.flatnonzero(own == place)
-            enter[:, columns], error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])
+            error[:, columns] = self.clocks[place].to_reference(group.enter_ns[:, columns])[1]
         # a stay has no clock but its own
         return enter, enter + (group.end_ns - group.enter_ns), error
 
+    def on_reference(self, members: Array, time_ns: Array) -> Array:
+        """Times of these ranks, a column each, on the reference's clock."""
+        own = np.array(self.of_rank)[members]
+        if (own == 0).all():
+            return time_ns
+        straight = self._straight(own)
+        slope, height = np.zeros(len(own)), np.zeros(len(own))
+        for column in np.flatnonzero(straight).tolist():
+            part = self.clocks[own[column]].parts[0]
+            slope[column], height[column] = part.slope, part.height
+        made: Array = time_ns * slope
+        made += height
+        made += time_ns
+        for place in np.unique(own[~straight]):
+            columns = np.flatnonzero(own == place)
+            made[:, columns] = self.clocks[place].to_reference(time_ns[:, columns])[0]
+        return made
 
-def straightened(time_ns: Array, parts: Sequence[ClockSpan]) -> tuple[Array, Array]:
-    """As `Part.offset` and `Part.error` say it, of many clocks at once: a column of times for each."""
-    slope, height, begin, end = (
-        np.array([getattr(part, name) for part in parts]) for name in ("slope", "height", "from_ns", "to_ns")
-    )
+    def _straight(self, own: Array) -> Array:
+        is_straight = np.array([clock.is_straight for clock in self.clocks])
+        return is_straight[own]
+
+
+def straight_error(time_ns: Array, parts: Sequence[ClockSpan]) -> Array:
+    """As `Part.error` says it, of many clocks at once: a column of times for each."""
+    begin, end = (np.array([getattr(part, name) for part in parts]) for name in ("from_ns", "to_ns"))
     first, half, last = np.stack([part.error_at for part in parts], axis=1)
     middle = (begin + end) / 2
     rising = (half - first) / (middle - begin) * (time_ns - begin) + first
     falling = (last - half) / (end - middle) * (time_ns - middle) + half
     error = np.where(time_ns < middle, np.where(time_ns <= begin, first, rising), falling)
-    return time_ns + (height + slope * time_ns), np.where(time_ns >= end, last, error)
+    return np.where(time_ns >= end, last, error)
 
 
 def clock_offsets(log: CollectiveLog) -> Clocks:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rankscope.model import Cell, Column, GpuClock, Table, Tables, Unit
+from rankscope.model.gpu import GpuClock
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.clock_offsets import Clocks, HostClock
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.selection import ALL, Selection, arranged

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.operations import BY_PARTS_IN_NCCL, OPERATIONS, Operation, Volume, Waits
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
@@ -72,9 +72,9 @@ SQL = """
 
 def nccl(tables: Tables, selection: Selection = ALL) -> Table:
     """Operations by algorithm, protocol and communicator, the longest on the device first."""
-    found = tables.query(SQL.format(condition=selection.condition))
-    table = Table("nccl", "NCCL operations", NCCL_COLUMNS, [tuple(row[:-1]) for row in found])
-    calls, timed = sum(row[3] for row in found), sum(int(row[-1]) for row in found)
+    rows = tables.query(SQL.format(condition=selection.condition))
+    table = Table("nccl", "NCCL operations", NCCL_COLUMNS, [tuple(row[:-1]) for row in rows])
+    calls, timed = sum(row[3] for row in rows), sum(int(row[-1]) for row in rows)
     if calls > timed:
         table.notes.append(UNTOLD.format(calls - timed, calls))
     return arranged(table, selection)
@@ -289,8 +289,8 @@ def _size_classes(size_bytes: Array) -> Array:
 def _comments(known: Collectives, sums: dict[Key, _Class]) -> list[str]:
     comments = []
     if known.log.by_order:
-        told = f"{counted(known.log.by_order, 'collective')} have no sequence number in the trace"
-        comments.append(f"{told}: they are matched by group and order.")
+        text = f"{counted(known.log.by_order, 'collective')} have no sequence number in the trace"
+        comments.append(f"{text}: they are matched by group and order.")
     for kind, inside in (
         ("call", "the time in these collectives"),
         ("progress", "the time that others are in progress"),
@@ -299,7 +299,8 @@ def _comments(known: Collectives, sums: dict[Key, _Class]) -> list[str]:
         wait_ns, stay_ns = sum(one.wait_ns for one in some), sum(one.total_ns for one in some)
         if wait_ns > NOTICEABLE * stay_ns:
             comments.append(
-                f"{wait_ns / stay_ns:.0%} of {inside} is spent waiting for the last rank to arrive: see waiting."
+                f"{100 * wait_ns / stay_ns:.0f} % of {inside} is spent waiting for the last rank to arrive: see "
+                "waiting."
             )
     for reason, count in known.log.left_out.most_common():
         if count:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Tables, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.tables import Tables, sql_list
 from rankscope.questions.collectives.operations import OPERATIONS, Waits, operation_of
 
 NOT_ALL = "not in the log of every member (overwritten, paused, or a member was killed)"
@@ -36,7 +37,7 @@ RECORDS = f"""
         AND (sequence > 0 OR (sequence IS NULL AND tool <> ''))"""
 WHO = "SELECT process, rank, host FROM ranks WHERE role = 'rank' ORDER BY rank"
 
-ROOTED = np.array([one.waits in (Waits.ALL_FOR_ROOT, Waits.ROOT_FOR_ALL) for one in OPERATIONS.values()])
+ROOTED = np.array([operation.waits in (Waits.ALL_FOR_ROOT, Waits.ROOT_FOR_ALL) for operation in OPERATIONS.values()])
 
 Array = Any  # of numpy, of the shape that the comment says
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables, Words
+from rankscope.model.tables import Tables, Words
 from rankscope.questions.collectives.matching import (
     DISAGREE,
     MEMBERS,
@@ -130,19 +130,19 @@ class MatchingPlan:
     def agree(self, segments: Iterable[Segment], columns: Mapping[str, Any]) -> Agreed:
         """What these members have in common."""
         made = Agreed.nothing(len(self.sequences))
-        for one in segments:
-            again = np.flatnonzero(np.diff(one.sequence) == 0)
-            made.take(self.places(one.sequence), one.rows, columns)
+        for segment in segments:
+            again = np.flatnonzero(np.diff(segment.sequence) == 0)
+            made.take(self.places(segment.sequence), segment.rows, columns)
             if len(again):
-                made.twice[self.places(one.sequence[again])] = True
-            if one.slot == 0:
-                made.first = {name: self._first(one, columns[name]) for name in ("name", "phase")}
-                made.layer = one.layer
+                made.twice[self.places(segment.sequence[again])] = True
+            if segment.slot == 0:
+                made.first = {name: self._first(segment, columns[name]) for name in ("name", "phase")}
+                made.layer = segment.layer
         return made
 
-    def _first(self, one: Segment, words: Words) -> Words:
+    def _first(self, segment: Segment, words: Words) -> Words:
         codes = np.zeros(len(self.sequences), np.int64)
-        codes[self.places(one.sequence)] = words.codes[one.rows]
+        codes[self.places(segment.sequence)] = words.codes[segment.rows]
         return Words(codes, words.values)
 
     def put(self, name: str, segments: Iterable[Segment], values: Array) -> None:
@@ -263,7 +263,9 @@ class _Matcher:
 
     def look(self, part: Part) -> list[tuple[int, Array]]:
         """First pass: the numbers that each member has in each group."""
-        return [(group, one.sequence) for group, segments in self._by_group(part(False)).items() for one in segments]
+        return [
+            (group, segment.sequence) for group, segments in self._by_group(part(False)).items() for segment in segments
+        ]
 
     def take(self, part: Part) -> dict[int, Agreed]:
         """Second pass: times to the disk; gives what the members in this part agree on."""

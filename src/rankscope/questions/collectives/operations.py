@@ -95,7 +95,14 @@ def operation_of(layer: str, name: str) -> str:
     text = name.lower().rpartition(":")[2]
     if layer == "mpi" and text in ("mpi_reduce_scatter", "mpi_reduce_scatter_c", "mpi_ireduce_scatter"):
         return "reducescatterv"
-    text = text.removeprefix("mpi_").removeprefix("nccl").removesuffix("_c").removesuffix("_init").replace("_", "")
+    text = (
+        text.removeprefix("mpi_")
+        .removeprefix("nccl")
+        .removeprefix("oneccl")
+        .removesuffix("_c")
+        .removesuffix("_init")
+        .replace("_", "")
+    )
     for candidate in (text, text.removeprefix("i")):
         found = SPELLINGS.get(candidate, candidate)
         if found in OPERATIONS:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.collectives.clock_offsets import Clocks, clock_offsets
 from rankscope.questions.collectives.matching import Array, CollectiveLog, Matched, match
 from rankscope.questions.collectives.matching_large import match_many

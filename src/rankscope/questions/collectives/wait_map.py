@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import (
     Collectives,
@@ -77,9 +77,9 @@ class _Sums:
 
     def add(self, other: _Sums) -> None:
         """Those of another split, which may know fewer parts."""
-        for one in fields(self)[1:]:
-            values = getattr(other, one.name)
-            getattr(self, one.name)[other.first : other.first + len(values)] += values
+        for field in fields(self)[1:]:
+            values = getattr(other, field.name)
+            getattr(self, field.name)[other.first : other.first + len(values)] += values
 
 
 def waiting_parts(tables: Tables, selection: Selection = ALL) -> Table:
@@ -238,11 +238,11 @@ def wait_map(tables: Tables, selection: Selection = ALL) -> Table:
 def _note(columns: _Columns, rows: Lanes) -> str:
     who = "" if rows.whole else f" Each row is the mean of the ranks of one or more {rows.kind.rstrip('s')}s."
     if not columns.sliced:
-        told = (
+        text = (
             "Waiting in collectives for the last rank to arrive, per step, including collectives that overlap other "
             "work."
         )
-        return f"{told} Empty where the log does not reach.{who}"
+        return f"{text} Empty where the log does not reach.{who}"
     return (
         "There are no steps: the share of each slice of time in which collectives wait for the last rank to "
         f"arrive.{who}"

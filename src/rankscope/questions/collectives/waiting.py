@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.collectives.matching import Array, CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Collectives, Split, collectives_of, usually_asked
 from rankscope.questions.condense import lanes
@@ -289,7 +289,7 @@ def _comments(known: Collectives, found: Waiting, named: int | None, verdict: st
         who = at_host(known.log.ranks[named], known.log.hosts[named])
         caused_ns, share = float(found.caused_ns[named]), float(found.caused_ns[named]) / found.all_caused_ns
         told = f"The others wait for {who}: {caused_ns / 1e9:.3g} s summed over them, "
-        told += f"{share:.0%} of all waiting"
+        told += f"{100 * share:.0f} % of all waiting"
         if verdict == INCONCLUSIVE:
             told = f"Inconclusive: the clocks are not exact enough to say whether {who} is a straggler"
         comments.append(f"{told}.")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Layer, Tables, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS, Layer
+from rankscope.model.tables import Tables, sql_list
 from rankscope.questions.compare.resampling import middle_mean
 from rankscope.questions.gpu.kernel_names import kernel_names
 from rankscope.questions.mpi.calls import OUTSIDE
@@ -67,9 +68,9 @@ def measures(tables: Tables, source: str) -> Measures:
     """All that can be compared of a run."""
     made = Measures(source)
     _add_facts(made, tables)
-    found = steps_of(tables)
-    _add_steps(made, found)
-    _add_waits(made, tables, found)
+    steps = steps_of(tables)
+    _add_steps(made, steps)
+    _add_waits(made, tables, steps)
     _add_phases(made, tables)
     _add_calls(made, tables)
     return made
@@ -87,45 +88,45 @@ def _add_facts(made: Measures, tables: Tables) -> None:
         made.values[Metric("total", "memory")] = float(memory)
 
 
-def _add_steps(made: Measures, found: Steps) -> None:
-    shared = found.common()
-    made.steps = max((int(one.number[-1]) for one in found.ranks if len(one.number)), default=0)
+def _add_steps(made: Measures, steps: Steps) -> None:
+    shared = steps.common()
+    made.steps = max((int(rank.number[-1]) for rank in steps.ranks if len(rank.number)), default=0)
     if not len(shared):
         return
-    length = _over_ranks(found, shared, "length_ns")
+    length = _over_ranks(steps, shared, "length_ns")
     made.series[Metric("step", "step_p50")] = length
     for name, quantile in QUANTILES.items():
         made.values[Metric("step", name)] = float(np.percentile(length, quantile))
     made.values[Metric("step", "step_mean")] = float(length.mean())
-    for name, series in _parts(found, shared):
+    for name, series in _parts(steps, shared):
         if series.any():
             made.series[Metric("part", name)] = series
             made.values[Metric("part", name)] = float(middle_mean(series))
 
 
-def _parts(found: Steps, shared: Array) -> Iterator[tuple[str, Array]]:
-    for name in found.ranks[0].own:
-        yield name, _over_ranks(found, shared, "own", name)
-    yield "communication", _over_ranks(found, shared, "exposed_ns")
+def _parts(steps: Steps, shared: Array) -> Iterator[tuple[str, Array]]:
+    for name in steps.ranks[0].own:
+        yield name, _over_ranks(steps, shared, "own", name)
+    yield "communication", _over_ranks(steps, shared, "exposed_ns")
     for name in OF_STEP:
-        if name in found.ranks[0].of_which:
-            yield name, _over_ranks(found, shared, "of_which", name)
+        if name in steps.ranks[0].of_which:
+            yield name, _over_ranks(steps, shared, "of_which", name)
 
 
-def _over_ranks(found: Steps, shared: Array, column: str, name: str = "") -> Array:
+def _over_ranks(steps: Steps, shared: Array, column: str, name: str = "") -> Array:
     """Of each step the median over the ranks: one rank that was disturbed is not the job."""
     rows = []
-    for one in found.ranks:
-        values = getattr(one, column)
-        rows.append((values[name] if name else values)[np.searchsorted(one.number, shared)])
+    for rank in steps.ranks:
+        values = getattr(rank, column)
+        rows.append((values[name] if name else values)[np.searchsorted(rank.number, shared)])
     return np.median(np.stack(rows), axis=0)
 
 
-def _add_waits(made: Measures, tables: Tables, found: Steps) -> None:
-    waits = list(waits_per_step(tables, found).values())
+def _add_waits(made: Measures, tables: Tables, steps: Steps) -> None:
+    waits = list(waits_per_step(tables, steps).values())
     if waits:
-        made.values[Metric("part", "wait")] = float(np.median([one.wait_ns for one in waits]))
-        made.values[Metric("part", "transfer")] = float(np.median([one.transfer_ns for one in waits]))
+        made.values[Metric("part", "wait")] = float(np.median([wait.wait_ns for wait in waits]))
+        made.values[Metric("part", "transfer")] = float(np.median([wait.transfer_ns for wait in waits]))
 
 
 def _add_phases(made: Measures, tables: Tables) -> None:

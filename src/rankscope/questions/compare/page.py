@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.pictures import Advice, AnswerPage, Bar, Chart, Figure, Points, Screen, Section
 from rankscope.questions.compare.measures import Measures, Metric
 from rankscope.questions.compare.tables import headline, interval_of, signed
@@ -52,7 +52,7 @@ def comparison_page(
 ) -> AnswerPage:
     """The first comparison on the first screen, all of them below; `screens` are those of each side's runs."""
     first = comparisons[0]
-    sides = [first.before, *(one.after for one in comparisons)]
+    sides = [first.before, *(comparison.after for comparison in comparisons)]
     step = _step_section(sides, screens)
     sections = [*([step] if step else []), *_change_sections(comparisons, tables), _sides_section(sides, tables)]
     warnings = [text for table in tables if table.name in ("sides", "limits") for text in table.warnings]
@@ -60,7 +60,7 @@ def comparison_page(
         "Comparison",
         f"{first.before.name} → {', '.join(side.name for side in sides[1:])}",
         _facts(sides),
-        " ".join(_verdict(one) for one in comparisons),
+        " ".join(_verdict(comparison) for comparison in comparisons),
         _figures(first, screens),
         [_changed(first), _findings(first, screens)],
         sections,
@@ -70,11 +70,11 @@ def comparison_page(
 
 
 def _facts(sides: Sequence[Side]) -> list[str]:
-    runs = [one for side in sides for one in side.runs]
-    ranks = sorted({one.ranks for one in runs})
+    runs = [run for side in sides for run in side.runs]
+    ranks = sorted({run.ranks for run in runs})
     told = [" and ".join(counted(len(side.runs), "run") for side in sides)]
     told.append(counted(ranks[0], "rank") if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]} ranks")
-    return [*told, counted(len({host for one in runs for host in one.hosts}), "host")]
+    return [*told, counted(len({host for run in runs for host in run.hosts}), "host")]
 
 
 def _verdict(made: Comparison) -> str:
@@ -130,19 +130,19 @@ def _pair(label: str, shares: Sequence[float | None], meaning: str) -> list[Figu
 
 
 def _share_of(screens: Sequence[Screen], label: str) -> float | None:
-    whole = [one for one in screens if one.bars is not None and one.step_ns]
+    whole = [screen for screen in screens if screen.bars is not None and screen.step_ns]
     if not whole or len(whole) < len(screens):
         return None
     return mean(next((bar.share for bar in one.bars.bars if bar.label == label), 0.0) for one in whole if one.bars)
 
 
 def _on_gpus(screens: Sequence[Screen]) -> bool:
-    return bool(screens) and all(one.bars is not None and one.bars.table == "gpu_steps" for one in screens)
+    return bool(screens) and all(screen.bars is not None and screen.bars.table == "gpu_steps" for screen in screens)
 
 
-def _by(one: Change) -> str:
-    interval = f" ({interval_of(one)})" if one.bounds else ""
-    return f"{signed(one.change)}{interval}: {one.verdict}"
+def _by(change: Change) -> str:
+    interval = f" ({interval_of(change)})" if change.bounds else ""
+    return f"{signed(change.change)}{interval}: {change.verdict}"
 
 
 # ---------------------------------------------------------------- where does a step go on each side?
@@ -155,7 +155,7 @@ def _step_section(sides: Sequence[Side], screens: Mapping[str, Sequence[Screen]]
         return None
     unsplit = {label for side in sides for one in screens[side.name] for label in _without_parts(one)}
     parts = {side.name: _mean_parts(screens[side.name], unsplit) for side in sides}
-    labels = list(dict.fromkeys(label for found in parts.values() for label in found))
+    labels = list(dict.fromkeys(label for part in parts.values() for label in part))
     names = {label: COLUMNS_OF_PARTS.get(label, f"{label.replace(':', '').replace(' ', '_')}_ns") for label in labels}
     columns = [Column("side", Unit.NAME, "Side"), Column("step_ns", Unit.NS, "Step", "sum of its parts")]
     columns += [Column(names[label], Unit.NS, label.capitalize(), PART_FORMULA) for label in labels]
@@ -181,8 +181,8 @@ def _without_parts(screen: Screen) -> list[str]:
 def _mean_parts(screens: Sequence[Screen], unsplit: set[str]) -> dict[str, float]:
     """Mean over runs of the parts that have no parts themselves, in the order of the first run."""
     found: dict[str, float] = {}
-    for one in screens:
-        for label, ns in _leaves(one.bars.bars if one.bars else (), unsplit):
+    for screen in screens:
+        for label, ns in _leaves(screen.bars.bars if screen.bars else (), unsplit):
             found[label] = found.get(label, 0.0) + ns / len(screens)
     return found
 
@@ -219,8 +219,8 @@ def _more(ns: float) -> str:
 # ---------------------------------------------------------------- what changed most?
 def _changed(made: Comparison) -> Points:
     """What changed for sure, the largest first; then what differs most and may be chance."""
-    parts = {one.metric.name for one in made.changes if one.metric.kind == "part"}
-    judged = [one for one in made.changes if one.metric not in PRIMARY and one.metric.kind != "step"]
+    parts = {change.metric.name for change in made.changes if change.metric.kind == "part"}
+    judged = [change for change in made.changes if change.metric not in PRIMARY and change.metric.kind != "step"]
     judged = [one for one in judged if one.metric.kind != "range" or one.metric.name not in parts]
     judged.sort(key=lambda one: (one.metric.kind not in WITHIN_STEP, -abs(one.difference)))
     sure = [one for one in judged if one.changed][:MOST_POINTS]
@@ -238,22 +238,22 @@ def _of_one_side(made: Comparison) -> list[Advice]:
     found = []
     for side, level, least in ((made.before, "GONE", made.headline.before), (made.after, "NEW", made.headline.after)):
         for metric in made.only.get(side.name, ()):
-            value = median(one.values[metric] for one in side.runs)
+            value = median(run.values[metric] for run in side.runs)
             if metric.kind == "part" and value >= NOTICEABLE * least:
                 words = f"{seconds(value)} in {side.name}, absent on the other side"
                 found.append((value, Advice(level, f"{_words(metric)}: {seconds(value)}", words, [], "")))
     return [advice for _, advice in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _point(one: Change) -> Advice:
-    shown = size if one.metric.name == "memory" else seconds
-    level = one.verdict.upper() if one.changed else "UNSURE"
-    sides = f"{shown(one.before)} before, {shown(one.after)} after"
-    interval = f"; 95 % interval {interval_of(one)}" if one.bounds else ""
-    doubt = "" if one.changed else "; may be noise: record more runs of both sides, interleaved"
-    title = f"{_words(one.metric)} {signed(one.change)} ({_more(one.difference)})"
-    if one.metric.name == "memory":
-        title = f"{_words(one.metric)} {signed(one.change)}"
+def _point(change: Change) -> Advice:
+    shown = size if change.metric.name == "memory" else seconds
+    level = change.verdict.upper() if change.changed else "UNSURE"
+    sides = f"{shown(change.before)} before, {shown(change.after)} after"
+    interval = f"; 95 % interval {interval_of(change)}" if change.bounds else ""
+    doubt = "" if change.changed else "; may be noise: record more runs of both sides, interleaved"
+    title = f"{_words(change.metric)} {signed(change.change)} ({_more(change.difference)})"
+    if change.metric.name == "memory":
+        title = f"{_words(change.metric)} {signed(change.change)}"
     return Advice(level, title, f"{sides}{interval}{doubt}", [], "")
 
 
@@ -284,21 +284,21 @@ def _findings(made: Comparison, screens: Mapping[str, Sequence[Screen]]) -> Poin
 
 def _common(screens: Sequence[Screen]) -> dict[str, Advice]:
     """By rule: what the first run that has it says, with the median of what all could save."""
-    count = Counter(rule for one in screens for rule in {advice.rule for advice in one.advice})
+    count = Counter(rule for screen in screens for rule in {advice.rule for advice in screen.advice})
     found: dict[str, list[Advice]] = {}
-    for advice in (advice for one in screens for advice in one.advice):
+    for advice in (advice for screen in screens for advice in screen.advice):
         if 2 * count[advice.rule] > len(screens):
             found.setdefault(advice.rule, []).append(advice)
     return {rule: replace(some[0], saved_ns=_median([one.saved_ns for one in some])) for rule, some in found.items()}
 
 
-def _finding(level: str, one: Advice, was: Advice | None) -> Advice:
-    action = one.action
-    if was is not None and was.saved_ns is not None and one.saved_ns is not None:
-        action = f"could save {seconds(was.saved_ns)} before and {seconds(one.saved_ns)} after; {action}"
-    elif one.saved_ns is not None:
-        action = f"could save {seconds(one.saved_ns)}; {action}"
-    return Advice(level, one.title, action, [], one.rule)
+def _finding(level: str, advice: Advice, was: Advice | None) -> Advice:
+    action = advice.action
+    if was is not None and was.saved_ns is not None and advice.saved_ns is not None:
+        action = f"could save {seconds(was.saved_ns)} before and {seconds(advice.saved_ns)} after; {action}"
+    elif advice.saved_ns is not None:
+        action = f"could save {seconds(advice.saved_ns)}; {action}"
+    return Advice(level, advice.title, action, [], advice.rule)
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -324,16 +324,16 @@ def _change_sections(comparisons: Sequence[Comparison], tables: Sequence[Table])
 
 
 def _intervals(made: Comparison, table: Table) -> Chart:
-    sure = sum(one.changed for one in made.changes)
-    told = f"{sure} of {counted(len(made.changes), 'metric')} changed with certainty; slower is to the right"
+    sure = sum(change.changed for change in made.changes)
+    text = f"{sure} of {counted(len(made.changes), 'metric')} changed with certainty; slower is to the right"
     parts = ("change", "low", "high", "verdict", "before_ns", "after_ns")
-    return Chart("intervals", table.name, told, "metric", parts)
+    return Chart("intervals", table.name, text, "metric", parts)
 
 
 def _sides_section(sides: Sequence[Side], tables: Sequence[Table]) -> Section:
     """Every run in the order of recording: a machine that drifts is seen there."""
     kept = [replace(table, warnings=[]) for table in tables if table.name in ("sides", "limits")]
-    everyone = [(side, one) for side in sides for one in side.runs]
+    everyone = [(side, run) for side in sides for run in side.runs]
     starts = sorted(one.started_ns for _, one in everyone)
     rows: list[tuple[Cell, ...]] = [_run_row(side, one, starts) for side, one in everyone]
     table = Table("compared_runs", "Runs", RUNS, sorted(rows, key=lambda row: (row[2], row[0])))
@@ -343,10 +343,10 @@ def _sides_section(sides: Sequence[Side], tables: Sequence[Table]) -> Section:
     return Section("sides", WHOLE_SIDES, [*kept, *_drawn_runs(sides, table)], [_run_chart(sides, table)], group="Runs")
 
 
-def _run_row(side: Side, one: Measures, starts: Sequence[int]) -> tuple[Cell, ...]:
-    step, elapsed = (one.values.get(metric) for metric in PRIMARY)
-    name = one.source.rstrip("/").rpartition("/")[2]
-    return name, side.name, starts.index(one.started_ns) + 1, step, elapsed
+def _run_row(side: Side, measures: Measures, starts: Sequence[int]) -> tuple[Cell, ...]:
+    step, elapsed = (measures.values.get(metric) for metric in PRIMARY)
+    name = measures.source.rstrip("/").rpartition("/")[2]
+    return name, side.name, starts.index(measures.started_ns) + 1, step, elapsed
 
 
 def _drawn_runs(sides: Sequence[Side], table: Table) -> list[Table]:
@@ -362,6 +362,6 @@ def _drawn_runs(sides: Sequence[Side], table: Table) -> list[Table]:
 def _run_chart(sides: Sequence[Side], table: Table) -> Chart:
     lengths = [float(str(row[3])) for row in table.rows]
     span = f"{seconds(min(lengths))} to {seconds(max(lengths))}"
-    told = f"Steps of {counted(len(lengths), 'run')} in the order of recording: {span}"
+    text = f"Steps of {counted(len(lengths), 'run')} in the order of recording: {span}"
     parts = tuple(f"side_{at}_ns" for at in range(len(sides)))
-    return Chart("bars", table.name, told, "run", parts, "step, p50")
+    return Chart("bars", table.name, text, "run", parts, "step, p50")

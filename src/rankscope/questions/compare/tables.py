@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.questions.compare.verdicts import (
     CANNOT_TELL,
     EQUAL,
@@ -81,10 +81,10 @@ def sides_table(sides: Sequence[Side]) -> Table:
     table = Table("sides", "Compared", SIDES, [])
     for side in sides:
         runs = side.runs
-        hosts = {host for one in runs for host in one.hosts}
-        told = "; ".join(sorted({command for one in runs for command in one.commands})[:MOST_NAMED])
-        numbers = (_span([one.ranks for one in runs]), len(hosts), _span([one.steps for one in runs]))
-        table.rows.append((side.name, len(runs), numbers[0], numbers[1], numbers[2], told))
+        hosts = {host for run in runs for host in run.hosts}
+        text = "; ".join(sorted({command for run in runs for command in run.commands})[:MOST_NAMED])
+        numbers = (_span([run.ranks for run in runs]), len(hosts), _span([run.steps for run in runs]))
+        table.rows.append((side.name, len(runs), numbers[0], numbers[1], numbers[2], text))
     return table
 
 
@@ -102,26 +102,35 @@ def changes_table(made: Comparison, selection: Selection = ALL) -> Table:
     return arranged(table, selection)
 
 
-def _row(one: Change) -> tuple[Cell, ...]:
-    interval = one.interval() if one.bounds else (None, None)
-    numbers = (one.before, one.after, one.difference, one.change)
-    return (str(one.metric), one.metric.kind, *numbers, *interval, one.verdict, one.chance)
+def _row(change: Change) -> tuple[Cell, ...]:
+    interval = change.interval() if change.bounds else (None, None)
+    numbers = (change.before, change.after, change.difference, change.change)
+    return (str(change.metric), change.metric.kind, *numbers, *interval, change.verdict, change.chance)
 
 
 def memory_table(made: Comparison) -> Table:
     """The largest rank's resident memory."""
     rows: list[tuple[Cell, ...]] = []
-    for one in made.changes:
-        if one.metric.name == "memory":
-            row = _row(one)
-            rows.append((row[0], one.before, one.after, *row[5:]))
+    for change in made.changes:
+        if change.metric.name == "memory":
+            row = _row(change)
+            rows.append((row[0], change.before, change.after, *row[5:]))
     return Table("memory", "Memory of the largest rank", MEMORY, rows)
 
 
-def limits_table(told: Sequence[LimitOutcome]) -> Table:
+def limits_table(limit_outcomes: Sequence[LimitOutcome]) -> Table:
     """What --fail-if asked for."""
-    table = Table("limits", "Limits", LIMITS, [(one.limit.text, one.verdict, one.why) for one in told])
-    table.warnings += [f"{one.limit.text}: {one.why}" for one in told if one.verdict in (EXCEEDED, UNTOLD)]
+    table = Table(
+        "limits",
+        "Limits",
+        LIMITS,
+        [(limit_outcome.limit.text, limit_outcome.verdict, limit_outcome.why) for limit_outcome in limit_outcomes],
+    )
+    table.warnings += [
+        f"{limit_outcome.limit.text}: {limit_outcome.why}"
+        for limit_outcome in limit_outcomes
+        if limit_outcome.verdict in (EXCEEDED, UNTOLD)
+    ]
     return table
 
 
@@ -143,16 +152,16 @@ def headline(made: Comparison) -> str:
 def _where(made: Comparison, primary: Change) -> str:
     """The parts, or else phases, operations and kernels that changed for sure."""
     for kinds in (("part",), ("phase",), ("operation", "kernel", "range", "layer")):
-        found = [one for one in made.changes if one.metric.kind in kinds and one.changed]
-        found.sort(key=lambda one: -abs(one.difference))
-        if found:
-            named = ", ".join(f"{one.metric} {signed(one.change)}" for one in found[:MOST_NAMED])
+        changes = [change for change in made.changes if change.metric.kind in kinds and change.changed]
+        changes.sort(key=lambda one: -abs(one.difference))
+        if changes:
+            named = ", ".join(f"{one.metric} {signed(one.change)}" for one in changes[:MOST_NAMED])
             return f"; {'' if primary.changed else 'but '}{named}"
     return ""
 
 
-def interval_of(one: Change) -> str:
-    low, high = one.interval()
+def interval_of(change: Change) -> str:
+    low, high = change.interval()
     return f"{signed(low)} … {signed(high)}"
 
 
@@ -167,7 +176,8 @@ def _method(made: Comparison) -> list[str]:
     if made.by == "repeats":
         notes = [
             f"Medians over {both}; 95 % intervals from all pairs of runs. {headline}each raises a false alarm in "
-            f"fewer than {LEVEL:.0%} of comparisons. Equal: the interval lies within ±{100 * made.options.equal:g} %."
+            f"fewer than {100 * LEVEL:.0f} % of comparisons. Equal: the interval lies within "
+            f"±{100 * made.options.equal:g} %."
         ]
     elif made.by == "steps":
         notes = [
@@ -198,21 +208,21 @@ def warnings_of(made: Comparison) -> list[str]:
     warnings = []
     before, after = made.before, made.after
     for what, name in (("ranks", "ranks"), ("hosts", "hosts"), ("commands", "command"), ("versions", "versions")):
-        ours, theirs = ({getattr(one, what) for one in side.runs} for side in (before, after))
+        ours, theirs = ({getattr(run, what) for run in side.runs} for side in (before, after))
         if ours != theirs:
             warnings.append(f"{name}: {before.name} and {after.name} differ")
         elif len(ours) > 1 and what == "ranks":
             warnings.append("ranks: the runs of a side differ")
-    if len({one.steps for side in (before, after) for one in side.runs}) > 1:
+    if len({run.steps for side in (before, after) for run in side.runs}) > 1:
         warnings.append("number of steps: the runs differ, so elapsed and phase.steps are left out")
     for side in (before, after):
-        bad = sum(one.ended_badly for one in side.runs)
+        bad = sum(run.ended_badly for run in side.runs)
         if bad:
             warnings.append(f"{side.name}: {counted(bad, 'rank')} failed or still running")
         if no_cpu_share(side) > SHARED_CPUS:
-            lacked = f"{side.name}: ranks had no CPU for {no_cpu_share(side):.0%} of the step"
+            lacked = f"{side.name}: ranks had no CPU for {100 * no_cpu_share(side):.0f} % of the step"
             warnings.append(f"{lacked}: these times reflect the machine's load as much as the program")
-        lost = sum(one.lost_files for one in side.runs)
+        lost = sum(run.lost_files for run in side.runs)
         if lost:
             warnings.append(f"{side.name}: {counted(lost, 'file')} could not be read")
     if _one_after_the_other(before, after):
@@ -226,10 +236,10 @@ def warnings_of(made: Comparison) -> list[str]:
 def _one_after_the_other(before: Side, after: Side) -> bool:
     if min(len(before.runs), len(after.runs)) < 2:
         return False
-    ours, theirs = (sorted(one.started_ns for one in side.runs) for side in (before, after))
+    ours, theirs = (sorted(run.started_ns for run in side.runs) for side in (before, after))
     return ours[-1] < theirs[0] or theirs[-1] < ours[0]
 
 
 def is_quiet(made: Comparison) -> bool:
     """Whether nothing is said to have changed."""
-    return all(one.verdict in (EQUAL, CANNOT_TELL) for one in made.changes)
+    return all(change.verdict in (EQUAL, CANNOT_TELL) for change in made.changes)

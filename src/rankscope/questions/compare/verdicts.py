@@ -105,7 +105,7 @@ def compare(before: Side, after: Side, options: CompareOptions) -> Comparison:
         made = Comparison(before, after, options, "repeats")
         _by_repeats(made, level)
     else:
-        steps = [sum(len(s) for one in side.runs for s in list(one.series.values())[:1]) for side in (before, after)]
+        steps = [sum(len(s) for run in side.runs for s in list(run.series.values())[:1]) for side in (before, after)]
         made = Comparison(before, after, options, "steps" if min(steps) >= FEWEST_STEPS else "")
         _by_steps(made, level)
     return made
@@ -113,13 +113,13 @@ def compare(before: Side, after: Side, options: CompareOptions) -> Comparison:
 
 def _shared(made: Comparison) -> list[Metric]:
     """The metrics that every run has; those of one side only are noted, as are those too small to matter."""
-    sets = [[set(one.values) for one in side.runs] for side in made.sides]
+    sets = [[set(run.values) for run in side.runs] for side in made.sides]
     everywhere = [set.intersection(*side) for side in sets]
     for side, own, other in ((made.before, 0, 1), (made.after, 1, 0)):
         anywhere_else = set.union(*sets[other])
         made.only[side.name] = sorted(metric for metric in everywhere[own] if metric not in anywhere_else)
     shared = [metric for metric in made.before.runs[0].values if metric in everywhere[0] & everywhere[1]]
-    if len({one.steps for side in made.sides for one in side.runs}) > 1:
+    if len({run.steps for side in made.sides for run in side.runs}) > 1:
         shared = [metric for metric in shared if str(metric) not in WHOLE]
     kept = [metric for metric in shared if _matters(made, metric)]
     made.too_small = len(shared) - len(kept)
@@ -131,8 +131,8 @@ def _matters(made: Comparison, metric: Metric) -> bool:
         return True
     whole = Metric("total", "elapsed") if metric.kind == "phase" else PRIMARY[0]
     for side in made.sides:
-        values = [one.values[metric] for one in side.runs]
-        wholes = [one.values.get(whole, one.values.get(PRIMARY[1], 0.0)) for one in side.runs]
+        values = [run.values[metric] for run in side.runs]
+        wholes = [run.values.get(whole, run.values.get(PRIMARY[1], 0.0)) for run in side.runs]
         if np.median(values) > SMALLEST_SHARE * np.median(wholes):
             return True
     return False
@@ -143,7 +143,7 @@ def _by_repeats(made: Comparison, level: float) -> None:
     metrics = _shared(made)
     if not metrics:
         return
-    first, second = (np.array([[one.values[metric] for one in side.runs] for metric in metrics]) for side in made.sides)
+    first, second = (np.array([[run.values[metric] for run in side.runs] for metric in metrics]) for side in made.sides)
     alone = next((metrics.index(metric) for metric in PRIMARY if metric in metrics), None)
     rest = np.array([at for at in range(len(metrics)) if at != alone], int)
     chance = np.ones(len(metrics))
@@ -155,13 +155,13 @@ def _by_repeats(made: Comparison, level: float) -> None:
     for at, metric in enumerate(metrics):
         before, after = float(np.median(first[at])), float(np.median(second[at]))
         bounds = partial(paired_interval, first[at], second[at])
-        one = Change(metric, before, after, _ratio(before, after), bounds, float(chance[at]))
+        change = Change(metric, before, after, _ratio(before, after), bounds, float(chance[at]))
         sure = bool(chance[at] <= level)
         if at == alone:
-            low, high = one.interval(level)
+            low, high = change.interval(level)
             sure = low > 0 or high < 0
-        one.verdict = _verdict(one, made.options.equal, sure)
-        made.changes.append(one)
+        change.verdict = _verdict(change, made.options.equal, sure)
+        made.changes.append(change)
 
 
 def _by_steps(made: Comparison, level: float) -> None:
@@ -173,17 +173,17 @@ def _by_steps(made: Comparison, level: float) -> None:
     rest = [draws for metric, draws in drawn.items() if metric != headline]
     errors = _simultaneous(np.stack(rest), level) if rest else 0.0
     for metric in metrics:
-        before, after = (float(np.median([one.values[metric] for one in side.runs])) for side in made.sides)
-        one = Change(metric, before, after, _ratio(before, after))
+        before, after = (float(np.median([run.values[metric] for run in side.runs])) for side in made.sides)
+        change = Change(metric, before, after, _ratio(before, after))
         if metric in drawn:
             draws, margin = drawn[metric], _margin(made, metric)
-            one.bounds = partial(_drawn_interval, draws, margin)
+            change.bounds = partial(_drawn_interval, draws, margin)
             reach = errors * float(draws.std())
-            low, high = _widened(one.change - reach, one.change + reach, margin)
+            low, high = _widened(change.change - reach, change.change + reach, margin)
             if metric == headline:
-                low, high = one.interval(level)
-            one.verdict = _verdict(one, made.options.equal, low > 0 or high < 0)
-        made.changes.append(one)
+                low, high = change.interval(level)
+            change.verdict = _verdict(change, made.options.equal, low > 0 or high < 0)
+        made.changes.append(change)
 
 
 def _drawn_interval(draws: Array, margin: float, level: float) -> tuple[float, float]:
@@ -198,7 +198,7 @@ def _widened(low: float, high: float, margin: float) -> tuple[float, float]:
 
 def no_cpu_share(side: Side) -> float:
     """Of the step: how long ranks could have run and had no CPU, in the run where it was most."""
-    shares = [one.values.get(NO_CPU, 0.0) / (one.values.get(PRIMARY[0], 0.0) or np.inf) for one in side.runs]
+    shares = [run.values.get(NO_CPU, 0.0) / (run.values.get(PRIMARY[0], 0.0) or np.inf) for run in side.runs]
     return float(max(shares))
 
 
@@ -206,20 +206,20 @@ def _margin(made: Comparison, metric: Metric) -> float:
     """What runs differ by without any change: as assumed, as the few runs of a side do, or as they lacked CPUs."""
     seen = [made.options.run_to_run, *(no_cpu_share(side) for side in made.sides)]
     for side in made.sides:
-        values = [one.values[metric] for one in side.runs]
+        values = [run.values[metric] for run in side.runs]
         seen.append((max(values) - min(values)) / (float(np.median(values)) or np.inf))
     return max(seen)
 
 
 def _has_series(made: Comparison, metric: Metric) -> bool:
-    return all(metric in one.series for side in made.sides for one in side.runs)
+    return all(metric in run.series for side in made.sides for run in side.runs)
 
 
 def _drawn_changes(made: Comparison, judged: Sequence[Metric]) -> Array:
     random = np.random.default_rng(SEED)
     drawn = []
     for side in made.sides:
-        drawn.append(drawn_steps([np.stack([one.series[metric] for metric in judged]) for one in side.runs], random))
+        drawn.append(drawn_steps([np.stack([run.series[metric] for metric in judged]) for run in side.runs], random))
     return changes_of(drawn[0], drawn[1])
 
 
@@ -230,11 +230,11 @@ def _simultaneous(ratios: Array, level: float) -> float:
     return float(np.quantile(np.abs(centred).max(axis=0), 1 - level))
 
 
-def _verdict(one: Change, equal: float, sure: bool) -> str:
-    if sure and abs(one.change) > equal:
-        names = (LESS, MORE) if one.metric.name == "memory" else (FASTER, SLOWER)
-        return names[one.change > 0]
-    low, high = one.interval()
+def _verdict(change: Change, equal: float, sure: bool) -> str:
+    if sure and abs(change.change) > equal:
+        names = (LESS, MORE) if change.metric.name == "memory" else (FASTER, SLOWER)
+        return names[change.change > 0]
+    low, high = change.interval()
     return EQUAL if -equal <= low and high <= equal else CANNOT_TELL
 
 
@@ -272,10 +272,10 @@ class LimitOutcome:
 
 def parse_limit(text: str) -> Limit:
     """The limit in typed form."""
-    found = LIMIT.fullmatch(text)
-    if found is None or not found.group(1).strip():
+    match = LIMIT.fullmatch(text)
+    if match is None or not match.group(1).strip():
         raise BadLimit(f"--fail-if {text!r}: give a metric and by how much it may change, as in 'step_p50 > +5%'")
-    name, sign, number = found.groups()
+    name, sign, number = match.groups()
     return Limit(text.strip(), name.strip(), sign == ">", float(number) / 100)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------- how much of what happened does the trace keep?

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rankscope.model import INSIDE, Cell, Column, Layer, Table, Tables, Unit, sql_list
+from rankscope.model.records import INSIDE, Layer
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import say_what_is_lost
 from rankscope.questions.selection import ALL, Selection, arranged
@@ -165,8 +166,8 @@ RANGES_SQL = """
 def ranges(tables: Tables, selection: Selection = ALL) -> Table:
     """Ranges of traces by name: their time, what of it is not in ranges inside, and what they launched."""
     tables.derive(trace_tables)
-    found = tables.query(RANGES_SQL.format(condition=selection.condition))
-    table = Table("ranges", "Ranges of the traces", RANGES_COLUMNS, list(found))
+    rows = tables.query(RANGES_SQL.format(condition=selection.condition))
+    table = Table("ranges", "Ranges of the traces", RANGES_COLUMNS, list(rows))
     say_what_is_lost(tables, selection, table)
     if table.rows and all(row[10] is None for row in table.rows):
         table.notes.append(

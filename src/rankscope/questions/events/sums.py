@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import BadFile
+from rankscope.model.records import BadFile
 
 LENGTH_SUM = np.dtype(
     [("calls", "u8"), *((name, "i8") for name in ("total_ns", "min_ns", "max_ns")), ("low", "u8"), ("high", "u8")]
@@ -69,7 +69,7 @@ def add_lengths(codes: Array, start_ns: Array, end_ns: Array, sums: Array) -> No
     """Add to each code's calls, sum, least, largest and sum of squares (LENGTH_SUM) the lengths that have it."""
     native = function("rankscope_add_lengths")
     columns = _int32(codes), _int64(start_ns), _int64(end_ns)
-    _done(native(*(one.ctypes.data for one in columns), len(codes), sums.ctypes.data, len(sums)))
+    _done(native(*(column.ctypes.data for column in columns), len(codes), sums.ctypes.data, len(sums)))
 
 
 def walk_device(
@@ -81,7 +81,7 @@ def walk_device(
     gap_ns, key = np.empty(rows, np.int64), np.empty(rows, np.int32)
     columns = (*map(_int64, times), np.ascontiguousarray(kind, np.uint8), _int32(stream), _int64(launch_ns))
     state = (covers.ctypes.data, done_ns.ctypes.data, len(done_ns), BACK_TO_BACK_NS)
-    addresses = (one.ctypes.data for one in columns)
+    addresses = (column.ctypes.data for column in columns)
     gaps = _done(native(*addresses, rows, *state, gap_ns.ctypes.data, key.ctypes.data))
     return gap_ns[:gaps].copy(), key[:gaps].copy()  # not the room for all
 
@@ -91,7 +91,7 @@ def sweep_ranges(times: tuple[Array, Array], codes: Array, calls: tuple[Array, A
     to the range begun last of those that go on, each call to all that go on."""
     native = function("rankscope_sweep_ranges")
     ranges, launches = (*map(_int64, times), _int32(codes)), tuple(map(_int64, calls))
-    addresses = [[one.ctypes.data for one in columns] for columns in (ranges, launches)]
+    addresses = [[column.ctypes.data for column in columns] for columns in (ranges, launches)]
     _done(native(*addresses[0], len(codes), *addresses[1], len(launches[0]), sums.ctypes.data, len(sums)))
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import API_LAYERS, Layer, Words
+from rankscope.model.records import API_LAYERS, Layer
+from rankscope.model.tables import Words
 from rankscope.questions.events.sums import CAUSES, RANGE_SUM, empty_sums, sweep_ranges
 from rankscope.questions.gpu.activities import GpuWork, Vocabulary, rows_of_layers
 from rankscope.questions.gpu.walk import Gaps, GpuTime, Launches, walked
@@ -124,7 +125,7 @@ Columns = Mapping[str, Any]
 
 
 def trace_tables(blocks: Iterable[Columns]) -> dict[str, Columns]:
-    """The tables of model_traces.TRACE_TABLES, of the events of one process."""
+    """The tables of TRACE_TABLES, of the events of one process."""
     gpu, launches, ranges = GpuWork(), Launches(), RangeWork()
     for columns in blocks:
         _add(columns, gpu, launches, ranges)

@@ -9,7 +9,8 @@ from zlib import crc32
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Layer, Role, Tables, Words, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS, Layer, Role
+from rankscope.model.tables import Tables, Words, sql_list
 from rankscope.pictures import Actor, Slices, Track
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.steps.data import steps_of
@@ -98,7 +99,7 @@ class Timeline:
     def slices(self) -> Iterator[Slices]:
         """All slices: of each process its events, then its steps and phases."""
         clocks, flows = clocks_of(self.tables), _flows(self.tables)
-        steps = {one.rank: one for one in steps_of(self.tables).ranks}
+        steps = {rank.rank: rank for rank in steps_of(self.tables).ranks}
         ranks = dict(self.tables.query("SELECT process, rank FROM ranks WHERE role = 'rank'"))
         for actor in self.actors:
             clock = clocks.get(actor.process, as_it_is)
@@ -229,8 +230,8 @@ def begin_of(tables: Tables) -> int:
     # of a large run they are on disk, and no process has any before it started
     firsts += ["(SELECT min(start_ns) FROM events)"] if not _is_large(tables, "log_parts") else []
     firsts += ["(SELECT min(begin_ns) FROM steps)"] if not _is_large(tables, "step_parts") else []
-    found = tables.query(f"SELECT least({', '.join(firsts)}) FROM ranks")
-    return int(found[0][0] or 0)
+    rows = tables.query(f"SELECT least({', '.join(firsts)}) FROM ranks")
+    return int(rows[0][0] or 0)
 
 
 def _is_large(tables: Tables, parts: str) -> bool:
@@ -239,8 +240,8 @@ def _is_large(tables: Tables, parts: str) -> bool:
 
 def _flows(tables: Tables) -> dict[tuple[int, str], int]:
     """For each communicator as a process calls it a number that all its members share."""
-    found = tables.query(GROUPS)
-    return {(process, name): crc32(f"{kind}\0{identity}".encode()) for process, name, kind, identity in found}
+    rows = tables.query(GROUPS)
+    return {(process, name): crc32(f"{kind}\0{identity}".encode()) for process, name, kind, identity in rows}
 
 
 def _flow_of(process: int, columns: Mapping[str, Any], flows: Mapping[tuple[int, str], int]) -> Array:

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import API_LAYERS, DeviceTotals, Layer, Note, RankFacts, Reading, Tally, Words
+from rankscope.model.gpu import DeviceTotals
+from rankscope.model.records import API_LAYERS, Layer, Note, RankFacts, Reading, Tally
+from rankscope.model.tables import Words
 from rankscope.questions.events.sums import LENGTH_SUM, add_lengths, empty_sums
 from rankscope.questions.events.tables import threads_of
 from rankscope.questions.gpu import step_split
@@ -25,8 +27,8 @@ from rankscope.questions.steps.traced import Range, TracedSteps
 
 Array = Any  # of numpy
 Columns = Mapping[str, Any]
-COUNTED = (Layer.GPU, *API_LAYERS, Layer.NCCL, Layer.GLOO, Layer.MPI, Layer.OS)
-RANGES = (Layer.NVTX, Layer.TORCH)  # of these only ranges of the program: operators lie in each other
+COUNTED = (Layer.GPU, *API_LAYERS, Layer.NCCL, Layer.GLOO, Layer.MPI, Layer.OS, Layer.OMP, Layer.CXI)
+RANGES = (Layer.NVTX, Layer.TORCH, Layer.JAX)  # of these only ranges of the program: operators lie in each other
 KINDS = ("call", "progress")
 SIZE_CLASSES = 64
 MOST_CELLS = 1 << 62
@@ -53,12 +55,12 @@ class EventTallies:
         size = _sizes(columns, rows)
         is_range = np.array([one in RANGES for one in layer.values], bool)[words[0].codes]
         threads, thread = np.unique(np.where(is_range, threads_of(columns, rows), 0), return_inverse=True)
-        shape = (*(len(one.values) for one in words), SIZE_CLASSES + 1, len(threads))
+        shape = (*(len(word.values) for word in words), SIZE_CLASSES + 1, len(threads))
         if prod(shape) >= MOST_CELLS:  # of a file that nobody's job wrote
             for some in np.array_split(rows, 2):
                 self.add(_with_used_words(columns, some), np.arange(len(some)))
             return
-        places = (*(one.codes for one in words), _size_classes(size), thread)
+        places = (*(word.codes for word in words), _size_classes(size), thread)
         cells, codes = np.unique(np.ravel_multi_index(places, shape), return_inverse=True)
         numbers = self._numbered(zip(*np.unravel_index(cells, shape), strict=True), words, threads)
         start_ns, end_ns = (np.asarray(columns[key], np.int64)[rows] for key in ("start_ns", "end_ns"))
@@ -69,7 +71,7 @@ class EventTallies:
     def _numbered(self, cells: Any, words: Sequence[Words], threads: Array) -> Array:
         made = []
         for *codes, size, thread in cells:
-            layer, group, name, kind = (one.values[code] for one, code in zip(words, codes, strict=True))
+            layer, group, name, kind = (word.values[code] for word, code in zip(words, codes, strict=True))
             key = layer, group, name, kind, int(size) - 1 if size else None, int(threads[thread])
             made.append(self._numbers.setdefault(key, len(self._numbers)))
         more = len(self._numbers) - len(self._sums)
@@ -184,7 +186,7 @@ def _merged(start_ns: Array, end_ns: Array, pause_ns: int, apart_ns: Array = NOT
 
 
 def waits(name: str) -> bool:
-    """Whether a call of this name waits for the device: as native/cuda/cuda_steps.c has it."""
+    """Whether a call of this name waits for the device: as native/gpu/device_steps.c has it."""
     return "Synchronize" in name or ("Memcpy" in name and "Async" not in name)
 
 
@@ -247,7 +249,7 @@ class TraceTotals:
 
     def take_memory(self, reading: Reading) -> None:
         """What the source itself tells of devices, which is their memory, out of its reading into the sums."""
-        self._memory |= {one.device: one for one in reading.devices}
+        self._memory |= {device.device: device for device in reading.devices}
         reading.devices = []
 
     def _add_engine(self, columns: Columns) -> None:
@@ -320,8 +322,8 @@ class TraceTotals:
     # ------------------------------------------------------------ steps
     def _steps(self) -> TracedSteps | None:
         ranges = self._ranges.ranges()
-        found = traced.steps_of_ranges(ranges, self._profiler.ranges()) or self._steps_of_kernels()
-        return found or traced.repeated_ranges(ranges, traced.ANY_NAME, traced.MOST_COVER)
+        traced_steps = traced.steps_of_ranges(ranges, self._profiler.ranges()) or self._steps_of_kernels()
+        return traced_steps or traced.repeated_ranges(ranges, traced.ANY_NAME, traced.MOST_COVER)
 
     def _steps_of_kernels(self) -> TracedSteps | None:
         if not self._gpu.devices:
@@ -357,8 +359,8 @@ class TraceTotals:
             host = host_states(self._launching(), syncs)
         windows = StepWindows(steps.number, steps.begin_ns, steps.end_ns, steps.joined)
         found = [
-            split_steps(one.device, device, self._copies_of(name), windows, host, syncs, self._launches)
-            for one, (name, device) in zip(working, self._gpu.devices.items(), strict=True)
+            split_steps(device_totals.device, device, self._copies_of(name), windows, host, syncs, self._launches)
+            for device_totals, (name, device) in zip(working, self._gpu.devices.items(), strict=True)
         ]
         if found:
             made.device_step_columns = {key: np.concatenate([one[key] for one in found]) for key in found[0]}

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.collectives.matching import CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import device_steps_of
+from rankscope.questions.parallelism.bubbles import bubbles_of
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.waits import waits_per_step
+from rankscope.questions.whatif.changes import Change
 
 # ---------------------------------------------------------------- many tiny collectives where few larger ones would do
 TINY_BYTES = 4096
@@ -82,6 +84,7 @@ def tiny_collectives(tables: Tables) -> list[Finding]:
             else "put gradients into few large buffers (DDP bucket_cap_mb, Horovod fusion threshold, one array)",
             [f"collectives: rows up to 4 KiB: transfer {seconds(moving)} a rank, {seconds(moving / count)} each"],
             saved,
+            in_steps=False,
         )
     ]
 
@@ -137,6 +140,7 @@ def pickled_objects(tables: Tables) -> list[Finding]:
             f"send arrays as buffers: comm.{call.capitalize()}(array) needs no pickle and no length beforehand",
             [f"routines: {count} pairs of {PAIRS[call][0]} of 4 or 8 bytes and {PAIRS[call][1]} right after it"],
             total_ns,
+            in_steps=False,
         )
     ]
 
@@ -183,7 +187,7 @@ def _received(tables: Tables) -> list[Finding]:
             told = f"{receives} pickled objects are received by mpi4py's recv(), {seconds(total_ns)} of rank {rank}"
             action = "send and receive arrays as buffers: comm.Send(array) and comm.Recv(array)"
             evidence = [f"routines: as many MPI_Mprobe as MPI_Mrecv ({receives})"]
-            return [Finding("pickled_objects", told, action, evidence, float(total_ns))]
+            return [Finding("pickled_objects", told, action, evidence, float(total_ns), in_steps=False)]
     return []
 
 
@@ -217,8 +221,9 @@ def data_parallel(tables: Tables) -> list[Finding]:
                 "data_parallel",
                 f"The model is copied to the GPUs in every step, as DataParallel does ({seconds(total)} of GPU time)",
                 "use DistributedDataParallel, one process for each GPU: it sends gradients only and overlaps them",
-                [f"gpu: {told}, {total / float(gpu_ns):.0%} of GPU time"],
+                [f"gpu: {told}, {100 * total / float(gpu_ns):.0f} % of GPU time"],
                 total / max(1, devices),
+                in_steps=False,
             )
         ]
     return []
@@ -242,6 +247,8 @@ def exposed_communication(tables: Tables) -> list[Finding]:
         return []
     found = steps_of(tables)
     waits = waits_per_step(tables, found)
+    if not waits:
+        return _blocked(tables, found)
     moving, lengths, counts = [], [], []
     for one in found.ranks:
         mask = found.steady(one)
@@ -261,11 +268,34 @@ def exposed_communication(tables: Tables) -> list[Finding]:
         Finding(
             "exposed_communication",
             f"Exposed transfer takes every rank at least {seconds(each)} of a step of {seconds(step)} "
-            f"({each / step:.0%})",
+            f"({100 * each / step:.0f} %)",
             "overlap it with the backward pass (DDP buckets, nonblocking calls), send less (larger batches, gradient "
             "accumulation, lower precision) or look at the network's bandwidth in the table collectives",
             [f"step_parts: no rank has less exposed transfer than {seconds(each)} a step{_hidden(found)}"],
             each * min(counts),
+            fix=Change("overlap"),
+        )
+    ]
+
+
+def _blocked(tables: Tables, steps: Steps) -> list[Finding]:
+    """Where no collective is in the logs of all its ranks: wait and transfer together, as nothing tells them apart."""
+    steady = [(rank, steps.steady(rank)) for rank in steps.ranks]
+    if not steady or not all(mask.any() for _, mask in steady) or bubbles_of(tables) is not None:
+        return []
+    each = min(float(rank.exposed_ns[mask].mean()) for rank, mask in steady)
+    step = float(np.mean([rank.length_ns[mask].mean() for rank, mask in steady]))
+    if each < EXPOSED_NOTICEABLE * step:
+        return []
+    return [
+        Finding(
+            "exposed_communication",
+            f"Every rank is blocked in communication for at least {seconds(each)} of a step of {seconds(step)} "
+            f"({100 * each / step:.0f} %)",
+            "overlap it, send less, or find the late rank: only with all ranks recorded can waiting for one be "
+            "separated from transfer",
+            [f"step_parts: no rank has less exposed communication than {seconds(each)} a step"],
+            each * min(int(mask.sum()) for _, mask in steady),
         )
     ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rankscope.questions.whatif.changes import Change
+
 
 @dataclass(slots=True)
 class Finding:
@@ -15,6 +17,8 @@ class Finding:
     evidence: list[str] = field(default_factory=list)  # "table: what its rows say"
     saved_ns: float | None = None  # of the job's elapsed time, at most; None: what makes the other numbers doubtful
     once: bool = False  # however long the job runs, it costs no more than this
+    in_steps: bool = True  # what is saved is time of the steps, so that a longer job saves more
+    fix: Change | None = None  # the what-if that tells what it saves, where the run can be replayed
 
 
 def seconds(ns: float) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import mean
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.gpu.activities import COMMUNICATION, COPY, kind_of
 from rankscope.questions.gpu.steps import DeviceSteps, device_steps_of
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.wording import counted
@@ -24,10 +25,23 @@ def _all_steps(tables: Tables) -> int:
     return max((len(one.number) for one in steps_of(tables).ranks), default=0)
 
 
-def sync_saving_ns(one: DeviceSteps) -> float:
-    """What a step would be shorter if the host did not wait for the device: then the longer of the two would decide."""
-    host_ns, device_ns = one.step_ns - one.counts["sync_ns"], one.busy_ns + one.idle["device"]
-    return max(0.0, one.step_ns - max(host_ns, device_ns))
+def sync_saving_ns(one: DeviceSteps, added_ns: float = 0.0) -> float:
+    """What a step would be shorter if the host did not wait for the device: then the longer of the two would decide.
+
+    By the median step, as the long ones are long for other reasons, and without what recording adds to the host's time.
+    """
+    step_ns = min(one.step_ns, one.p50_ns) - added_ns
+    host_ns, device_ns = step_ns - one.counts["sync_ns"], one.busy_ns + one.idle["device"]
+    return max(0.0, step_ns - max(host_ns, device_ns))
+
+
+def recording_ns(tables: Tables, one: DeviceSteps) -> float:
+    """What recording adds to a step of that rank, as windows have measured it; 0 where it is not known."""
+    cost = {row[0]: row[1] for row in tables.query(COSTS)}.get(one.rank)
+    return one.step_ns * cost / (1 + cost) if cost and cost > 0 else 0.0
+
+
+COSTS = "SELECT rank, max(cost) FROM gpu_recordings JOIN ranks USING (process) WHERE role = 'rank' GROUP BY rank"
 
 
 def gpu_communication(tables: Tables) -> list[Finding]:
@@ -44,14 +58,14 @@ def gpu_communication(tables: Tables) -> list[Finding]:
     evidence = [f"gpu_steps: {seconds(overlapped)} a step are overlapped with compute, {seconds(exposed)} are not"]
     action = "overlap it with backward (smaller DDP buckets, FSDP prefetch), send less (bf16 gradients, accumulation)"
     if waits is not None:
-        evidence.append(f"collectives: {waits:.0%} of the time in them is waiting for the last rank")
+        evidence.append(f"collectives: {100 * waits:.0f} % of the time in them is waiting for the last rank")
         if waits > MOSTLY:
             action = "find out why ranks arrive late (rankscope report --table causes): most of it is waiting"
     return [
         Finding(
             "gpu_communication",
             f"The GPUs communicate without computing for {seconds(exposed)} of a step of {seconds(step)} "
-            f"({exposed / step:.0%})",
+            f"({100 * exposed / step:.0f} %)",
             action,
             evidence,
             exposed * _all_steps(tables),
@@ -65,7 +79,8 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
     if not found:
         return []
     step, steps = _mean(found, lambda one: one.step_ns), _all_steps(tables)
-    sync = _mean(found, sync_saving_ns)
+    added = _mean(found, lambda one: recording_ns(tables, one))
+    sync = _mean(found, lambda one: sync_saving_ns(one, recording_ns(tables, one)))
     made = []
 
     def idle(cause: str) -> float:
@@ -73,7 +88,7 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
 
     def add(rule: str, ns: float, title: str, action: str, evidence: str) -> None:
         if ns >= NOTICEABLE * step:
-            share = f"{seconds(ns)} of a step of {seconds(step)} ({ns / step:.0%})"
+            share = f"{seconds(ns)} of a step of {seconds(step)} ({100 * ns / step:.0f} %)"
             made.append(Finding(rule, f"{title} for {share}", action, [f"gpu_steps: {evidence}"], ns * steps))
 
     calls, kernels = _mean(found, lambda one: one.counts["sync_calls"]), _mean(found, lambda one: one.counts["kernels"])
@@ -89,10 +104,10 @@ def gpu_idle_causes(tables: Tables) -> list[Finding]:
     each = f" of {seconds(mean(lengths))} each" if lengths else ""
     add(
         "launch_bound",
-        max(0.0, idle("launch") - sync),
+        max(0.0, idle("launch") - sync - added),
         "The GPU waits for the host to launch kernels",
         "use CUDA graphs (torch.compile(mode='reduce-overhead')), torch.compile, or larger batches",
-        f"{kernels:.0f} kernels a step{each}, busy {busy / step:.0%}",
+        f"{kernels:.0f} kernels a step{each}, busy {100 * busy / step:.0f} %",
     )
     add(
         "gpu_idle",
@@ -156,15 +171,17 @@ def gpu_copies_alone(tables: Tables) -> list[Finding]:
         return []
     size = _mean(found, lambda one: one.counts["copy_bytes"])
     pageable = _mean(found, lambda one: one.counts["pageable_bytes"])
+    of_it = 100 * pageable / size if size else 0.0
     action = "copy on a separate stream, one batch ahead, with non_blocking=True"
     if pageable > MOSTLY * size:
         action = "pin the host's memory (DataLoader(pin_memory=True)), then copy with non_blocking=True, a batch ahead"
     return [
         Finding(
             "gpu_copies",
-            f"The GPU copies without computing for {seconds(copy)} of a step of {seconds(step)} ({copy / step:.0%})",
+            f"The GPU copies without computing for {seconds(copy)} of a step of {seconds(step)} "
+            f"({100 * copy / step:.0f} %)",
             action,
-            [f"gpu_steps: {size / 1e6:.3g} MB a step, {pageable / size if size else 0:.0%} from or to pageable memory"],
+            [f"gpu_steps: {size / 1e6:.3g} MB a step, {of_it:.0f} % from or to pageable memory"],
             copy * _all_steps(tables),
         )
     ]
@@ -206,11 +223,52 @@ def gpu_active_window(tables: Tables) -> list[Finding]:
         Finding(
             "gpu_active_window",
             f"The GPUs {what} for {seconds(ns)} of the {seconds(span)} from their first activity to their last "
-            f"({ns / span:.0%})",
+            f"({100 * ns / span:.0f} %)",
             f"{action} (rankscope report --table {table})",
             [f"gpu_time: mean of {counted(len(found), 'GPU')}; no step is known, so this covers the whole run"],
             ns,
+            in_steps=False,
         )
         for ns, least, what, action, table in told
         if ns >= least * span
     ]
+
+
+# ---------------------------------------------------------------- where only sums are known: a profiler's summary
+SUMMED = """
+    SELECT process, name, sum(total_ns)::DOUBLE FROM tallies JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer = 'gpu' GROUP BY ALL"""
+OF_SUM = {COMMUNICATION: 0.2, COPY: 0.3}  # of the time of all activities
+SUMMED_ADVICE = {
+    COMMUNICATION: "overlap it with computing, or send less; a recorded run or a trace with times (nsys, "
+    "torch.profiler) says how much is overlapped already, and who waits for whom",
+    COPY: "pin the host's memory, copy ahead on a stream of its own, and leave on the GPU what is needed there again",
+}
+
+
+def gpu_sums(tables: Tables) -> list[Finding]:
+    """Communication or copies take much of what the GPUs did, of runs that say nothing about when."""
+    if device_steps_of(tables) or tables.query(TIMED):
+        return []
+    spent: dict[str, float] = {}
+    processes = set()
+    for process, name, total_ns in tables.query(SUMMED):
+        spent[kind_of(name)] = spent.get(kind_of(name), 0.0) + total_ns
+        processes.add(process)
+    whole = sum(spent.values())
+    return [
+        Finding(
+            "gpu_sums",
+            f"{what} {100 * spent[kind] / whole:.0f} % of GPU time, {seconds(spent[kind] / len(processes))} a rank",
+            SUMMED_ADVICE[kind],
+            [f"gpu: {seconds(spent[kind])} of {seconds(whole)}, summed over {counted(len(processes), 'rank')}"],
+            spent[kind] / len(processes),
+            in_steps=False,
+        )
+        for kind, what in ((COMMUNICATION, "Kernels that communicate take"), (COPY, "Copies take"))
+        if whole and spent.get(kind, 0.0) >= OF_SUM[kind] * whole
+    ]
+
+
+TIMED = """SELECT 1 FROM devices WHERE span_ns > 0
+    UNION ALL SELECT 1 FROM untraced_events WHERE layer = 'gpu' LIMIT 1"""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.steps.phases import Waterfall, waterfalls
+from rankscope.questions.steps.startup import UNTIL, Part, startup_parts
 from rankscope.questions.wording import counted, ending_text, ranges
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ def slow_start(tables: Tables) -> list[Finding]:
     if typical < SLOW_NS or typical < NOTICEABLE * elapsed:
         return []
     longest = max(found, key=lambda one: one.segments.get(slowest, 0))
-    parts = _parts(tables) if slowest in UNTOLD else []
-    imports = next((part for part in parts if part.name == "imports" and part.ns >= 0.5 * typical), None)
+    parts = _explanations(tables) if slowest in UNTIL else []
+    most = parts[0] if parts and parts[0].median_ns >= 0.5 * typical else None
     whole = run_elapsed_ns(tables) or elapsed  # as in the column `share`
     told = (
         f"{slowest}: {seconds(typical)} on the median rank, {seconds(longest.segments[slowest])} on rank {longest.rank}"
@@ -129,62 +129,43 @@ def slow_start(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "slow_start",
-            f"Start-up is slow: {slowest} takes {seconds(typical)}, {typical / whole:.0%} of the run"
-            + (f": {imports.said}" if imports else ""),
-            LATE_IMPORTS if imports else ACTIONS[slowest],
+            f"Start-up is slow: {slowest} takes {seconds(typical)}, {100 * typical / whole:.0f} % of the run"
+            + (f": {seconds(most.median_ns)} of it {_said(most)}" if most else ""),
+            EXPLAINING[most.name] if most else ACTIONS[slowest],
             [
                 f"phases: {told}",
-                *(part.evidence for part in parts),
+                *(f"startup: {seconds(part.median_ns)} {_said(part)}" for part in parts),
                 *(heaviest_import(tables) if slowest == "imports" else []),
             ],
-            imports.ns if imports else typical,
+            most.median_ns if most else typical,
             once=True,
         )
     ]
 
 
-UNTOLD = ("before init", "after init", "before steps")  # which only say when, not what
-LATE_IMPORTS = "import it only where it is needed, or put the Python environment on a local disk, or bundle it"
-# From the end of torch's import to the first step: what the first thread imports, and the start of CUDA. Times of
-# modules count from the start of their process.
-LATE_SQL = """
-    WITH spans AS (
-        SELECT process, any_value(ranks.started_ns) AS started_ns,
-            max(at_ns) FILTER (marks.name = 'import_end') AS since_ns,
-            min(at_ns) FILTER (marks.name = 'first_step_begin') AS until_ns,
-            min(at_ns) FILTER (marks.name = 'cuda_begin') AS cuda_ns,
-            min(at_ns) FILTER (marks.name = 'gpu_begin') AS gpu_ns
-        FROM marks JOIN ranks USING (process) WHERE role = 'rank' GROUP BY process),
-    late AS (
-        SELECT process, name, wall_ns FROM modules JOIN spans USING (process)
-        WHERE parent = 0 AND module > 0 AND thread = 0 AND started_ns + begin_ns BETWEEN since_ns AND until_ns),
-    sums AS (
-        SELECT process, sum(wall_ns) AS ns, arg_max(name, wall_ns) AS name, max(wall_ns) AS most FROM late GROUP BY 1)
-    SELECT median(coalesce(ns, 0)), mode(name), median(coalesce(most, 0)), median(greatest(gpu_ns - cuda_ns, 0))
-    FROM spans LEFT JOIN sums USING (process) WHERE since_ns IS NOT NULL AND until_ns IS NOT NULL"""
+# What explains a phase that only says when it was, with what to do about it.
+EXPLAINING = {
+    "later imports": "import it only where it is needed, or put the Python environment on a local disk, or bundle it",
+    "CUDA context": "keep the driver loaded between jobs (nvidia-persistenced), and show each rank only its own GPU "
+    "(CUDA_VISIBLE_DEVICES)",
+    "CUDA until first work": "keep the driver loaded between jobs (nvidia-persistenced), and show each rank only its "
+    "own GPU (CUDA_VISIBLE_DEVICES)",
+    "loading GPU code": "load it as it is needed (CUDA_MODULE_LOADING=LAZY), from a local disk, and keep CUDA's cache "
+    "of compiled kernels (CUDA_CACHE_PATH) between jobs",
+    "NCCL init": "name the network interface (NCCL_SOCKET_IFNAME), and create fewer communicators",
+}
+NOTICEABLE_PART_NS = 0.25e9
 
 
-@dataclass(slots=True)
-class _Part:
-    """Something that is known of a phase which says only when it was."""
-
-    name: str
-    ns: float
-    said: str
-    evidence: str
+def _explanations(tables: Tables) -> list[Part]:
+    """The longest first."""
+    known = [part for part in startup_parts(tables) if part.name in EXPLAINING]
+    return sorted((part for part in known if part.median_ns > NOTICEABLE_PART_NS), key=lambda part: -part.median_ns)
 
 
-def _parts(tables: Tables) -> list[_Part]:
-    made = []
-    for imports_ns, module, most_ns, cuda_ns in tables.query(LATE_SQL):
-        if imports_ns and module and imports_ns > 0.05 * SLOW_NS:
-            said = f"{seconds(most_ns)} of it import {module}"
-            rest = f"{module} {seconds(most_ns)} of {seconds(imports_ns)} of imports between torch's and the first step"
-            made.append(_Part("imports", float(imports_ns), said, f"import_tree: {rest}"))
-        if cuda_ns and cuda_ns > 0.05 * SLOW_NS:
-            rest = f"{seconds(cuda_ns)} from the first use of CUDA to the first work of a GPU"
-            made.append(_Part("CUDA", float(cuda_ns), rest, f"marks: {rest}"))
-    return made
+def _said(part: Part) -> str:
+    what = part.longest[2]
+    return f"{part.name} ({what})" if what else part.name
 
 
 def heaviest_import(tables: Tables) -> list[str]:

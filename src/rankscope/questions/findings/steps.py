@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import device_steps_of
+from rankscope.questions.programs.programs import longest_reason, programs_of
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
 from rankscope.questions.stragglers.causes import causes_of
 from rankscope.questions.stragglers.lateness import Chosen
+from rankscope.questions.whatif.changes import Change
 from rankscope.questions.wording import counted
 
 NOTICEABLE = 0.05  # of the steps
@@ -42,10 +44,11 @@ def data_bound(tables: Tables) -> list[Finding]:
         Finding(
             "data_bound",
             f"{'All ' + counted(len(shares), 'rank') + ' wait' if len(shares) > 1 else 'The rank waits'} for the data "
-            f"loader for {seconds(least)} of a step of {seconds(step)} ({least / step:.0%})",
+            f"loader for {seconds(least)} of a step of {seconds(step)} ({100 * least / step:.0f} %)",
             "give the data loader more workers (num_workers), prefetch more, or a faster source",
             [f"step_parts: no rank waits less than {seconds(least)} a step"],
             least * max(len(one.number) for one in found.ranks),
+            fix=Change("cause", cause="data"),
         )
     ]
 
@@ -87,10 +90,11 @@ def gc_bound(tables: Tables) -> list[Finding]:
         Finding(
             "gc_bound",
             f"Python collects garbage for {seconds(taken.sum_ns / taken.steps)} of a step of "
-            f"{seconds(taken.steps_ns / taken.steps)} ({taken.sum_ns / taken.steps_ns:.0%})",
+            f"{seconds(taken.steps_ns / taken.steps)} ({100 * taken.sum_ns / taken.steps_ns:.0f} %)",
             "call gc.freeze() after the start, or gc.disable() and collect every few hundred steps on all ranks",
             [f"step_parts: GC, {seconds(taken.sum_ns)} in {taken.having} of {counted(taken.steps, 'step')}"],
             taken.sum_ns,
+            fix=Change("cause", cause="gc"),
         )
     ]
 
@@ -106,7 +110,8 @@ def checkpointing(tables: Tables) -> list[Finding]:
     return [
         Finding(
             "checkpointing",
-            f"Checkpoints block the loop: {seconds(taken.sum_ns)}, {taken.sum_ns / taken.steps_ns:.0%} of the steps",
+            f"Checkpoints block the loop: {seconds(taken.sum_ns)}, {100 * taken.sum_ns / taken.steps_ns:.0f} % of "
+            "the steps",
             "write them beside the loop (torch.distributed.checkpoint.async_save), shard them over the ranks, to a "
             "faster file system, or less often",
             [
@@ -114,6 +119,7 @@ def checkpointing(tables: Tables) -> list[Finding]:
                 f"{counted(taken.having, 'step')}"
             ],
             taken.sum_ns,
+            fix=Change("cause", cause="checkpoint"),
         )
     ]
 
@@ -133,7 +139,7 @@ def compiling(tables: Tables) -> list[Finding]:
     """torch compiles before and in the first step, which is paid once, or later again."""
     told = [row[1:] for row in tables.query(COMPILED)]
     if not told:
-        return []
+        return _compiling_programs(tables)
     first_ns, later_ns, calls, again = (median(column) for column in zip(*told, strict=True))
     made = []
     if first_ns >= COMPILING_NS:
@@ -154,10 +160,48 @@ def compiling(tables: Tables) -> list[Finding]:
             Finding(
                 "recompiling",
                 f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
-                f"({later_ns / steps_ns:.0%} of the steps)",
-                "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic); TORCH_LOGS=recompiles tells "
+                f"({100 * later_ns / steps_ns:.0f} % of the steps)",
+                "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic); TORCH_LOGS=recompiles says "
                 "why",
                 [f"phase_calls: torch.compile in the phase steady, {again:.0f} times on the median rank"],
+                later_ns,
+            )
+        )
+    return made
+
+
+def _compiling_programs(tables: Tables) -> list[Finding]:
+    """The same of JAX, which says of which function and why."""
+    known = list(programs_of(tables).values())
+    if not known:
+        return []
+    first_ns = median(sum(one.compile_ns - one.later_ns for one in of_rank.values()) for of_rank in known)
+    made = []
+    if first_ns >= COMPILING_NS:
+        longest = max(known[0], key=lambda name: known[0][name].compile_ns)
+        made.append(
+            Finding(
+                "compiling",
+                f"JAX compiles for {seconds(first_ns)} before the first step ends, longest: {longest}",
+                "keep its cache between jobs (JAX_COMPILATION_CACHE_DIR on a disk that stays)",
+                [f"programs: tracing and compiling, {seconds(first_ns)} on the median rank"],
+                first_ns,
+                once=True,
+            )
+        )
+    steps_ns = max((float(one.length_ns.sum()) for one in steps_of(tables).ranks), default=0.0)
+    later_ns = median(sum(one.later_ns for one in of_rank.values()) for of_rank in known)
+    if 0 < NOTICEABLE * steps_ns <= later_ns:
+        again = median(sum(one.later for one in of_rank.values()) for of_rank in known)
+        name = max(known[0], key=lambda name: known[0][name].later_ns)
+        why = longest_reason([of_rank[name] for of_rank in known if name in of_rank])
+        made.append(
+            Finding(
+                "recompiling",
+                f"JAX compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
+                f"({later_ns / steps_ns:.0%} of the steps), longest: {name}",
+                "keep shapes and static arguments constant (pad the last batch), and make jitted functions once",
+                [f"programs: {name}: {why}" if why else f"programs: {name}, in the phase steady"],
                 later_ns,
             )
         )
@@ -227,7 +271,7 @@ def stalled(tables: Tables) -> list[Finding]:
     if one is None:
         return []
     whose = "on no rank: all are blocked in collectives"
-    action = "look at the network and the file system at that time; nobody computed"
+    action = "look at the network and the file system at that time; no rank computed"
     if one.rank is not None:
         whose = f"{seconds(one.part_ns)} of it in {TITLES.get(one.part, one.part)} of rank {one.rank} ({one.host})"
         action = "look at what that rank did then: files, evaluation, logging, another program on its host"

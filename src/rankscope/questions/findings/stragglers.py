@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import AWAITED, sums
 from rankscope.questions.collectives.waiting import straggler as awaited_rank
@@ -20,6 +20,7 @@ from rankscope.questions.steps.waits import waits_per_step
 from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.stragglers.device_causes import device_causes
 from rankscope.questions.stragglers.lateness import Chosen, estimates
+from rankscope.questions.whatif.changes import Change
 from rankscope.questions.wording import at_host, counted, ranges
 
 # ---------------------------------------------------------------- all ranks of one host are slower than all others
@@ -76,6 +77,7 @@ def host_imbalance(tables: Tables) -> list[Finding]:
             "compare clock speed, temperature, other users and placement of that host with the others', or replace it",
             [f"step_parts: the fastest of its ranks is {seconds(one.gap_ns)} a step behind the slowest of the others"],
             one.gap_ns * one.steps,
+            fix=Change("rank", ranks=tuple(sorted(one.ranks))),
         )
         for one in slow_host(tables)
     ]
@@ -120,7 +122,7 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         wanted = sum(one.used + one.share for one in ranks)
         of = "a step" if ranks[0].steps else "the run"
         wait, they = ("wait", "they want") if len(ranks) > 1 else ("waits", "it wants")
-        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {share:.0%} of {of}: "
+        title = f"{counted(len(ranks), 'rank')} on {host} {wait} for a CPU for {100 * share:.0f} % of {of}: "
         if wanted > cpus:
             title += f"{they} {wanted:.1f} CPUs at a time, of {cpus}"
             action = "start fewer ranks on a host, or fewer threads in each (OMP_NUM_THREADS, torch.set_num_threads, "
@@ -133,9 +135,10 @@ def oversubscribed(tables: Tables) -> list[Finding]:
         evidence = (
             f"step_parts: Runnable, no CPU, {seconds(each)} a step on the median rank"
             if ranks[0].steps
-            else f"ranks (SQL): runnable_ns ÷ elapsed_ns, at least {share:.0%} on every rank"
+            else f"ranks (SQL): runnable_ns ÷ elapsed_ns, at least {100 * share:.0f} % on every rank"
         )
-        made.append(Finding("oversubscribed", title, action, [evidence], each * max(1, ranks[0].steps)))
+        steps = ranks[0].steps
+        made.append(Finding("oversubscribed", title, action, [evidence], each * max(1, steps), in_steps=bool(steps)))
     return sorted(made, key=lambda one: -(one.saved_ns or 0))[:1]
 
 
@@ -164,6 +167,7 @@ ACTIONS = {
     "data wait": "give its data loader more workers or a faster source, or share the samples evenly",
     "forward": "look at what its forward pass does that the others' do not: larger inputs, uneven batches",
     "backward": "look at what its backward pass does that the others' do not: larger inputs, uneven batches",
+    "compute": "look at what its compiled programs compute that the others' do not: larger inputs, uneven batches",
     "optimizer": "look at what follows its optimizer step: logging, averaging, callbacks on one rank only",
     "zero_grad": "look at what else runs there on this rank only",
     "checkpoint": "save checkpoints asynchronously, or shard them over the ranks",
@@ -188,10 +192,43 @@ def straggler(tables: Tables) -> list[Finding]:
     """One finding per late rank; where its steps do not tell one, the rank that the matched collectives prove to be
     waited for, unless that was in a few steps only."""
     whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
-    found = [_finding(one) for one in causes_of(tables) if one.late.rank not in whole_host]
+    late = [one for one in causes_of(tables) if one.late.rank not in whole_host]
+    found = _of_stages(tables, late)
     if found or whole_host or stall(tables) is not None:
         return found
     return _by_waiting(tables)
+
+
+STAGES = """
+    SELECT stage, list(DISTINCT rank ORDER BY rank) FROM operations JOIN ranks USING (process)
+    WHERE ranks.role = 'rank' AND stage >= 0 GROUP BY stage ORDER BY stage"""
+
+
+def _of_stages(tables: Tables, late: Sequence[LateCause]) -> list[Finding]:
+    """One for each late rank; where all ranks of a stage of a pipeline are late, one for the stage."""
+    stages = dict(tables.query(STAGES))
+    of_rank = {one.late.rank: one for one in late}
+    made = []
+    for stage, ranks in stages.items() if len(stages) > 1 else ():
+        if len(ranks) > 1 and set(ranks) <= set(of_rank):
+            made.append(_of_stage(stage, [of_rank.pop(rank) for rank in ranks]))
+    return made + [_finding(one) for one in of_rank.values()]
+
+
+def _of_stage(stage: int, late: Sequence[LateCause]) -> Finding:
+    worst = max(late, key=lambda one: one.late.excess.value)
+    ranks = ranges([one.late.rank for one in late])
+    return Finding(
+        "straggler",
+        f"Stage {stage} (ranks {ranks}) is late by {seconds(worst.late.excess.value)} a step: {worst.name}",
+        "move layers from it to other stages; rankscope whatif --balance stage says what an even share saves",
+        [
+            f"causes: {worst.evidence}",
+            f"step_parts: its peers are blocked {seconds(worst.late.waited_ns)} a step longer",
+        ],
+        worst.late.waited_ns * worst.late.steps,
+        fix=Change("stage", stages=(stage,)),
+    )
 
 
 def _finding(one: LateCause) -> Finding:
@@ -203,6 +240,7 @@ def _finding(one: LateCause) -> Finding:
         ACTIONS.get(one.name, OTHERWISE),
         [f"causes: {one.evidence}", f"step_parts: its peers are blocked {seconds(late.waited_ns)} a step longer"],
         late.waited_ns * late.steps,
+        fix=Change("rank", ranks=(late.rank,)),
     )
 
 
@@ -224,7 +262,8 @@ def _by_waiting(tables: Tables) -> list[Finding]:
         return []
     told = f"The others wait for {at_host(known.log.ranks[place], known.log.hosts[place])}"
     share = caused / waiting.all_caused_ns
-    evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {share:.0%} of all waiting"]
+    of_all = f"{100 * share:.0f} % of all waiting"
+    evidence = [f"waiting: it makes the others wait {seconds(caused)} summed over them, {of_all}"]
     inside = waiting.wait_ns + waiting.transfer_ns + waiting.leaving_ns
     if inside[place] == inside.min():
         others = float(np.median(np.delete(inside, place)))
@@ -235,7 +274,8 @@ def _by_waiting(tables: Tables) -> list[Finding]:
         evidence.insert(0, f"causes: {one.evidence}")
         of_a_kernel = (text for cause, text in OF_A_KERNEL.items() if one.name.startswith(cause))
         action = ACTIONS.get(one.name) or next(of_a_kernel, ON_HOST)
-    return [Finding("straggler", told, action, evidence, saved_ns)]
+    fix = Change("rank", ranks=(known.log.ranks[place],))
+    return [Finding("straggler", told, action, evidence, saved_ns, fix=fix)]
 
 
 def _exposed_at_most(tables: Tables, rank: int, waited_ns: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.findings.communication import (
     data_parallel,
@@ -13,7 +13,15 @@ from rankscope.questions.findings.communication import (
     tiny_collectives,
 )
 from rankscope.questions.findings.finding import Finding
-from rankscope.questions.findings.gpu import gpu_active_window, gpu_communication, gpu_copies_alone, gpu_idle_causes
+from rankscope.questions.findings.gpu import (
+    gpu_active_window,
+    gpu_communication,
+    gpu_copies_alone,
+    gpu_idle_causes,
+    gpu_sums,
+)
+from rankscope.questions.findings.pipelines import pipeline_bubble, slow_pipeline_part
+from rankscope.questions.findings.savings import replayed_savings
 from rankscope.questions.findings.startup import (
     failed_ranks,
     first_collective,
@@ -38,11 +46,14 @@ RULES: tuple[Callable[[Tables], list[Finding]], ...] = (
     failed_ranks,
     straggler,
     host_imbalance,
+    slow_pipeline_part,
+    pipeline_bubble,
     exposed_communication,
     gpu_communication,
     gpu_idle_causes,
     gpu_copies_alone,
     gpu_active_window,
+    gpu_sums,
     data_bound,
     gc_bound,
     checkpointing,
@@ -63,13 +74,21 @@ COLUMNS = (
         Unit.NS,
         "Could save",
         "elapsed time of the job that could be saved at most if only this were fixed; savings of several findings "
-        "overlap",
+        "overlap. Where the run can be replayed: `saved_ns` of `rankscope whatif` × its steps, of the rules that "
+        "[have a what-if](findings.md)",
     ),
     Column(
         "share",
         Unit.SHARE,
         "% of the run",
         "`saved_ns` ÷ elapsed time of the run, or of its longest process; at most 1",
+    ),
+    Column(
+        "steps_share",
+        Unit.SHARE,
+        "% of the steps",
+        "`saved_ns` ÷ (mean steady step × steps), of the rank whose steps take longest: what a longer job would save, "
+        "too; at most 1, empty where nothing is saved in steps",
     ),
     Column("action", Unit.NAME, "What to do", "what to do next"),
     Column("evidence", Unit.NAME, "Evidence", "the tables that say so, and what their rows say"),
@@ -85,6 +104,7 @@ def findings_of(tables: Tables) -> list[Finding]:
         return (one.saved_ns or 0.0) / (max(elapsed, LONG_NS) if one.once else elapsed)
 
     found = [one for rule in RULES for one in rule(tables)]
+    replayed_savings(tables, found)
     return sorted(found, key=lambda one: (one.saved_ns is not None, -share(one)))
 
 
@@ -148,14 +168,24 @@ def _not_in_traces(tables: Tables) -> list[str]:
     return notes
 
 
+def _steps_ns(tables: Tables) -> float:
+    """All steps of the rank whose steps take longest, as if each were a steady one."""
+    steps = steps_of(tables)
+    lengths = [(rank.length_ns[steps.steady(rank)], len(rank.number)) for rank in steps.ranks]
+    return max((float(steady.mean()) * count for steady, count in lengths if len(steady)), default=0.0)
+
+
 def findings(tables: Tables, selection: Selection = ALL) -> Table:
     """At most seven; --rank, --top and --sort do not change what is found."""
-    elapsed = run_elapsed_ns(tables)
+    elapsed, steps_ns = run_elapsed_ns(tables), _steps_ns(tables)
     found = findings_of(tables)
     table = Table("findings", "Findings", COLUMNS, [], vertical=True)
     for number, one in enumerate(found[:MOST], 1):
         share = min(1.0, one.saved_ns / elapsed) if one.saved_ns is not None and elapsed else None
-        table.rows.append((number, one.title, one.saved_ns, share, one.action, "; ".join(one.evidence), one.rule))
+        of_steps = min(1.0, one.saved_ns / steps_ns) if one.saved_ns is not None and steps_ns else None
+        of_steps = of_steps if one.in_steps and not one.once else None
+        evidence = "; ".join(one.evidence)
+        table.rows.append((number, one.title, one.saved_ns, share, of_steps, one.action, evidence, one.rule))
     if len(found) > MOST:
         table.notes.append(f"{len(found) - MOST} smaller findings are left out.")
     table.notes += not_looked_for(tables)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.model import Column, Table, Tables, Unit, Words
+from rankscope.model.tables import Column, Table, Tables, Unit, Words
 from rankscope.questions.events.sums import LENGTH_SUM, add_lengths, empty_sums
 from rankscope.questions.gpu.communication_kernels import communicates
 from rankscope.questions.selection import Selection
@@ -127,8 +127,18 @@ Ints = NDArray[np.int64]
 
 
 COMPUTE, COMMUNICATION, COPY, SET = KINDS = ("compute", "communication", "copy", "set")
-COPIES = re.compile(r"\[?(?:CUDA |HIP )?[mM]emcpy|Copy(?:Host|Device)To|dma")
-SETS = re.compile(r"\[?(?:CUDA |HIP )?[mM]emset|FillBuffer")
+# How names of copies and memsets begin: CUPTI's and rocprof's, and the functions that iprof names them after.
+COPY_NAMES = (
+    r"\[?(?:CUDA |HIP |OpenCL )?[mM]emcpy|\[(?:CUDA |HIP |OpenCL )?[mM]emory|Copy(?:Host|Device)To|dma"
+    r"|(?:cu|cuda|hip)Memcpy|__amd_rocclr_copy|zeCommandListAppend(?:Memory|Image)Copy|clEnqueue(?:Read|Write|Copy|Migrate|SVMMemcpy|MemcpyINTEL)"
+)
+SET_NAMES = (
+    r"\[?(?:CUDA |HIP |OpenCL )?[mM]emset|FillBuffer|(?:cu|cuda|hip)Memset|__amd_rocclr_fill"
+    r"|zeCommandListAppendMemoryFill"
+    r"|clEnqueue(?:Fill|SVMMemFill|MemFillINTEL)"
+)
+COPIES_SQL = f"regexp_matches(name, '^(?:{COPY_NAMES}|{SET_NAMES})')"  # both, of a column `name`
+COPIES, SETS = re.compile(COPY_NAMES), re.compile(SET_NAMES)
 NONE = -1  # of a correlation
 
 
@@ -297,5 +307,5 @@ def say_what_is_lost(tables: Tables, selection: Selection, table: Table) -> None
     sql = f"SELECT rank FROM ranks WHERE {selection.condition} AND lost_trace_events > 0 ORDER BY rank"
     ranks = [row[0] for row in tables.query(sql)]
     if ranks and table.rows:
-        told = f"the trace of rank {ranges(ranks)} did not keep every event"
-        table.warnings.append(f"{told}: this covers those it has; the table gpu has all")
+        text = f"the trace of rank {ranges(ranks)} did not keep every event"
+        table.warnings.append(f"{text}: this covers those it has; the table gpu has all")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, log2
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
 from rankscope.questions.gpu.kernels import WHOLES
 from rankscope.questions.selection import ALL, Selection
@@ -119,11 +119,11 @@ def _iterations(kernels: Sequence[Kernel]) -> Iterator[Row]:
         if factor:
             found.setdefault(factor, []).append(rank)
     for factor, ranks in sorted(found.items()):
-        told = f"call counts are multiples of {factor}: {factor} iterations, or a part of it with several calls in each"
-        yield "iterations", ranges(ranks), "", None, None, told
+        text = f"call counts are multiples of {factor}: {factor} iterations, or a part of it with several calls in each"
+        yield "iterations", ranges(ranks), "", None, None, text
     if len(found) > 1 and (shared := gcd(*found)) >= LEAST_FACTOR:
-        told = f"all profiles have call counts that are multiples of {shared}: probably {shared} iterations each"
-        yield "iterations", ranges(rank for ranks in found.values() for rank in ranks), "", None, None, told
+        text = f"all profiles have call counts that are multiples of {shared}: probably {shared} iterations each"
+        yield "iterations", ranges(rank for ranks in found.values() for rank in ranks), "", None, None, text
 
 
 def _spinning(kernels: Sequence[Kernel]) -> Iterator[Row]:
@@ -135,8 +135,8 @@ def _spinning(kernels: Sequence[Kernel]) -> Iterator[Row]:
             continue
         waiting_ns = kernel.total_ns - kernel.calls * kernel.min_ns
         times = f"shortest call {kernel.min_ns / 1e6:.3g} ms, average {kernel.mean_ns / 1e6:.3g} ms"
-        told = f"{times}: apparently mostly waiting"
-        yield "waiting inside", str(kernel.rank), kernel.name, waiting_ns, waiting_ns / kernel.total_ns, told
+        text = f"{times}: apparently mostly waiting"
+        yield "waiting inside", str(kernel.rank), kernel.name, waiting_ns, waiting_ns / kernel.total_ns, text
 
 
 def _uneven(kernels: Sequence[Kernel]) -> Iterator[Row]:
@@ -150,13 +150,13 @@ def _uneven(kernels: Sequence[Kernel]) -> Iterator[Row]:
         waiting_ns = first.total_ns - last.total_ns
         if waiting_ns < UNEVEN_SHARE * first.total_ns or waiting_ns < UNEVEN_NS:
             continue
-        ranks, part = ranges(one.rank for one in members), waiting_ns / first.total_ns
+        ranks, part = ranges(member.rank for member in members), waiting_ns / first.total_ns
         yield "uneven collective", ranks, last.name, waiting_ns, part, _uneven_text(first, last, part)
 
 
 def _uneven_text(first: Kernel, last: Kernel, part: float) -> str:
     times = f"{first.total_ns / 1e6:.5g} ms on rank {first.rank}, {last.total_ns / 1e6:.5g} ms on rank {last.rank}"
-    return f"{times} for the same {last.calls} calls: {part:.0%} of the first is waiting for rank {last.rank}"
+    return f"{times} for the same {last.calls} calls: {100 * part:.0f} % of the first is waiting for rank {last.rank}"
 
 
 def _fixed(kernels: Sequence[Kernel]) -> Iterator[Row]:
@@ -167,33 +167,35 @@ def _fixed(kernels: Sequence[Kernel]) -> Iterator[Row]:
             together.setdefault((short_name(kernel.name), kernel.calls), []).append(kernel)
     found = {key: members for key, members in together.items() if _is_fixed(members)}
     for (name, calls), members in found.items():
-        shares = [one.total_ns / one.gpu_ns for one in members]
-        told = f"{calls} calls and the same time in {len(members)} profiles: {max(shares):.0%} to {min(shares):.0%}"
-        yield "fixed cost", ranges(one.rank for one in members), name, _mean_ns(members), max(shares), told
+        shares = [member.total_ns / member.gpu_ns for member in members]
+        spread = f"{100 * max(shares):.0f} % to {100 * min(shares):.0f} %"
+        text = f"{calls} calls and the same time in {len(members)} profiles: {spread}"
+        yield "fixed cost", ranges(member.rank for member in members), name, _mean_ns(members), max(shares), text
     if len(found) > 1:
         yield _fixed_together(list(found.values()))
 
 
 def _is_fixed(members: Sequence[Kernel]) -> bool:
-    times, wholes = [one.total_ns for one in members], [one.gpu_ns for one in members]
+    times, wholes = [member.total_ns for member in members], [member.gpu_ns for member in members]
     if len(members) < FEWEST_RUNS or max(times) > (1 + FIXED_SPREAD) * min(times):
         return False
     return max(wholes) > GROWTH * min(wholes) and max(times) > FIXED_SHARE * min(wholes)
 
 
 def _mean_ns(members: Sequence[Kernel]) -> float:
-    return sum(one.total_ns for one in members) / len(members)
+    return sum(member.total_ns for member in members) / len(members)
 
 
 def _fixed_together(found: Sequence[Sequence[Kernel]]) -> Row:
     total_ns = sum(_mean_ns(members) for members in found)
-    wholes = [one.gpu_ns for members in found for one in members]
+    wholes = [member.gpu_ns for members in found for member in members]
     least, most = total_ns / max(wholes), total_ns / min(wholes)
-    told = (
-        f"these {len(found)} together: {most:.0%} of the GPU time of the smallest profile, {least:.0%} of the largest"
+    text = (
+        f"these {len(found)} together: {100 * most:.0f} % of the GPU time of the smallest profile, "
+        f"{100 * least:.0f} % of the largest"
     )
-    ranks = ranges(one.rank for members in found for one in members)
-    return "fixed cost", ranks, "", total_ns, most, told
+    ranks = ranges(member.rank for members in found for member in members)
+    return "fixed cost", ranks, "", total_ns, most, text
 
 
 def short_name(name: str) -> str:

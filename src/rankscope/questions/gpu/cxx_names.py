@@ -76,10 +76,10 @@ def _after_return_type(text: str) -> int:
     """Where the name begins: after the last space outside of brackets that stands before its parameters."""
     begin = at = 0
     while at < len(text):
-        if found := OPERATOR.match(text, at):
-            at = found.end()
-        elif found := WORD.match(text, at):
-            at = found.end()
+        if match := OPERATOR.match(text, at):
+            at = match.end()
+        elif match := WORD.match(text, at):
+            at = match.end()
         elif text[at] == "(":
             at = _closed(text, at)
             if text[at : at + 2] != "::" and not text.startswith(" const::", at):
@@ -95,15 +95,15 @@ def _after_return_type(text: str) -> int:
 def _closed(text: str, at: int) -> int:
     """Behind the bracket that closes the one here."""
     waiting: list[str] = []
-    for found in SIGN.finditer(text, at):
-        sign = found[0]
+    for match in SIGN.finditer(text, at):
+        sign = match[0]
         if sign in CLOSING:
             waiting.append(CLOSING[sign])
         elif len(sign) == 1 and sign != ",":
             if not waiting or waiting.pop() != sign:
                 break
             if not waiting:
-                return found.end()
+                return match.end()
     raise Unknown(text)
 
 
@@ -121,9 +121,9 @@ def _name(text: str, at: int, deep: int) -> tuple[Name, int]:
 
 
 def _part(text: str, at: int, deep: int) -> tuple[NamePart, int]:
-    found = OPERATOR.match(text, at) or WORD.match(text, at)
-    if found:
-        word, at = found[0], found.end()
+    match = OPERATOR.match(text, at) or WORD.match(text, at)
+    if match:
+        word, at = match[0], match.end()
     elif text.startswith("{", at):
         end = _closed(text, at)
         word, at = text[at:end], end

@@ -21,6 +21,7 @@ SECONDS, SECONDS_A_NAME = 1.5, 0.01
 MEMORY_BYTES = 1 << 28
 LONGEST = 1 << 16  # letters of a name
 ATTEMPTS = 8  # names that may break the demangler before the rest is left as it is
+TYPE_NAME = "typeinfo name for "  # SYCL calls a kernel by the type that it is (torch's XPU build, oneDNN)
 NUMBER = re.compile(r"\((?:unsigned )?(?:int|long|long long|short|char)\)(?=-?\d)")
 
 
@@ -32,7 +33,8 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
         if not mangled:
             break
         answers = _asked(mangled)
-        meanings.update((name, answer) for name, answer in zip(mangled, answers, strict=False) if answer)
+        told = (answer.removeprefix(TYPE_NAME) for answer in answers)
+        meanings.update((name, answer) for name, answer in zip(mangled, told, strict=False) if answer)
         mangled = mangled[len(answers) + 1 :]  # the one that was not answered broke it
     return meanings
 
@@ -44,12 +46,12 @@ def _asked(names: list[str]) -> list[str]:
     asked = "".join(f"{name}\n" for name in names).encode()
     seconds = SECONDS + SECONDS_A_NAME * len(names)
     try:
-        told = subprocess.run(command, input=asked, capture_output=True, timeout=seconds, check=False).stdout
+        stdout = subprocess.run(command, input=asked, capture_output=True, timeout=seconds, check=False).stdout
     except subprocess.TimeoutExpired as late:
-        told = late.stdout or b""
+        stdout = late.stdout or b""
     except OSError:
         return []
-    return told.decode("utf-8", "replace").split("\n")[:-1]
+    return stdout.decode("utf-8", "replace").split("\n")[:-1]
 
 
 def main() -> None:

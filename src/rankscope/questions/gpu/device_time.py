@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.events.sums import CAUSES
 from rankscope.questions.events.tables import trace_tables
 from rankscope.questions.gpu.activities import say_what_is_lost
@@ -78,8 +78,8 @@ GPU_IDLE_SQL = """
 def gpu_idle(tables: Tables, selection: Selection = ALL) -> Table:
     """Idle time of each stream by cause: launched too late by the host, just starting the next kernel, or else."""
     tables.derive(trace_tables)
-    found = tables.query(GPU_IDLE_SQL.format(condition=selection.condition, causes=list(CAUSES)))
-    table = Table("gpu_idle", "GPU idle time", GPU_IDLE_COLUMNS, list(found))
+    rows = tables.query(GPU_IDLE_SQL.format(condition=selection.condition, causes=list(CAUSES)))
+    table = Table("gpu_idle", "GPU idle time", GPU_IDLE_COLUMNS, list(rows))
     say_what_is_lost(tables, selection, table)
     return arranged(table, selection)
 
@@ -154,8 +154,8 @@ def gpu_time(tables: Tables, selection: Selection = ALL) -> Table:
         exposed.append((time.exposed_ns / time.span_ns if time.span_ns else 0.0, rank, device))
     if exposed and max(exposed)[0] >= NOTICEABLE:
         share, rank, name = max(exposed)
-        told = f"{share:.0%} of its time, GPU {name} of rank {rank} communicates and computes nothing"
-        table.notes.append(f"{told}: the largest share of exposed communication.")
+        text = f"{100 * share:.0f} % of its time, GPU {name} of rank {rank} communicates and computes nothing"
+        table.notes.append(f"{text}: the largest share of exposed communication.")
     table.notes += windows_note(tables)
     return arranged(table, selection)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
-from rankscope.model import Cell, Table, Tables, Unit
+from rankscope.model.tables import Cell, Table, Tables, Unit
 from rankscope.questions.gpu.activities import COPY, SET, kind_of
 from rankscope.questions.gpu.cxx_names import Name, NamePart, Path, function_of, leaves
 from rankscope.questions.gpu.demangling import demangled
@@ -186,10 +186,12 @@ def kernel_names(tables: Tables, form: str = "short", loaded: bool = True) -> di
 
 def renamed(table: Table, names: Mapping[str, str]) -> Table:
     """The table with its kernels called so."""
-    at = next((at for at, one in enumerate(table.columns) if one.name == "name" and one.unit is Unit.NAME), None)
+    at = next(
+        (at for at, column in enumerate(table.columns) if column.name == "name" and column.unit is Unit.NAME), None
+    )
     if at is None or not names:
         return table
-    layer = next((at for at, one in enumerate(table.columns) if one.name == "layer"), None)
+    layer = next((at for at, column in enumerate(table.columns) if column.name == "layer"), None)
     table.rows = [_renamed(row, at, layer, names) for row in table.rows]
     table.warnings = [_begun_anew(text, names) for text in table.warnings]
     return table

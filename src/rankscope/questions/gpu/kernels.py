@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
+from rankscope.model.records import API_LAYERS, Layer
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.events.tables import trace_tables
-from rankscope.questions.gpu.activities import STATISTICS, Lengths, join, kind_of, say_what_is_lost, statistics
+from rankscope.questions.gpu.activities import (
+    COPIES_SQL,
+    STATISTICS,
+    Lengths,
+    join,
+    kind_of,
+    say_what_is_lost,
+    statistics,
+)
 from rankscope.questions.gpu.communication_kernels import SQL as COMMUNICATES
 from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged, spread, spread_columns
@@ -28,7 +37,7 @@ ACTIVITIES_COLUMNS = (
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`, over rows whose time is known"),
     Column("min_ns", Unit.NS, "Min", "shortest of them"),
     Column("max_ns", Unit.NS, "Max", "longest of them"),
-    Column("bytes", Unit.BYTES, "Bytes", "bytes moved, where the source tells it"),
+    Column("bytes", Unit.BYTES, "Bytes", "bytes moved, where the source has them"),
     *spread_columns(Unit.NS),
 )
 WHOLES = """
@@ -61,9 +70,9 @@ def activities(tables: Tables, selection: Selection, layer: str, title: str) -> 
     """Everything of one layer by name."""
     condition = selection.condition
     all_ns = float(tables.query(ALL_NS.format(condition=condition), (layer, layer))[0][0])
-    found = tables.query(ACTIVITIES.format(condition=condition), (layer,))
-    table = Table(layer, title, ACTIVITIES_COLUMNS, [_row(row, all_ns) for row in found])
-    listed_ns = sum(float(row[2] or 0) for row in found)
+    rows = tables.query(ACTIVITIES.format(condition=condition), (layer,))
+    table = Table(layer, title, ACTIVITIES_COLUMNS, [_row(row, all_ns) for row in rows])
+    listed_ns = sum(float(row[2] or 0) for row in rows)
     if all_ns > 1.005 * listed_ns > 0:
         table.warnings.append(f"{100 * (1 - listed_ns / all_ns):.0f} % of the time is in rows that the source left out")
     table.notes += windows_note(tables)
@@ -130,8 +139,8 @@ def gpu_kinds(tables: Tables, selection: Selection = ALL) -> Table:
     rows: list[tuple[Cell, ...]] = [(kind, *cells) for kind, cells in found]
     table = Table("gpu_kinds", "GPU work by kind", GPU_KINDS_COLUMNS, rows)
     if rows:
-        told = "Time: the lengths added up. What runs side by side counts twice; in the table GPU time it does not."
-        table.notes.append(told)
+        text = "Time: the lengths added up. What runs side by side counts twice; in the table GPU time it does not."
+        table.notes.append(text)
     say_what_is_lost(tables, selection, table)
     return arranged(table, selection)
 
@@ -165,17 +174,21 @@ GPU_RANKS_COLUMNS = (
     Column(
         "unlisted_ns", Unit.NS, "Not listed", "`gpu_ns` − the sum of the listed rows, where more than 0.5 % is missing"
     ),
-    Column("api_ns", Unit.NS, "CUDA calls", "time inside CUDA calls on the host, all threads"),
+    Column(
+        "api_ns",
+        Unit.NS,
+        "Runtime calls",
+        "time inside calls of CUDA, HIP, Level Zero or OpenCL on the host, all threads",
+    ),
 )
-COPIES = "regexp_matches(name, '(?i)^\\[?(CUDA |HIP )?mem(cpy|set|ory)')"
 BY_RANK = f"""
     WITH wholes AS ({WHOLES}),
     sums AS (
         SELECT process, coalesce(sum(total_ns) FILTER (layer = 'gpu'), 0) AS gpu_ns,
             coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COMMUNICATES}), 0) AS communication_ns,
-            coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COPIES}), 0) AS copy_ns,
-            sum(total_ns) FILTER (layer = 'cuda_api') AS api_ns
-        FROM tallies WHERE layer IN {sql_list([Layer.GPU, Layer.CUDA_API])} AND kind = 'call' GROUP BY process)
+            coalesce(sum(total_ns) FILTER (layer = 'gpu' AND {COPIES_SQL}), 0) AS copy_ns,
+            sum(total_ns) FILTER (layer IN {sql_list(API_LAYERS)}) AS api_ns
+        FROM tallies WHERE layer IN {sql_list([Layer.GPU, *API_LAYERS])} AND kind = 'call' GROUP BY process)
     SELECT rank, host, gpu_ns, communication_ns, copy_ns, api_ns, coalesce(whole_ns, 0)
     FROM sums JOIN ranks USING (process) LEFT JOIN wholes USING (process) WHERE {{condition}} ORDER BY rank"""
 
@@ -210,7 +223,7 @@ GPU_COPIES_COLUMNS = (
 GPU_COPIES_SQL = f"""
     SELECT name, rank, sum(calls)::BIGINT, sum(bytes)::BIGINT, sum(total_ns)
     FROM tallies JOIN ranks USING (process)
-    WHERE layer = 'gpu' AND bytes > 0 AND {COPIES} AND kind = 'call' AND {{condition}} GROUP BY name, rank"""
+    WHERE layer = 'gpu' AND bytes > 0 AND {COPIES_SQL} AND kind = 'call' AND {{condition}} GROUP BY name, rank"""
 
 
 def gpu_copies(tables: Tables, selection: Selection = ALL) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
@@ -39,7 +39,7 @@ COLUMNS = (
         "pinned_peak_bytes",
         Unit.BYTES,
         "Pinned on host, peak",
-        "the most page-locked host memory the process held, told with its first GPU",
+        "the most page-locked host memory the process held; in the row of its first GPU",
     ),
 )
 # What is pinned belongs to the process: it stands with the first of its devices.
@@ -56,7 +56,7 @@ def gpu_memory(tables: Tables, selection: Selection = ALL) -> Table:
     """Allocation calls, their bytes, and memory in use of each GPU of each rank."""
     table = Table("gpu_memory", "GPU memory", COLUMNS, tables.query(SQL.format(condition=selection.condition)))
     if table.rows:
-        table.notes.append("Allocated by the process from CUDA; a framework's own cache sub-allocates it.")
+        table.notes.append("Allocated from the device's runtime; a framework's own cache sub-allocates it.")
         if windows_note(tables):
             table.notes.append("Covers the time before the first pause in recording.")
     return arranged(table, selection)

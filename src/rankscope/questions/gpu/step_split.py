@@ -1,4 +1,4 @@
-"""Steps on the devices' clock, of the single events of a trace: native/cuda/cuda_steps.c does it for recorded jobs.
+"""Steps on the devices' clock, of the single events of a trace: native/gpu/device_steps.c does it for recorded jobs.
 
 A kernel belongs to the step whose host launched it. A step lasts on a device from the end of the last kernel of the
 step before to the end of its own; each moment is compute, exposed communication, copies alone, or idle, and an idle one
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import DeviceGaps
+from rankscope.model.gpu import DeviceGaps
 from rankscope.questions.gpu.activities import COMMUNICATION, COMPUTE, KINDS, Device
 from rankscope.questions.gpu.steps import CAUSES
 from rankscope.questions.gpu.walk import NONE, Launches
@@ -169,7 +169,7 @@ class _Work:
 
 def _work_of(device: Device, copies: Copies, steps: StepWindows, launches: Launches) -> _Work:
     count = len(steps.number)
-    made = _Work(**{one.name: np.zeros(count, np.int64) for one in fields(_Work)})
+    made = _Work(**{field.name: np.zeros(count, np.int64) for field in fields(_Work)})
     for run in device.runs:
         start_ns, end_ns, kind, _, correlation = run.rows()
         launched_ns = _launched(launches, correlation, start_ns)

@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Layer, Table, Tables, Unit
+from rankscope.model.records import Layer
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.gpu.windows import windows_note
 from rankscope.questions.selection import ALL, Selection, arranged
@@ -137,16 +138,16 @@ def device_steps_of(tables: Tables) -> list[DeviceSteps]:
 
 
 def _device_steps(tables: Tables) -> list[DeviceSteps]:
-    found = tables.query(SQL, (_first_steady(tables),))
-    shares = _wait_shares(tables) if found else {}
-    return [_of_row(row, shares.get(row[0])) for row in found]
+    rows = tables.query(SQL, (_first_steady(tables),))
+    shares = _wait_shares(tables) if rows else {}
+    return [_of_row(row, shares.get(row[0])) for row in rows]
 
 
 def _first_steady(tables: Tables) -> int:
     """As for the host; where the host's first steps are overwritten and the device's are not, by the device's own."""
     known = steps_of(tables)
     lengths = tables.query(LENGTHS)
-    host_first = min((int(one.number[0]) for one in known.ranks if len(one.number)), default=0)
+    host_first = min((int(rank.number[0]) for rank in known.ranks if len(rank.number)), default=0)
     if not lengths or lengths[0][0] >= host_first:
         return known.first_steady
     left_out = warmup_steps(np.array([row[1] for row in lengths], float), np.zeros(len(lengths), bool))
@@ -176,25 +177,46 @@ def _wait_shares(tables: Tables) -> dict[int, float]:
 def gpu_steps(tables: Tables, selection: Selection = ALL) -> Table:
     """The mean steady step on each GPU: compute, exposed communication, copies and idle time add up to it."""
     table = Table("gpu_steps", "Steps on the GPUs, mean", GPU_STEPS_COLUMNS, [])
-    for one in device_steps_of(tables):
-        if selection.ranks is None or one.rank in selection.ranks:
-            table.rows.append(_row(one))
+    for device_steps in device_steps_of(tables):
+        if selection.ranks is None or device_steps.rank in selection.ranks:
+            table.rows.append(_row(device_steps))
     cut = tables.query(CUT)[0][0]
     if cut:
-        told = f"{counted(cut, 'step')} of a device left out: what it or its host did then is no longer known."
-        table.notes.append(told)
+        text = f"{counted(cut, 'step')} of a device left out: what it or its host did then is no longer known."
+        table.notes.append(text)
     table.notes += windows_note(tables)
     return arranged(table, selection)
 
 
-def _row(one: DeviceSteps) -> tuple[Cell, ...]:
-    exposed = one.busy["exposed"]
-    wait = exposed * one.wait_share if one.wait_share is not None else None
-    of_step = 1 / one.step_ns if one.step_ns else 0.0
-    idle = (one.idle[cause] for cause in ("launch", "data", "sync", PREEMPTED, "python", "gc", "compile"))
-    rest = (one.idle[cause] for cause in ("blocked", "checkpoint", "device", "unknown"))
+def _row(device_steps: DeviceSteps) -> tuple[Cell, ...]:
+    exposed = device_steps.busy["exposed"]
+    wait = exposed * device_steps.wait_share if device_steps.wait_share is not None else None
+    of_step = 1 / device_steps.step_ns if device_steps.step_ns else 0.0
+    idle = (device_steps.idle[cause] for cause in ("launch", "data", "sync", PREEMPTED, "python", "gc", "compile"))
+    rest = (device_steps.idle[cause] for cause in ("blocked", "checkpoint", "device", "unknown"))
     return (
-        *(one.rank, one.device, one.steps, one.step_ns, one.busy["compute"]),
-        *(exposed, exposed * of_step, wait, one.busy["copy"], one.idle_ns, one.idle_ns * of_step),
-        *(one.overlapped_ns, *idle, *rest, one.p50_ns, one.p99_ns, one.counts["kernels"], one.mean_kernel_ns),
+        *(
+            device_steps.rank,
+            device_steps.device,
+            device_steps.steps,
+            device_steps.step_ns,
+            device_steps.busy["compute"],
+        ),
+        *(
+            exposed,
+            exposed * of_step,
+            wait,
+            device_steps.busy["copy"],
+            device_steps.idle_ns,
+            device_steps.idle_ns * of_step,
+        ),
+        *(
+            device_steps.overlapped_ns,
+            *idle,
+            *rest,
+            device_steps.p50_ns,
+            device_steps.p99_ns,
+            device_steps.counts["kernels"],
+            device_steps.mean_kernel_ns,
+        ),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.gpu.peaks import peaks_of
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
@@ -32,9 +32,7 @@ UTILISATION_COLUMNS = (
         "recurrent layers by the shapes of their operators; a product and its sum are two",
     ),
     Column("error", Unit.SHARE, "±", "standard error of `step_tflop` ÷ `step_tflop`; empty with one sample"),
-    Column(
-        "recomputed", Unit.SHARE, "Recomputed", "of `step_tflop`: forward once more, inside backward (checkpointing)"
-    ),
+    Column("recomputed", Unit.SHARE, "Recomputed", "of `step_tflop`: forward repeated inside backward (checkpointing)"),
     Column("step_ns", Unit.NS, "Step", "mean steady step of the rank, on its host's clock"),
     Column("tflop_per_s", Unit.NUMBER, "TFLOP/s", "`step_tflop` ÷ `step_ns`"),
     Column("precision", Unit.NAME, "In", "precisions of the operators and their shares of the operations"),
@@ -177,11 +175,11 @@ def utilisation(tables: Tables, selection: Selection = ALL) -> Table:
     """Floating-point operations a second of each rank's devices, and their share of what the GPU could do (MFU)."""
     table = Table("utilisation", "Utilisation", UTILISATION_COLUMNS, [])
     unrated = set[str]()
-    for one in device_flops_of(tables):
-        if selection.ranks is None or one.rank in selection.ranks:
-            table.rows.append(_utilisation_row(one))
-            if one.mfu is None and one.flops and one.device != CPU:
-                unrated.add(one.name or "a GPU without a name")
+    for device_flops in device_flops_of(tables):
+        if selection.ranks is None or device_flops.rank in selection.ranks:
+            table.rows.append(_utilisation_row(device_flops))
+            if device_flops.mfu is None and device_flops.flops and device_flops.device != CPU:
+                unrated.add(device_flops.name or "a GPU without a name")
     if table.rows:
         table.notes.append("Masked pairs of attention count as computed ones; all else that a GPU does is not counted.")
     table.notes += [f"MFU unknown: no peak is known of {name} in these precisions." for name in sorted(unrated)]
@@ -202,16 +200,29 @@ def _unsampled(tables: Tables, selection: Selection) -> list[str]:
     return [f"Unknown of {rank_words(ranks)}: {reason}." for reason, ranks in sorted(reasons.items())]
 
 
-def _utilisation_row(one: DeviceFlops) -> tuple[Cell, ...]:
-    flops, seconds = one.flops, one.step_ns / GIGA_NS if one.step_ns else None
+def _utilisation_row(device_flops: DeviceFlops) -> tuple[Cell, ...]:
+    flops, seconds = device_flops.flops, device_flops.step_ns / GIGA_NS if device_flops.step_ns else None
     rate = flops / seconds / TERA if flops is not None and seconds else None
-    peak = flops / one.at_peak_s / TERA if flops and one.at_peak_s else None
-    hfu = one.at_peak_s / seconds if one.at_peak_s and seconds else None
-    mix = ", ".join(f"{name} {share:.0%}" if len(one.shares) > 1 else name for name, share in one.shares.items())
+    peak = flops / device_flops.at_peak_s / TERA if flops and device_flops.at_peak_s else None
+    hfu = device_flops.at_peak_s / seconds if device_flops.at_peak_s and seconds else None
+    mix = ", ".join(
+        f"{name} {100 * share:.0f} %" if len(device_flops.shares) > 1 else name
+        for name, share in device_flops.shares.items()
+    )
     return (
-        *(one.rank, "CPU" if one.device == CPU else str(one.device), one.name, one.samples),
-        *(flops / TERA if flops is not None else None, one.error, one.recomputed if flops else None, one.step_ns),
-        *(rate, mix, peak, one.mfu, hfu, one.counted),
+        *(
+            device_flops.rank,
+            "CPU" if device_flops.device == CPU else str(device_flops.device),
+            device_flops.name,
+            device_flops.samples,
+        ),
+        *(
+            flops / TERA if flops is not None else None,
+            device_flops.error,
+            device_flops.recomputed if flops else None,
+            device_flops.step_ns,
+        ),
+        *(rate, mix, peak, device_flops.mfu, hfu, device_flops.counted),
     )
 
 
@@ -225,7 +236,10 @@ ENERGY_COLUMNS = (
     Column("samples", Unit.COUNT, "Samples", "times at which NVML's energy counter was read, about one a second"),
     Column("span_ns", Unit.NS, "Between them", "from the first to the last"),
     Column(
-        "energy_j", Unit.NUMBER, "Energy, J", "what the counter grew by meanwhile: of the whole GPU, whoever used it"
+        "energy_j",
+        Unit.NUMBER,
+        "Energy, J",
+        "what the counter grew by meanwhile: of the whole GPU, other processes included",
     ),
     Column("power_w", Unit.NUMBER, "Mean power, W", "`energy_j` ÷ `span_ns`"),
     Column(
@@ -243,7 +257,7 @@ ENERGY_COLUMNS = (
     ),
     Column("sm_mhz", Unit.NUMBER, "Clock, MHz", "clock of the multiprocessors, mean of the samples"),
     Column("temperature_c", Unit.NUMBER, "Hottest, °C", "highest temperature in a sample"),
-    Column("processes", Unit.COUNT, "Processes", "most processes that computed on it, as far as the driver tells"),
+    Column("processes", Unit.COUNT, "Processes", "most processes that computed on it, as far as the driver knows"),
     Column("unknown", Unit.NAME, "Unknown", "why its energy is not known"),
 )
 GPUS = """

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Layer, Table, Tables, Unit
+from rankscope.model.records import Layer
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted
 
 COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
-    Column("windows", Unit.COUNT, "Windows", "recording windows that have ended; the first begins with CUDA"),
+    Column(
+        "windows",
+        Unit.COUNT,
+        "Windows",
+        "recording windows that have ended; the first begins with the fourth step, or 10 s after CUDA's context",
+    ),
     Column("recorded_ns", Unit.NS, "Recorded", "sum of their lengths, and of the one that goes on"),
     Column("steps", Unit.COUNT, "Steps", "steps of the rank since recording began, the first one left out"),
     Column(
@@ -69,6 +75,6 @@ def windows_note(tables: Tables) -> list[str]:
     if not windows or share is None:
         return []
     return [
-        f"Recorded in {counted(windows, 'window')}, {share:.1%} of the steps: counts and times cover only these "
-        "(--table gpu_windows estimates the whole run; --cuda exact records it)."
+        f"Recorded in {counted(windows, 'window')}, {100 * share:.1f} % of the steps: counts and times cover only "
+        "these (--table gpu_windows estimates the whole run; --cuda exact records it)."
     ]

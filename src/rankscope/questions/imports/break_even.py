@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
+from rankscope.questions.run.overview import BY_DOCUMENT_SQL
 from rankscope.questions.scaling.break_even import BreakEven, break_even
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -96,8 +97,8 @@ def _part(text: str, tables: Tables | None) -> dict[int, float]:
     points = [POINT.fullmatch(point.strip()) for point in text.split(",")]
     if all(points):
         return {int(point[1]): float(point[2]) for point in points if point}
-    if found := SECONDS.fullmatch(text.strip()):
-        return {EVERY_SIZE: float(found[1])}
+    if match := SECONDS.fullmatch(text.strip()):
+        return {EVERY_SIZE: float(match[1])}
     return _loaded(text, tables)
 
 
@@ -107,7 +108,8 @@ def _loaded(name: str, tables: Tables | None) -> dict[int, float]:
             f"{name}: give points as in 1:23.8,2:12.4, a time as in 260s, or a run with a series of this name"
         )
     rows = tables.query(
-        "SELECT scale, value FROM figures WHERE series = ? AND scale_name = 'nodes' AND unit = 'ns'", (name,)
+        f"SELECT scale, value FROM ({BY_DOCUMENT_SQL}) WHERE series = ? AND scale_name = 'nodes' AND unit = 'ns'",
+        (name,),
     )
     made: dict[int, float] = {}
     for nodes, value_ns in rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.imports.trees import CALL_COLUMNS, COUNTED, chosen, sums
 from rankscope.questions.selection import ALL, Selection, arranged
 
@@ -44,11 +44,11 @@ PATHS_SQL = """
 def import_causes(tables: Tables, selection: Selection = ALL) -> Table:
     """The causes add up to all calls of the run."""
     condition = chosen(selection)
-    found = tables.query(IMPORT_CAUSES_SQL.format(condition=condition))
+    rows = tables.query(IMPORT_CAUSES_SQL.format(condition=condition))
     distinct = dict(tables.query(PATHS_SQL.format(condition=condition)))
-    total = sum(row[1] for row in found)
+    total = sum(row[1] for row in rows)
     table = Table("import_causes", "Causes of the system calls", IMPORT_CAUSES_COLUMNS, [])
-    for cause, *counts in found:
+    for cause, *counts in rows:
         share = counts[COUNTED.index("calls")] / total if total else None
         table.rows.append((cause, CAUSES.get(cause, ""), share, *counts, distinct.get(cause)))
     return arranged(table, selection)
@@ -71,10 +71,10 @@ IMPORT_MOUNTS_SQL = f"""
 
 def import_mounts(tables: Tables, selection: Selection = ALL) -> Table:
     """By mount point and type; calls that name no file (memory, signals, sockets) are one line without either."""
-    found = tables.query(IMPORT_MOUNTS_SQL.format(condition=chosen(selection)))
-    total = sum(row[2] for row in found)
+    rows = tables.query(IMPORT_MOUNTS_SQL.format(condition=chosen(selection)))
+    total = sum(row[2] for row in rows)
     table = Table("import_mounts", "File systems", IMPORT_MOUNTS_COLUMNS, [])
-    for mount, kind, *counts in found:
+    for mount, kind, *counts in rows:
         calls, call_ns = counts[0], counts[-1]
         share = calls / total if total else None
         table.rows.append((mount or "(no file)", kind, share, *counts, call_ns / calls if calls else None))
@@ -99,9 +99,9 @@ IMPORT_MODULE_MOUNTS_SQL = f"""
 
 def import_module_mounts(tables: Tables, selection: Selection = ALL) -> Table:
     """Each module's own calls by mount point, without those that name no file."""
-    found = tables.query(IMPORT_MODULE_MOUNTS_SQL.format(condition=chosen(selection)))
+    rows = tables.query(IMPORT_MODULE_MOUNTS_SQL.format(condition=chosen(selection)))
     return arranged(
-        Table("import_module_mounts", "Modules by file system", IMPORT_MODULE_MOUNTS_COLUMNS, found), selection
+        Table("import_module_mounts", "Modules by file system", IMPORT_MODULE_MOUNTS_COLUMNS, rows), selection
     )
 
 
@@ -135,11 +135,11 @@ IMPORT_PATHS_SQL = """
 
 def import_paths(tables: Tables, selection: Selection = ALL) -> Table:
     """One line for each distinct path, the most asked for first."""
-    found = tables.query(IMPORT_PATHS_SQL.format(condition=chosen(selection)))
-    table = Table("import_paths", "Paths", IMPORT_PATHS_COLUMNS, found)
-    total = sum(row[1] for row in found)
-    if found:
-        table.notes.append(f"{total:,} operations on {len(found):,} distinct paths.")
+    rows = tables.query(IMPORT_PATHS_SQL.format(condition=chosen(selection)))
+    table = Table("import_paths", "Paths", IMPORT_PATHS_COLUMNS, rows)
+    total = sum(row[1] for row in rows)
+    if rows:
+        table.notes.append(f"{total:,} operations on {len(rows):,} distinct paths.")
     return arranged(table, selection)
 
 
@@ -169,15 +169,16 @@ CALLS_SQL = """
 
 def import_calls(tables: Tables, selection: Selection = ALL) -> Table:
     """One line for each system call; beside it what a loaded `strace -c` of the same command says."""
-    found = tables.query(CALLS_SQL.format(condition=chosen(selection)))
-    total = sum(row[2] or 0 for row in found)
+    rows = tables.query(CALLS_SQL.format(condition=chosen(selection)))
+    total = sum(row[2] or 0 for row in rows)
     table = Table("import_calls", "System calls", CALLS_COLUMNS, [])
-    for call, calls, total_ns, failed, missing, size, strace in found:
+    for call, calls, total_ns, failed, missing, size, strace in rows:
         share = total_ns / total if total and total_ns is not None else None
         mean = total_ns / calls if calls and total_ns is not None else None
         table.rows.append((call, share, calls, total_ns, mean, failed, missing, size, strace))
-    strace_total = sum(row[6] or 0 for row in found)
-    if strace_total and any(row[1] for row in found):
-        seen = sum(row[1] or 0 for row in found)
-        table.notes.append(f"{seen:,} calls here, {strace_total:,} in the loaded strace: {seen / strace_total:.1%}.")
+    strace_total = sum(row[6] or 0 for row in rows)
+    if strace_total and any(row[1] for row in rows):
+        seen = sum(row[1] or 0 for row in rows)
+        share = 100 * seen / strace_total
+        table.notes.append(f"{seen:,} calls here, {strace_total:,} in the loaded strace: {share:.1f} %.")
     return arranged(table, selection)

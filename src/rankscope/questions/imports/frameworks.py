@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.imports.break_even import staging_break_even, staging_verdict
 from rankscope.questions.imports.imports import imports
 from rankscope.questions.imports.trees import sums
@@ -62,34 +62,36 @@ def frameworks_compared(runs: Sequence[tuple[str, Tables]]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     notes: dict[str, None] = {}
     for name, tables in runs:
-        one = imports(tables)
-        columns = (Column("framework", Unit.NAME, "Import"), *one.columns)
-        rows += [(name, *row) for row in one.rows]
-        notes.update(dict.fromkeys(f"{name}: {text}" for text in one.notes))
+        table = imports(tables)
+        columns = (Column("framework", Unit.NAME, "Import"), *table.columns)
+        rows += [(name, *row) for row in table.rows]
+        notes.update(dict.fromkeys(f"{name}: {text}" for text in table.notes))
     return Table("import_compared", "Imports compared", columns, rows, list(notes))
 
 
 def time_per_place(measured: Sequence[ImportTime], staged: Sequence[StagedImport] = ()) -> Table:
     """Import time by nodes, a column for each place and framework; a note for each says where staging breaks even."""
-    series = list(dict.fromkeys((one.place, one.framework) for one in measured))
+    series = list(dict.fromkeys((import_time.place, import_time.framework) for import_time in measured))
     names = [f"{place}-{framework}" for place, framework in series]
     columns = (
         Column("nodes", Unit.COUNT, "Nodes", "number of nodes"),
         *(Column(f"{name}_ns", Unit.NS, name, "import time from that place") for name in names),
     )
-    at = {(one.place, one.framework, one.nodes): one.wall_ns for one in measured}
+    at = {
+        (import_time.place, import_time.framework, import_time.nodes): import_time.wall_ns for import_time in measured
+    }
     table = Table("import_times", "Import time per place and scale", columns, [])
-    for nodes in sorted({one.nodes for one in measured}):
+    for nodes in sorted({import_time.nodes for import_time in measured}):
         table.rows.append((nodes, *(at.get((place, framework, nodes)) for place, framework in series)))
     for (place, framework), name in zip(series, names, strict=True):
-        if any(one.framework == framework for one in staged):
+        if any(staged_import.framework == framework for staged_import in staged):
             table.notes.append(f"{name}: {_break_even_words(measured, staged, place, framework)}")
     return table
 
 
 def staged_times(staged: Sequence[StagedImport], place: str = "tmp") -> Table:
     """The TMP method: transfer, import and total by nodes."""
-    frameworks = list(dict.fromkeys(one.framework for one in staged))
+    frameworks = list(dict.fromkeys(staged_import.framework for staged_import in staged))
     columns = [Column("nodes", Unit.COUNT, "Nodes", "number of nodes")]
     for name in frameworks:
         columns += [
@@ -97,25 +99,31 @@ def staged_times(staged: Sequence[StagedImport], place: str = "tmp") -> Table:
             Column(f"{name}_import_ns", Unit.NS, f"{place}-{name}", "import time from the node's storage"),
             Column(f"{name}_total_ns", Unit.NS, f"Total {place}-{name}", "transfer + import"),
         ]
-    at = {(one.framework, one.nodes): one for one in staged}
+    at = {(staged_import.framework, staged_import.nodes): staged_import for staged_import in staged}
     table = Table("import_staged", "TMP method: copy to the node, then import from there", columns, [])
-    for nodes in sorted({one.nodes for one in staged}):
+    for nodes in sorted({staged_import.nodes for staged_import in staged}):
         cells = [_cells(at.get((name, nodes))) for name in frameworks]
         table.rows.append((nodes, *(cell for part in cells for cell in part)))
     return table
 
 
-def _cells(one: StagedImport | None) -> tuple[Cell, Cell, Cell]:
-    return (one.transfer_ns, one.wall_ns, one.total_ns) if one else (None, None, None)
+def _cells(staged_import: StagedImport | None) -> tuple[Cell, Cell, Cell]:
+    return (
+        (staged_import.transfer_ns, staged_import.wall_ns, staged_import.total_ns)
+        if staged_import
+        else (None, None, None)
+    )
 
 
 def _break_even_words(
     measured: Sequence[ImportTime], staged: Sequence[StagedImport], place: str, framework: str
 ) -> str:
     here = {
-        one.nodes: one.wall_ns
-        for one in measured
-        if (one.place, one.framework) == (place, framework) and one.wall_ns is not None
+        import_time.nodes: import_time.wall_ns
+        for import_time in measured
+        if (import_time.place, import_time.framework) == (place, framework) and import_time.wall_ns is not None
     }
-    there = {one.nodes: one.total_ns for one in staged if one.framework == framework}
+    there = {
+        staged_import.nodes: staged_import.total_ns for staged_import in staged if staged_import.framework == framework
+    }
     return staging_verdict(staging_break_even(here, there)) if here and there else "not measured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.imports.trees import chosen, has_calls, sums
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted
@@ -162,8 +162,8 @@ def imports(tables: Tables, selection: Selection = ALL) -> Table:
 def _say(table: Table, methods: list[tuple[object, ...]], operations: int | None, distinct: int | None) -> None:
     for method, processes, share, note, *_ in methods:
         if note:
-            seen = "" if share is None else f" and sees {float(str(share)):.1%} of the calls"
-            table.notes.append(f"{method}, in {counted(int(str(processes)), 'process')}{seen}: {note}")
+            text = "" if share is None else f" and sees {100 * float(str(share)):.1f} % of the calls"
+            table.notes.append(f"{method}, in {counted(int(str(processes)), 'process')}{text}: {note}")
     if operations and distinct:
         table.notes.append(f"{operations:,} operations on {distinct:,} distinct paths: the rest are repeats.")
     for at, name in enumerate(("calls", "paths", "modules"), 4):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.imports.trees import CALL_COLUMNS, Node, has_calls, import_trees, merged, node_name
 from rankscope.questions.selection import ALL, Selection, arranged
 

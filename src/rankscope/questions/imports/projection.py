@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rankscope.model import Cell, Column, PathOperation, Table, Tables, Unit
+from rankscope.model.imports import PathOperation
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -18,9 +19,9 @@ def lookups(operations: Sequence[PathOperation], folder: str, cache: str) -> int
     existing = existing_paths(operations, folder)
     known: set[str] = set()
     asked = 0
-    for one in operations:
-        walked = list(walk(one.path, folder, existing))
-        for _ in range(one.times):
+    for operation in operations:
+        walked = list(walk(operation.path, folder, existing))
+        for _ in range(operation.times):
             fresh = [path for path in walked if path not in known]
             asked += len(fresh)
             if cache == "none":
@@ -33,7 +34,7 @@ def lookups(operations: Sequence[PathOperation], folder: str, cache: str) -> int
 
 def existing_paths(operations: Sequence[PathOperation], folder: str) -> set[str]:
     """What must be there, because an operation on it or below it went well."""
-    good = {one.path for one in operations if one.result in ("ok", "")}
+    good = {operation.path for operation in operations if operation.result in ("ok", "")}
     return {prefix for path in good for prefix in prefixes(path, folder)}
 
 
@@ -109,7 +110,7 @@ def summed(*parts: int | None) -> int | None:
 
 def counts_of(operations: Sequence[PathOperation], folder: str = "/", calls: int | None = None) -> ImportCounts:
     """The counts of the operations below a folder."""
-    below = [one for one in operations if is_below(one.path, folder)]
+    below = [operation for operation in operations if is_below(operation.path, folder)]
     good = [one for one in below if one.result in ("ok", "")]
     existing = len(existing_paths(below, folder))
     return ImportCounts(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, PathOperation, Table, Unit
+from rankscope.model.imports import PathOperation
+from rankscope.model.tables import Cell, Column, Table, Unit
 
 Array = Any
 NS_PER_S = 1e9
@@ -73,7 +74,7 @@ def replay_overview(clients: Array, nodes: int, operations: int) -> Table:
 
 def replay_operations(operations: Sequence[PathOperation], operation_ns: Array, read_ns: Array) -> Table:
     """A row for each kind of operation, and one for reading what was opened; arrays are clients × operations."""
-    kinds = np.array([one.operation for one in operations])
+    kinds = np.array([operation.operation for operation in operations])
     rows = [_row(str(kind), operation_ns[:, kinds == kind].ravel()) for kind in np.unique(kinds)]
     if (read_ns > 0).any():
         rows.append(_row("read to the end", read_ns[read_ns > 0]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.imports.offenders.modules import compiled
 from rankscope.questions.imports.search import loader_directories, resolving, search_entries
 from rankscope.questions.imports.trees import OPENS, STATS, Counts, import_trees, one_of
@@ -29,7 +29,11 @@ def blame_realpath(tables: Tables) -> Blame:
 
 def blame_library_path(tables: Tables) -> Blame:
     """What LD_LIBRARY_PATH made the loader ask in vain."""
-    calls = sum(one.missing for one in loader_directories(tables) if one.told_by == "LD_LIBRARY_PATH")
+    calls = sum(
+        loader_directory.missing
+        for loader_directory in loader_directories(tables)
+        if loader_directory.told_by == "LD_LIBRARY_PATH"
+    )
     return Blame(calls, calls * _mean_ns(tables, "loader", OPENS))
 
 
@@ -129,15 +133,15 @@ def import_saving(trials: Sequence[Trial]) -> Table:
     """Medians of the differences within each round. The first trial switches nothing off: it shows the noise."""
     table = Table("import_saving", "Measured savings", COLUMNS, [])
     control = _differences(trials[0].before_wall_ns, trials[0].after_wall_ns)
-    for one in trials:
-        table.rows.append(_row(one, control))
-        if one.note:
-            table.notes.append(f"{one.without}: {one.note}")
-        if one is not trials[0] and _is_noise(table.rows[-1]):
-            table.notes.append(f"{one.without}: the difference in wall time is within the noise")
-        if one.exit_code != one.exit_code_before:
-            told = f"{one.without}: without it the command ends with exit code {one.exit_code}"
-            table.warnings.append(f"{told} instead of {one.exit_code_before}: its saving cannot be compared")
+    for trial in trials:
+        table.rows.append(_row(trial, control))
+        if trial.note:
+            table.notes.append(f"{trial.without}: {trial.note}")
+        if trial is not trials[0] and _is_noise(table.rows[-1]):
+            table.notes.append(f"{trial.without}: the difference in wall time is within the noise")
+        if trial.exit_code != trial.exit_code_before:
+            text = f"{trial.without}: without it the command ends with exit code {trial.exit_code}"
+            table.warnings.append(f"{text} instead of {trial.exit_code_before}: its saving cannot be compared")
     table.notes.append("Attributed: calls and time assigned to the cause. Saved: measured by running without it.")
     return table
 
@@ -148,14 +152,14 @@ def _is_noise(row: tuple[Cell, ...]) -> bool:
     return isinstance(saved, int | float) and isinstance(noise, int | float) and abs(saved) <= noise
 
 
-def _row(one: Trial, control: Sequence[int]) -> tuple[Cell, ...]:
-    walls = _differences(one.before_wall_ns, one.after_wall_ns)
-    cpus = _differences(one.before_cpu_ns, one.after_cpu_ns)
+def _row(trial: Trial, control: Sequence[int]) -> tuple[Cell, ...]:
+    walls = _differences(trial.before_wall_ns, trial.after_wall_ns)
+    cpus = _differences(trial.before_cpu_ns, trial.after_cpu_ns)
     return (
-        *(one.without, one.before.calls, one.blame.calls, one.before.calls - one.after.calls),
-        *(one.before.stats - one.after.stats, one.before.opens - one.after.opens),
-        *(one.blame.time_ns, median(walls) if walls else None, _noise(walls, control) if walls else None),
-        *(median(cpus) if cpus else None, median(one.before_wall_ns) if one.before_wall_ns else None, len(walls)),
+        *(trial.without, trial.before.calls, trial.blame.calls, trial.before.calls - trial.after.calls),
+        *(trial.before.stats - trial.after.stats, trial.before.opens - trial.after.opens),
+        *(trial.blame.time_ns, median(walls) if walls else None, _noise(walls, control) if walls else None),
+        *(median(cpus) if cpus else None, median(trial.before_wall_ns) if trial.before_wall_ns else None, len(walls)),
     )
 
 

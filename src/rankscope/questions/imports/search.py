@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.imports.trees import chosen
 from rankscope.questions.selection import ALL, Selection, arranged
 
@@ -154,16 +154,16 @@ def _system(place: str) -> str:
     return "system" if place.startswith(SYSTEM) else ""
 
 
-def _count(one: Directory, name: str, result: str, module: str, times: int) -> None:
-    one.operations += times
-    one.by_module[module] += times
+def _count(directory: Directory, name: str, result: str, module: str, times: int) -> None:
+    directory.operations += times
+    directory.by_module[module] += times
     if name:
-        one.sought.add(name)
+        directory.sought.add(name)
     if result == "ENOENT":
-        one.missing += times
-        one.in_vain[name] += times
+        directory.missing += times
+        directory.in_vain[name] += times
     elif result == "ok" and name:
-        one.found.add(name)
+        directory.found.add(name)
 
 
 def import_loader(tables: Tables, selection: Selection = ALL, told: Origins | None = None) -> Table:
@@ -174,7 +174,7 @@ def import_loader(tables: Tables, selection: Selection = ALL, told: Origins | No
         row = (one.path, one.told_by, one.operations, one.missing, len(one.found), len(one.sought), most)
         table.rows.append(row)
     if any(not one[1] for one in table.rows):
-        table.notes.append("Where nobody is named: RPATH or RUNPATH of an object, which `rankscope imports` reads.")
+        table.notes.append("Where no name is given: RPATH or RUNPATH of an object, which `rankscope imports` reads.")
     return arranged(table, selection)
 
 

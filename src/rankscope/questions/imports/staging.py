@@ -8,7 +8,7 @@ from math import ceil
 from statistics import median
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.questions.scaling.break_even import break_even
 
 Report = Mapping[str, Any]
@@ -182,7 +182,7 @@ def warnings(one: BothWays) -> list[str]:
             found.append(f"{len(failed)} of {len(timed.nodes)} nodes ran in place: {reason}")
         alone = [node["alone_because"] for node in timed.nodes if node.get("alone_because")]
         if alone:
-            found.append(f"{len(alone)} of {len(timed.nodes)} nodes did not meet the others: {alone[0]}")
+            found.append(f"{len(alone)} of {len(timed.nodes)} nodes did not find the others: {alone[0]}")
         unfinished = sum(1 for node in timed.nodes if not node.get("ended"))
         if unfinished:
             found.append(f"{unfinished} nodes had not reported what came from the original place")
@@ -219,7 +219,7 @@ def nodes(timed: StagingNotes) -> Table:
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         table.notes.append(f"Taken from the original place: {shown}")
     if any(node.get("original_files", 0) is None for node in timed.nodes):
-        table.notes.append("Where From original is empty, the node's file system does not tell")
+        table.notes.append("Where From original is empty, the node's file system does not count it")
     return table
 
 

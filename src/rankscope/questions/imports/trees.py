@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rankscope.model import Column, Tables, Unit
+from rankscope.model.tables import Column, Tables, Unit
 from rankscope.questions.selection import ALL, Selection
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -168,7 +168,10 @@ def import_trees(tables: Tables, selection: Selection = ALL) -> list[Node]:
     """One tree for each process that nobody of the run started, or of which it is not known who did."""
     condition = chosen(selection)
     images = [Image(*row) for row in tables.query(PROCESSES_SQL.format(condition=condition))]
-    roots = {one.process: Node(one.command, one.process, cpu_ns=one.cpu_ns, wall_ns=one.elapsed_ns) for one in images}
+    roots = {
+        image.process: Node(image.command, image.process, cpu_ns=image.cpu_ns, wall_ns=image.elapsed_ns)
+        for image in images
+    }
     nodes = {(process, 0): root for process, root in roots.items()}
     by_pid = _without_predecessors(images, roots)
     _add_modules(tables, condition, nodes)
@@ -183,12 +186,12 @@ def import_trees(tables: Tables, selection: Selection = ALL) -> list[Node]:
 
 
 def _add_modules(tables: Tables, condition: str, nodes: dict[tuple[int, int], Node]) -> None:
-    found = tables.query(MODULES_SQL.format(condition=condition))
-    for process, module, _, name, thread, begin, wall, self_wall, cpu, self_cpu, failed, objects in found:
+    rows = tables.query(MODULES_SQL.format(condition=condition))
+    for process, module, _, name, thread, begin, wall, self_wall, cpu, self_cpu, failed, objects in rows:
         own = Counts(shared_objects=objects or 0)
         times = (begin, wall or 0, self_wall or 0, cpu or 0, self_cpu or 0)
         nodes[process, module] = Node(name, process, module, thread, *times, bool(failed), own)
-    for process, module, parent, *_ in found:
+    for process, module, parent, *_ in rows:
         above = nodes.get((process, parent)) or nodes[process, 0]
         above.children.append(nodes[process, module])
 
@@ -225,16 +228,16 @@ def _attach(tables: Tables, images: list[Image], by_pid: dict[Pid, list[Image]],
     sql = f"SELECT DISTINCT process, module FROM system_calls WHERE {one_of(STARTS)}"
     starters = {(row[0], row[1]) for row in tables.query(sql)}
     placed: set[int] = set()
-    for one in images:
-        above = [other for other in by_pid.get((one.host, one.parent_pid or 0), ()) if other.pid != one.pid]
-        if not above or one.started_ns is None or above[0].started_ns is None:
+    for image in images:
+        above = [other for other in by_pid.get((image.host, image.parent_pid or 0), ()) if other.pid != image.pid]
+        if not above or image.started_ns is None or above[0].started_ns is None:
             continue
-        at_ns = one.started_ns - above[0].started_ns
+        at_ns = image.started_ns - above[0].started_ns
         parent = next((other for other in above if other.elapsed_ns >= at_ns), above[-1])
         place = _starter(roots[parent.process], at_ns, starters)
-        if not _is_below(place, roots[one.process]):
-            place.children.append(roots[one.process])
-            placed.add(one.process)
+        if not _is_below(place, roots[image.process]):
+            place.children.append(roots[image.process])
+            placed.add(image.process)
     return placed
 
 

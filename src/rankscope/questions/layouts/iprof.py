@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
+from rankscope.model.records import Layer
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 
 BACKENDS: dict[str, str] = {
@@ -12,7 +13,10 @@ BACKENDS: dict[str, str] = {
     Layer.ZE: "BACKEND_ZE",
     Layer.CUDA_API: "BACKEND_CUDA",
     Layer.HIP_API: "BACKEND_HIP",
+    Layer.OPENCL: "BACKEND_CL",
 }
+# Who moved the bytes, by how copies and memsets are called; CUDA's have other words, too.
+COPIED_BY: dict[str, str] = {"[HIP ": Layer.HIP_API, "[OpenCL ": Layer.OPENCL, "cl": Layer.OPENCL, "ze": Layer.ZE}
 COUNTED = ("hostnames", "processes", "threads", "devices", "subdevices")
 DEVICE, TRAFFIC = "Device profiling", "Explicit memory traffic"
 # A loaded tally is shown row by row in its order: names are cut, so that equal names need not be the same thing.
@@ -28,10 +32,20 @@ RECORDED = f"""
     AND layer NOT IN {sql_list([Layer.MEMORY, Layer.NVTX, Layer.NCCL_ALGO, Layer.STEP])} AND {{condition}}
     GROUP BY layer, name"""
 SENT = f"""
-    SELECT CASE layer WHEN 'mpi' THEN '{{mpi}}' ELSE '{{gpu}}' END AS "group", 'memory', name, sum(calls)::BIGINT, 0,
-        NULL, NULL, sum(bytes)::BIGINT, 0
+    SELECT layer, name, sum(calls)::BIGINT, 0, NULL, NULL, sum(bytes)::BIGINT, 0
     FROM tallies JOIN ranks USING (process)
     WHERE layer IN {sql_list([Layer.MPI, Layer.GPU])} AND bytes > 0 AND {{condition}} GROUP BY layer, name"""
+# a tile is a device of its own in a process; whose it is stands in its name
+TILES = r"""
+    WITH used AS (
+        SELECT DISTINCT host, process, regexp_extract("group", '^GPU (\d+)', 1) AS device
+        FROM tallies JOIN ranks USING (process) WHERE layer = 'gpu' AND calls > 0 AND {condition}),
+    told AS (
+        SELECT process, device::VARCHAR AS device, regexp_extract(name, ', tile \d+ of GPU (\d+)$', 1) AS root
+        FROM gpus)
+    SELECT count(DISTINCT (host, coalesce(nullif(root, ''), device))),
+        count(DISTINCT (host, device)) FILTER (root <> '')
+    FROM used LEFT JOIN told USING (process, device)"""
 BOUNDS = "SELECT series, name, statistic, value FROM figures WHERE unit = 'bytes' AND statistic IN ('min', 'max')"
 COUNTS = f"SELECT series, name, value::BIGINT FROM figures WHERE name IN {COUNTED} AND unit = 'count'"
 SEEN = """
@@ -45,15 +59,23 @@ def iprof_parts(tables: Tables, selection: Selection = ALL) -> list[Table]:
     """One table for each backend, one for the devices and one for each kind of traffic; the last row is the sum."""
     is_loaded = bool(tables.query("SELECT 1 FROM ranks WHERE versions = 'iprof' LIMIT 1"))
     condition = "true" if selection.ranks is None else selection.condition  # iprof knows no ranks, only processes
-    given = {"condition": condition, "mpi": _traffic("mpi"), "gpu": _traffic("cuda_api")}
-    asked = [LOADED] if is_loaded else [RECORDED, SENT]
-    rows = [row for sql in asked for row in tables.query(sql.format(**given))]
+    rows = tables.query(LOADED) if is_loaded else tables.query(RECORDED.format(condition=condition))
+    if not is_loaded:
+        rows = [*rows, *map(_sent, tables.query(SENT.format(condition=condition)))]
     bounds = {(series, name, which): value for series, name, which, value in tables.query(BOUNDS)}
     parts: dict[tuple[str, str], list[Any]] = {}
     for group, layer, *row in rows:
         parts.setdefault((layer, group or _title(layer)), []).append(row)
     ordered = sorted(parts, key=_place)
     return [_part(tables, layer, title, parts[layer, title], bounds, condition) for layer, title in ordered]
+
+
+def _sent(row: Any) -> tuple[Any, ...]:
+    """Bytes of MPI or of a device's copies, under the heading of the backend that moved them."""
+    layer, name, *sums = row
+    found = (by for start, by in COPIED_BY.items() if name.startswith(start))
+    by = layer if layer == Layer.MPI else next(found, Layer.CUDA_API)
+    return _traffic(by), Layer.MEMORY, name, *sums
 
 
 def _traffic(layer: str) -> str:
@@ -114,7 +136,10 @@ def _header(tables: Tables, layer: str, title: str, condition: str) -> str:
         source = layer if layer != "memory" else "mpi" if title == _traffic("mpi") else "gpu"
         seen = tables.query(SEEN.format(condition=condition), [source])[0]
         told = dict(zip(COUNTED, seen[:-1] if source == "gpu" else seen[:3], strict=False))
-        if source in (Layer.GPU, Layer.CUDA_API) and not seen[-1]:
+        if source == Layer.GPU or (source == Layer.CUDA_API and not seen[-1]):
             del told["threads"]  # CUPTI's buffers are added up by a thread of ours: whose calls they were is not kept
+        if source == Layer.GPU:
+            told["devices"], tiles = tables.query(TILES.format(condition=condition))[0]
+            told |= {"subdevices": tiles} if tiles else {}
     counts = [f"{told[name]} {name.capitalize()}" for name in COUNTED if name in told]
     return " | ".join([title, *counts]) + " | "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rankscope.model import Column, Role, Table, Tables, Unit, sql_list
+from rankscope.model.records import Role
+from rankscope.model.tables import Column, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import BYTES_SQL, COMM_SQL, IS_COMMUNICATION
 from rankscope.questions.selection import ALL, Selection
 

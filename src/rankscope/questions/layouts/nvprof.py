@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankscope.model import Cell, Column, Layer, Table, Tables, Unit, sql_list
+from rankscope.model.records import Layer
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 
 PROCESS_COLUMNS = (

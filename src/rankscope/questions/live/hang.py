@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rankscope.model import UNSIZED, Entered
+from rankscope.model.records import UNSIZED, Entered
 from rankscope.questions.live.standing import Key, Signature, Standing, operation, sides, signature
 
 KINDS = {
@@ -21,6 +21,7 @@ KINDS = {
     "messages": "waiting for messages that do not come",
     "no_hang": "no hang",
     "inconclusive": "inconclusive",
+    "restarting": "no rank runs, the launcher does",
     "ended": "the job has ended",
     "died": "the job has ended after a rank died",
 }
@@ -52,6 +53,8 @@ def verdict(before: Standing, now: Standing, patience_ns: int) -> Verdict:
         found = find(now, stuck, alive)
         if found is not None:
             return found
+    if not alive and now.launcher_runs and not all(_ended_well(now, rank) for rank in now.ranks):
+        return Verdict("restarting")
     if not alive:
         return _after_the_end(now)
     return _waiting(before, now, stuck, patience_ns)
@@ -67,17 +70,17 @@ def _stuck(before: Standing, now: Standing) -> list[Key]:
     return sorted(held, key=lambda key: (-held[key], key))
 
 
-def _still(before: Standing, now: Standing, rank: int, one: Entered) -> bool:
+def _still(before: Standing, now: Standing, rank: int, entered: Entered) -> bool:
     """Whether it was under way before; a nonblocking one holds nobody who does other things."""
-    earlier = before.records.get(rank, {}).get((one.group, one.sequence))
+    earlier = before.records.get(rank, {}).get((entered.group, entered.sequence))
     held = earlier is not None and earlier.end_ns is None
-    return held and not (one.nonblocking and _moved(before, now, rank))
+    return held and not (entered.nonblocking and _moved(before, now, rank))
 
 
 def _verdict(kind: str, now: Standing, key: Key, guilty: Sequence[int]) -> Verdict:
     waiting = [rank for rank in now.held(key) if rank not in guilty]
     records = [now.records[rank][key] for rank in waiting or now.held(key)]
-    name = Counter(operation(one.name) for one in records).most_common(1)[0][0] if records else ""
+    name = Counter(operation(record.name) for record in records).most_common(1)[0][0] if records else ""
     ages = [now.ranks[rank].read_ns - now.records[rank][key].start_ns for rank in waiting or now.held(key)]
     return Verdict(
         kind, key[0], key[1], name, tuple(sorted(guilty)), tuple(waiting), max(0, *ages, 0) if ages else None
@@ -111,10 +114,10 @@ def _minority(now: Standing, key: Key, parties: Sequence[list[int]]) -> Verdict:
     return found
 
 
-def _entered_as(one: Entered, expected: str) -> str:
+def _entered_as(entered: Entered, expected: str) -> str:
     """The operation, and what else differs where that is the same."""
-    name, root = operation(one.name), f", root {one.root}" if one.root >= 0 else ""
-    size = "size not known" if one.bytes == UNSIZED else f"{one.bytes} bytes"
+    name, root = operation(entered.name), f", root {entered.root}" if entered.root >= 0 else ""
+    size = "size not known" if entered.bytes == UNSIZED else f"{entered.bytes} bytes"
     return name if name != expected else f"{name} ({size}{root})"
 
 

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rankscope.model import Calling, Cell, Column, Entered, RankFacts, Table, Unit
+from rankscope.model.records import Calling, Entered, RankFacts
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.questions.live.hang import KINDS, Verdict
 from rankscope.questions.live.standing import Standing, operation
 from rankscope.questions.wording import counted, ending_text, ranges, rank_words
@@ -48,73 +49,84 @@ VERDICT = (
 STATES = {"R": "on a CPU", "S": "asleep", "D": "in the kernel, uninterruptible", "T": "stopped", "t": "traced"}
 
 
-def verdict_table(found: Verdict, now: Standing) -> Table:
-    label = now.groups[found.group].label if found.group in now.groups else ""
-    guilty, waiting = ranges(found.guilty), ranges(found.waiting)
-    row = (found.kind, label, found.sequence, found.operation, guilty, waiting, found.waited_ns, found.usual_ns)
-    return Table("hang", sentence(found, now), VERDICT, [row], vertical=True)
+def verdict_table(verdict: Verdict, now: Standing) -> Table:
+    label = now.groups[verdict.group].label if verdict.group in now.groups else ""
+    guilty, waiting = ranges(verdict.guilty), ranges(verdict.waiting)
+    row = (
+        verdict.kind,
+        label,
+        verdict.sequence,
+        verdict.operation,
+        guilty,
+        waiting,
+        verdict.waited_ns,
+        verdict.usual_ns,
+    )
+    return Table("hang", sentence(verdict, now), VERDICT, [row], vertical=True)
 
 
-def sentence(found: Verdict, now: Standing) -> str:
+def sentence(verdict: Verdict, now: Standing) -> str:
     """The verdict in one line: group, sequence, operation, who and how."""
-    if found.kind == "ended":
+    if verdict.kind == "ended":
         return f"The job has ended: {endings(now)}"
-    if found.sequence is None and found.waiting:
-        return _for_messages(found, now)
-    if found.sequence is None:
-        quiet = f"; no rank has made a call for {seconds(found.waited_ns)}" if found.kind == "inconclusive" else ""
-        return f"{KINDS[found.kind].capitalize()}: no rank is held in a collective{quiet}"
-    what = f"{found.operation} #{found.sequence} of {now.groups[found.group].label}"
-    if found.kind == "died":
-        how = f"{rank_words(found.guilty)} died ({_ends(found, now)}) before {what}"
-        return f"The job has ended: {how}, which {rank_words(found.waiting)} had entered"
-    waiting = f"{rank_words(found.waiting)} waiting in {what} for {seconds(found.waited_ns)}"
-    if found.kind == "no_hang":
-        whom = f", {rank_words(found.guilty)} to come" if found.guilty else ", all have arrived"
-        return f"No hang so far: {waiting}{whom}; the longest before was {seconds(found.usual_ns)}"
-    return f"Hang: {waiting}: {_cause(found, now)}" if found.waiting else f"Hang: {what}: {_cause(found, now)}"
+    if verdict.kind == "restarting":
+        return f"No hang: no rank runs ({endings(now)}), but the launcher does: it starts them anew, or is about to end"
+    if verdict.sequence is None and verdict.waiting:
+        return _for_messages(verdict, now)
+    if verdict.sequence is None:
+        quiet = f"; no rank has made a call for {seconds(verdict.waited_ns)}" if verdict.kind == "inconclusive" else ""
+        return f"{KINDS[verdict.kind].capitalize()}: no rank is held in a collective{quiet}"
+    what = f"{verdict.operation} #{verdict.sequence} of {now.groups[verdict.group].label}"
+    if verdict.kind == "died":
+        how = f"{rank_words(verdict.guilty)} died ({_ends(verdict, now)}) before {what}"
+        return f"The job has ended: {how}, which {rank_words(verdict.waiting)} had entered"
+    waiting = f"{rank_words(verdict.waiting)} waiting in {what} for {seconds(verdict.waited_ns)}"
+    if verdict.kind == "no_hang":
+        whom = f", {rank_words(verdict.guilty)} to come" if verdict.guilty else ", all have arrived"
+        return f"No hang so far: {waiting}{whom}; the longest before was {seconds(verdict.usual_ns)}"
+    return f"Hang: {waiting}: {_cause(verdict, now)}" if verdict.waiting else f"Hang: {what}: {_cause(verdict, now)}"
 
 
 SHOWN = 4
 
 
-def _for_messages(found: Verdict, now: Standing) -> str:
+def _for_messages(verdict: Verdict, now: Standing) -> str:
     """Rank by rank what each waits for, a few of them, and where the one is that they wait for."""
-    told = [f"rank {rank} has been {place(now, rank)[0]}" for rank in found.waiting[:SHOWN]]
-    more = f" and {len(found.waiting) - SHOWN} more ranks" if len(found.waiting) > SHOWN else ""
-    others = [rank for rank in found.guilty if rank not in found.waiting]
+    texts = [f"rank {rank} has been {place(now, rank)[0]}" for rank in verdict.waiting[:SHOWN]]
+    more = f" and {len(verdict.waiting) - SHOWN} more ranks" if len(verdict.waiting) > SHOWN else ""
+    others = [rank for rank in verdict.guilty if rank not in verdict.waiting]
     whom = "".join(f"; rank {rank}: {place(now, rank)[0]}" for rank in others[:SHOWN])
-    if found.guilty and not others:
+    if verdict.guilty and not others:
         whom = "; they wait for each other"
-    start = "No hang so far" if found.kind == "no_hang" else "Hang"
-    return f"{start}: {', '.join(told)}{more} for {seconds(found.waited_ns)}{whom}"
+    start = "No hang so far" if verdict.kind == "no_hang" else "Hang"
+    return f"{start}: {', '.join(texts)}{more} for {seconds(verdict.waited_ns)}{whom}"
 
 
-def _cause(found: Verdict, now: Standing) -> str:
-    who = rank_words(found.guilty)
-    instead = " and ".join(sorted(set(found.instead.values())))
-    if found.kind == "stalled":
-        return f"all {counted(now.groups[found.group].size, 'rank')} have entered it and none leaves"
-    if found.kind == "dead":
-        return f"{who} dead ({_ends(found, now)})"
-    if found.kind == "not_started":
+def _cause(verdict: Verdict, now: Standing) -> str:
+    who = rank_words(verdict.guilty)
+    instead = " and ".join(sorted(set(verdict.instead.values())))
+    if verdict.kind == "stalled":
+        return f"all {counted(now.groups[verdict.group].size, 'rank')} have entered it and none leaves"
+    if verdict.kind == "dead":
+        return f"{who} dead ({_ends(verdict, now)})"
+    if verdict.kind == "not_started":
         return f"{who} never started, or left no file"
-    if found.kind == "not_arrived":
-        return f"{who} has not entered it: {place(now, found.guilty[0])[0]}"
+    if verdict.kind == "not_arrived":
+        return f"{who} has not entered it: {place(now, verdict.guilty[0])[0]}"
     if not instead:
-        return f"{who} skipped it: {place(now, found.guilty[0])[0]}"
-    if not found.waiting:
+        return f"{who} skipped it: {place(now, verdict.guilty[0])[0]}"
+    if not verdict.waiting:
         return f"{who} entered different operations under one number: {instead}"
     how = {
         "skipped": "skipped it",
         "order": "calls in another order",
         "skipped_or_order": "skipped it or calls it later",
     }
-    return f"{who} {how[found.kind]}, and entered {instead} instead"
+    return f"{who} {how[verdict.kind]}, and entered {instead} instead"
 
 
-def _ends(found: Verdict, now: Standing) -> str:
-    ends = {_ending(now, rank) for rank in found.guilty}
+def _ends(verdict: Verdict, now: Standing) -> str:
+    ends = {_ending(now, rank) for rank in verdict.guilty}
     return ", ".join(sorted(ends))
 
 
@@ -186,25 +198,27 @@ def standing_place(now: Standing, rank: int) -> tuple[str, int | None]:
     return f"{where}, {f'after {_what(now, last)}' if last else 'before any'}", _since(moment.read_ns, last)
 
 
-def _call(now: Standing, one: Calling) -> str:
+def _call(now: Standing, calling: Calling) -> str:
     """A call and the rank that it names: MPI_Recv from rank 3 (tag 7)."""
-    peer, name = now.peer(one), operation(one.name)
-    if one.peer is None:
+    peer, name = now.peer(calling), operation(calling.name)
+    if calling.peer is None:
         return name
-    sends = "send" in name.lower() if one.sends is None else one.sends
-    if one.sends is not None:
+    sends = "send" in name.lower() if calling.sends is None else calling.sends
+    if calling.sends is not None:
         name += " for a message"
-    whom = "any rank" if one.peer < 0 else f"rank {peer}" if peer is not None else f"rank {one.peer} of its group"
-    return f"{name} {'to' if sends else 'from'} {whom}{f' (tag {one.tag})' if one.tag is not None else ''}"
+    whom = (
+        "any rank" if calling.peer < 0 else f"rank {peer}" if peer is not None else f"rank {calling.peer} of its group"
+    )
+    return f"{name} {'to' if sends else 'from'} {whom}{f' (tag {calling.tag})' if calling.tag is not None else ''}"
 
 
 def _since(read_ns: int, last: Entered | None) -> int | None:
     return read_ns - last.end_ns if last is not None and last.end_ns is not None else None
 
 
-def _what(now: Standing, one: Entered) -> str:
-    label = now.groups[one.group].label if one.group in now.groups else "a group of its own"
-    return f"{operation(one.name)} #{one.sequence} of {label}"
+def _what(now: Standing, entered: Entered) -> str:
+    label = now.groups[entered.group].label if entered.group in now.groups else "a group of its own"
+    return f"{operation(entered.name)} #{entered.sequence} of {label}"
 
 
 def _after(now: Standing, last: Entered | None) -> str:

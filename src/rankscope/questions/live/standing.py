@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rankscope.model import UNSIZED, Calling, Entered, Moment
+from rankscope.model.records import UNSIZED, Calling, Entered, Moment
 
 GONE = ("exited", "signalled", "aborted", "vanished", "replaced")
 WORLD = "MPI_COMM_WORLD"
@@ -38,6 +38,7 @@ class Standing:
     groups: dict[str, GroupNow]
     under_way: dict[int, list[Entered]]  # what each rank has entered and not ended, oldest first
     records: dict[int, dict[Key, Entered]] = field(repr=False)
+    launcher_runs: bool = False  # what started the ranks is there still
     held_by: dict[Key, list[int]] = field(init=False)  # collective -> ranks, in order
     by_place: dict[Key, int] = field(init=False)  # group and rank in it -> rank
 
@@ -128,7 +129,7 @@ def _side(so_far: Iterable[Signature], entered: Entered) -> Signature:
     return next(alike, own) if entered.bytes == UNSIZED else own
 
 
-def standing(moments: Sequence[Moment], expected: int | None = None) -> Standing:
+def standing(moments: Sequence[Moment], expected: int | None = None, launcher_runs: bool = False) -> Standing:
     """The picture that the files of all ranks give together."""
     ranks = {one.facts.rank: one for one in moments if one.facts.rank is not None}
     sizes = [one.facts.world_size for one in ranks.values() if one.facts.world_size]
@@ -137,7 +138,7 @@ def standing(moments: Sequence[Moment], expected: int | None = None) -> Standing
     records = {rank: {key_of(one): one for one in moment.entered} for rank, moment in ranks.items()}
     under_way = {rank: _under_way(moment) for rank, moment in ranks.items()}
     open_ones = {rank: found for rank, found in under_way.items() if found}
-    return Standing(ranks, missing, _groups(ranks, missing), open_ones, records)
+    return Standing(ranks, missing, _groups(ranks, missing), open_ones, records, launcher_runs)
 
 
 def _under_way(moment: Moment) -> list[Entered]:
@@ -280,8 +281,8 @@ def _arrival(now: Standing, key: Key, members: list[tuple[int, Entered]]) -> tup
 def _by_collective(now: Standing) -> dict[Key, list[tuple[int, Entered]]]:
     found: dict[Key, list[tuple[int, Entered]]] = defaultdict(list)
     for rank, records in now.records.items():
-        for key, one in records.items():
-            found[key].append((rank, one))
+        for key, record in records.items():
+            found[key].append((rank, record))
     return {key: members for key, members in found.items() if key[0] in now.groups}
 
 

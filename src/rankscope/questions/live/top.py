@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Moment, Table, Unit
+from rankscope.model.records import Moment
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.questions.condense import percentiles
 from rankscope.questions.live.hang import HANGS, KINDS, Verdict
 from rankscope.questions.live.hang_report import endings, place, sentence, short_place, standing_place
@@ -87,16 +88,16 @@ def _percent(share: float | None) -> float | None:
 
 
 def many_tables(
-    now: Standing, pace: Mapping[int, RankPace], found: Behaviour, by_place: Table, most: int
+    now: Standing, pace: Mapping[int, RankPace], behaviour: Behaviour, by_place: Table, most: int
 ) -> list[Table]:
     """All but the job as a whole, none with more than so many rows."""
-    differing = ranks_that_differ(found)
+    differing = ranks_that_differ(behaviour)
     differing.notes = []
     if not differing.rows:
         differing.notes = [f"None: all are within {FAR} spreads of the median in everything."]
     del differing.rows[most:]
-    made = [_percentiles(now, pace), standing_table(now, most), *([differing] if found.measures else [])]
-    kinds = ranks_alike(found)
+    made = [_percentiles(now, pace), standing_table(now, most), *([differing] if behaviour.measures else [])]
+    kinds = ranks_alike(behaviour)
     if any(int(str(row[1])) > 1 for row in kinds.rows[1:]):  # single ranks that differ are told above
         made.append(_cut(kinds, most, "group"))
     return [*made, _cut(by_place, most, "row")] if by_place.rows else made
@@ -145,9 +146,9 @@ def standing_table(now: Standing, most: int) -> Table:
     return table
 
 
-def outlying_places(found: Behaviour, group_of: Mapping[str, str]) -> Table:
+def outlying_places(behaviour: Behaviour, group_of: Mapping[str, str]) -> Table:
     """Hosts, and groups of hosts, that are far from the median in anything, the farthest first."""
-    far = far_places(places_that_differ(found, group_of))
+    far = far_places(places_that_differ(behaviour, group_of))
     names = [column.name for column in far.columns]
     kept = [names.index(name) for name in OF_A_PLACE]
     columns = [
@@ -157,19 +158,19 @@ def outlying_places(found: Behaviour, group_of: Mapping[str, str]) -> Table:
     return Table(far.name, far.title, columns, [tuple(row[at] for at in kept) for row in far.rows], far.notes)
 
 
-def slowest_of_many(found: Behaviour, by_place: Table) -> str:
+def slowest_of_many(behaviour: Behaviour, by_place: Table) -> str:
     """The ranks, or the host or group, that the others wait for; a rank alone only where it is far from the median."""
-    by_name = {one.name: one for one in found.measures}
+    by_name = {one.name: one for one in behaviour.measures}
     caused, waiting = by_name.get(WAITED_FOR), by_name.get(WAITING)
     if caused is None and waiting is None:
         return ""
-    late = _far(found, caused, 1.0) or _far(found, waiting, -1.0)
+    late = _far(behaviour, caused, 1.0) or _far(behaviour, waiting, -1.0)
     of_them = float(np.nansum(caused.values[late])) if caused is not None else 0.0
     for by, where, ranks, name, has, _, _, spreads in by_place.rows:
         awaited = float(has or 0.0) if str(name).startswith(WAITED_FOR) and float(spreads or 0.0) > 0 else 0.0
         if awaited > PLACE_TIMES * of_them:
-            return f"{by} {where}: {awaited:.0f}% of the waiting is for its {counted(int(ranks or 0), 'rank')}"
-    return _late_ranks(found, late, caused, waiting) if late else "none stands out"
+            return f"{by} {where}: {awaited:.0f} % of the waiting is for its {counted(int(ranks or 0), 'rank')}"
+    return _late_ranks(behaviour, late, caused, waiting) if late else "none stands out"
 
 
 def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
@@ -179,14 +180,16 @@ def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
     return np.flatnonzero(side * (measure.values - measure.usual) / measure.spread >= FAR).tolist()
 
 
-def _late_ranks(found: Behaviour, late: list[int], caused: Measure | None, waiting: Measure | None) -> str:
-    hosts = sorted({found.hosts[at] for at in late})
-    told = [f"{rank_words(found.ranks[at] for at in late)} ({hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'})"]
+def _late_ranks(behaviour: Behaviour, late: list[int], caused: Measure | None, waiting: Measure | None) -> str:
+    hosts = sorted({behaviour.hosts[at] for at in late})
+    told = [
+        f"{rank_words(behaviour.ranks[at] for at in late)} ({hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'})"
+    ]
     if caused is not None:
-        told.append(f"{float(np.nansum(caused.values[late])):.0f}% of the waiting is for {_them(late)}")
+        told.append(f"{float(np.nansum(caused.values[late])):.0f} % of the waiting is for {_them(late)}")
     if waiting is not None:
         own = float(np.nanmean(waiting.values[late]))
-        told.append(f"{_they(late)} {own:.0f}% of the time, the others {waiting.usual:.0f}%")
+        told.append(f"{_they(late)} {own:.0f} % of the time, the others {waiting.usual:.0f} %")
     return f"{told[0]}: {'; '.join(told[1:])}"
 
 
@@ -231,7 +234,7 @@ CLEAR_SHARE = 0.05  # by so much of the time the others must wait longer than th
 
 
 def job_table(
-    title: str, now: Standing, found: Verdict, pace: dict[int, RankPace], slowest: str | None = None
+    title: str, now: Standing, verdict: Verdict, pace: dict[int, RankPace], slowest: str | None = None
 ) -> Table:
     """The job as a whole; of many ranks others say which are the slowest."""
     all_paces = list(pace.values())
@@ -247,11 +250,11 @@ def job_table(
         mean(one.transferring for one in all_paces),
         mean(one.outside for one in all_paces),
         _slowest(pace) if slowest is None else slowest,
-        KINDS[found.kind] if found.kind in HANGS else sentence(found, now),
+        KINDS[verdict.kind] if verdict.kind in HANGS else sentence(verdict, now),
     )
     table = Table("job", title, JOB, [row], vertical=True)
-    if found.kind in HANGS:
-        table.warnings.append(sentence(found, now))
+    if verdict.kind in HANGS:
+        table.warnings.append(sentence(verdict, now))
     return table
 
 
@@ -288,7 +291,9 @@ def _largest_first(of_ranks: Sequence[Mapping[str, float]]) -> str:
     names = {name for shares in of_ranks for name in shares if name != "blocked"}
     means = {name: mean(shares.get(name) for shares in of_ranks) or 0.0 for name in names}
     return ", ".join(
-        f"{name} {share:.0%}" for name, share in sorted(means.items(), key=lambda s: (-s[1], s[0])) if share >= 0.01
+        f"{name} {100 * share:.0f} %"
+        for name, share in sorted(means.items(), key=lambda s: (-s[1], s[0]))
+        if share >= 0.01
     )
 
 
@@ -299,14 +304,14 @@ def _slowest(pace: dict[int, RankPace]) -> str:
         return "none stands out" if known else ""
     least, rank = known[0]
     cause = pace[rank].waited_for
-    came = f"; {cause:.0%} of the waiting is for it" if cause is not None else ""
+    came = f"; {100 * cause:.0f} % of the waiting is for it" if cause is not None else ""
     others = mean(share for share, _ in known[1:]) or 0.0
-    return f"{rank} (waits {least:.0%} of the time, the others {others:.0%}{came})"
+    return f"{rank} (waits {100 * least:.0f} % of the time, the others {100 * others:.0f} %{came})"
 
 
-def ranks_table(now: Standing, found: Verdict, pace: dict[int, RankPace], most_rows: int | None) -> Table:
+def ranks_table(now: Standing, verdict: Verdict, pace: dict[int, RankPace], most_rows: int | None) -> Table:
     """One row per rank, worst first: guilty of a hang, ended, then those that wait least."""
-    order = sorted(pace, key=lambda rank: _badness(now, found, pace[rank]))
+    order = sorted(pace, key=lambda rank: _badness(now, verdict, pace[rank]))
     kept = order if most_rows is None else order[: max(1, most_rows)]
     hosts = {moment.facts.host for moment in now.ranks.values()}
     phases = {moment.facts.phase for moment in now.ranks.values()}
@@ -317,14 +322,23 @@ def ranks_table(now: Standing, found: Verdict, pace: dict[int, RankPace], most_r
     return table
 
 
-def _badness(now: Standing, found: Verdict, one: RankPace) -> tuple[bool, bool, float, int]:
-    guilty = found.kind in HANGS and one.rank in found.guilty
-    return not guilty, not now.is_gone(one.rank), one.waiting if one.waiting is not None else 1.0, one.rank
+def _badness(now: Standing, verdict: Verdict, rank_pace: RankPace) -> tuple[bool, bool, float, int]:
+    guilty = verdict.kind in HANGS and rank_pace.rank in verdict.guilty
+    return (
+        not guilty,
+        not now.is_gone(rank_pace.rank),
+        rank_pace.waiting if rank_pace.waiting is not None else 1.0,
+        rank_pace.rank,
+    )
 
 
-def _row(now: Standing, one: RankPace, with_host: bool, with_phase: bool) -> tuple[Cell, ...]:
+def _row(now: Standing, rank_pace: RankPace, with_host: bool, with_phase: bool) -> tuple[Cell, ...]:
     """What is the same for all ranks is left empty: a screen is narrow."""
-    facts, (_, since_ns), where = now.ranks[one.rank].facts, place(now, one.rank), short_place(now, one.rank)
-    who = (one.rank, facts.host if with_host else "", facts.phase if with_phase else "")
-    shares = (one.waiting, one.transferring, one.outside, one.cpu, one.waited_for)
-    return *who, one.steps_per_s, one.collectives_per_s, *shares, since_ns, where
+    facts, (_, since_ns), where = (
+        now.ranks[rank_pace.rank].facts,
+        place(now, rank_pace.rank),
+        short_place(now, rank_pace.rank),
+    )
+    who = (rank_pace.rank, facts.host if with_host else "", facts.phase if with_phase else "")
+    shares = (rank_pace.waiting, rank_pace.transferring, rank_pace.outside, rank_pace.cpu, rank_pace.waited_for)
+    return *who, rank_pace.steps_per_s, rank_pace.collectives_per_s, *shares, since_ns, where

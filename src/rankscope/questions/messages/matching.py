@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Tables, Words
+from rankscope.model.records import Layer
+from rankscope.model.tables import Tables, Words
 from rankscope.questions.collectives.clock_offsets import Clocks
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 
@@ -41,7 +42,7 @@ ENDS = f"""
     ON g.process = e.process AND g.name = e."group" WHERE role = 'rank'"""
 PAIRS = f"""
     WITH ends AS ({ENDS})
-    SELECT s.process AS send_process, r.process AS recv_process, s."group", s.identity, s.tag,
+    SELECT s.process AS send_process, r.process AS recv_process, s."group", s.identity, s.layer, s.tag,
         s.bytes AS sent_bytes, r.bytes, s.begin_ns AS send_begin_ns, s.end_ns AS send_end_ns,
         r.begin_ns AS recv_begin_ns, r.end_ns AS recv_end_ns, s.blocked_ns AS send_blocked_ns,
         r.blocked_ns AS recv_blocked_ns, s.posted AS send_posted, r.posted AS recv_posted,
@@ -51,6 +52,9 @@ PAIRS = f"""
     WHERE s.kind = 'send' AND r.kind = 'receive' AND s.is_sure AND r.is_sure
         AND r.process BETWEEN ? AND ? AND s.end_ns IS NOT NULL AND r.end_ns IS NOT NULL
     ORDER BY r.process, r.thread, r.posted"""
+KERNELS = f"""
+    SELECT process, thread, posted, begin_ns, end_ns FROM message_ends JOIN ranks USING (process)
+    WHERE role = 'rank' AND layer = '{Layer.NCCL}' AND end_ns IS NOT NULL ORDER BY process, thread, posted"""
 COUNTS = """
     SELECT process, count(*) FROM message_ends JOIN ranks USING (process)
     WHERE role = 'rank' AND kind = 'receive' GROUP BY process ORDER BY process"""
@@ -100,14 +104,33 @@ class Messages:
 
     @property
     def transfer_ns(self) -> Array:
-        """The rest of the receiver's time in its call."""
-        return self.recv_blocked_ns - self.wait_ns
+        """The rest of the receiver's time in its call, in which it may have waited for the receiver of its own send."""
+        return self.recv_blocked_ns - np.maximum(self.wait_ns, self._own_send_wait_ns)
+
+    @property
+    def _own_send_wait_ns(self) -> Array:
+        """Of a receive by MPI_Sendrecv: how long the send of the same call waited; 0 of others.
+
+        Both halves are one record, so that they are posted as the same one.
+        """
+        sends = _packed(self.sender, self.send_thread, self.send_posted)
+        receives = _packed(self.receiver, self.recv_thread, self.recv_posted)
+        order = np.argsort(sends, kind="stable")
+        if not len(order):
+            return np.zeros(0, np.int64)
+        at = order[np.minimum(np.searchsorted(sends[order], receives), len(order) - 1)]
+        return np.where(sends[at] == receives, self.send_wait_ns[at], 0)
 
     def only(self, kept: Array) -> Messages:
         """These messages."""
         group = Words(self.group.codes[kept], self.group.values)
         others = {one.name: getattr(self, one.name)[kept] for one in fields(self) if one.name != "group"}
         return Messages(group=group, **others)
+
+
+def _packed(place: Array, thread: Array, posted: Array) -> Array:
+    """A record by its rank or process, its thread and its number there."""
+    return place << 44 | thread << 32 | (posted & 0xFFFFFFFF)
 
 
 _KEPT: WeakKeyDictionary[Tables, Messages] = WeakKeyDictionary()
@@ -172,6 +195,7 @@ class _Places:
         for place, process in enumerate(known.log.processes):
             self.rank[process] = known.log.ranks[place]
             self.clock[process] = self.clocks.of_rank[place]
+        self.kernels = _Kernels(tables)
 
     def corrected(self, process: Array, begin_ns: Array) -> tuple[Array, Array]:
         """Times as the reference's clock would show them, and their errors."""
@@ -187,8 +211,52 @@ class _Places:
         return moved, error
 
 
+class _Kernels:
+    """What NCCL does in one kernel begins together, though its plugin hears of each send and receive by itself.
+
+    Kernels of a communicator run one after the other, so that what overlaps and was posted in a row is one kernel.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        rows = tables.columns(KERNELS)
+        self.key = _packed(*(rows[name].astype(np.int64) for name in ("process", "thread", "posted")))
+        begin, end = rows["begin_ns"].astype(np.int64), rows["end_ns"].astype(np.int64)
+        lane = rows["process"].astype(np.int64) << 32 | rows["thread"].astype(np.int64)
+        self.begin = begin
+        if len(begin):
+            order = np.argsort(self.key, kind="stable")
+            self.key, begin, end, lane = self.key[order], begin[order], end[order], lane[order]
+            first = np.flatnonzero(_kernel_starts(begin, end, lane))
+            self.begin = np.repeat(np.minimum.reduceat(begin, first), np.diff(np.append(first, len(begin))))
+
+    def begins(self, rows: Mapping[str, Any], end: str) -> Array:
+        """When the kernels of these ends began; of what is not NCCL's when it was posted."""
+        own = rows[f"{end}_begin_ns"].astype(np.int64)
+        if not len(self.key):
+            return own
+        names = (f"{end}_process", f"{end}_thread", f"{end}_posted")
+        key = _packed(*(rows[name].astype(np.int64) for name in names))
+        at = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
+        return np.where((self.key[at] == key) & _of_nccl(rows), self.begin[at], own)
+
+
+def _kernel_starts(begin: Array, end: Array, lane: Array) -> Array:
+    """Which of them, in the order of posting, begin a new kernel: all before have ended, or it is another's lane."""
+    made = np.ones(len(begin), bool)
+    over = end[0]
+    for at in range(1, len(begin)):
+        made[at] = lane[at] != lane[at - 1] or begin[at] >= over
+        over = end[at] if made[at] else max(over, end[at])
+    return made
+
+
 def _block(places: _Places, rows: Mapping[str, Any]) -> tuple[Messages, int]:
     sender, receiver = rows["send_process"], rows["recv_process"]
+    rows = dict(rows)
+    for end in ("send", "recv"):
+        begin = places.kernels.begins(rows, end)
+        rows[f"{end}_blocked_ns"] = rows[f"{end}_blocked_ns"] + (rows[f"{end}_begin_ns"] - begin)
+        rows[f"{end}_begin_ns"] = begin
     send_begin, send_error = places.corrected(sender, rows["send_begin_ns"].astype(np.int64))
     recv_begin, recv_error = places.corrected(receiver, rows["recv_begin_ns"].astype(np.int64))
     same = places.clock[sender] == places.clock[receiver]
@@ -210,8 +278,23 @@ def _block(places: _Places, rows: Mapping[str, Any]) -> tuple[Messages, int]:
         recv_thread=rows["recv_thread"].astype(np.int64),
         error_ns=np.where(same, 0.0, send_error + recv_error),
     )
+    _end_late(found, rows)
     good = _consistent(found, rows, same)
     return found if good.all() else found.only(good), int(np.count_nonzero(~good))
+
+
+def _end_late(found: Messages, rows: Mapping[str, Any]) -> None:
+    """A kernel of NCCL that sends and receives is heard to end as soon as it has sent: what it receives after that ends
+    when it was sent."""
+    early = found.recv_end_ns < found.send_begin_ns - np.where(np.isfinite(found.error_ns), found.error_ns, np.inf)
+    early &= _of_nccl(rows)
+    found.recv_end_ns = np.where(early, found.send_end_ns, found.recv_end_ns)
+    found.recv_blocked_ns = np.where(early, found.recv_end_ns - found.recv_begin_ns, found.recv_blocked_ns)
+
+
+def _of_nccl(rows: Mapping[str, Any]) -> Array:
+    layers = rows["layer"]
+    return (np.array(layers.values, object) == Layer.NCCL)[layers.codes]
 
 
 def _within(rows: Mapping[str, Any], end: str) -> Array:
@@ -221,9 +304,13 @@ def _within(rows: Mapping[str, Any], end: str) -> Array:
 
 
 def _consistent(found: Messages, rows: Mapping[str, Any], same_clock: Array) -> Array:
-    """A pair whose sizes differ, or that was received before it was sent, proves that its envelope was miscounted."""
+    """A pair whose sizes differ, or that was received before it was sent, proves that its envelope was miscounted.
+
+    Not NCCL's times: a send begins when its plugin hears of it, which may be milliseconds after the device began.
+    """
     wrong = rows["sent_bytes"] != rows["bytes"]
-    wrong = wrong | (same_clock & (found.recv_end_ns < found.send_begin_ns - CAUSALITY_NS))
+    is_timed = same_clock & ~_of_nccl(rows)
+    wrong = wrong | (is_timed & (found.recv_end_ns < found.send_begin_ns - CAUSALITY_NS))
     if not wrong.any():
         return np.ones(len(found), bool)
     identity = rows["identity"].codes.astype(np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.messages.matching import Messages, ends_left_out, message_blocks
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import ranges
@@ -34,7 +34,8 @@ MESSAGES_COLUMNS = (
         "transfer_ns",
         Unit.NS,
         "Transfer",
-        "sum of the receiver's time in the calls that ended its receives − `wait_ns`",
+        "sum of the receiver's time in the calls that ended its receives − `wait_ns`, or − the wait of the send in the "
+        "same MPI_Sendrecv where that is longer",
     ),
     Column("late_sends", Unit.COUNT, "Late sends", "messages with `wait_ns` > 0 and more than the clocks' error"),
     Column("late_receives", Unit.COUNT, "Late receives", "messages with `send_wait_ns` > 0, likewise"),
@@ -107,7 +108,8 @@ def _comment(rows: list[tuple[Any, ...]]) -> list[str]:
     rank, most = max(caused.items(), key=lambda one: one[1])
     if most < total / 2:
         return []
-    return [f"Most of the wait in messages is for rank {ranges([rank])}: {most / 1e9:.3g} s, {most / total:.0%} of it."]
+    share = 100 * most / total
+    return [f"Most of the wait in messages is for rank {ranges([rank])}: {most / 1e9:.3g} s, {share:.0f} % of it."]
 
 
 # ---------------------------------------------------------------- which messages are known?

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.selection import Selection
 
 # Init and finalize lie outside the span "from MPI_Init to MPI_Finalize" that communication is compared with.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 
 # ---------------------------------------------------------------- who sends how much to whom?
@@ -85,9 +85,9 @@ def _small_messages(found: list[tuple[Any, ...]]) -> list[str]:
         small = [row for row in rows if 0 < row[1] <= SMALL_CLASS]
         small_ns, small_calls = sum(row[4] for row in small), sum(row[2] for row in small)
         if total_ns >= MATTERS * all_ns and small_ns >= MOST * total_ns:
-            told = f"{name}: messages of at most 8 bytes are {100 * small_ns / total_ns:.0f} % of its time and"
+            text = f"{name}: messages of at most 8 bytes are {100 * small_ns / total_ns:.0f} % of its time and"
             whole = ": its data, if any, move where MPI does not see them" if small_calls == calls else ""
-            notes.append(f"{told} {100 * small_calls / calls:.0f} % of its calls (agreement, not data){whole}.")
+            notes.append(f"{text} {100 * small_calls / calls:.0f} % of its calls (agreement, not data){whole}.")
     return notes
 
 

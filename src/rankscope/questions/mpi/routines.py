@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.mpi.calls import (
     BYTES_SQL,
     COMM_SQL,
@@ -72,14 +72,14 @@ COMMUNICATORS_SQL = f"""
 
 def communicators(tables: Tables, selection: Selection = ALL) -> Table:
     """Calls, time and bytes by communicator; calls that belong to none are in the last line's group."""
-    found = tables.query(COMMUNICATORS_SQL.format(condition=selection.condition))
-    total_ns = sum(row[5] or 0 for row in found)
+    rows = tables.query(COMMUNICATORS_SQL.format(condition=selection.condition))
+    total_ns = sum(row[5] or 0 for row in rows)
     table = Table("communicators", "Communicators", COMMUNICATORS_COLUMNS, [])
-    for group, kind, size, ranks, calls, spent_ns, sent, guessed in found:
+    for group, kind, size, ranks, calls, spent_ns, sent, guessed in rows:
         label = (group or "(none)") + (" ?" if guessed else "")
         share = (spent_ns or 0) / total_ns if total_ns else None
         table.rows.append((label, kind or "", size, ranks, calls or 0, spent_ns or 0.0, share, sent))
-    if any(row[7] for row in found):
+    if any(row[7] for row in rows):
         table.notes.append("?: first seen in use, its creation was not; equal ones on other ranks may be listed apart.")
     return arranged(table, selection)
 
@@ -109,15 +109,15 @@ WHAT = (("MPI time", "s"), ("elapsed", "s"), ("user", "s"), ("system", "s"), ("m
 def second_hand(tables: Tables, selection: Selection = ALL) -> Table:
     """Every number that differs by more than rounding; no rows where all agree."""
     table = Table("second_hand", "Summary against the ranks' own files", SECOND_HAND_COLUMNS, [])
-    found = tables.query(SECOND_HAND_SQL)
-    for rank, *numbers in found:
+    rows = tables.query(SECOND_HAND_SQL)
+    for rank, *numbers in rows:
         for (what, unit), own, told in zip(WHAT, numbers[::2], numbers[1::2], strict=True):
             scale = SECONDS if unit == "s" else MIB
             if own is not None and told is not None and abs(own - told) > SLACK * scale:
                 table.rows.append((rank, what, own / scale, told / scale, unit))
     if table.rows:
         ranks = sorted({int(row[0] or 0) for row in table.rows})
-        text = f"{len(ranks)} of {len(found)} ranks have other numbers in their own file than in the summary of all"
+        text = f"{len(ranks)} of {len(rows)} ranks have other numbers in their own file than in the summary of all"
         table.warnings.append(f"{text} ({ranges(ranks)}): files of different runs?")
     return arranged(table, selection)
 

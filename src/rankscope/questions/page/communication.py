@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Cell, Table, Tables, Unit
+from rankscope.model.tables import Cell, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.collectives.collectives import collectives, nccl
 from rankscope.questions.collectives.wait_map import wait_map, waiting_parts
@@ -66,12 +66,12 @@ def _title(table: Table) -> str:
     caused = [number(cell) for cell in column(table, "caused_ns")]
     total, at = sum(caused), caused.index(max(caused))
     rank, verdict = column(table, "rank")[at], column(table, "verdict")[at]
-    told = f"{seconds(caused[at])} summed over them, {percent(caused[at] / total) if total else 0} of all waiting"
+    text = f"{seconds(caused[at])} summed over them, {percent(caused[at] / total) if total else 0} of all waiting"
     if verdict == AWAITED:
-        return f"The others wait for rank {rank}: {told}"
+        return f"The others wait for rank {rank}: {text}"
     if verdict == INCONCLUSIVE:
-        return f"The clocks are not exact enough to say whether rank {rank} is a straggler: {told}"
-    return f"No rank stands out; the most waited for is rank {rank}: {told}"
+        return f"The clocks are not exact enough to say whether rank {rank} is a straggler: {text}"
+    return f"No rank stands out; the most waited for is rank {rank}: {text}"
 
 
 # ---------------------------------------------------------------- communication
@@ -110,9 +110,9 @@ def _communication_title(table: Table, times: tuple[str, ...], counts: str, noun
     at, total = spent.index(max(spent)), sum(spent)
     share = f", {percent(spent[at] / total)} of all" if total else ""
     count: Cell = column(table, counts)[at]
-    told = f"{column(table, 'name')[at]} of up to {size(number(column(table, 'up_to_bytes')[at]))}"
+    text = f"{column(table, 'name')[at]} of up to {size(number(column(table, 'up_to_bytes')[at]))}"
     much = f"{seconds(spent[at])}, summed over the ranks, in {number(count):,.0f} {noun or counts}"
-    return f"{told} takes the most time: {much}{share}"
+    return f"{text} takes the most time: {much}{share}"
 
 
 def _wait_title(table: Table) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
 from rankscope.questions.gpu.activities import ANY_WORK
@@ -48,8 +48,8 @@ def gpu_section(tables: Tables, wanted: PageOptions) -> Section | None:
 def _kernel_title(table: Table) -> str:
     name, calls, total = (column(table, one)[0] for one in ("name", "calls", "total_ns"))
     share = column(table, "share")[0]
-    told = f"{name} takes {percent(number(share))} of the GPU time" if share is not None else f"{name} comes first"
-    return f"{told}: {seconds(number(total))} in {number(calls):,.0f} calls"
+    text = f"{name} takes {percent(number(share))} of the GPU time" if share is not None else f"{name} comes first"
+    return f"{text}: {seconds(number(total))} in {number(calls):,.0f} calls"
 
 
 def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
@@ -65,7 +65,7 @@ def gpu_time_section(tables: Tables, wanted: PageOptions) -> Section | None:
     if few.drawn is table:
         orders = (WHERE.name, "idle_ns", "comm_exposed_ns")
         charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
-    charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
+    charts[1:] = [replace(chart, label=WHERE.name, row_axis="rank/GPU") for chart in charts[1:]]
     gaps = gpu_gaps(tables, wanted.selection)
     return Section("gpu_time", "Are the GPUs busy?", [*few.tables, *([gaps] if gaps.rows else [])], charts)
 
@@ -89,7 +89,7 @@ def gpu_steps_section(tables: Tables, wanted: PageOptions) -> Section | None:
     if few.drawn is table:
         orders = (WHERE.name, "idle_ns", "exposed_ns")
         charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
-    charts[1:] = [replace(one, label=WHERE.name, row_axis="rank/GPU") for one in charts[1:]]
+    charts[1:] = [replace(chart, label=WHERE.name, row_axis="rank/GPU") for chart in charts[1:]]
     groups = device_groups(tables, table) if few.drawn is table else None
     charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
     found = [groups] if groups else []
@@ -118,8 +118,8 @@ def _time_title(table: Table) -> str:
     span = mean(table, "span_ns")
     if not span:
         return "The GPUs were idle"
-    told = f"The GPUs are idle {percent(mean(table, 'idle_ns') / span)} of the time"
+    text = f"The GPUs are idle {percent(mean(table, 'idle_ns') / span)} of the time"
     exposed = mean(table, "exposed_ns") / span
     if not exposed:
-        return told
-    return f"{told}, and for {percent(exposed)} of it communicate without computing"
+        return text
+    return f"{text}, and for {percent(exposed)} of it communicate without computing"

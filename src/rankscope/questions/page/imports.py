@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.page.section import PageOptions, column, number
 from rankscope.questions.wording import counted, seconds
@@ -103,5 +103,5 @@ def _title(table: Table, calls_known: bool) -> str:
     if not modules:
         return "No import takes long"
     longest = max(modules, key=lambda row: number(row[1]))
-    told = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all imports"
-    return f"{told}; all processes make {calls:,.0f} system calls" if calls_known else told
+    text = f"{longest[0]} takes {seconds(number(longest[1]))} of the {seconds(whole)} of all imports"
+    return f"{text}; all processes make {calls:,.0f} system calls" if calls_known else text

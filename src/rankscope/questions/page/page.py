@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rankscope.model import Table, Tables
+from rankscope.model.tables import Table, Tables
 from rankscope.pictures import Chart, Figure, Page, Screen, Section
 from rankscope.questions.page.communication import communication_section, wait_map_section, waiting_section
 from rankscope.questions.page.gpu import gpu_section, gpu_steps_section, gpu_time_section
@@ -107,13 +107,13 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     spread = {label: number(value) for label, value, _ in seen.bars.figures} if seen.bars else {}
     on_gpus = seen.bars is not None and seen.bars.table in ("gpu_steps", "gpu_time")
     step = seconds(seen.step_ns) if seen.step_ns else UNSEEN
-    tail = f", p99 {seconds(spread['p99'])}" if "p99" in spread else ""
+    p99 = f"p99 {seconds(spread['p99'])}" if "p99" in spread else ""
     exposed = _share(shares.get("exposed communication", 0.0)) if seen.step_ns or on_gpus else UNSEEN
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
     mfu = [Figure(label, _share(spread[label]), LABELS[label]) for label in ("MFU", "MFU at least") if label in spread]
     made = [
-        Figure("Step", f"{step}{tail}", "mean length of the steady steps, and their 99th percentile"),
+        Figure("Step", step, "mean length of the steady steps, and their 99th percentile", p99),
         Figure("Exposed communication", exposed, LABELS["exposed communication"]),
         Figure("GPU busy", busy, "share of the step in which at least one kernel, copy or memset is running"),
         *mfu,

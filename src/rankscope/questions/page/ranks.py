@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import condensed
 from rankscope.questions.gpu.memory import gpu_allocator, gpu_memory
@@ -62,8 +62,8 @@ def _table(tables: Tables, wanted: PageOptions, devices: Table) -> Table:
 def _title(table: Table, name: str, what: str) -> str:
     peaks = [number(cell) for cell in column(table, name)]
     most = max(peaks)
-    told = f"The largest {what} peaks at {size(most)} (rank {column(table, 'rank')[peaks.index(most)]})"
-    return f"{told}, the median at {size(median(peaks))}" if len(peaks) > 1 else told
+    text = f"The largest {what} peaks at {size(most)} (rank {column(table, 'rank')[peaks.index(most)]})"
+    return f"{text}, the median at {size(median(peaks))}" if len(peaks) > 1 else text
 
 
 # ---------------------------------------------------------------- ranks

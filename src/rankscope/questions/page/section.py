@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.model import Cell, Table, Tables
+from rankscope.model.tables import Cell, Table, Tables
 from rankscope.pictures import Screen
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import percent
@@ -30,8 +30,8 @@ def mean(table: Table, name: str) -> float:
 def largest_parts(means: Mapping[str, float], whole: float, most: int = 3) -> str:
     """`95 % transfer, 4 % wait`: the parts that matter, the largest first."""
     ordered = sorted(means.items(), key=lambda one: -one[1])[:most]
-    told = [f"{percent(value / whole)} {name}" for name, value in ordered if whole and value >= 0.005 * whole]
-    return ", ".join(told)
+    texts = [f"{percent(value / whole)} {name}" for name, value in ordered if whole and value >= 0.005 * whole]
+    return ", ".join(texts)
 
 
 def hosts_of(tables: Tables) -> dict[int, str]:

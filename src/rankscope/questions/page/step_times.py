@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Chart, Section
 from rankscope.questions.events.timeline import as_it_is, begin_of, clocks_of
 from rankscope.questions.gpu.steps import BUSY, IDLE
@@ -62,7 +62,7 @@ class Groups:
 def groups_of(tables: Tables, most: int, multiple_of: int = 1) -> Groups | None:
     """The steady steps in as many groups as there may be; None where there are no steps."""
     found = steps_of(tables)
-    steady = [one.number[found.steady(one)] for one in found.ranks]
+    steady = [rank.number[found.steady(rank)] for rank in found.ranks]
     known = [numbers for numbers in steady if len(numbers)]
     if not known:
         return None
@@ -99,7 +99,7 @@ def step_curve(tables: Tables, most: int) -> list[float]:
     groups = groups_of(tables, most)
     if groups is None:
         return []
-    ranks = [one for one in steps_of(tables).ranks if len(one.number)]
+    ranks = [rank for rank in steps_of(tables).ranks if len(rank.number)]
     nowhere = np.zeros(groups.count)  # when they were is not asked
     return [number(row[4]) for row in _rows(ranks, groups, 0, groups.count, (nowhere, nowhere))]
 
@@ -111,7 +111,7 @@ def step_times(tables: Tables, wanted: PageOptions) -> Table:
     if groups is None:
         return table
     found, chosen = steps_of(tables), wanted.selection.ranks
-    ranks = [one for one in found.ranks if (chosen is None or one.rank in chosen) and len(one.number)]
+    ranks = [rank for rank in found.ranks if (chosen is None or rank.rank in chosen) and len(rank.number)]
     spans = _spans(tables, ranks, groups)
     at_once = max(1, SORTED_AT_ONCE // max(1, len(ranks) * groups.width))
     for first in range(0, groups.count, at_once):
@@ -218,7 +218,7 @@ def _group_columns(who: str, parts: Sequence[Column]) -> tuple[Column, ...]:
         *GROUP,
         Column(who, Unit.NAME, {"rank": "Rank", "gpu": "Rank/GPU"}[who]),
         Column("steps", Unit.COUNT, "Steps", "steady steps in the group"),
-        *(replace(one, formula=f"mean over `steps`: {one.formula}") for one in parts),
+        *(replace(part, formula=f"mean over `steps`: {part.formula}") for part in parts),
     )
 
 

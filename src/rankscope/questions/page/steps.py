@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.pictures import Section
 from rankscope.questions.condense import condensed
 from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number
@@ -12,6 +12,7 @@ from rankscope.questions.page.step_times import host_groups
 from rankscope.questions.page.tables import bars, marked
 from rankscope.questions.selection import Selection
 from rankscope.questions.steps.phases import SEGMENTS, phase_ranks, phases
+from rankscope.questions.steps.startup import startup
 from rankscope.questions.steps.steps import OWN, step_parts, steps
 from rankscope.questions.wording import seconds
 
@@ -39,7 +40,8 @@ def start_section(tables: Tables, wanted: PageOptions) -> Section | None:
     axis = "time since the process started"
     charts = bars(few, _title(table, parts, until), parts, axis, "host", START.name)
     question = "What does each rank go through before its first step?"
-    return Section("start", question, [*few.tables, phases(tables, Selection(wanted.selection.ranks))], charts)
+    chosen = Selection(wanted.selection.ranks)
+    return Section("start", question, [*few.tables, phases(tables, chosen), startup(tables, chosen)], charts)
 
 
 def startup_ns(tables: Tables, selection: Selection) -> float:
@@ -66,12 +68,12 @@ def _add(table: Table, parts: tuple[str, ...], hosts: dict[int, str]) -> None:
 
 def _title(table: Table, parts: tuple[str, ...], until: str) -> str:
     titles = {one.name: (one.title or one.name).lower() for one in table.columns}
-    told = f"It takes {seconds(mean(table, START.name))} until the end of the {until}"
+    text = f"It takes {seconds(mean(table, START.name))} until the end of the {until}"
     if len(parts) < 2:
-        return told
+        return text
     of_each = {name: sum(number(cell) for cell in column(table, name)) / len(table.rows) for name in parts}
     longest = max(parts, key=lambda name: of_each[name])
-    return f"{told}, {seconds(of_each[longest])} of it {titles[longest]}"
+    return f"{text}, {seconds(of_each[longest])} of it {titles[longest]}"
 
 
 # ---------------------------------------------------------------- steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model import Table, Tables
+from rankscope.model.tables import Table, Tables
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import Condensed
 from rankscope.questions.page.section import PageOptions, column, number
@@ -47,8 +47,8 @@ def cut(table: Table, most: int = MOST_ROWS_OF_OTHERS) -> Table:
     """The first rows, saying where the others are."""
     left = len(table.rows) - most
     if left > 0:
-        told = f"{left} more rows: rankscope report --table {table.name} --format csv has all."
-        table = Table(table.name, table.title, table.columns, table.rows[:most], [*table.notes, told], table.warnings)
+        text = f"{left} more rows: rankscope report --table {table.name} --format csv has all."
+        table = Table(table.name, table.title, table.columns, table.rows[:most], [*table.notes, text], table.warnings)
     return table
 
 

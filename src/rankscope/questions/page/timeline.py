@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.pictures import Blocks, Chart, DrawnTimeline, Level, Line, Section, Slices, Track
 from rankscope.questions.events.timeline import as_it_is, begin_of, clocks_of, in_order, timeline
 from rankscope.questions.gpu.activities import COMMUNICATION, COMPUTE, kind_of
 from rankscope.questions.gpu.steps import BUSY, IDLE
+from rankscope.questions.page import critical_path
 from rankscope.questions.page.section import PageOptions
 from rankscope.questions.page.tables import marked
 from rankscope.questions.run.screen_ranks import IDLE as IDLE_WORDS
@@ -59,7 +60,11 @@ def timeline_section(tables: Tables, wanted: PageOptions) -> Section | None:
     title = _title(chosen, drawn)
     chart = Chart("timeline", table.name, title, "what", ("begin_ns", "end_ns"), "time since the run began", "rank")
     notes = _notes(tables, run, drawn, events)
-    return Section("timeline", "Timeline", [table], [chart], notes, timeline=drawn)
+    path = critical_path.path_table(tables) if critical_path.LINE in drawn.lines else None
+    if path is not None:
+        notes.append(critical_path.path_note(path))
+    shown = [table] if path is None else [table, path]
+    return Section("timeline", "Timeline", shown, [chart], notes, timeline=drawn)
 
 
 def _ranks(tables: Tables, wanted: PageOptions) -> list[int]:
@@ -76,7 +81,8 @@ def _ranks(tables: Tables, wanted: PageOptions) -> list[int]:
 
 def _title(chosen: Sequence[tuple[Cell, ...]], drawn: DrawnTimeline) -> str:
     if not chosen or chosen[0][1] is None:
-        return f"{seconds(drawn.end_ns)} of {counted(len({line.rank for line in drawn.lines}), 'rank')}"
+        ranks = {line.rank for line in drawn.lines} - {critical_path.LINE.rank}
+        return f"{seconds(drawn.end_ns)} of {counted(len(ranks), 'rank')}"
     median, worst = chosen[0], chosen[-1]
     factor = float(str(worst[2])) / max(1.0, float(str(median[2])))
     told = f"A median step (step {median[1]}) takes {seconds(float(str(median[2])))}"
@@ -84,7 +90,7 @@ def _title(chosen: Sequence[tuple[Cell, ...]], drawn: DrawnTimeline) -> str:
 
 
 def _notes(tables: Tables, run: _Run, drawn: DrawnTimeline, events: int) -> list[str]:
-    ranks = len({line.rank for line in drawn.lines})
+    ranks = len({line.rank for line in drawn.lines} - {critical_path.LINE.rank})
     every = tables.query("SELECT count(*) FROM ranks WHERE role = 'rank'")[0][0]
     singles = _singles(drawn)
     notes = (
@@ -266,7 +272,7 @@ class _Names:
         return self.known[name]
 
 
-DRAWN_FROM_SUMS = ("parts", "gpu parts")  # no events
+DRAWN_FROM_SUMS = ("parts", "gpu parts", critical_path.LINE.kind)  # no events
 STEPS = "steps"
 KIND_ORDER = (STEPS, "parts", "communicator", "thread", "ranges", "stream", "gpu parts", "phases")
 
@@ -277,6 +283,10 @@ def _drawn(run: _Run, wanted: PageOptions, chosen: Sequence[tuple[int, int]]) ->
     end_ns = run.end_ns()
     levels = _Levels(end_ns, _stretches(chosen))
     per_rank = max(3, MOST_LINES // max(1, len(run.ranks)))
+    path = critical_path.path_blocks(run.tables, run.begin_ns, _stretches(chosen), names.place)
+    if path is not None:
+        lines.append(critical_path.LINE)
+        levels.add(path)
     for found, count in _of_ranks(run, wanted, names):
         events += count
         order = sorted(found, key=lambda line: (KIND_ORDER.index(line.kind), line.name))
@@ -448,7 +458,12 @@ def _steps(run: _Run, one: Any) -> dict[Line, Blocks]:
     return {Line(f"rank {one.rank}", STEPS, "steps"): steps}
 
 
-ORDER = (*PARTS[:4], "compute", "exposed", *PARTS[4:])  # of the loop: collectives are exposed after the backward pass
+ORDER = (
+    *PARTS[:4],
+    "compute",
+    "exposed",
+    *(part for part in PARTS[4:] if part != "compute"),
+)  # of the loop: collectives are exposed after the backward pass
 
 
 def _parts(run: _Run, one: Any, names: _Names) -> dict[Line, Blocks]:

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Column, Table, Tables, Unit, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.tables import Column, Table, Tables, Unit, sql_list
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import Waiting, sums
 from rankscope.questions.mpi.calls import IS_COMMUNICATION
@@ -98,7 +99,9 @@ def _behaviour(tables: Tables) -> Behaviour:
 
 def telling(measures: Sequence[Measure]) -> list[Measure]:
     """Those that are known of enough ranks, and not nothing for all of them."""
-    known = [one for one in measures if np.isfinite(one.values).sum() >= max(2.0, KNOWN * len(one.values))]
+    known = [
+        measure for measure in measures if np.isfinite(measure.values).sum() >= max(2.0, KNOWN * len(measure.values))
+    ]
     return [one for one in known if np.nanmax(np.abs(one.values)) > 0]
 
 
@@ -118,12 +121,12 @@ def _routines(tables: Tables, place: dict[int, int]) -> list[Measure]:
 
 
 def _steps(tables: Tables, place: dict[int, int]) -> list[Measure]:
-    found = steps_of(tables)
+    steps = steps_of(tables)
     values = np.full(len(place), np.nan)
-    for one in found.ranks:
-        own = one.own_ns[found.steady(one)]
-        if len(own) and one.rank in place:
-            values[place[one.rank]] = float(own.mean()) / 1e6
+    for rank in steps.ranks:
+        own = rank.own_ns[steps.steady(rank)]
+        if len(own) and rank.rank in place:
+            values[place[rank.rank]] = float(own.mean()) / 1e6
     return [Measure("own time in a step", "ms", values)] if np.isfinite(values).any() else []
 
 
@@ -138,11 +141,11 @@ def _waiting(tables: Tables, ranks: int) -> list[Measure]:
     ]
 
 
-def _chance(found: Waiting) -> float:
+def _chance(waiting: Waiting) -> float:
     """Ns: a rank that comes last no more often than others may still do so this much more often in few collectives."""
-    told = max(1.0, float(found.last.sum()))
-    often = told / max(1, len(found.last))
-    return float(found.all_caused_ns) / told * (TAIL_SIGMAS * math.sqrt(often) + TAIL_TIMES) / FAR
+    told = max(1.0, float(waiting.last.sum()))
+    often = told / max(1, len(waiting.last))
+    return float(waiting.all_caused_ns) / told * (TAIL_SIGMAS * math.sqrt(often) + TAIL_TIMES) / FAR
 
 
 # ---------------------------------------------------------------- which ranks behave alike?
@@ -175,7 +178,7 @@ def ranks_alike(found: Behaviour, selection: Selection = ALL) -> Table:
     table = Table("alike", "Ranks that behave alike", COLUMNS, [])
     if len(found.ranks) < FEWEST or not found.measures:
         return table
-    kinds = np.stack([kinds_of(one) for one in found.measures], axis=1)
+    kinds = np.stack([kinds_of(measure) for measure in found.measures], axis=1)
     _, which, sizes = np.unique(kinds, axis=0, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     order = np.argsort(-sizes, kind="stable").tolist()

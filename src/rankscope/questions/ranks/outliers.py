@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.ranks.behaviour import FAR, Array, Behaviour, Measure, behaviour
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted
@@ -148,7 +148,7 @@ def ranks_that_differ(found: Behaviour, selection: Selection = ALL) -> Table:
     table = Table("outliers", "Ranks that differ", OUTLIERS_COLUMNS, [])
     if len(found.ranks) < OUTLIERS_FEWEST or not found.measures:
         return table
-    away = np.nan_to_num(np.stack([(one.values - one.usual) / one.spread for one in found.measures]))
+    away = np.nan_to_num(np.stack([(measure.values - measure.usual) / measure.spread for measure in found.measures]))
     farthest = np.abs(away).max(axis=0)
     for place in np.argsort(-farthest, kind="stable").tolist():
         if farthest[place] < FAR or len(table.rows) == MOST:

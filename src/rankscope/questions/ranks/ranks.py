@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.mpi.calls import COMM_SQL, Share, shares
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import ending_text
@@ -74,7 +74,7 @@ def balance(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 def _comments(found: list[Share], outside: list[float], mean_ns: float) -> list[str]:
-    mean_comm_ns = sum(one.comm_ns for one in found) / len(found)
+    mean_comm_ns = sum(share.comm_ns for share in found) / len(found)
     comments = []
     if mean_comm_ns:
         comments.append(f"MPI time, largest / mean: {found[-1].comm_ns / mean_comm_ns:.2f}.")
@@ -88,8 +88,8 @@ def _waited_for(found: list[Share]) -> list[str]:
     first, middle = found[0], found[(len(found) - 1) // 2]
     if not first.span_ns or middle.comm_ns - first.comm_ns < NOTICEABLE * first.span_ns:
         return ["No rank spends noticeably less time in MPI than the others: no sign of one that the others wait for."]
-    told = f"Rank {first.rank} ({first.host}) spends the least time in MPI"
-    return [f"{told}: where ranks wait for each other inside MPI, it is probably the one the others wait for."]
+    text = f"Rank {first.rank} ({first.host}) spends the least time in MPI"
+    return [f"{text}: where ranks wait for each other inside MPI, it is probably the one the others wait for."]
 
 
 # ---------------------------------------------------------------- ranks
@@ -131,7 +131,7 @@ RANKS_SQL = f"""
 
 def ranks(tables: Tables, selection: Selection = ALL) -> Table:
     """One line per rank: times, memory, switches, faults, threads and its end, if it is known."""
-    rows = [_row(found) for found in tables.query(RANKS_SQL.format(condition=selection.condition))]
+    rows = [_row(row) for row in tables.query(RANKS_SQL.format(condition=selection.condition))]
     notes = ["Elapsed: from MPI_Init to MPI_Finalize (or the end). Process: from its start to its end."]
     return arranged(Table("ranks", "Ranks", RANKS_COLUMNS, rows, notes), selection)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankscope.model import COLLECTIVE_LAYERS, Cell, Column, Role, Table, Tables, Unit, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS, Layer, Role
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection
 from rankscope.questions.wording import counted, ending_text, ranges
 
@@ -75,18 +76,18 @@ NOT_MEASURED = [
     "Measured: set-up, and the ends of steps. Calls: their number × what one cost in a loop, its data in the "
     "cache, at the start of the process. Of elapsed: recording and set-up, of the whole process.",
     "Not included: Python's way into the recorder (some µs for each range, backward and optimizer step), what "
-    "CUPTI does for records of kernels (measured with --cuda windows only), evicted caches. Only alternating bare "
+    "CUPTI does for records of kernels (not measured with --cuda exact), evicted caches. Only alternating bare "
     "and recorded runs show the whole cost.",
 ]
 
 
 def overhead(tables: Tables, selection: Selection = ALL) -> Table:
     """What recording cost at least, for the least, median and most burdened rank, and what is not in it."""
-    found = tables.query(SQL.format(condition=selection.condition))
+    rows = tables.query(SQL.format(condition=selection.condition))
     table = Table("overhead", "Cost of recording", OVERHEAD_COLUMNS, [])
-    places = {"minimum": 0, "median": (len(found) - 1) // 2, "maximum": len(found) - 1} if found else {}
-    table.rows = [_row(which, found[at]) for which, at in places.items()]
-    if found:
+    places = {"minimum": 0, "median": (len(rows) - 1) // 2, "maximum": len(rows) - 1} if rows else {}
+    table.rows = [_row(which, rows[at]) for which, at in places.items()]
+    if rows:
         table.notes += NOT_MEASURED
     return table
 
@@ -115,7 +116,8 @@ COVERAGE_COLUMNS = (
         Unit.NAME,
         "What",
         "what was counted: expected and seen ranks, hosts, ranks read on their nodes, other processes, ends, "
-        "losses, entry points of the MPI library that are not intercepted, processes that could not be recorded, "
+        "losses, entry points of the MPI library and launching functions of devices that are not intercepted, "
+        "processes that could not be recorded, "
         "by reason",
     ),
     Column("count", Unit.COUNT, "Number", "how many there are of `what`"),
@@ -124,10 +126,12 @@ COVERAGE_COLUMNS = (
 ROLES: dict[str, str] = {
     Role.HELPER: "helper processes",
     Role.LAUNCHER: "launcher processes",
+    Role.ATTEMPT: "ranks of earlier attempts",
     Role.DOCUMENT: "documents: figures or notes only",
     Role.OTHER: "ranks of another job",
     Role.SUMMARY: "ranks described in another rank's file as well",
 }
+LIBRARIES = {Layer.ONECCL: "oneCCL", Layer.HOROVOD: "Horovod"}
 LOSSES = {
     "lost_calls": "calls that did not fit into the file",
     "overwritten_events": "log records overwritten by newer ones",
@@ -141,6 +145,7 @@ LOSSES = {
 }
 GOOD_ENDS = ("exit 0", "still running")
 MOST_NAMES = 8
+DEVICE_NAMES = ("ze", "cl", "hip", "hsa")  # how functions of their runtimes begin
 
 Rows = list[tuple[Cell, ...]]
 
@@ -152,9 +157,11 @@ def coverage(tables: Tables, selection: Selection = ALL) -> Table:
     _add_elsewhere(tables, table)
     _add_processes(tables, table)
     _add_endings(tables, table)
+    _add_libraries(tables, table)
     _add_losses(tables, table)
     _add_unnumbered(tables, table)
     _add_unwrapped(tables, table)
+    _add_xla(tables, table)
     _add_unrecorded(tables, table)
     _add_warnings(tables, table)
     return table
@@ -184,8 +191,8 @@ def _add_expected(tables: Tables, table: Table) -> None:
 def _compare(table: Table, source: str, size: int, seen: list[int]) -> None:
     missing = set(range(min(size, 10_000_000))) - set(seen)
     if missing:
-        told = f"of {counted(size, 'rank')} expected by {source}, {len(missing)} not seen: {ranges(missing)}"
-        table.warnings.append(told)
+        text = f"of {counted(size, 'rank')} expected by {source}, {len(missing)} not seen: {ranges(missing)}"
+        table.warnings.append(text)
     if len(seen) > size:
         table.warnings.append(f"{counted(len(seen), 'rank')} seen, {size} expected by {source}")
 
@@ -194,12 +201,12 @@ def _add_elsewhere(tables: Tables, table: Table) -> None:
     """Ranks whose files are still on their nodes, where workers of Dask have read them."""
     sql = """SELECT text, host, list(rank) FROM notes JOIN ranks USING (process)
         WHERE role = 'rank' AND starts_with(text, 'read on its node') GROUP BY text, host ORDER BY text, host"""
-    found = tables.query(sql)
-    for text in dict.fromkeys(row[0] for row in found):
-        of_host = {host: ranks for told, host, ranks in found if told == text}
+    rows = tables.query(sql)
+    for text in dict.fromkeys(row[0] for row in rows):
+        of_host = {host: ranks for told, host, ranks in rows if told == text}
         where = [f"{ranges(ranks)} on {host}" for host, ranks in of_host.items()]
         table.rows.append((text, sum(len(ranks) for ranks in of_host.values()), _names(where, "; ")))
-    if found:
+    if rows:
         table.notes.append("what was read on nodes is lost with them: `rankscope gather` brings it into the run")
 
 
@@ -211,8 +218,8 @@ def _add_processes(tables: Tables, table: Table) -> None:
     _add_short(tables, table)
     again = tables.query("SELECT rank FROM ranks WHERE role = 'helper' AND finalized IS NOT NULL AND rank IS NOT NULL")
     if again:
-        told = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"
-        table.warnings.append(f"{told}: several MPI jobs in one run? Their calls are not in these tables")
+        text = f"more processes than ranks ({len(again)}) used MPI, again as rank {ranges(row[0] for row in again)}"
+        table.warnings.append(f"{text}: several MPI jobs in one run? Their calls are not in these tables")
     _add_left_aside(tables, table)
 
 
@@ -221,21 +228,27 @@ def _add_short(tables: Tables, table: Table) -> None:
     sql = "SELECT sum(short_processes)::BIGINT, sum(short_failed)::BIGINT, sum(short_cpu_ns)::BIGINT FROM ranks"
     processes, failed, cpu_ns = tables.query(sql)[0]
     if processes:
-        told = f"{cpu_ns / 1e9:.3g} s of CPU time, {failed} did not end with exit 0"
-        table.rows.append(("short processes that left no file", processes, told))
+        text = f"{cpu_ns / 1e9:.3g} s of CPU time, {failed} did not end with exit 0"
+        table.rows.append(("short processes that left no file", processes, text))
 
 
 def _add_left_aside(tables: Tables, table: Table) -> None:
     """Loaded processes that are in no table of ranks, and what to do about it."""
-    others = tables.query("SELECT rank, source FROM ranks WHERE role = 'other' ORDER BY process")
-    if others:
+    own_size = tables.query("SELECT max(world_size) FROM ranks WHERE role = 'rank'")[0][0]
+    by_size: dict[int | None, list[tuple[Any, ...]]] = {}
+    for *row, size in tables.query("SELECT rank, source, world_size FROM ranks WHERE role = 'other' ORDER BY process"):
+        by_size.setdefault(size if size != own_size else None, []).append(tuple(row))
+    for size, others in by_size.items():
         ranks = ranges(row[0] for row in others)
-        told = f"{_names(_distinct(others))} describes rank{'s' * (len(others) > 1)} {ranks} again"
-        table.warnings.append(f"{told}: from another job? It is not in these tables: load it as a run of its own")
+        text = f"{_names(_distinct(others))} describes rank{'s' * (len(others) > 1)} {ranks}"
+        text += f" of {size}: another job" if size and own_size else " again: from another job?"
+        table.warnings.append(
+            f"{text}{'.' if size and own_size else ''} It is not in these tables: load it as a run of its own"
+        )
     unknown = tables.query("SELECT NULL, source FROM ranks WHERE role = 'helper' AND tool <> '' AND rank IS NULL")
     if unknown:
-        told = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
-        table.warnings.append(f"{told} is not known; not in these tables: load the file with --rank")
+        text = f"the rank of {len(unknown)} process{'es' * (len(unknown) > 1)} in {_names(_distinct(unknown))}"
+        table.warnings.append(f"{text} is not known; not in these tables: load the file with --rank")
 
 
 def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:
@@ -258,9 +271,9 @@ def _add_endings(tables: Tables, table: Table) -> None:
 
 def _add_losses(tables: Tables, table: Table) -> None:
     for name, text in LOSSES.items():
-        found = tables.query(f"SELECT rank, {name} FROM ranks WHERE role = 'rank' AND {name} > 0")
-        if found:
-            table.rows.append((text, sum(row[1] for row in found), ranges(row[0] for row in found)))
+        rows = tables.query(f"SELECT rank, {name} FROM ranks WHERE role = 'rank' AND {name} > 0")
+        if rows:
+            table.rows.append((text, sum(row[1] for row in rows), ranges(row[0] for row in rows)))
     lost = tables.query("SELECT sum(lost_calls)::BIGINT, sum(lost_ns)::BIGINT FROM ranks WHERE lost_calls > 0")[0]
     if lost[0]:
         told = f"the tables lack {counted(lost[0], 'call')} ({lost[1] / 1e9:.3f} s) for which the files had no room"
@@ -269,12 +282,32 @@ def _add_losses(tables: Tables, table: Table) -> None:
         table.rows.append(("calls, records or names lost", 0, ""))
 
 
+def _add_libraries(tables: Tables, table: Table) -> None:
+    """Libraries that are seen by entry points or tables of theirs, which another version may not have."""
+    sql = f"""SELECT layer, sum(calls) FILTER (kind = 'call')::BIGINT, list(DISTINCT rank),
+            count(*) FILTER (starts_with(name, 'execution: ')) FROM tallies JOIN ranks USING (process)
+        WHERE role = 'rank' AND layer IN {sql_list(tuple(LIBRARIES))} AND ranks.tool = ''
+        GROUP BY layer ORDER BY layer"""
+    for layer, calls, ranks, executed in tables.query(sql):
+        table.rows.append((f"calls of {LIBRARIES[layer]}", calls, ranges(ranks)))
+        if layer == "horovod" and not executed:
+            text = "Horovod's own thread was not seen: no negotiation, fusion and execution; its operations were"
+            table.notes.append(f"{text} (docs/studies/backends.md)")
+
+
 def _add_unwrapped(tables: Tables, table: Table) -> None:
     sql = "SELECT DISTINCT text FROM notes WHERE starts_with(text, 'not intercepted: ') ORDER BY text"
     names = [str(row[0]).removeprefix("not intercepted: ") for row in tables.query(sql)]
     if not _recorded(tables):
         return
-    table.rows.append(("MPI entry points not intercepted", len(names), _names(names)))
+    of_devices = [name for name in names if name.startswith(DEVICE_NAMES)]
+    others = [name for name in names if name not in of_devices]
+    what = "entry points not intercepted" if any(":" in name for name in others) else "MPI entry points not intercepted"
+    table.rows.append((what, len(others), _names(others)))
+    if of_devices:
+        what = "functions that launch work on devices and are not intercepted"
+        table.rows.append((what, len(of_devices), _names(of_devices)))
+        table.notes.append("What functions that are not intercepted launch is in no table, if the program calls them.")
 
 
 def _add_unnumbered(tables: Tables, table: Table) -> None:
@@ -286,6 +319,21 @@ def _add_unnumbered(tables: Tables, table: Table) -> None:
     if count:
         what = "records of collectives without a sequence number: matched by group and order"
         table.rows.append((what, count, ranges(ranks)))
+
+
+LACKING = "; not seen: "  # in what the agent says of jaxlib
+
+
+def _add_xla(tables: Tables, table: Table) -> None:
+    """What of JAX was recorded, and what is not understood of the jaxlib that the program used."""
+    sql = """SELECT what, list(rank ORDER BY rank) FROM marks JOIN ranks USING (process)
+        WHERE name = 'xla' AND role = 'rank' GROUP BY what ORDER BY what"""
+    for what, ranks in tables.query(sql):
+        table.rows.append((f"JAX, {what}", len(ranks), ranges(ranks)))
+        if LACKING in what:
+            library, _, lacking = str(what).partition(LACKING)
+            text = f"JAX is not wholly understood: of {library.partition(':')[0]}, {lacking} are not seen"
+            table.warnings.append(f"{text}; mark steps with rankscope.step()")
 
 
 def _add_unrecorded(tables: Tables, table: Table) -> None:

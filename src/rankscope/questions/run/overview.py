@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from rankscope.model import Cell, Column, Layer, Role, Table, Tables, Unit, sql_list
+from rankscope.model.records import Layer, Role
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.mpi.calls import shares
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.wording import counted, ranges
@@ -72,13 +73,20 @@ DEVICES_SQL = " UNION ALL ".join(
         (device, {place}) AS place FROM devices WHERE {column} > 0"""
     for place, (column, name, unit) in enumerate(OF_DEVICES)
 )
+# The figures; a series of which several documents tell the same point is one for each of them, named after its file.
+BY_DOCUMENT_SQL = """
+    SELECT figures.* REPLACE (CASE WHEN role = 'document' AND series IN (
+            SELECT series FROM figures JOIN ranks USING (process) WHERE role = 'document'
+            GROUP BY series, name, statistic, scale_name, scale, unit HAVING count(DISTINCT source) > 1)
+        THEN series || ' [' || source || ']' ELSE series END AS series)
+    FROM figures JOIN ranks USING (process)"""
 FIGURES_SQL = f"""
     WITH summed AS ({DEVICES_SQL} UNION ALL
         SELECT process, 'host', 'unified memory faults', unified_faults::DOUBLE, 'count', ({LAST}, 0)
         FROM ranks WHERE unified_faults > 0),
     told AS (SELECT * EXCLUDE (place), '' AS statistic, NULL AS scale, '' AS scale_name, false AS given,
                  row_number() OVER (ORDER BY place, process) AS place FROM summed
-        UNION ALL BY NAME SELECT *, true AS given, row_number() OVER () AS place FROM figures)
+        UNION ALL BY NAME SELECT *, true AS given, row_number() OVER () AS place FROM ({BY_DOCUMENT_SQL}))
     SELECT series, name, statistic, scale, scale_name, value, unit, rank FROM told JOIN ranks USING (process)
     WHERE {{condition}} OR (role = 'document' AND {{everybody}})
     ORDER BY given, min(place) OVER (PARTITION BY given, series, name, statistic), scale, place"""
@@ -87,8 +95,8 @@ FIGURES_SQL = f"""
 def figures(tables: Tables, selection: Selection = ALL) -> Table:
     """One line per figure, each value in the column of its unit; series in the order of their files."""
     everybody = "true" if selection.ranks is None else "false"  # a document belongs to no rank
-    found = tables.query(FIGURES_SQL.format(condition=selection.condition, everybody=everybody))
-    return arranged(Table("figures", "Figures", FIGURES_COLUMNS, [_row(*row) for row in found]), selection)
+    rows = tables.query(FIGURES_SQL.format(condition=selection.condition, everybody=everybody))
+    return arranged(Table("figures", "Figures", FIGURES_COLUMNS, [_row(*row) for row in rows]), selection)
 
 
 def _row(
@@ -238,8 +246,8 @@ def overview(tables: Tables, selection: Selection = ALL) -> Table:
 
 def _still_running(tables: Tables) -> list[str]:
     going = [row[0] for row in tables.query("SELECT rank FROM ranks WHERE ending = 'running' AND role = 'rank'")]
-    told = f"The run is still going on ({counted(len(going), 'rank')}: {ranges(going)}): these are the numbers so far."
-    return [told] if going else []
+    text = f"The run is still going on ({counted(len(going), 'rank')}: {ranges(going)}): these are the numbers so far."
+    return [text] if going else []
 
 
 def _distinct(versions: list[Any]) -> list[str]:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from statistics import mean
 
-from rankscope.model import Cell, Table, Unit
+from rankscope.model.tables import Cell, Table, Unit
 from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
 from rankscope.questions.run.screen_ranks import IDLE, OWN, Answer, Row, compared, number, percent, rows_of
@@ -23,6 +23,11 @@ LABELS = {
     "wait": "of exposed communication: waiting for ranks that have not arrived yet, by the matched collectives",
     "transfer": "of exposed communication: after the last rank has arrived, exit skew included",
     "unmatched": "of exposed communication: in collectives that are not in the logs of all their ranks",
+    "pipeline bubble": "a stage of a pipeline is idle: it stands in a call for a message whose other end has not come, "
+    "or its step is over before that of the last stage (table bubbles); on hosts, and no communication",
+    "warm-up": "of the pipeline bubble: before the stage's first backward pass",
+    "drain": "of the pipeline bubble: after its last forward pass",
+    "uneven stages": "of the pipeline bubble: in between, because other stages take longer",
     "copies": "copies and memsets on a GPU, and no kernel",
     "idle": "nothing runs on a GPU",
     "idle: launching": "the GPU is idle because the host launches too slowly",
@@ -53,14 +58,14 @@ LABELS = {
     "largest collective": "the collective, by size, in which ranks spend most time, with its share of the wait and "
     "transfer of all matched collectives",
     "recording cost": "the largest share of the table overhead: what of the cost could be measured",
-    "HIGH": "a finding that could save 10 % of the run or more",
-    "MED": "a finding that could save 3 % of the run or more",
-    "LOW": "a finding that could save less than 3 % of the run",
+    "HIGH": "a finding that could save 10 % or more of the steps' time (of the run, where it is not in steps)",
+    "MED": "a finding that could save 3 % or more of the steps' time (of the run, where it is not in steps)",
+    "LOW": "a finding that could save less than that",
     "ONCE": "a finding about what is paid once for each job, however long it runs",
     "CHECK": "a finding that makes other numbers doubtful",
 }
 LEVELS = ("CHECK", "HIGH", "MED", "LOW", "ONCE")
-HIGH, MEDIUM = 0.1, 0.03  # of the run
+HIGH, MEDIUM = 0.1, 0.03  # of the steps: a longer job has more of them, but only one start; else of the run
 PAID_ONCE = ("slow_start", "first_collective", "compiling")
 NOTICEABLE = 0.01  # of the step: less is not worth a line
 MOST_EXPECTED = 10_000_000
@@ -73,6 +78,7 @@ def screen(answer: Answer, name: str, load: str, bad_files: Sequence[str] = ()) 
     [about] = rows_of(overview) or [{}]
     loaded = bool(about.get("tools"))
     problems = [*_missing(coverage, answer("ranks"), loaded, load), *_unread(bad_files), *_warnings(overview, coverage)]
+    problems += _restarted(answer("attempts"))
     advice = [_advice(row) for row in rows_of(findings) if row["rule"] != "incomplete_coverage" or not problems]
     not_checked = [note for note in findings.notes if note.startswith("Not checked")] if about.get("ranks") else []
     ranks, note, imbalance = compared(answer)
@@ -181,6 +187,16 @@ def _warnings(overview: Table, coverage: Table) -> list[str]:
     return told + [f"WARNING: {text}" for text in others if "ended abnormally" not in text]
 
 
+def _restarted(attempts: Table) -> list[str]:
+    """How often the job was started before this attempt, and how the one before it ended."""
+    rows = rows_of(attempts)
+    if len(rows) < 2:
+        return []
+    before = rows[-2]
+    told = f"attempt {before['attempt']} ended after {counted(int(number(before, 'steps')), 'step')}: {before['ended']}"
+    return [f"RESTARTED: this is attempt {rows[-1]['attempt']}; {told}. What it cost: rankscope goodput"]
+
+
 def _unread(bad_files: Sequence[str]) -> list[str]:
     return [f"INCOMPLETE: {counted(len(bad_files), 'file')} could not be read: {bad_files[0]}"] if bad_files else []
 
@@ -194,8 +210,8 @@ def _completeness(coverage: Table, tools: str, cost: str) -> str:
         return f"Loaded: {counted(seen, 'rank')}; what {tools.replace('_', ' ')} itself lost is not known"
     expected = max((row["count"] for what, row in rows.items() if what.startswith("ranks expected")), default=seen)
     lost = [f"{row['count']:,} {what}" for what, row in rows.items() if what in LOSSES.values() and row["count"]]
-    told = f"Complete: {seen:,} of {expected:,} rank{'s' * (expected != 1)}, {'; '.join(lost) or 'nothing lost'}"
-    return f"{told}; {cost}" if cost else told
+    text = f"Complete: {seen:,} of {expected:,} rank{'s' * (expected != 1)}, {'; '.join(lost) or 'nothing lost'}"
+    return f"{text}; {cost}" if cost else text
 
 
 def _cost(answer: Answer) -> str:
@@ -225,7 +241,7 @@ def _step(answer: Answer) -> Bars | None:
     figures.append(("step", max(int(number(row, "steps")) for row in on_gpus or on_hosts), Unit.COUNT))
     figures += _mfu(answer)
     figures += [("steps/s", 1e9 / slowest, Unit.NUMBER)] if slowest else []
-    bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts)
+    bars = device_bars(on_gpus) if on_gpus else host_bars(on_hosts, rows_of(answer("bubbles")))
     is_guess = any(note.startswith(SAID[KERNELS]) for note in answer("steps").notes)
     title = f"Where a {'guessed ' if is_guess else ''}step goes"
     if on_gpus:
@@ -264,18 +280,30 @@ def device_bars(rows: Sequence[Row]) -> list[Bar]:
 EXPOSED = ("wait", "transfer", "unmatched")  # of which exposed communication consists
 
 
-def host_bars(rows: Sequence[Row]) -> list[Bar]:
-    """The host's own parts and exposed communication, mean over the ranks."""
+BUBBLE = {"warmup_ns": "warm-up", "drain_ns": "drain", "imbalance_ns": "uneven stages"}
+
+
+def host_bars(rows: Sequence[Row], stages: Sequence[Row] = ()) -> list[Bar]:
+    """The host's own parts, the bubble of a pipeline and exposed communication, mean over the ranks."""
     step = mean(number(row, "step_ns") for row in rows)
 
     def bar(label: str, ns: float, depth: int = 0) -> Bar:
         return Bar(label, ns, ns / step if step else 0.0, depth)
 
     own = [bar(label, mean(number(row, name) for row in rows)) for name, label in OWN.items()]
-    exposed = bar("exposed communication", mean(number(row, "exposed_ns") for row in rows))
+    blocked = mean(number(row, "exposed_ns") for row in rows)
+    idle = {name: mean(number(row, name) for row in stages) if stages else 0.0 for name in BUBBLE}
+    held = min(1.0, blocked / sum(idle.values())) if any(idle.values()) else 0.0  # steps of ranks end at other times
+    waiting = [bar("pipeline bubble", held * sum(idle.values()))]
+    waiting += [bar(label, held * idle[name], 1) for name, label in BUBBLE.items()]
+    exposed = bar("exposed communication", blocked - waiting[0].ns)
     within = {name: mean(number(row, f"exposed_{name}_ns") for row in rows) for name in EXPOSED}
-    parts = [bar(name, ns, 1) for name, ns in within.items()]
-    return _worth_a_line([*sorted(own, key=lambda one: -one.ns), exposed, *parts])
+    if stages:  # messages are in no matched collective: what of them is no bubble moves data
+        moved = mean(number(row, "transfer_ns") for row in stages)
+        within["transfer"] += min(moved, within["unmatched"])
+        within["unmatched"] = max(0.0, within["unmatched"] - waiting[0].ns - moved)
+    parts = [bar(name, min(ns, exposed.ns), 1) for name, ns in within.items()]
+    return _worth_a_line([*sorted(own, key=lambda one: -one.ns), *waiting, exposed, *parts])
 
 
 def _worth_a_line(bars: Sequence[Bar]) -> list[Bar]:
@@ -338,8 +366,14 @@ def _kernels(answer: Answer) -> Bars | None:
 
 def _routines(answer: Answer) -> Bars | None:
     rows = rows_of(answer("routines"))
-    of_all = "summed over ranks, wait included"
-    return _largest(rows, lambda row: str(row["name"]), "Where MPI time goes", "routines", of_all)
+    of_wall = sum(number(row, "share") for row in rows)
+    note = f"{percent(of_wall)} of wall time; summed over ranks, wait included" if of_wall else "summed over ranks"
+    return _largest(rows, _routine, "Where MPI time goes", "routines", note)
+
+
+def _routine(row: Row) -> str:
+    """Some tools have a rank's MPI time in one sum."""
+    return "ranks not split by call" if row["name"] == "(all MPI)" else str(row["name"])
 
 
 def _tallies(answer: Answer) -> Bars | None:
@@ -380,15 +414,16 @@ def _phase(row: Row) -> str:
 
 # ---------------------------------------------------------------- what to do
 def _advice(row: Row) -> Advice:
-    share = row.get("share")
+    share, of_steps = row.get("share"), row.get("steps_share")
+    weight = share if of_steps is None else of_steps
     level = "LOW"
     if row.get("saved_ns") is None:
         level = "CHECK"
     elif row["rule"] in PAID_ONCE:
         level = "ONCE"
-    elif share is None or share >= HIGH:
+    elif weight is None or weight >= HIGH:
         level = "HIGH"
-    elif share >= MEDIUM:
+    elif weight >= MEDIUM:
         level = "MED"
     proofs = []
     for text in str(row.get("evidence") or "").split("; "):
@@ -397,7 +432,8 @@ def _advice(row: Row) -> Advice:
             proofs.append((table, told))
         elif proofs:  # a semicolon within the sentence
             proofs[-1] = (proofs[-1][0], f"{proofs[-1][1]}; {text}")
-    return Advice(level, str(row["finding"]), str(row["action"]), proofs, str(row["rule"]), row["saved_ns"], share)
+    title, action, rule = str(row["finding"]), str(row["action"]), str(row["rule"])
+    return Advice(level, title, action, proofs, rule, row["saved_ns"], share, of_steps)
 
 
 def _verdict(about: Row, not_checked: Sequence[str], figures: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Any
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.questions.wording import seconds, size
 
 Row = Mapping[str, Any]  # of an answer, by the names of its columns
@@ -109,13 +109,19 @@ def _host_ranks(answer: Answer) -> Ranks | None:
     many_hosts = len({row.get("host") for row in found}) > 1
     called = {"rank": "Rank", **({"host": "Host"} if many_hosts else {}), "step_ns": "Step"}
     columns = _columns(answer("step_parts"), {**called, **{name: _title(OWN[name]) for name in parts}})
+    in_stages = bool(answer("bubbles").rows)
+    places = {row["rank"]: row["place"] for row in rows_of(answer("parallelism"))} if in_stages else {}
+    columns[1:1] = _columns(answer("parallelism"), {"place": "Place"}) if places else []
     matched = any(row.get("exposed_wait_ns") is not None for row in found)  # else nobody knows what of it is wait
     split = {"exposed_wait_ns": "Wait", "exposed_transfer_ns": "Transfer"} if matched else {"exposed_ns": "Exposed"}
+    if in_stages:  # most of it is the bubble of a pipeline, and no communication
+        split = {"exposed_ns": "Blocked"}
     columns += _columns(answer("step_parts"), split)
     columns += _columns(answer("waiting"), {"caused_share": "Wait caused"}) if any(caused.values()) else []
     rows = []
     for row in found:
-        first = (row["rank"], *([row["host"]] if many_hosts else []), row["step_ns"], *(row[name] for name in parts))
+        where = [*([places.get(row["rank"])] if places else []), *([row["host"]] if many_hosts else [])]
+        first = (row["rank"], *where, row["step_ns"], *(row[name] for name in parts))
         last = (caused.get(row["rank"]),) if any(caused.values()) else ()
         rows.append((*first, *(row[name] for name in split), *last))
     own = [number(row, "step_ns") - number(row, "exposed_ns") for row in found]
@@ -152,33 +158,42 @@ def _plain_ranks(answer: Answer) -> Ranks | None:
 FIGURES = (
     Column("series", Unit.NAME, "Series", "library, place or method, as the document names it"),
     Column("what", Unit.NAME, "What", "what was measured"),
-    Column("least_scale", Unit.NUMBER, "From", "the smallest size that has a figure"),
-    Column("least", Unit.NAME, "It is", "the figure at that size"),
-    Column("most_scale", Unit.NUMBER, "To", "the largest size that has a figure"),
-    Column("most", Unit.NAME, "Then", "the figure at that size"),
-    Column("growth", Unit.NAME, "Grows", "the last ÷ the first"),
+    Column("least_scale", Unit.NAME, "From", "the smallest size that has a figure"),
+    Column("least", Unit.NAME, "Value", "the figure at that size"),
+    Column("most_scale", Unit.NAME, "To", "the largest size that has a figure"),
+    Column("most", Unit.NAME, "Value", "the figure at that size"),
+    Column("growth", Unit.NAME, "Growth", "the last ÷ the first"),
 )
+
+
+NUMBERED = ("rank", "node", "gpu")  # of a figure's scale: which one it is, not how many there are
 
 
 def _figures(table: Table) -> Table | None:
     """Of a document: each series at its smallest and at its largest size."""
-    series: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+    series: dict[tuple[str, str, str], list[tuple[float, float, str]]] = {}
     for row in rows_of(table):
+        if row.get("scale") is None or row.get("scale_name") in NUMBERED:
+            continue
         for name, form in VALUES.items():
-            if isinstance(row.get(name), int | float) and row.get("scale") is not None:
-                told = series.setdefault((str(row["series"]), str(row["name"])), [])
-                told.append((float(row["scale"]), float(row[name]), form(float(row[name]))))
+            if isinstance(row.get(name), int | float):
+                of = (str(row["series"]), str(row["name"]), str(row.get("scale_name") or ""))
+                series.setdefault(of, []).append((float(row["scale"]), float(row[name]), form(float(row[name]))))
     rows: list[tuple[Cell, ...]] = []
-    for (of, what), points in series.items():
+    for (of_series, what, scale), points in series.items():
         first, last = min(points), max(points)
         if last[0] > first[0]:
             growth = f"{last[1] / first[1]:,.2f} ×" if first[1] else ""
-            rows.append((of, what, _whole(first[0]), first[2], _whole(last[0]), last[2], growth))
+            sizes = (_size(first[0], scale), first[2], _size(last[0], scale), last[2])
+            rows.append((of_series, what, *sizes, growth))
     return Table("screen_figures", "Figures", FIGURES, rows) if rows else None
 
 
-def _whole(value: float) -> Cell:
-    return int(value) if value.is_integer() else value
+def _size(value: float, scale: str) -> str:
+    """`1 node`, `512 nodes`, but `batch 32`."""
+    if not scale.endswith("s"):
+        return f"{scale} {value:,.12g}".lstrip()
+    return f"{value:,.12g} {scale.removesuffix('s') if value == 1 else scale}"
 
 
 def _title(label: str) -> str:

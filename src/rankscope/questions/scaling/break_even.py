@@ -35,7 +35,7 @@ class BreakEven:
         if len(self.sizes) == 1:
             every = f"at {_count(self.sizes[0], axis)}, the only size measured"
         if not signs:
-            return f"the same within {TIE:.0%} {every}"
+            return f"the same within {100 * TIE:.0f} % {every}"
         leads, ends = (names[int(sign > 0)] for sign in (signs[0], signs[-1]))
         if not self.meetings:
             return f"never in range: {leads} is {word} {every}"
@@ -43,7 +43,8 @@ class BreakEven:
         if len(self.meetings) > 1:
             return f"they meet at {where} {axis}; after the last one {ends} is {word}"
         if leads == ends:
-            return f"{leads} is {word}, but at {_count(self.meetings[0], axis)} both are the same within {TIE:.0%}"
+            at = _count(self.meetings[0], axis)
+            return f"{leads} is {word}, but at {at} both are the same within {100 * TIE:.0f} %"
         return f"{leads} is {word} up to about {where} {axis}, {ends} from there on"
 
 

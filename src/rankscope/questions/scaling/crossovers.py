@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Unit
+from rankscope.model.tables import Cell, Column, Table, Unit
 from rankscope.questions.scaling.break_even import BreakEven, break_even
 from rankscope.questions.scaling.growth import Growth
 
@@ -73,7 +73,7 @@ def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: in
     """All pairs of a quantity, or each series with those it is to be held against; of too many those that meet."""
     table = Table("scale_break_even", "Break-evens", COLUMNS, [])
     found = []
-    for group in alike([*grown, *(one for one in against if one not in grown)]):
+    for group in alike([*grown, *(growth for growth in against if growth not in grown)]):
         if not against and len(group) > MOST_SERIES:
             text = f"{group[0].series.what}: {len(group)} series are too many to hold all against all"
             table.notes.append(f"{text}: name those to compare with by `rankscope scale --against`")
@@ -87,20 +87,20 @@ def crossovers(grown: Sequence[Growth], against: Sequence[Growth] = (), most: in
     table.rows += [_row(*one) for one in found]
     if table.rows:
         table.notes.append("Between two measured sizes by straight lines; of several meetings the last is shown.")
-    if any(row[5] for row in table.rows) and not any(_is_repeated(one) for one in grown):
-        table.notes.append("Every size was measured once: only repeats tell whether two that are close really meet.")
+    if any(row[5] for row in table.rows) and not any(_is_repeated(growth) for growth in grown):
+        table.notes.append("Every size was measured once: only repeats show whether two that are close really cross.")
     return table
 
 
-def _is_repeated(one: Growth) -> bool:
-    return len(one.series.points) > len(one.scales)
+def _is_repeated(growth: Growth) -> bool:
+    return len(growth.series.points) > len(growth.scales)
 
 
-def _fewer(found: list[Pair], most: int, notes: list[str]) -> list[Pair]:
+def _fewer(pairs: list[Pair], most: int, notes: list[str]) -> list[Pair]:
     """Those that meet; of the others how many there are."""
-    told = Counter(text for pair in found if (text := _never(*pair)))
+    told = Counter(text for pair in pairs if (text := _never(*pair)))
     notes += [f"Never in range, of {count} quantities: {text} at every size" for text, count in told.items()]
-    meeting = [pair for pair in found if pair[2].meetings]
+    meeting = [pair for pair in pairs if pair[2].meetings]
     if len(meeting) > most:
         notes.append(f"The first {most} of {len(meeting)} that meet; `rankscope scale` shows all.")
     return meeting[:most]
@@ -109,12 +109,12 @@ def _fewer(found: list[Pair], most: int, notes: list[str]) -> list[Pair]:
 def alike(grown: Sequence[Growth]) -> list[list[Growth]]:
     """Those of one quantity, in one unit, over one axis."""
     found: dict[tuple[str, str, str], list[Growth]] = {}
-    for one in grown:
-        if one.scales:
-            found.setdefault((one.series.what, one.series.unit, one.series.axis), []).append(one)
+    for growth in grown:
+        if growth.scales:
+            found.setdefault((growth.series.what, growth.series.unit, growth.series.axis), []).append(growth)
     return list(found.values())
 
 
-def _row(one: Growth, other: Growth, found: BreakEven) -> tuple[Cell, ...]:
-    names = (one.series.what, one.series.name, other.series.name)
-    return (*names, found.sizes[0], found.sizes[-1], found.at, _verdict(one, other, found))
+def _row(growth: Growth, other: Growth, found: BreakEven) -> tuple[Cell, ...]:
+    names = (growth.series.what, growth.series.name, other.series.name)
+    return (*names, found.sizes[0], found.sizes[-1], found.at, _verdict(growth, other, found))

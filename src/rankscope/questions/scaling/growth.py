@@ -78,7 +78,7 @@ def growth(series: Series) -> Growth:
 
 def _off(error: float) -> str:
     """Percent say nothing where values are off by factors."""
-    return f"{error:.0%}" if error < 1 else f"by a factor of {1 + error:.2g}"
+    return f"{100 * error:.0f} %" if error < 1 else f"by a factor of {1 + error:.2g}"
 
 
 def _name(choice: LawChoice) -> str:
@@ -105,7 +105,7 @@ def _doubts(x: Array, y: Array, scales: Array, medians: Array, choice: LawChoice
     trend = abs(math.log(float(medians.max() / medians.min())))
     error = choice.fit.relative_error
     if choice.fit.law.name != "constant" and 2 * error > trend:
-        doubts.append(f"values scatter by {error:.0%} around the model, as much as they grow")
+        doubts.append(f"values scatter by {100 * error:.0f} % around the model, as much as they grow")
     if choice.fit.law.name == "constant" and max(UNSTEADY, 1.5 * _scatter(x, y)) < error <= LARGEST_ERROR:
         doubts.append(
             f"values lie {_off(error)} from a constant, and no model of growth is certain: measure more scales"

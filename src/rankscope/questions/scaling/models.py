@@ -189,7 +189,7 @@ def choose(laws: Sequence[Law], x: Sequence[float] | Array, y: Sequence[float] |
             continue
         chosen = name
         break
-    return LawChoice(fits[chosen], {name: float(found.mean()) for name, found in misses.items()})
+    return LawChoice(fits[chosen], {name: float(miss.mean()) for name, miss in misses.items()})
 
 
 def _is_worse(misses: Array, best: Array) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rankscope.model import Table
+from rankscope.model.tables import Table
 from rankscope.pictures import Advice, AnswerPage, Figure, Graph, Points, Section
 from rankscope.questions.scaling.growth import Growth
 from rankscope.questions.scaling.models import LawEstimate
@@ -43,30 +43,37 @@ class Scaling:
     to: Sequence[float] = ()
 
 
-def growth_page(found: Scaling, kind: str = "Growth") -> AnswerPage:
+def growth_page(scaling: Scaling, kind: str = "Growth") -> AnswerPage:
     """The answer on the first screen with the graph of what grows most; then what was measured, and all of growth."""
-    ranked = _ranked([one for one in found.grown if not one.series.published])
-    first = _first_graph(ranked, found.graphs)
-    left = {name: [graph for graph in some if graph is not first] for name, some in found.graphs.items()}
-    sections = _sections(found.tables, left)
+    ranked = _ranked([one for one in scaling.grown if not one.series.published])
+    first = _first_graph(ranked, scaling.graphs)
+    left = {name: [graph for graph in some if graph is not first] for name, some in scaling.graphs.items()}
+    sections = _sections(scaling.tables, left)
     if first is not None:
         sections.insert(0, Section("growth", "How does it scale?", [], graphs=[first], group="Growth"))
     return AnswerPage(
         kind,
-        found.name,
-        found.facts,
+        scaling.name,
+        scaling.facts,
         _verdict(ranked),
-        _figures(ranked, found.to),
-        [Points("grows", "What grows?", [_point(one, found.to) for one in _unlike(ranked)[:MOST_POINTS]], ONE_SIZE)],
+        _figures(ranked, scaling.to),
+        [
+            Points(
+                "grows",
+                "What grows?",
+                [_point(growth, scaling.to) for growth in _unlike(ranked)[:MOST_POINTS]],
+                ONE_SIZE,
+            )
+        ],
         sections,
-        list(dict.fromkeys(text for table in found.tables for text in table.warnings)),
+        list(dict.fromkeys(text for table in scaling.tables for text in table.warnings)),
         "growth" if first is not None else "",
     )
 
 
 def _ranked(grown: Sequence[Growth]) -> list[Growth]:
     """Times by what they grow by in all, then all else by its factor; sizes of messages only where nothing else is."""
-    by_scale = [one for one in grown if one.series.axis != BY_SIZE] or list(grown)
+    by_scale = [growth for growth in grown if growth.series.axis != BY_SIZE] or list(grown)
     times = [one for one in by_scale if one.series.unit == "ns"]
     others = [one for one in by_scale if one.series.unit != "ns"]
     times.sort(key=lambda one: -(one.medians[-1] - one.medians[0]))
@@ -76,10 +83,10 @@ def _ranked(grown: Sequence[Growth]) -> list[Growth]:
 def _unlike(ranked: Sequence[Growth]) -> list[Growth]:
     """Without those that say what one before them has said."""
     kept: list[Growth] = []
-    for one in ranked:
-        ends = [(other.medians[0], other.medians[-1]) for other in kept if other.series.name == one.series.name]
-        if not any(_near(one.medians[0], first) and _near(one.medians[-1], last) for first, last in ends):
-            kept.append(one)
+    for growth in ranked:
+        ends = [(other.medians[0], other.medians[-1]) for other in kept if other.series.name == growth.series.name]
+        if not any(_near(growth.medians[0], first) and _near(growth.medians[-1], last) for first, last in ends):
+            kept.append(growth)
     return kept
 
 
@@ -101,7 +108,7 @@ def _verdict(ranked: Sequence[Growth]) -> str:
     if not ranked:
         return ONE_SIZE
     told = [_scaling(best)] if (best := _best(ranked)) is not None else []
-    growing = [one for one in ranked if one.series.unit == "ns" and factor(one) >= STEADY]
+    growing = [growth for growth in ranked if growth.series.unit == "ns" and factor(growth) >= STEADY]
     if growing:
         most = growing[0]
         told.append(f"{_what(most)} grows most: {_ends(most)}, {factor(most):.2g} times as long.")
@@ -110,12 +117,12 @@ def _verdict(ranked: Sequence[Growth]) -> str:
 
 def _best(ranked: Sequence[Growth]) -> Growth | None:
     """The throughput that scales best."""
-    rates = [one for one in ranked if one.series.unit == PER_SECOND]
+    rates = [growth for growth in ranked if growth.series.unit == PER_SECOND]
     return max(rates, key=_efficiency, default=None)
 
 
-def _efficiency(one: Growth) -> float:
-    return factor(one) / (one.scales[-1] / one.scales[0])
+def _efficiency(growth: Growth) -> float:
+    return factor(growth) / (growth.scales[-1] / growth.scales[0])
 
 
 def _scaling(best: Growth) -> str:
@@ -141,31 +148,34 @@ def _figures(ranked: Sequence[Growth], to: Sequence[float]) -> list[Figure]:
     return told
 
 
-def _projected(one: Growth, scale: float) -> tuple[str, str]:
+def _projected(growth: Growth, scale: float) -> tuple[str, str]:
     """The value and its interval, or why there is none."""
-    found = one.at(scale)
+    found = growth.at(scale)
     if not isinstance(found, LawEstimate):
         return "not supported", found
-    value, low, high = (shown(each, one.series.unit) for each in (found.value, found.low, found.high))
+    value, low, high = (shown(each, growth.series.unit) for each in (found.value, found.low, found.high))
     return value, f"95 % interval {low} to {high}"
 
 
-def _point(one: Growth, to: Sequence[float]) -> Advice:
+def _point(growth: Growth, to: Sequence[float]) -> Advice:
     """One series: what it does, by which law, and where that leads."""
-    level = "GROWS" if factor(one) >= STEADY else "FALLS" if factor(one) <= 1 / STEADY else "STEADY"
-    fit = one.choice.fit if one.choice else None
-    law = f"by the model {formula(one)}" if fit else f"no model: {'; '.join(one.doubts)}"
-    told = [f"at {scale:g} {one.series.axis}: {' – '.join(_projected(one, scale))}" for scale in to]
-    return Advice(level, f"{_what(one)}: {_ends(one)}", "; ".join([law, *told]), [], "")
+    level = "GROWS" if factor(growth) >= STEADY else "FALLS" if factor(growth) <= 1 / STEADY else "STEADY"
+    fit = growth.choice.fit if growth.choice else None
+    law = f"by the model {formula(growth)}" if fit else f"no model: {'; '.join(growth.doubts)}"
+    texts = [f"at {scale:g} {growth.series.axis}: {' – '.join(_projected(growth, scale))}" for scale in to]
+    return Advice(level, f"{_what(growth)}: {_ends(growth)}", "; ".join([law, *texts]), [], "")
 
 
-def _what(one: Growth) -> str:
-    return f"{one.series.what} of {one.series.name}"
+def _what(growth: Growth) -> str:
+    statistic, _, quantity = growth.series.what.partition(", ")
+    if quantity and statistic in ("Min", "Median", "Mean", "Max"):
+        return f"{quantity} of {growth.series.name} ({statistic.lower()} over the ranks)"
+    return f"{growth.series.what} of {growth.series.name}"
 
 
-def _ends(one: Growth) -> str:
-    first, last = (shown(value, one.series.unit) for value in (one.medians[0], one.medians[-1]))
-    return f"from {first} at {one.scales[0]:g} to {last} at {one.scales[-1]:g} {one.series.axis}"
+def _ends(growth: Growth) -> str:
+    first, last = (shown(value, growth.series.unit) for value in (growth.medians[0], growth.medians[-1]))
+    return f"from {first} at {growth.scales[0]:g} to {last} at {growth.scales[-1]:g} {growth.series.axis}"
 
 
 # ---------------------------------------------------------------- below

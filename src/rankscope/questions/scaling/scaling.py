@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.pictures import Curve, Graph
+from rankscope.questions.run.overview import BY_DOCUMENT_SQL
+from rankscope.questions.run.screen_ranks import NUMBERED
 from rankscope.questions.scaling.crossovers import alike
 from rankscope.questions.scaling.growth import Growth, Series
 from rankscope.questions.scaling.models import BY_SCALE, BY_SIZE, LawEstimate, coefficient_intervals, estimate
@@ -22,9 +24,11 @@ from rankscope.questions.steps.steps import steps
 # Which quantities do runs of several sizes have in common, each as a series over the scale?
 AXES = ("ranks", "hosts")
 RUNS = "runs"  # the name of series of recorded runs
-FIGURES = """
-    SELECT series, name, coalesce(statistic, ''), scale_name, unit, scale, value FROM figures
-    WHERE scale IS NOT NULL AND value IS NOT NULL ORDER BY ALL"""
+FIGURES = f"""
+    SELECT series, name, coalesce(statistic, ''), scale_name, unit, scale, value FROM ({BY_DOCUMENT_SQL})
+    WHERE scale IS NOT NULL AND value IS NOT NULL
+    AND scale_name NOT IN {sql_list(NUMBERED)}
+    ORDER BY ALL"""
 HOSTS = "SELECT max(value) FROM figures WHERE scale IS NULL AND name = 'hostnames'"
 OF_HOSTS = ("nodes", "hosts", "scale")  # axes that one host cannot have more than one point on
 SIZES = """
@@ -53,7 +57,7 @@ def of_figures(rows: Iterable[tuple[Any, ...]]) -> list[Series]:
 
 def summed(name: str, parts: Sequence[Series]) -> Series:
     """Their sum over all scales of any of them: where one has no value, its value at the largest scale below."""
-    curves = [_medians(one) for one in parts]
+    curves = [_medians(part) for part in parts]
     scales = sorted({scale for curve in curves for scale in curve})
     points = tuple((scale, sum(_held(curve, scale) for curve in curves)) for scale in scales)
     return replace(parts[0], name=name, points=points)
@@ -165,46 +169,48 @@ def shown(value: float, unit: str) -> str:
 def laws(grown: Sequence[Growth]) -> Table:
     """One line for each series."""
     table = Table("scale_laws", "How it grows", LAWS, [])
-    for one in grown:
-        s, fit = one.series, one.choice.fit if one.choice else None
-        ends = (shown(one.medians[0], s.unit), shown(one.medians[-1], s.unit))
+    for growth in grown:
+        s, fit = growth.series, growth.choice.fit if growth.choice else None
+        ends = (shown(growth.medians[0], s.unit), shown(growth.medians[-1], s.unit))
         law: tuple[Cell, ...] = (
-            (fit.law.name, formula(one), fit.relative_error) if fit else ("none", "; ".join(one.doubts), None)
+            (fit.law.name, formula(growth), fit.relative_error) if fit else ("none", "; ".join(growth.doubts), None)
         )
-        table.rows.append((s.name, s.what, len(one.scales), one.scales[0], one.scales[-1], *ends, one.exponent, *law))
+        table.rows.append(
+            (s.name, s.what, len(growth.scales), growth.scales[0], growth.scales[-1], *ends, growth.exponent, *law)
+        )
     table.notes.append(
-        "Model: the one with the lowest leave-one-out error; a simpler one where the two cannot be told apart."
+        "Model: the one with the lowest leave-one-out error; a simpler one where the two are not distinguishable."
     )
     table.notes.append("Exponent at the end: slope in logarithms over the last three: 0 constant, 1 proportional.")
     return table
 
 
-def formula(one: Growth) -> str:
+def formula(growth: Growth) -> str:
     """The law with its coefficients and their intervals."""
-    assert one.choice
-    fit = one.choice.fit
+    assert growth.choice
+    fit = growth.choice.fit
     text = fit.law.formula
     values = list(zip("abc", fit.coefficients, coefficient_intervals(fit), strict=False))
     told = []
     for letter, value, (low, high) in values:
         if fit.law.of_logarithms and letter == "a":
             value, low, high = np.exp(value), np.exp(low), np.exp(high)
-        unit = "" if fit.law.of_logarithms and letter == "b" else one.series.unit
+        unit = "" if fit.law.of_logarithms and letter == "b" else growth.series.unit
         told.append(f"{letter} = {shown(value, unit)} ({shown(low, unit)} to {shown(high, unit)})")
     return f"{text}, {', '.join(told)}"
 
 
 def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
     table = Table("scale_projection", "Projection", PROJECTION, [])
-    for one in grown:
+    for growth in grown:
         for scale in scales:
-            found = one.at(scale)
-            told: tuple[Cell, ...] = (
+            found = growth.at(scale)
+            cells: tuple[Cell, ...] = (
                 (None, None, None, found)
                 if isinstance(found, str)
-                else (*(shown(v, one.series.unit) for v in (found.value, found.low, found.high)), None)
+                else (*(shown(v, growth.series.unit) for v in (found.value, found.low, found.high)), None)
             )
-            table.rows.append((one.series.name, one.series.what, scale, *told))
+            table.rows.append((growth.series.name, growth.series.what, scale, *cells))
     table.notes.append("At least, at most: 95 % interval of the fitted model, not of one further measurement.")
     return table
 
@@ -212,16 +218,16 @@ def projection(grown: Sequence[Growth], scales: Sequence[float]) -> Table:
 def speed_up(grown: Sequence[Growth]) -> Table:
     """Of times whose job is the same at every scale T(first) / T(n), of throughputs the other way round."""
     table = Table("scale_speed_up", "Speed-up and efficiency", SPEED_UP, [])
-    for one in grown:
-        throughput = one.series.unit == "/s"
-        if one.series.name != RUNS and not throughput:
+    for growth in grown:
+        throughput = growth.series.unit == "/s"
+        if growth.series.name != RUNS and not throughput:
             continue  # of what somebody has tabulated nobody knows whether the job was the same
-        first, base = one.scales[0], one.medians[0]
-        for scale, value in zip(one.scales, one.medians, strict=True):
+        first, base = growth.scales[0], growth.medians[0]
+        for scale, value in zip(growth.scales, growth.medians, strict=True):
             gained = value / base if throughput else base / value
-            told = shown(value, one.series.unit)
-            table.rows.append((one.series.name, one.series.what, scale, told, gained, gained / (scale / first)))
-    if any(one.series.name == RUNS for one in grown):
+            told = shown(value, growth.series.unit)
+            table.rows.append((growth.series.name, growth.series.what, scale, told, gained, gained / (scale / first)))
+    if any(growth.series.name == RUNS for growth in grown):
         table.notes.append("Of times: as if the whole job were the same at every scale (strong scaling).")
     return table
 
@@ -237,9 +243,9 @@ STEADY = 1.1  # a factor below which nothing grows
 
 def graphs(grown: Sequence[Growth], to: Sequence[float] = ()) -> list[Graph]:
     """In the order of the quantities; published series lie over every quantity in their unit and axis."""
-    over = [one for one in grown if one.series.published]
+    over = [growth for growth in grown if growth.series.published]
     made = []
-    for group in _growing_most(alike([one for one in grown if not one.series.published]) or alike(over)):
+    for group in _growing_most(alike([growth for growth in grown if not growth.series.published]) or alike(over)):
         ours = group[0].series
         laid = [one for one in over if (one.series.unit, one.series.axis) == (ours.unit, ours.axis)]
         made.append(graph([*group, *(one for one in laid if one not in group)], to))
@@ -260,33 +266,33 @@ def _growing_most(groups: Sequence[Sequence[Growth]]) -> list[Sequence[Growth]]:
 def graph(group: Sequence[Growth], to: Sequence[float]) -> Graph:
     """Those that grow most, where there are too many to be told apart."""
     kept = sorted(group, key=lambda one: (not one.series.published, factor(one)), reverse=True)[:MOST_CURVES]
-    shown_in_order = [one for one in group if one in kept]
+    shown_in_order = [growth for growth in group if growth in kept]
     first = group[0].series
     curves = [Curve(one.series.name, one.series.points, _law(one, to), one.series.published) for one in shown_in_order]
     left_out = f" (the {len(kept)} of {len(group)} that grow most)" if len(kept) < len(group) else ""
     return Graph(f"{sentence(group)}{left_out}", first.axis, first.what, _unit(first.unit), curves)
 
 
-def _law(one: Growth, to: Sequence[float]) -> list[tuple[float, float, float, float]]:
+def _law(growth: Growth, to: Sequence[float]) -> list[tuple[float, float, float, float]]:
     """As far as it may be asked: to the largest wanted scale for which the data support it."""
-    if one.choice is None or one.doubts:
+    if growth.choice is None or growth.doubts:
         return []
-    allowed = [scale for scale in to if isinstance(one.at(scale), LawEstimate)]
+    allowed = [scale for scale in to if isinstance(growth.at(scale), LawEstimate)]
     made = []
-    for scale in np.geomspace(one.scales[0], max([one.scales[-1], *allowed]), FITTED_POINTS):
-        found = estimate(one.choice.fit, float(scale))
+    for scale in np.geomspace(growth.scales[0], max([growth.scales[-1], *allowed]), FITTED_POINTS):
+        found = estimate(growth.choice.fit, float(scale))
         made.append((float(scale), found.value, found.low, found.high))
     return made
 
 
-def factor(one: Growth) -> float:
+def factor(growth: Growth) -> float:
     """Of the largest to the smallest scale."""
-    return one.medians[-1] / one.medians[0]
+    return growth.medians[-1] / growth.medians[0]
 
 
 def sentence(group: Sequence[Growth]) -> str:
     """What the picture shows, with the number in it."""
-    ours = [one for one in group if not one.series.published] or list(group)
+    ours = [growth for growth in group if not growth.series.published] or list(group)
     most, least = max(ours, key=factor), min(ours, key=factor)
     told = most if factor(most) >= STEADY or factor(least) > 1 / STEADY else least
     verb = "grows" if factor(told) >= STEADY else "falls" if factor(told) <= 1 / STEADY else "hardly changes"

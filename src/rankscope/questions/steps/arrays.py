@@ -27,7 +27,9 @@ class StepFile:
         self.columns = self.columns or {name: (at, one.dtype) for at, (name, one) in enumerate(values.items())}
         count = len(next(iter(values.values())))
         place = self.scratch.room(len(values) * count * ITEM_BYTES)
-        whole = b"".join(np.asarray(values[name], kind).tobytes() for name, (_, kind) in self.columns.items())
+        missing = np.zeros(count)
+        columns = {name: np.asarray(values.get(name, missing), kind) for name, (_, kind) in self.columns.items()}
+        whole = b"".join(column.tobytes() for column in columns.values())
         write_at(self.scratch.number, memoryview(whole), place)
         return Stored(self, place, count)
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
 from rankscope.questions.steps.arrays import RankSteps, Same, StepFile
@@ -46,7 +46,8 @@ def warmup_steps(length_ns: Any, flagged: Any) -> int:
 # ---------------------------------------------------------------------------------------------------------------------
 # The steps that ranks have recorded: at once, or of a large run some ranks at a time, with the values left on disk.
 Array = Any  # of numpy
-PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "checkpoint", "other")
+PARTS = ("data", "zero_grad", "forward", "backward", "optimizer", "checkpoint", "compute", "other")
+COMPILED = "compute"  # only of programs that JAX has compiled
 COUNTS = ("minor_faults", "major_faults", "involuntary_switches", "voluntary_switches")
 OF_WHICH = ("hidden", "gc", "runnable", "cpu", "process_cpu")
 TIMES = ("begin_ns", "end_ns", "communication_ns", "blocked_communication_ns", "exposed_ns")
@@ -111,7 +112,8 @@ def _of_rows(columns: Mapping[str, Any], rows: Array, rank: int, host: str) -> R
 
     begin, end = columns["begin_ns"][rows], columns["end_ns"][rows]
     values = {"begin_ns": begin, "length_ns": (end - begin).astype(np.float64), "exposed_ns": of("exposed_ns")}
-    values |= {f"own {part}": np.maximum(of(f"{part}_ns") - of(f"blocked_{part}_ns"), 0) for part in PARTS}
+    parts = [part for part in PARTS if part != COMPILED or columns[f"{part}_ns"].any()]
+    values |= {f"own {part}": np.maximum(of(f"{part}_ns") - of(f"blocked_{part}_ns"), 0) for part in parts}
     # a collective that blocks outside the other parts is a part of its own: what it was not blocked for is the host's
     values["own other"] = values["own other"] + np.maximum(of("communication_ns") - of("blocked_communication_ns"), 0)
     values |= {f"of which {name}": of(f"{name}_ns") for name in OF_WHICH}
@@ -197,7 +199,8 @@ def _steps_of(tables: Tables) -> Steps:
     ranks = recorded_steps(tables)
     if ranks:
         traced = _traced(tables)
-        made = Steps(ranks, "traced" if traced else "recorded", notes=_losses(tables) + traced)
+        notes = _losses(tables) + traced + _by_backward(tables)
+        made = Steps(ranks, "traced" if traced else "recorded", notes=notes)
     else:
         found, notes = pattern_steps(tables)
         made = Steps(found, "pattern" if found else "", notes=notes)
@@ -225,6 +228,17 @@ def _traced(tables: Tables) -> list[str]:
     sql = """SELECT steps_from, list(rank ORDER BY rank) FROM ranks
         WHERE role = 'rank' AND steps_from <> '' AND process IN (SELECT process FROM steps) GROUP BY 1 ORDER BY 1"""
     return [f"{SAID[source]} ({rank_words(ranks)})." for source, ranks in tables.query(sql) if source in SAID]
+
+
+def _by_backward(tables: Tables) -> list[str]:
+    """What tells the steps of a program that makes no optimizer."""
+    sql = """SELECT list(DISTINCT rank ORDER BY rank) FROM steps JOIN ranks USING (process)
+        WHERE role = 'rank' AND by_backward"""
+    ranks = tables.query(sql)[0][0]
+    if not ranks:
+        return []
+    told = f"Steps end with a backward run, for no optimizer was seen ({rank_words(ranks)})"
+    return [f"{told}: where there are several of them in a step, call rankscope.step() at its end."]
 
 
 def _losses(tables: Tables) -> list[str]:

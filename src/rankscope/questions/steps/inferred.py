@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Tables, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.tables import Tables, sql_list
 from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
 from rankscope.questions.steps.arrays import RankSteps, Same, StepFile

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import COLLECTIVE_LAYERS, Words
+from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.tables import Words
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The log of one rank's collectives as numbers in which a pattern can be looked for.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from rankscope.model import COLLECTIVE_LAYERS, PHASES, Cell, Column, Layer, Table, Tables, Unit, sql_list
+from rankscope.model.records import COLLECTIVE_LAYERS, PHASES, Layer
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import steps_of
 
@@ -214,21 +216,42 @@ PHASE_CALLS_COLUMNS = (
     Column("phase_share", Unit.SHARE, "% of its phase", "`total_ns` ÷ that of all calls of the layer in the phase"),
     Column("mean_ns", Unit.NS, "Mean", "`total_ns` ÷ `calls`"),
     Column("max_ns", Unit.NS, "Max", "longest call"),
-    Column("bytes", Unit.BYTES, "Bytes", "sum of the bytes of the calls"),
+    Column(
+        "bytes",
+        Unit.BYTES,
+        "Bytes",
+        "sum of the bytes of the calls; of Gloo's sends and receives by their messages, where the log has all of them",
+    ),
     Column("ranks", Unit.COUNT, "Ranks", "number of ranks that made such a call"),
 )
+
+
+def _with_messages(tables: Tables, selection: Selection, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The bytes of sends and receives that torch shows as ranges, which have none."""
+    sql = f"""SELECT message_ends.phase, name, count(*), sum(bytes)::BIGINT FROM message_ends JOIN ranks USING (process)
+        WHERE {selection.condition} AND layer = '{Layer.GLOO}' GROUP BY 1, 2"""
+    sent = {(phase, name): (calls, size) for phase, name, calls, size in tables.query(sql)}
+
+    def whole(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        calls, size = sent.get((row[0], row[2]), (0, None))
+        is_whole = row[1] == Layer.TORCH and calls == row[3]
+        return (*row[:8], size, *row[9:]) if is_whole else row
+
+    return [whole(row) for row in rows]
 
 
 def phase_calls(tables: Tables, selection: Selection = ALL) -> Table:
     """What each phase spent in which call, most time first within a phase."""
     sql = f"""
         SELECT tallies.phase, layer, name, sum(calls)::BIGINT, sum(total_ns), sum(total_ns) / sum(sum(total_ns)) OVER
-            (PARTITION BY tallies.phase, layer), sum(total_ns) / nullif(sum(calls), 0), max(max_ns), sum(bytes)::BIGINT,
+            (PARTITION BY tallies.phase, layer), sum(total_ns) / nullif(sum(calls), 0), max(max_ns),
+            CASE layer WHEN '{Layer.TORCH}' THEN nullif(sum(bytes), 0) ELSE sum(bytes) END::BIGINT,
             count(DISTINCT process)
         FROM tallies JOIN ranks USING (process)
         WHERE {selection.condition} AND tallies.phase <> '' AND (kind = 'call' OR layer = 'gloo')
             AND layer IN {sql_list([*COLLECTIVE_LAYERS, Layer.TORCH, Layer.CUDA_API])} AND ranks.tool = ''
         GROUP BY tallies.phase, layer, name"""
     order = {name: at for at, name in enumerate(PHASES)}
-    found = sorted(tables.query(sql), key=lambda row: (order.get(row[0], len(order)), -row[4]))
+    rows = _with_messages(tables, selection, tables.query(sql))
+    found = sorted(rows, key=lambda row: (order.get(row[0], len(order)), -row[4]))
     return arranged(Table("phase_calls", "Calls by phase", PHASE_CALLS_COLUMNS, found), selection)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import OF_WHICH, PARTS, TITLES, Steps, steps_of

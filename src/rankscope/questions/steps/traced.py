@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rankscope.model import Step, names_of
+from rankscope.model.records import Step
+from rankscope.model.tables import names_of
 
 Array = Any  # of numpy
 PROFILER, OPTIMIZER, RANGES, KERNELS = "ProfilerStep", "optimizer", "ranges", "kernels"
@@ -81,7 +82,7 @@ def part_of(name: str) -> str:
 # ---------------------------------------------------------------- where steps are
 FEWEST_RANGES = 3
 LEAST_COVER, MOST_COVER = 0.5, 0.8  # of the time from first to last that ranges fill: those called steps, and others
-STUB = 0.02  # of the longest: a step of the profiler's schedule that was cut off at once
+STUB = 0.02  # of the median: a step of the profiler's schedule that was cut off at once; the first may compile for long
 ANY_NAME = re.compile("")
 STEP_NAME = re.compile(
     r"(?i)(?:^|[^a-z])(?:train(?:ing)?[ _]?)?(?:step|iter|iteration|batch|train[ _]batch)(?:$|[^a-z])"
@@ -116,12 +117,12 @@ def steps_of_ranges(found: Sequence[Range], profiler: Sequence[Range]) -> Traced
 
 def _of_profiler(found: Sequence[Range]) -> TracedSteps | None:
     mine = sorted(_of_busiest_thread([one for one in found if one.number is not None]))
-    longest_ns = max((one.end_ns - one.start_ns for one in mine), default=0)
-    for end in (0, -1):
-        if len(mine) > 1 and mine[end].end_ns - mine[end].start_ns < STUB * longest_ns:
-            del mine[end]
     if not mine:
         return None
+    median_ns = float(np.median([one.end_ns - one.start_ns for one in mine]))
+    for end in (0, -1):
+        if len(mine) > 1 and mine[end].end_ns - mine[end].start_ns < STUB * median_ns:
+            del mine[end]
     made = _made(PROFILER, mine, [one.number or 0 for one in mine])
     made.joined[1:] &= np.diff(made.number) == 1
     return made
@@ -298,7 +299,7 @@ def step_columns(steps: TracedSteps, moments: Sequence[tuple[int, str]], counts:
     """The columns of model.Step: parts as far as ranges tell them, and 0 for all that a trace does not tell."""
     rows = len(steps.number)
     made: dict[str, Any] = {name: np.zeros(rows, np.int64) for name in names_of(Step)}
-    made |= {name: np.zeros(rows, bool) for name in ("warmup", "accumulated", "skipped", "told")}
+    made |= {name: np.zeros(rows, bool) for name in ("warmup", "accumulated", "skipped", "told", "by_backward")}
     made |= {"number": steps.number, "begin_ns": steps.begin_ns, "end_ns": steps.end_ns}
     made |= {f"{name}_ns": sums for name, sums in sums_of_parts(steps, moments).items()}
     blocked_ns = made["communication_ns"]

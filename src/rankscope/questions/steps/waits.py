@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.collectives.matching import CollectiveLog
 from rankscope.questions.collectives.wait_and_transfer import Split, collectives_of, usually_asked_of_steps
 from rankscope.questions.disk_matrix import ITEM_BYTES, Scratch, read_at, write_at

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import PARTS, TITLES, steps_of
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
@@ -129,28 +129,55 @@ def causes(tables: Tables, selection: Selection = ALL) -> Table:
         if selection.ranks is None or one.late.rank in selection.ranks:
             table.rows.append(_row(one))
     if not table.rows:
-        found_there = [one for one in device_causes(tables) if selection.ranks is None or one.rank in selection.ranks]
+        found_there = [
+            device_cause
+            for device_cause in device_causes(tables)
+            if selection.ranks is None or device_cause.rank in selection.ranks
+        ]
         table.rows += [_device_row(one) for one in found_there]
-    found = steps_of(tables)
-    if not table.rows and len(found.ranks) > 1:
+    steps = steps_of(tables)
+    if not table.rows and len(steps.ranks) > 1:
         table.notes.append("No rank's own time in a step stands out from its peers'.")
     return arranged(table, selection)
 
 
-def _row(one: LateCause) -> tuple[Cell, ...]:
-    late = one.late
+def _row(late_cause: LateCause) -> tuple[Cell, ...]:
+    late = late_cause.late
     share = late.excess.value / late.step_ns if late.step_ns else None
     return (
-        *(late.rank, late.host, one.name, late.excess.value, late.excess.error, share, late.waited_ns, late.steps),
-        *(one.ns, one.usual_ns, late.excess.value * late.steps, one.evidence),
+        *(
+            late.rank,
+            late.host,
+            late_cause.name,
+            late.excess.value,
+            late.excess.error,
+            share,
+            late.waited_ns,
+            late.steps,
+        ),
+        *(late_cause.ns, late_cause.usual_ns, late.excess.value * late.steps, late_cause.evidence),
     )
 
 
-def _device_row(one: DeviceCause) -> tuple[Cell, ...]:
+def _device_row(device_cause: DeviceCause) -> tuple[Cell, ...]:
     """By sums over the run, so without an error."""
     return (
-        *(one.rank, one.host, one.name, one.excess_ns, None, one.excess_ns / one.step_ns, one.waited_ns, one.steps),
-        *(one.excess_ns, one.usual_ns, one.excess_ns * one.steps, one.evidence),
+        *(
+            device_cause.rank,
+            device_cause.host,
+            device_cause.name,
+            device_cause.excess_ns,
+            None,
+            device_cause.excess_ns / device_cause.step_ns,
+            device_cause.waited_ns,
+            device_cause.steps,
+        ),
+        *(
+            device_cause.excess_ns,
+            device_cause.usual_ns,
+            device_cause.excess_ns * device_cause.steps,
+            device_cause.evidence,
+        ),
     )
 
 
@@ -165,8 +192,8 @@ def cause_of(late: Late) -> LateCause:
             return _caused(late, component, name)
     faults_ns = _fault_ns(late)
     if faults_ns >= MOST * by:
-        told = ", ".join(f"{late.counts[name].value:+.0f} {name.replace('_', ' ')}" for name in FAULTS)
-        return LateCause(late, "page faults", faults_ns, None, f"{told} a step")
+        text = ", ".join(f"{late.counts[name].value:+.0f} {name.replace('_', ' ')}" for name in FAULTS)
+        return LateCause(late, "page faults", faults_ns, None, f"{text} a step")
     if _all_slower(late):
         return LateCause(late, "slower processor", by, None, _growths(late))
     parts = {name: found.value for name, found in late.components.items() if name not in WITHIN}
@@ -203,12 +230,12 @@ def _all_slower(late: Late) -> bool:
 
 
 def _growths(late: Late) -> str:
-    told = [
-        f"{TITLES.get(name, name)} {_signed_ms(found.value)}"
-        for name, found in late.components.items()
+    texts = [
+        f"{TITLES.get(name, name)} {_signed_ms(component.value)}"
+        for name, component in late.components.items()
         if name not in WITHIN and (name in PARTS or late.usual_ns[name])
     ]
-    return ", ".join(told or [f"all own time {_signed_ms(late.excess.value)}"]) + " a step against its peers"
+    return ", ".join(texts or [f"all own time {_signed_ms(late.excess.value)}"]) + " a step against its peers"
 
 
 def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
@@ -231,8 +258,8 @@ def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
         and own[0] > most
         and own[1] < LESS_CPU * usual_busy
     ):
-        told = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
-        return LateCause(cause.late, "preemption", cause.late.excess.value, None, told)
+        text = f"{own[0]:.0f} involuntary switches a second, its peers {usual:.0f}"
+        return LateCause(cause.late, "preemption", cause.late.excess.value, None, text)
     return cause
 
 
@@ -243,8 +270,8 @@ def in_a_range(tables: Tables, cause: LateCause) -> LateCause:
     found = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
     if found is None:
         return cause
-    told = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
-    return LateCause(cause.late, found.name, found.excess_ns, found.usual_ns, told)
+    text = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
+    return LateCause(cause.late, found.name, found.excess_ns, found.usual_ns, text)
 
 
 SWITCHES_A_SECOND = 20.0

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.model import INSIDE, Tables
+from rankscope.model.records import INSIDE
+from rankscope.model.tables import Tables
 from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import AWAITED, straggler, sums
 from rankscope.questions.gpu.communication_kernels import communicates
@@ -75,14 +76,14 @@ def device_causes(tables: Tables) -> list[DeviceCause]:
     rank = known.log.ranks[place] if place is not None else -1
     if place is None or verdict != AWAITED or set(steps) != set(known.log.ranks):
         return []
-    count = min(len(one.number) for one in steps.values())
-    if count < FEWEST_STEPS or max(len(one.number) for one in steps.values()) != count:
+    count = min(len(step.number) for step in steps.values())
+    if count < FEWEST_STEPS or max(len(step.number) for step in steps.values()) != count:
         return []
     waited_ns = float(waiting.caused_ns[place]) / (len(steps) - 1) / count
     found = _on_the_device(tables, rank, count, waited_ns) or _on_the_host(tables, rank, steps, waited_ns)
     if found is None:
         return []
-    step_ns = float(np.mean([one.length_ns.mean() for one in steps.values()]))
+    step_ns = float(np.mean([step.length_ns.mean() for step in steps.values()]))
     name, excess_ns, usual_ns, evidence = found
     if excess_ns < NOTICEABLE * step_ns:
         return []
@@ -105,12 +106,12 @@ def _explains(excess_ns: float, waited_ns: float) -> bool:
 
 
 def _on_the_device(tables: Tables, rank: int, steps: int, waited_ns: float) -> Found | None:
-    found = tables.query(DEVICES)
-    recorded = dict.fromkeys((of_rank for of_rank, _, _ in found), float(steps)) | dict(tables.query(RECORDED))
+    rows = tables.query(DEVICES)
+    recorded = dict.fromkeys((of_rank for of_rank, _, _ in rows), float(steps)) | dict(tables.query(RECORDED))
     if not all(recorded.values()):
         return None
-    compute_ns = {of_rank: value / recorded[of_rank] for of_rank, value, _ in found}
-    activities = {of_rank: value / recorded[of_rank] for of_rank, _, value in found}
+    compute_ns = {of_rank: value / recorded[of_rank] for of_rank, value, _ in rows}
+    activities = {of_rank: value / recorded[of_rank] for of_rank, _, value in rows}
     if rank not in compute_ns or len(compute_ns) < 2:
         return None
     excess_ns, usual_ns = _excess(compute_ns, rank)
@@ -148,21 +149,21 @@ def _one_kernel(
     if more_ns < MOST * excess_ns:
         return None
     called = kernel_names(tables, loaded=False).get(name, name)
-    told = f"{evidence}; {called} {_ms(usual_ns + more_ns)} a step, its peers {_ms(usual_ns)}"
+    text = f"{evidence}; {called} {_ms(usual_ns + more_ns)} a step, its peers {_ms(usual_ns)}"
     if not usual_ns:
-        return f"an extra kernel: {called}", more_ns, usual_ns, told
+        return f"an extra kernel: {called}", more_ns, usual_ns, text
     if more > SAME_WORK * usual:
         return (
             f"more calls of the kernel {called}",
             more_ns,
             usual_ns,
-            f"{told}, in {usual + more:.3g} calls against {usual:.3g}",
+            f"{text}, in {usual + more:.3g} calls against {usual:.3g}",
         )
     others_ns = {other: sum(of[other] for key, of in times.items() if key != name) for other in recorded}
     rest_ns, rest_usual_ns = _excess(others_ns, rank)
     if rest_usual_ns and rest_ns / rest_usual_ns >= ALIKE * more_ns / usual_ns:
         return None
-    return f"a slower kernel: {called}", more_ns, usual_ns, told
+    return f"a slower kernel: {called}", more_ns, usual_ns, text
 
 
 def _on_the_host(tables: Tables, rank: int, steps: Mapping[int, RankSteps], waited_ns: float) -> Found | None:
@@ -170,7 +171,7 @@ def _on_the_host(tables: Tables, rank: int, steps: Mapping[int, RankSteps], wait
     if set(calls) != set(steps):
         return None
     count = len(steps[rank].number)
-    own = {number: float(one.length_ns.mean()) - calls[number] / count for number, one in steps.items()}
+    own = {number: float(step.length_ns.mean()) - calls[number] / count for number, step in steps.items()}
     excess_ns, usual_ns = _excess(own, rank)
     if min(own.values()) < 0 or not _explains(excess_ns, waited_ns):
         return None
@@ -186,9 +187,9 @@ def _components(tables: Tables, steps: Mapping[int, RankSteps], count: int) -> d
     """What the host's time may have gone to, what can strike anywhere first; the rest of a step holds CUDA calls."""
     made: dict[str, Values] = {}
     for key, title in WITHIN.items():
-        if all(key in one.of_which for one in steps.values()):
+        if all(key in step.of_which for step in steps.values()):
             made[title] = {rank: float(one.of_which[key].mean()) for rank, one in steps.items()}
-    parts = {name for one in steps.values() for name in one.own} - {"other"}
+    parts = {name for step in steps.values() for name in step.own} - {"other"}
     for name in sorted(parts):
         made[TITLES.get(name, name)] = {
             rank: float(one.own[name].mean()) if name in one.own else 0.0 for rank, one in steps.items()

@@ -112,31 +112,31 @@ class _Compared:
     usual: Array  # the peers' mean
 
 
-def late_ranks(found: Steps) -> list[Late]:
+def late_ranks(steps: Steps) -> list[Late]:
     """Ranks that stand out, the latest first; none where the difference may be chance."""
-    common = found.common()
-    if len(found.ranks) < 2 or len(common) < FEWEST_STEPS:
+    common = steps.common()
+    if len(steps.ranks) < 2 or len(common) < FEWEST_STEPS:
         return []
-    chosen = Chosen(found.ranks, common)
+    chosen = Chosen(steps.ranks, common)
     step_ns = float(np.median(chosen.table(lambda one: one.own_ns + one.exposed_ns), overwrite_input=True))
     own, exposed = chosen.compared(lambda one: one.own_ns), chosen.compared(lambda one: one.exposed_ns)
     whole = _stand_out(own.excess, step_ns)
-    components = {name: chosen.compared(partial(_component, name=name)) for name in _components(found.ranks)}
-    outstanding = {name: _outstanding(name, told, step_ns) for name, told in components.items()}
+    components = {name: chosen.compared(partial(_component, name=name)) for name in _components(steps.ranks)}
+    outstanding = {name: _outstanding(name, component, step_ns) for name, component in components.items()}
     places = sorted({place for places in (whole, *outstanding.values()) for place in places})
-    counts = {name: chosen.compared(partial(_count, name=name)) for name in found.ranks[0].counts} if places else {}
+    counts = {name: chosen.compared(partial(_count, name=name)) for name in steps.ranks[0].counts} if places else {}
     made = []
     for place in places:
         late = Late(
-            found.ranks[place].rank,
-            found.ranks[place].host,
+            steps.ranks[place].rank,
+            steps.ranks[place].host,
             own.excess[place],
             -exposed.excess[place].value,
             step_ns,
             len(common),
             place in whole,
-            {name: told.excess[place] for name, told in components.items()},
-            {name: float(told.usual[place]) for name, told in components.items()},
+            {name: component.excess[place] for name, component in components.items()},
+            {name: float(component.usual[place]) for name, component in components.items()},
             {name: told.excess[place] for name, told in counts.items()},
             [name for name, standing in outstanding.items() if place in standing],
         )
@@ -196,18 +196,18 @@ class Chosen:
     common: Array
     _places: dict[int, Array] = field(default_factory=dict)
 
-    def of(self, one: RankSteps, values: Array) -> Array:
+    def of(self, rank_steps: RankSteps, values: Array) -> Array:
         """Of the values of all steps of a rank those of these."""
-        key = id(one.number)
+        key = id(rank_steps.number)
         if key not in self._places:
-            self._places[key] = np.searchsorted(one.number, self.common)
+            self._places[key] = np.searchsorted(rank_steps.number, self.common)
         return values[self._places[key]]
 
     def table(self, ask: Callable[[RankSteps], Array]) -> Array:
         """Ranks × steps: what each rank answers."""
         made = np.empty((len(self.ranks), len(self.common)))
-        for row, one in zip(made, self.ranks, strict=True):
-            row[:] = self.of(one, ask(one))
+        for row, rank in zip(made, self.ranks, strict=True):
+            row[:] = self.of(rank, ask(rank))
         return made
 
     def compared(self, ask: Callable[[RankSteps], Array]) -> _Compared:
@@ -245,23 +245,27 @@ def _spread(value: Array, place: int) -> float:
 
 def _components(ranks: Sequence[RankSteps]) -> list[str]:
     """What a step's own time consists of, and what lies within it, where all ranks have it."""
-    of_each = {tuple(_names(one)) for one in ranks}
+    of_each = {tuple(_names(rank)) for rank in ranks}
     return [name for name in _names(ranks[0]) if all(name in told for told in of_each)]
 
 
-def _names(one: RankSteps) -> list[str]:
-    made = [f"before {slot} {at}" for at, slot in enumerate(one.slots, 1)] if one.slots else list(one.own)
-    return made + [name for name in WITHIN if name in one.of_which]
+def _names(rank_steps: RankSteps) -> list[str]:
+    made = (
+        [f"before {slot} {at}" for at, slot in enumerate(rank_steps.slots, 1)]
+        if rank_steps.slots
+        else list(rank_steps.own)
+    )
+    return made + [name for name in WITHIN if name in rank_steps.of_which]
 
 
-def _component(one: RankSteps, name: str) -> Array:
+def _component(rank_steps: RankSteps, name: str) -> Array:
     if name in WITHIN:
-        return one.of_which[name]
-    return one.gaps[name.rpartition(" ")[2]] if one.slots else one.own[name]
+        return rank_steps.of_which[name]
+    return rank_steps.gaps[name.rpartition(" ")[2]] if rank_steps.slots else rank_steps.own[name]
 
 
-def _count(one: RankSteps, name: str) -> Array:
-    return one.counts[name]
+def _count(rank_steps: RankSteps, name: str) -> Array:
+    return rank_steps.counts[name]
 
 
 def _outstanding(name: str, told: _Compared, step_ns: float) -> set[int]:

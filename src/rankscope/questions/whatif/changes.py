@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Wrong
+from rankscope.model.tables import Wrong
+from rankscope.questions.whatif.passes import as_other_stages, share_evenly
 from rankscope.questions.whatif.program import Durations, Program
 from rankscope.questions.wording import rank_words
 
 Array = Any  # of numpy
 CELLS = 1 << 22  # that are worked on at a time
+POOL = 1 << 14  # operations of peers that tell how long such a one takes
 # by cause: what operations of a table are called that are nothing but it
 KINDS = {
     "data": re.compile(r"data|load", re.I),
@@ -39,13 +41,14 @@ class Change:
         """As a row of the answer calls it."""
         return {
             "rank": f"{rank_words(self.ranks)} as fast as the median" if self.ranks else "",
-            "stage": f"stage {', '.join(map(str, self.stages))} as fast as the median stage",
+            "stage": f"stage {', '.join(map(str, self.stages))} with no more work than the median stage",
             "cause": f"no {'preemption' if self.cause == 'preemption' else self.cause + ' time'}",
-            "balance": "stages balanced",
+            "balance": "all work shared evenly by stages",
             "bandwidth": f"{self.factor:g} × the bandwidth",
             "overlap": "all transfer overlapped",
             "typical": "every transfer as usual",
-            "ideal": "ideal: no rank ever late" + ("" if not self.stages else ", stages balanced"),
+            "ideal": "ideal: no rank ever late"
+            + ("" if not self.stages else ", the same work shared evenly by stages"),
         }[self.kind]
 
     def applied(self, program: Program, time: Durations) -> Durations:
@@ -62,7 +65,7 @@ class Change:
         }[self.kind](program, time)
 
     def _rank(self, program: Program, time: Durations) -> Durations:
-        """Each operation of these ranks as long as the median of its peers, else of its peers in other stages."""
+        """Each operation of these ranks as long as its peers' usually are, else as those of other stages."""
         places = [at for at, rank in enumerate(program.ranks) if rank in self.ranks]
         mine = np.isin(program.rank, places)
         return _as_others(program, time, mine, program.peers, program.peers_of_stages)
@@ -80,6 +83,8 @@ class Change:
 
     def _balance(self, program: Program, time: Durations) -> Durations:
         """Work of each kind shared evenly: by the mean of the stages over the median of the own stage."""
+        if program.passes is not None:
+            return share_evenly(program, time)
         mine = (program.stage >= 0) & ~program.transfers
         own = time.own_ns.copy()
         rows = np.flatnonzero(mine)
@@ -108,6 +113,8 @@ class Change:
     def _ideal(self, program: Program, time: Durations) -> Durations:
         """All ranks (of a stage) as its median rank is, step by step; then work shared evenly between stages."""
         made = _as_median_rank(program, time)
+        if program.passes is not None:
+            return share_evenly(program, made)
         own = made.own_ns
         rows = np.flatnonzero((program.stage >= 0) & ~program.transfers)
         if len(rows) and len(np.unique(program.stage[rows])) > 1:
@@ -181,45 +188,54 @@ def _as_median_rank(program: Program, time: Durations) -> Durations:
 
 
 def _as_others(program: Program, time: Durations, mine: Array, peers: Array | None, of_stages: Array) -> Durations:
-    """The chosen operations as long as the median of the others with the same code: of peers, else of other stages.
+    """The chosen operations as long as the others with the same code: as peers usually are, else as other stages are.
 
-    Of peers, in the step before: with those of the same step it would never wait for them, nor they for it. What lies
-    before an operation is another matter in another stage, where something else comes before: it stays.
+    What lies before an operation is another matter in another stage, where something else comes before: it stays.
     """
-    gap, own, shared = time.gap_ns.copy(), time.own_ns.copy(), program.shared
-    left = mine.copy()
-    for codes in (peers, of_stages):
-        if codes is None:
-            continue
-        asked = np.flatnonzero(left if codes is peers else left & ~program.transfers)
-        others = np.flatnonzero(~mine & np.isin(codes, codes[asked])) if len(asked) else asked
-        if not len(others):
-            continue
-        known, middle = _medians(time.own_ns, codes, others)
-        at = np.minimum(np.searchsorted(known, codes[asked]), len(known) - 1)
-        has = known[at] == codes[asked]
-        if codes is peers:
-            middle = _step_before(program, others, middle)
-            gaps = _step_before(program, others, _medians(time.gap_ns, codes, others)[1])
-            gap[asked[has]] = gaps[at[has]]
-        own[asked[has]] = np.where(shared[asked[has]][:, None], own[asked[has]], middle[at[has]])
-        left[asked[has]] = False
+    gap, own, left = time.gap_ns.copy(), time.own_ns.copy(), mine.copy()
+    if peers is not None:
+        codes = peers if program.places is None else program.places  # the same in all steps
+        asked = np.flatnonzero(mine)
+        others = np.flatnonzero(~mine & np.isin(codes, codes[asked]))
+        rows = asked[np.isin(codes[asked], codes[others])]
+        _as_peers(gap, codes, program.rank, rows, others)
+        kept = own[rows]
+        _as_peers(own, codes, program.rank, rows, others)
+        own[rows] = np.where(program.shared[rows][:, None], kept, own[rows])
+        left[rows] = False
+    asked = np.flatnonzero(left & ~program.transfers)
+    others = np.flatnonzero(~mine & np.isin(of_stages, of_stages[asked])) if len(asked) else asked
+    if len(others):
+        known, middle = _medians(time.own_ns, of_stages, others)
+        at = np.minimum(np.searchsorted(known, of_stages[asked]), len(known) - 1)
+        has = known[at] == of_stages[asked]
+        own[asked[has]] = middle[at[has]]
+    if program.passes is not None:
+        alone = mine & (program.stage >= 0) & ~np.isin(program.stage, program.stage[~mine])
+        others = np.unique(program.rank[(program.stage >= 0) & ~mine]).tolist()
+        as_other_stages(program, gap, np.unique(program.rank[alone]).tolist(), others)
     return Durations(gap, own)
 
 
-def _step_before(program: Program, rows: Array, values: Array) -> Array:
-    """The values of operations with these codes, each as it was one step earlier; of the first step, in the last."""
-    if program.places is None or program.step is None:
-        return np.roll(values, 1, axis=1)
-    one_of = rows[np.unique(program.peers[rows], return_index=True)[1]]
-    place, step = program.places[one_of], program.step[one_of]
-    order = np.lexsort((step, place))
-    begins = np.flatnonzero(np.diff(place[order], prepend=place[order][:1] - 1))
-    before = np.roll(order, 1)
-    before[begins] = order[np.append(begins[1:], len(order)) - 1]
-    made = np.empty_like(values)
-    made[order] = values[before]
-    return made
+def _as_peers(values: Array, codes: Array, rank: Array, rows: Array, others: Array) -> None:
+    """Give these rows the durations that others with the same code have in all steps, each rank in its own order.
+
+    The shortest of the rank becomes the shortest of its peers, its median their median, and so on. So it varies as they
+    do, and is slow in the steps in which it was slow: with a median in every step it would be steadier than any rank,
+    and would hold up nobody.
+    """
+    others = others[np.argsort(codes[others], kind="stable")]
+    of_code = codes[others]
+    rows = rows[np.lexsort((rank[rows], codes[rows]))]
+    edges = np.flatnonzero(np.diff(codes[rows], prepend=-1) | np.diff(rank[rows], prepend=-1))
+    for some in np.split(rows, edges[1:]) if len(rows) else ():
+        low, high = np.searchsorted(of_code, [codes[some[0]], codes[some[0]] + 1]).tolist()
+        pool = values[others[low : high : max(1, (high - low) // POOL)]].reshape(-1)
+        pool.sort()
+        own = values[some].reshape(-1)
+        order = np.argsort(np.argsort(own, kind="stable"), kind="stable")
+        middles = (order + 0.5) * (len(pool) / len(own)) - 0.5
+        values[some] = np.interp(middles, np.arange(len(pool)), pool).reshape(len(some), -1)
 
 
 def _of_stages(program: Program, values: Array, rows: Array) -> tuple[Array, Array]:

@@ -8,16 +8,20 @@ the end of the last one of the step, for as long as the step says that the rank 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables, Wrong
+from rankscope.model.tables import Tables, Wrong
 from rankscope.questions.collectives.matching import Matched
 from rankscope.questions.collectives.operations import OPERATIONS
 from rankscope.questions.collectives.wait_and_transfer import Collectives, collectives_of
+from rankscope.questions.messages import Messages
+from rankscope.questions.parallelism.groups import Pipeline
 from rankscope.questions.steps.data import PARTS, TITLES, Steps, steps_of
+from rankscope.questions.whatif.message_calls import Calls, calls_of, number_calls
+from rankscope.questions.whatif.passes import Gaps, passes_before, passes_of, stages_of
 from rankscope.questions.whatif.program import JOINS, NOTHING, Durations, Join, Program
 from rankscope.questions.wording import counted, rank_words
 
@@ -29,12 +33,12 @@ NO_STEPS = (
     "rankscope.step(), or load a table of operations"
 )
 UNTOLD = (
-    "The trace does not tell when a rank was blocked: it is taken to wait from where it issued the last collective of "
+    "The trace does not say when a rank was blocked: it is taken to wait from where it issued the last collective of "
     "a step to where that ended."
 )
 OWN = "own time"
 OUTSIDE = -(1 << 30)  # instead of a step
-MOST_OPERATIONS = 4_000_000  # of one program
+MOST_OPERATIONS = 2_000_000  # of one program: arrays of so many are given back and taken again without the system
 KEPT_CELLS = 1 << 23  # collectives × members, of blocks of the log
 DEVICE = """
     SELECT rank, number, min(d.begin_ns) AS begin_ns, max(d.end_ns) AS end_ns, max(d.exposed_ns) AS exposed_ns,
@@ -76,7 +80,7 @@ class Windows(Sequence[Program]):
 
 
 def programs_of_collectives(
-    tables: Tables, messages: Messages | None = None
+    tables: Tables, messages: Messages | None = None, pipelines: Sequence[Pipeline] = ()
 ) -> tuple[Sequence[Program], list[str], str]:
     """The programs of a run, what they leave out, and what they are made from."""
     found = steps_of(tables)
@@ -86,7 +90,7 @@ def programs_of_collectives(
     steps = _device_steps(tables, known, found) or _host_steps(known, found)
     if not len(steps.numbers):
         raise Wrong("no steps to replay: the ranks have no steady step in common")
-    assembly = _Assembly(steps, known, messages)
+    assembly = _Assembly(steps, known, messages, pipelines)
     programs = Windows(assembly, assembly.edges())
     notes = list(found.notes)
     if np.isinf(steps.exposed).any():
@@ -107,7 +111,10 @@ def programs_of_collectives(
             f"{counted(known.log.left_out.total(), 'collective')} could not be matched and are taken as the ranks' own "
             "time: --table collectives says why."
         )
-    return programs, notes, steps.source
+    matched = [name for name, has in (("collectives", known.log.groups), ("messages", messages)) if has and len(has)]
+    if matched:
+        return programs, notes, f"{steps.source}, matched {' and '.join(matched)}"
+    return programs, notes, f"{steps.source}, no communication matched"
 
 
 # ---------------------------------------------------------------- steps
@@ -116,6 +123,7 @@ def _host_steps(known: Collectives, found: Steps) -> _Steps:
     columns: dict[str, list[Array]] = {}
     place = {rank: at for at, rank in enumerate(known.log.ranks)}
     of_rank = {one.rank: one for one in found.ranks}
+    clock_of: list[int] = []
     for rank in known.log.ranks:
         one = of_rank.get(rank, found.ranks[0])  # one that has no loop of its own goes by another's steps
         at = np.searchsorted(one.number, numbers)
@@ -123,13 +131,14 @@ def _host_steps(known: Collectives, found: Steps) -> _Steps:
         told = {"begin": begin, "end": begin + one.length_ns[at], "exposed": one.exposed_ns[at]}
         told |= {f"own {part}": one.own[part][at] for part in PARTS if part in one.own}
         told |= {name: one.of_which[name][at] for name in ("gc", "runnable") if name in one.of_which}
-        for name in ("begin", "end"):
-            told[name] = _on_reference(known, place[one.rank], told[name])
+        clock_of.append(place[one.rank])
         if rank not in of_rank:
             told |= {name: np.zeros(len(numbers)) for name in told if name not in ("begin", "end")}
         for name, values in told.items():
             columns.setdefault(name, []).append(values)
     stacked = {name: np.stack(values) for name, values in columns.items() if len(values) == len(place)}
+    for name in ("begin", "end"):
+        stacked[name] = known.clocks.on_reference(np.array(clock_of), stacked[name].T).T
     causes = {
         cause: stacked[name].T
         for cause, name in (
@@ -140,7 +149,7 @@ def _host_steps(known: Collectives, found: Steps) -> _Steps:
     parts = {TITLES[part]: stacked[f"own {part}"] for part in PARTS if f"own {part}" in stacked}
     if found.source == "traced" and not stacked["exposed"].any():
         stacked["exposed"] = np.full_like(stacked["exposed"], np.inf)  # see UNTOLD
-    source = "matched collectives and steps" + (" found in their pattern" if found.source == "pattern" else "")
+    source = "steps" + (" found in the pattern of collectives" if found.source == "pattern" else "")
     return _Steps(numbers, stacked["begin"], stacked["end"], stacked["exposed"], causes, parts, source)
 
 
@@ -169,17 +178,12 @@ def _device_steps(tables: Tables, known: Collectives, found: Steps) -> _Steps | 
         )
 
     begin, end = of("begin_ns") - known.log.base_ns, of("end_ns") - known.log.base_ns
-    for at in range(len(known.log.ranks)):
-        begin[at], end[at] = _on_reference(known, at, begin[at]), _on_reference(known, at, end[at])
+    everyone = np.arange(len(known.log.ranks))
+    begin, end = (known.clocks.on_reference(everyone, times.T).T for times in (begin, end))
     causes = {cause: of(cause).T for cause in IDLE}
     parts = {"GPU computes": of("compute"), "GPU copies": of("copies")}
     parts |= {f"GPU idle: {cause}": of(cause) for cause in IDLE}
-    return _Steps(numbers, begin, end, of("exposed_ns"), causes, parts, "matched collectives and steps of the GPUs")
-
-
-def _on_reference(known: Collectives, place: int, time_ns: Array) -> Array:
-    own = known.clocks.of_rank[place]
-    return time_ns if own == 0 else known.clocks.clocks[own].to_reference(time_ns)[0]
+    return _Steps(numbers, begin, end, of("exposed_ns"), causes, parts, "steps of the GPUs")
 
 
 # ---------------------------------------------------------------- the program
@@ -199,61 +203,9 @@ class _Collective:
     which: int  # of its group in the step
 
 
-POSTS, COMES, SENT, RECEIVED = "send", "receive", "sent", "received"
-LATER = 8  # than moments of messages at the same time
-
-
-class Messages(Protocol):
-    """Matched messages, as arrays: ranks, and times of the reference's clock; blocked is the end of each one's time."""
-
-    sender: Array
-    receiver: Array
-    send_begin_ns: Array
-    send_end_ns: Array
-    recv_begin_ns: Array
-    recv_end_ns: Array
-    send_blocked_ns: Array
-    recv_blocked_ns: Array
-
-
-@dataclass(slots=True)
-class _MessageEnds:
-    """Matched messages: places of ranks, and times since Log.base_ns."""
-
-    sender: Array
-    receiver: Array
-    send_begin: Array
-    send_stands: Array  # since when it stands in the call that ends it
-    send_end: Array
-    recv_begin: Array
-    recv_stands: Array
-    recv_end: Array
-    holds: Array  # the sender is held up until the receive is posted
-    which: dict[str, Array] = field(default_factory=dict)  # of posts and receives: which one of its rank in its step
-
-
-def _ends(found: Messages, known: Collectives) -> _MessageEnds:
-    place = {rank: at for at, rank in enumerate(known.log.ranks)}
-    times = [
-        np.asarray(values - known.log.base_ns, np.float64)
-        for values in (found.send_begin_ns, found.send_end_ns, found.recv_begin_ns, found.recv_end_ns)
-    ]
-    send_begin, send_end, recv_begin, recv_end = times
-    sender, receiver = (np.array([place[rank] for rank in ends.tolist()]) for ends in (found.sender, found.receiver))
-    send_stands = send_end - found.send_blocked_ns
-    return _MessageEnds(
-        sender, receiver, send_begin, send_stands, send_end, recv_begin, recv_end - found.recv_blocked_ns, recv_end,
-        (found.send_blocked_ns > 0) & (send_stands < recv_begin) & (recv_begin <= send_end),
-    )  # fmt: skip
-
-
-def _which(place: Array, when: Array) -> Array:
-    """How many of the same place come before each."""
-    order = np.lexsort((when, place))
-    first = np.flatnonzero(np.diff(place[order], prepend=-1))
-    made = np.empty(len(place), np.int64)
-    made[order] = np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
-    return made
+ENTER, LEAVE = "enter", "leave"
+LATER = 2  # than the calls of messages at the same time
+EDGE = 0.05  # of a step: by so much may what belongs to it be late
 
 
 @dataclass(slots=True)
@@ -284,7 +236,13 @@ class _Block:
 class _Assembly:
     """Puts the blocks of some steps together, in the order of time."""
 
-    def __init__(self, steps: _Steps, known: Collectives, messages: Messages | None = None) -> None:
+    def __init__(
+        self,
+        steps: _Steps,
+        known: Collectives,
+        messages: Messages | None = None,
+        pipelines: Sequence[Pipeline] = (),
+    ) -> None:
         self.steps, self.known = steps, known
         self.left_out = self.left_out_messages = 0
         self._in_order: dict[int, bool] = {}  # of each group
@@ -293,9 +251,16 @@ class _Assembly:
         self._times: dict[int, tuple[Matched, Array, Array]] = {}  # the blocks that were looked at last
         self._find()
         self._moments: list[list[tuple[float, int, Any]]] = [[] for _ in steps.numbers]
-        self._messages = _ends(messages, known) if messages is not None and len(messages.sender) else None
-        if self._messages is not None:
-            self._find_moments(self._messages)
+        self._waits_for: dict[int, list[int]] = {}  # of each call of messages that waits: for which others
+        self._calls = calls_of(messages, known) if messages is not None and len(messages) else None
+        if self._calls is not None:
+            self._find_moments(self._calls)
+        self._stages = stages_of(pipelines, known.log.ranks)
+        self._passes = (
+            passes_of(messages, pipelines, known.log.ranks, known.log.base_ns, steps.begin, steps.end)
+            if messages is not None and pipelines
+            else None
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -303,7 +268,8 @@ class _Assembly:
         self.count = 0
         self.parts: dict[str, int] = {}
         self.codes: dict[Any, int] = {}
-        self._posted: dict[tuple[str, int], int] = {}  # the operations with which sends and receives were posted
+        self._entered: dict[int, int] = {}  # the operations with which calls of messages were entered
+        self._gaps: list[tuple[Array, Array, Array, Array]] = []  # own time before operations, where passes are known
 
     def edges(self) -> list[int]:
         """At which steps the windows begin and end."""
@@ -351,10 +317,12 @@ class _Assembly:
         if not one.in_progress:
             own = np.maximum(one.end - _joined(one.enter, one), 0.0)
             host[mine] = self._add(mine, host[mine][:, None], one.enter - time[mine], own, step, one.name, key, **about)
+            self._note_gap(host[mine], mine, time[mine], one.enter)
             time[mine] = one.end
             state.blocked[mine] += one.end - one.enter
             return
         issued = self._add(mine, host[mine][:, None], one.enter - time[mine], 0.0, step, OWN, ("issue", *key))
+        self._note_gap(issued, mine, time[mine], one.enter)
         host[mine], time[mine] = issued, one.enter
         ranks = len(host)
         before, before_end = state.lane.get(one.group, (np.full(ranks, NOTHING), np.full(ranks, -np.inf)))
@@ -368,29 +336,25 @@ class _Assembly:
         before[mine], before_end[mine] = at, one.end
         state.lane[one.group] = before, before_end
 
-    def _add_moment(self, step: int, what: str, message: int, state: _State) -> None:
-        """A send or receive is posted, or the one that stands in its call is let go."""
-        assert self._messages is not None
-        of = self._messages
-        receives = what in (COMES, RECEIVED)
-        place = int((of.receiver if receives else of.sender)[message])
+    def _add_moment(self, step: int, what: str, call: int, state: _State) -> None:
+        """A call that posts or ends messages is entered, or left."""
+        assert self._calls is not None
+        of, host, time = self._calls, state.host, state.time
+        place, enter = int(of.place[call]), float(of.enter[call])
         mine = np.array([place])
-        host, time = state.host, state.time
-        key = (what, int(of.which[COMES if receives else POSTS][message]))
-        if what in (COMES, POSTS):
-            when = (of.recv_begin if receives else of.send_begin)[message]
-            at = self._add(mine, host[mine][:, None], when - time[place], 0.0, step, OWN, key)
-            self._posted[what, message] = int(at[0])
-            host[place], time[place] = int(at[0]), when
+        key = (what, int(of.round[call]), int(of.which[call]))
+        if what == ENTER:
+            at = self._add(mine, host[mine][:, None], enter - time[place], 0.0, step, OWN, key)
+            self._note_gap(at, mine, time[mine], of.enter[[call]])
+            self._entered[call] = int(at[0])
+            host[place], time[place] = int(at[0]), enter
             return
-        stands, over = (of.recv_stands, of.recv_end) if receives else (of.send_stands, of.send_end)
-        stood = self._add(mine, host[mine][:, None], stands[message] - time[place], 0.0, step, OWN, ("stands", *key))
-        other = self._posted.get((POSTS if receives else COMES, message))
-        there = (of.send_begin if receives else of.recv_begin)[message] if other is not None else -np.inf
-        follows = np.array([[stood[0], stood[0] if other is None else other]])
-        own = max(0.0, float(over[message] - max(stands[message], there)))
+        others = [one for one in self._waits_for.get(call, ()) if one in self._entered]
+        follows = np.array([[int(host[place]), *(self._entered[one] for one in others)]])
+        ready = max([float(time[place]), *(float(of.enter[one]) for one in others)])
+        own = max(0.0, float(of.leave[call]) - ready)
         at = self._add(mine, follows, 0.0, own, step, "message", key, transfers=True)
-        host[place], time[place] = int(at[0]), over[message]
+        host[place], time[place] = int(at[0]), of.leave[call]
 
     def _end(
         self, step: int, host: Array, host_time: Array, blocked: Array, lane: Mapping[int, tuple[Array, Array]]
@@ -398,6 +362,7 @@ class _Assembly:
         everyone, end = np.arange(len(host)), self.steps.end[:, step]
         if not lane:
             at = self._add(everyone, host[:, None], end - host_time, 0.0, step, OWN, ("end",))
+            self._note_gap(at, everyone, host_time, end)
             return at, end
         operations = np.stack([one for one, _ in lane.values()])
         over = np.stack([when for _, when in lane.values()])
@@ -408,6 +373,7 @@ class _Assembly:
         wait = np.clip(self.steps.exposed[:, step] - blocked, 0.0, np.maximum(last - host_time, 0.0))
         reached = np.where(held, last - wait, end)
         before = self._add(everyone, host[:, None], reached - host_time, 0.0, step, OWN, ("reached",))
+        self._note_gap(before, everyone, host_time, reached)
         chosen = np.take_along_axis(operations, order, axis=0)
         chosen = np.where(held & (chosen != NOTHING), chosen, before)
         follows = np.concatenate([before[:, None], chosen.T], axis=1)
@@ -441,44 +407,64 @@ class _Assembly:
         self.count += count
         return np.arange(self.count - count, self.count)
 
+    def _note_gap(self, operations: Array, places: Array, since: Array, until: Array) -> None:
+        """The own time of ranks before these operations."""
+        if self._passes is not None:
+            self._gaps.append((operations, places, since.copy(), np.asarray(until, np.float64)))
+
     def _find(self) -> None:
         """Which collectives are in which step."""
         begun, over = self.steps.begin.min(), self.steps.end.max()
         for at, group in enumerate(self.known.log.groups):
-            enter, end, _ = self.known.clocks.corrected(group)
+            enter = self.known.clocks.on_reference(group.members, group.enter_ns)
             self._sizes.append(len(group.members))
-            step = self._steps_of(group.members, enter)
-            same = (step == step[:, :1]).all(axis=1) & (step[:, 0] >= 0)
+            step = self._steps_of(group.members[:1], enter[:, :1])[:, 0]
+            places = step[:, None], group.members
+            same = (enter >= self.steps.begin.T[places]).all(axis=1) & (enter <= self.steps.end.T[places]).all(axis=1)
+            same &= step >= 0
             among = (enter.max(axis=1) >= begun) & (enter.min(axis=1) <= over)
             self.left_out += int((among & ~same).sum())
-            order = len(end) < 2 or float((np.diff(end, axis=0) >= 0).mean()) >= IN_ORDER
-            self._in_order[group.number] = self._in_order.get(group.number, True) and order
+            if group.progress.any():
+                end = enter + (group.end_ns - group.enter_ns)
+                order = len(end) < 2 or float((np.diff(end, axis=0) >= 0).mean()) >= IN_ORDER
+                self._in_order[group.number] = self._in_order.get(group.number, True) and order
             for row in np.flatnonzero(same).tolist():
-                self._rows[int(step[row, 0])].append((at, row))
+                self._rows[int(step[row])].append((at, row))
 
-    def _find_moments(self, of: _MessageEnds) -> None:
-        """In which step each end of a message is posted and, where it stands in its call, let go."""
-        used = np.ones(len(of.sender), bool)
-        found = []
-        for what, place, when in (
-            (POSTS, of.sender, of.send_begin),
-            (COMES, of.receiver, of.recv_begin),
-            (SENT, of.sender, np.maximum(of.send_stands, of.recv_begin)),
-            (RECEIVED, of.receiver, np.maximum(of.recv_stands, of.send_begin)),
-        ):
-            step = np.empty(len(place), np.int64)
-            for rank in np.unique(place).tolist():
-                rows = place == rank
-                step[rows] = self._steps_of(np.array([rank]), when[rows][:, None])[:, 0]
-            used &= (step >= 0) | ((what == SENT) & ~of.holds)
-            found.append((what, step, when))
-            if what in (POSTS, COMES):
-                of.which[what] = _which(place * len(self.steps.numbers) + np.maximum(step, 0), when)
-        among = (of.recv_end >= self.steps.begin.min()) & (of.send_begin <= self.steps.end.max())
+    def _find_moments(self, of: Calls) -> None:
+        """In which step each call of messages is entered and left, and for which others it waits."""
+        of.step = np.full(len(of.place), -1)
+        for rank in np.unique(of.place).tolist():
+            rows = of.place == rank
+            of.step[rows] = self._steps_of(np.array([rank]), of.enter[rows][:, None])[:, 0]
+        self._hold_back(of)
+        number_calls(of, len(self.steps.numbers))
+        used = (of.step[of.waits] >= 0) & (of.step[of.awaited] >= 0)
+        among = (of.leave[of.waits] >= self.steps.begin.min()) & (of.enter[of.awaited] <= self.steps.end.max())
         self.left_out_messages = int((among & ~used).sum())
-        for order, (what, step, when) in enumerate(found):
-            for row in np.flatnonzero(used & (of.holds | (what not in (SENT, COMES)))).tolist():
-                self._moments[int(step[row])].append((float(when[row]), order, (what, row)))
+        for waits, awaited in np.unique(np.stack([of.waits[used], of.awaited[used]]), axis=1).T.tolist():
+            self._waits_for.setdefault(waits, []).append(awaited)
+        left = np.minimum(of.ready(used), of.leave)
+        for order, what, rows, when in (
+            (0, ENTER, of.step >= 0, of.enter),
+            (1, LEAVE, (of.step >= 0) & np.isfinite(of.leave), left),
+        ):
+            for call in np.flatnonzero(rows).tolist():
+                self._moments[int(of.step[call])].append((float(when[call]), order, (what, call)))
+
+    def _hold_back(self, of: Calls) -> None:
+        """What a GPU sends last it may send when its step has ended: it belongs to the step that waits for it."""
+        first = np.zeros(len(of.place), bool)
+        order = np.lexsort((of.enter, of.step, of.place))
+        first[order] = np.diff(of.place[order] * (len(self.steps.numbers) + 1) + of.step[order], prepend=-2) != 0
+        step = of.step[of.waits]
+        late = first[of.awaited] & (step >= 0) & (of.step[of.awaited] == step + 1)
+        late &= of.leave[of.waits] <= self.steps.end[of.place[of.waits], step]
+        pairs = np.flatnonzero(late)
+        place = of.place[of.awaited[pairs]]
+        end = self.steps.end[place, step[pairs]]
+        near = of.enter[of.awaited[pairs]] - end <= EDGE * (end - self.steps.begin[place, step[pairs]])
+        of.step[of.awaited[pairs[near]]] = step[pairs[near]]
 
     def _timed(self, at: int) -> tuple[Matched, Array, Array]:
         """A block of the log: its collectives, and when they were entered and left."""
@@ -486,7 +472,8 @@ class _Assembly:
             group = self.known.log.groups[at]
             while self._times and sum(one[1].size for one in self._times.values()) + group.enter_ns.size > KEPT_CELLS:
                 del self._times[next(iter(self._times))]
-            self._times[at] = group, *self.known.clocks.corrected(group)[:2]
+            enter = self.known.clocks.on_reference(group.members, group.enter_ns)
+            self._times[at] = group, enter, enter + (group.end_ns - group.enter_ns)
         return self._times[at]
 
     def _collectives(self, rows: Sequence[tuple[int, int]]) -> list[tuple[float, int, _Collective]]:
@@ -508,7 +495,7 @@ class _Assembly:
                 join=JOINS[OPERATIONS[operation].waits],
                 root=max(0, int(group.root[row])),
                 in_progress=bool(group.progress[row]),
-                in_order=self._in_order[group.number],
+                in_order=self._in_order.get(group.number, True),
                 name=operation,
                 which=counts[group.number],
             )
@@ -543,7 +530,14 @@ class _Assembly:
         def spread(name: str, kind: Any) -> Array:
             return np.repeat(np.array([getattr(one, name) for one in self.blocks], kind), sizes)
 
-        peers = spread("peers", np.int32)
+        peers, places = spread("peers", np.int32), spread("place", np.int32)
+        stages = self._stages[rank]
+        passes = None
+        if self._passes is not None:  # what ranks of different stages do is not the same
+            ways = int(self._stages.max()) + 2
+            peers, places = (codes.astype(np.int64) * ways + stages + 1 for codes in (peers, places))
+            gaps = Gaps(*(np.concatenate(column) for column in zip(*self._gaps, strict=True)))
+            passes = passes_before(self._passes, gaps, self.count)
         made = Program(
             ranks=self.known.log.ranks,
             first=np.concatenate([[0], np.cumsum(sizes)]),
@@ -557,15 +551,17 @@ class _Assembly:
             transfers=spread("transfers", bool),
             peers=peers,
             peers_of_stages=peers,
-            stage=np.broadcast_to(np.int8(-1), self.count),
+            stage=stages if passes is not None else np.broadcast_to(np.int8(-1), self.count),
             numbers=self.steps.numbers[first:last],
             recorded_ns=(self.steps.end - self.steps.begin)[:, first:last].mean(axis=0),
             begins=begins,
             ends=ends,
             step=spread("step", np.int32) - np.int32(first),
             causes={name: values[first:last] for name, values in self.steps.causes.items()},
-            places=spread("place", np.int32),
+            places=places,
+            passes=passes,
         )
+        made.began_ns = self.steps.begin[:, first:last].min(axis=0) + self.known.log.base_ns
         made.own_parts = {name: values[:, first:last].sum(axis=1) for name, values in self.steps.own_parts.items()}
         self.blocks.clear()
         return made

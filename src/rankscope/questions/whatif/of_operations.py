@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.whatif.program import Builder, Program
 
 Array = Any  # of numpy
@@ -61,13 +61,14 @@ def programs_of_operations(tables: Tables) -> tuple[list[Program], list[str]]:
     made: list[Program] = []
     circles = 0
     unmatched = 0
-    for numbers, operations, length_ns in layouts(columns):
+    for numbers, operations, length_ns, began_ns in layouts(columns):
         builder = Builder(len(numbers))
         unmatched += _build(builder, operations, ranks, float(np.median(length_ns)))
         program = builder.program(ranks, numbers, length_ns)
         if program is None:
             circles += len(numbers)
         else:
+            program.began_ns = began_ns
             made.append(program)
     notes = []
     if circles:
@@ -77,8 +78,8 @@ def programs_of_operations(tables: Tables) -> tuple[list[Program], list[str]]:
     return made, notes
 
 
-def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation], Array]]:
-    """Step numbers, operations and step times of each layout, the most frequent first."""
+def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation], Array, Array]]:
+    """Step numbers, operations, step times and begins of the steps of each layout, the most frequent first."""
     if not len(columns["rank"]):
         return []
     kinds, roles, groups = (columns[name] for name in ("kind", "role", "group"))
@@ -116,7 +117,7 @@ def layouts(columns: Mapping[str, Any]) -> list[tuple[Array, list[TimedOperation
                 TimedOperation(named, role, group, *place, starts[at], ends[at], usual[0][at], usual[1][at])
             )
         numbers = np.array([words[1][a] for a, _ in spans])
-        made.append((numbers, operations, ends.max(axis=0)))
+        made.append((numbers, operations, ends.max(axis=0), begin))
     return made
 
 

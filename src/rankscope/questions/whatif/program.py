@@ -7,7 +7,7 @@ of a block depend on earlier blocks only, so that a replay is a few array operat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -49,6 +49,18 @@ class Durations:
     own_ns: Array  # N x B
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of the critical path, in ns since the replay began."""
+
+    rank: int  # its place
+    part: int  # BETWEEN: the rank's own time before the operation
+    transfers: bool
+    operation: int
+    begin: float
+    end: float
+
+
 @dataclass(slots=True)
 class Program:
     """N operations in blocks, in an order in which they can be worked out."""
@@ -72,8 +84,10 @@ class Program:
     ends: Array | None = None  # S x ranks: and ends
     step: Array | None = None  # N: place among the steps, where they follow each other
     places: Array | None = None  # N: equal for operations that are the same in different steps, likewise
+    passes: Array | None = None  # N x 2: forward and backward passes of a pipeline in `gap_ns`, likewise
     causes: Mapping[str, Array] = field(default_factory=dict)  # S x ranks: what each takes of a rank's own time
     own_parts: Mapping[str, Array] = field(default_factory=dict)  # ranks: what its own time is made of
+    began_ns: Array | None = None  # S: when each step began on the first rank, on the run's common clock
 
     def replay(self, time: Durations | None = None) -> Array:
         """When each operation ends: N + 1 x B, the last row being the beginning."""
@@ -108,6 +122,14 @@ class Program:
             return made
         return highest
 
+    def begun_as_ended(self, time: Durations, ends: Array) -> Durations:
+        """The same with the ranks as far apart in the first step as a replay has them in the last: had it always been
+        so, they would not have begun as they did."""
+        assert self.begins is not None
+        gap, last = time.gap_ns.copy(), ends[self.begins[-1], 0]
+        gap[self.begins[0], 0] = last - last.min()
+        return Durations(gap, time.own_ns)
+
     def step_times(self, ends: Array) -> Array:
         """S: how long each step takes; where ranks have steps of their own, their mean."""
         if self.begins is None or self.ends is None:
@@ -128,23 +150,22 @@ class Program:
         """Time on the longest chain by place of the rank, place of the part, and whether it is transfer, in ns."""
         found: dict[tuple[int, int, bool], float] = {}
         for column in range(ends.shape[1]):
-            self._walk(ends[:, column], column, found)
+            for one in self.path(ends, column):
+                key = (one.rank, one.part, one.transfers)
+                found[key] = found.get(key, 0.0) + one.end - one.begin
         return found
 
-    def _walk(self, ends: Array, column: int, found: dict[tuple[int, int, bool], float]) -> None:
+    def path(self, ends: Array, column: int = 0) -> Iterator[Piece]:
         """From the operation that ends last back to the beginning."""
-        gap, own = self.time.gap_ns, self.time.own_ns
-
-        def add(at: int, ns: float, transfer: bool) -> None:
-            key = (int(self.rank[at]), int(self.part[at]), transfer)
-            found[key] = found.get(key, 0.0) + ns
-
+        gap, own, ends = self.time.gap_ns, self.time.own_ns, ends[:, column]
         at = int(np.argmax(ends[:-1])) if self.ends is None else int(self.ends[-1][np.argmax(ends[self.ends[-1]])])
         while at != NOTHING:
-            add(at, float(own[at, column]), bool(self.transfers[at]))
+            end = float(ends[at])
+            begin = end - float(own[at, column])
+            yield Piece(int(self.rank[at]), int(self.part[at]), bool(self.transfers[at]), at, begin, end)
             at = self._held_up_by(at, ends, column)
-            key = (int(self.rank[at]), BETWEEN, False)
-            found[key] = found.get(key, 0.0) + float(gap[at, column])
+            end, begin = begin, begin - float(gap[at, column])
+            yield Piece(int(self.rank[at]), BETWEEN, False, at, begin, end)
             before = self.follows[at]
             at = int(before[np.argmax(ends[before])])
 

@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model import Cell, Column, Table, Tables, Unit, Wrong
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, Wrong
 from rankscope.questions.compare.resampling import DRAWS, SEED, block_length
 from rankscope.questions.messages import matched_messages
+from rankscope.questions.parallelism.groups import pipelines_of
+from rankscope.questions.scaling.models import student_quantile
 from rankscope.questions.whatif.changes import Change, checked, known_causes, least_step_ns
 from rankscope.questions.whatif.of_collectives import programs_of_collectives
 from rankscope.questions.whatif.of_operations import has_operations, programs_of_operations
-from rankscope.questions.whatif.program import BETWEEN, Program
+from rankscope.questions.whatif.program import BETWEEN, Piece, Program
 from rankscope.questions.wording import counted, seconds
 
 Array = Any  # of numpy
 MOST_ERROR = 0.03  # from here on the model is no model of this run
 MUCH_UNUSUAL = 0.05
 TRIED_RANKS = 3
+SETTLED = 4  # steps: after so many, ranks are as far apart as the change makes them
 MOST_STAGES = 16
 LEAST_SAVING = 0.002  # of a step: of the obvious changes, what saves less is not shown
 MODEL_COLUMNS = (
@@ -44,6 +47,16 @@ MODEL_COLUMNS = (
 WHATIF_COLUMNS = (
     Column("change", Unit.NAME, "What if"),
     Column("step_ns", Unit.NS, "Step", "mean of the replayed step times with the change"),
+    Column(
+        "step_low_ns",
+        Unit.NS,
+        "Rerun from",
+        "`step_ns` − u: 95 % of other runs of the job with the change are expected from here to `step_high_ns`; "
+        "u² = 2 (t s)² + v², s being the standard deviation of the mean of steps drawn again (1,000 times, in blocks), "
+        "t Student's for so many blocks, and v² the sum of the squares of by how much the step differs where each "
+        "transfer is as long as in the median step, and without preemption (0 of very large runs)",
+    ),
+    Column("step_high_ns", Unit.NS, "Rerun to", "`step_ns` + u"),
     Column("saved_ns", Unit.NS, "Saved", "`replayed_ns` of the model − `step_ns`; less than 0: the step gets longer"),
     Column("saved_share", Unit.SHARE, "Saved share", "`saved_ns` ÷ `replayed_ns`; less than 0: the step gets longer"),
     Column(
@@ -78,7 +91,7 @@ class Model:
 
     def replay(self, tried: Sequence[Sequence[Change]] = ()) -> None:
         """Work out all that is not known yet, in one go: of a large run making its programs is the work."""
-        asked = [key for one in tried if (key := tuple(one)) not in self._changed_ns]
+        asked = [key for key in dict.fromkeys(map(tuple, tried)) if key not in self._changed_ns]
         is_first = not self._replayed_ns
         changed: dict[tuple[Change, ...], list[Array]] = {key: [] for key in asked}
         for program in self.programs if asked or is_first else ():
@@ -175,17 +188,20 @@ def _changed_ns(program: Program, changes: Sequence[Change]) -> Array:
     time = program.time
     for change in changes:
         time = change.applied(program, time)
-    return np.maximum(program.step_times(program.replay(time)), least_step_ns(program, changes, time))
+    ends = program.replay(time)
+    if program.begins is not None and len(program.begins) >= SETTLED:
+        ends = program.replay(program.begun_as_ended(time, ends))
+    return np.maximum(program.step_times(ends), least_step_ns(program, changes, time))
 
 
 def model_of(tables: Tables) -> Model:
-    """The model of a run, by what it has: operations one by one, else steps and matched collectives."""
+    """The model of a run, by what it has: operations one by one, else steps, matched collectives and messages."""
     programs: Sequence[Program]
     if has_operations(tables):
         programs, notes = programs_of_operations(tables)
         source = "table of operations"
     else:
-        made, notes, source = programs_of_collectives(tables, matched_messages(tables))
+        made, notes, source = programs_of_collectives(tables, matched_messages(tables), pipelines_of(tables))
         programs = list(made) if len(made) == 1 else made
     if not programs:
         raise Wrong(f"no model of this run: {notes[0] if notes else 'it has no steps'}")
@@ -206,11 +222,20 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
     together = together or ([] if asked or model.is_large else _two_best(results))
     if together:
         results.append((list(together), model.changed_ns(together)))
-    rows = [_row(_words(one), base, ns) for one, ns in results]
-    notes = [f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, over steps drawn again."]
+    rows = [_row(_words(one), base, ns, _by_chance(model, one)) for one, ns in results]
+    notes = [
+        f"Saved of the mean replayed step, {seconds(base.mean())}, in these steps; intervals: 95 %. A rerun also has "
+        "noise of its own."
+    ]
+    kinds = {change.kind for one, _ in results for change in one}
+    if {"stage", "ideal"} <= kinds:
+        notes.append(
+            "A stage with no more work than the median stage: what it has more is gone, and nobody does it instead. "
+            "The ideal keeps all work, so that it may save less; no way to share the same work out saves more."
+        )
     if not rows:
         notes.insert(0, "None of the obvious changes saves 0.2 % of a step or more.")
-    if any(change.kind == "bandwidth" for one, _ in results for change in one):
+    if "bandwidth" in kinds:
         notes.append("Bandwidth: all of a transfer is taken to shrink; what of it is latency is not known.")
     return Table("whatif", "What if", WHATIF_COLUMNS, rows, notes=notes)
 
@@ -219,25 +244,41 @@ def _words(changes: Sequence[Change]) -> str:
     return changes[0].words if len(changes) == 1 else "together: " + "; ".join(one.words for one in changes)
 
 
-def _row(words: str, base: Array, changed: Array) -> tuple[Cell, ...]:
-    low, high = _interval(base, changed)
-    saved = float(base.mean() - changed.mean())
-    return words, float(changed.mean()), saved, saved / float(base.mean()), low, high
+def _by_chance(model: Model, changes: Sequence[Change]) -> list[Array]:
+    """The step times with these changes and without what another run need not have: unusual transfers, preemption.
+
+    None of large runs, where that is too much work.
+    """
+    if model.is_large:
+        return []
+    chances = [Change("typical")]
+    if "preemption" in known_causes(model.some):
+        chances.append(Change("cause", cause="preemption"))
+    return [model.changed_ns([*changes, one]) for one in chances]
 
 
-def _interval(base: Array, changed: Array) -> tuple[float, float]:
-    """95 % of the shares that steps drawn again save."""
+def _row(words: str, base: Array, changed: Array, by_chance: Sequence[Array]) -> tuple[Cell, ...]:
+    step, saved = float(changed.mean()), float(base.mean() - changed.mean())
+    if len(base) < 2:
+        share = saved / float(base.mean())
+        return words, step, None, None, saved, share, share, share
+    picks = _drawn(base)
+    means = changed[picks].mean(axis=1)
+    low, high = np.quantile(1 - means / base[picks].mean(axis=1), (0.025, 0.975)).tolist()
+    blocks = max(2, len(base) // min(block_length(base), len(base)))
+    # this run's mean is off by its noise, and that of another run by as much again
+    noise = 2**0.5 * student_quantile(0.975, blocks - 1) * float(means.std())
+    reach = float(np.linalg.norm([noise, *(step - float(ns.mean()) for ns in by_chance)]))
+    return words, step, max(0.0, step - reach), step + reach, saved, saved / float(base.mean()), low, high
+
+
+def _drawn(base: Array) -> Array:
+    """Steps drawn again, in blocks that follow each other: draws × steps."""
     count = len(base)
-    if count < 2:
-        share = 1 - float(changed.mean() / base.mean())
-        return share, share
     random = np.random.default_rng(SEED)
     length = min(block_length(base), count)
     starts = random.integers(0, count, (DRAWS, -(-count // length)))
-    picks = (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
-    shares = 1 - changed[picks].mean(axis=1) / base[picks].mean(axis=1)
-    low, high = np.quantile(shares, (0.025, 0.975)).tolist()
-    return low, high
+    return (starts[:, :, None] + np.arange(length)).reshape(DRAWS, -1)[:, :count] % count
 
 
 def _obvious(model: Model) -> list[Change]:
@@ -252,7 +293,9 @@ def _obvious(model: Model) -> list[Change]:
         made = [Change("rank", ranks=(rank,)) for rank in worst]
         stages = sorted({int(stage) for one in programs for stage in np.unique(one.stage) if stage >= 0})
         if 1 < len(stages) <= MOST_STAGES:
-            made += [Change("stage", stages=(stage,)) for stage in stages] + [Change("balance")]
+            if len(programs[0].ranks) > len(stages):  # else each rank is a stage
+                made += [Change("stage", stages=(stage,)) for stage in stages]
+            made.append(Change("balance"))
         made += [checked(Change("ideal"), programs), Change("bandwidth", factor=2.0), Change("overlap")]
     return made + [Change("cause", cause=cause) for cause in known_causes(programs)]
 
@@ -292,6 +335,53 @@ def _names(program: Program, rank: int, part: int, transfer: bool) -> dict[str, 
     if not whole:
         return {"own time" if program.begins is not None else "between operations": 1.0}
     return {name: float(values[rank]) / whole for name, values in program.own_parts.items() if values[rank]}
+
+
+@dataclass(frozen=True, slots=True)
+class OnPath:
+    """A stretch of time for which a step hangs on one rank, and on what there; Unix time on the run's common clock."""
+
+    rank: int
+    what: str
+    transfers: bool
+    begin_ns: float
+    end_ns: float
+
+
+def path_in_time(model: Model) -> list[OnPath]:
+    """The critical path of every step where it was recorded, in the order of time; nothing of large runs."""
+    made: list[OnPath] = []
+    for program in model.programs if not model.is_large else ():
+        ends = program.replay()
+        for column in range(ends.shape[1]):
+            made += _in_time(program, ends, column)
+    return sorted(made, key=lambda one: one.begin_ns)
+
+
+def _in_time(program: Program, ends: Array, column: int) -> list[OnPath]:
+    """Each step from its own recorded begin on: what the replay misses does not add up over the steps."""
+    assert program.began_ns is not None
+    if program.begins is None or program.step is None:
+        shift = program.began_ns[[column]]
+    else:
+        shift = program.began_ns - ends[program.begins, column].min(axis=1)
+    made = []
+    for one in program.path(ends, column):
+        step = 0 if program.step is None else int(program.step[one.operation])
+        if step >= 0 and one.end > one.begin:
+            rank, what = int(program.ranks[one.rank]), _what(program, one)
+            made.append(OnPath(rank, what, one.transfers, one.begin + shift[step], one.end + shift[step]))
+    return made
+
+
+def _what(program: Program, one: Piece) -> str:
+    if one.part != BETWEEN and (one.transfers or program.step is None):
+        return str(program.parts[one.part])
+    if program.passes is not None:
+        forward, backward = program.passes[one.operation].tolist()
+        if forward or backward:
+            return " and ".join(["forward"] * bool(forward) + ["backward"] * bool(backward))
+    return "own time" if program.step is not None else "between operations"
 
 
 LEAST_PATH = 0.01

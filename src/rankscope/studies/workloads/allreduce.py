@@ -10,6 +10,7 @@ import place
 import result
 import talking
 from exchanges import OPERATIONS, Exchange, Shape
+from level_zero import LevelZero, Staged
 
 FEWEST = 3  # timed calls of any size
 WARM_UP = 5  # at most
@@ -19,19 +20,22 @@ VOLUME_BYTES = 64 << 20  # above this in all, there are fewer calls
 def main() -> None:
     options = parsed()
     backend = talking.connected(options.backend, options.into)
+    device = LevelZero() if options.device == "ze" else None
     sizes = []
     for number, size_bytes in enumerate(options.sizes):
         if number:  # before the first nothing may be sent: it is the job's first collective
             backend.barrier()
-        sizes.append(measured(backend, options, size_bytes))
+        sizes.append(measured(backend, options, size_bytes, device))
     wrong = next((one["wrong"] for one in sizes if one["wrong"]), "")
     result.leave(options.into, place.rank(), op=options.op, sizes=sizes, versions=backend.versions(), wrong=wrong)
     backend.close()
 
 
-def measured(backend: talking.Backend, options: argparse.Namespace, size_bytes: int) -> dict[str, Any]:
+def measured(
+    backend: talking.Backend, options: argparse.Namespace, size_bytes: int, device: LevelZero | None
+) -> dict[str, Any]:
     shape = Shape(options.op, backend.rank, backend.world, size_bytes)
-    exchange = Exchange(backend, shape)
+    exchange = Exchange(backend, shape) if device is None else Staged(device, Exchange(backend, shape))
     first_ns = timed(backend, exchange)
     wrong = exchange.wrong()
     count = calls(options.iterations, size_bytes)
@@ -47,7 +51,7 @@ def measured(backend: talking.Backend, options: argparse.Namespace, size_bytes: 
     }
 
 
-def timed(backend: talking.Backend, exchange: Exchange) -> int:
+def timed(backend: talking.Backend, exchange: Exchange | Staged) -> int:
     exchange.reset()
     backend.wait()
     begin = time.perf_counter_ns()
@@ -67,6 +71,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--op", choices=OPERATIONS, default="allreduce")
     parser.add_argument("--sizes", required=True, type=lambda text: [int(word) for word in text.split(",")])
     parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--device", choices=("host", "ze"), default="host")
     return parser.parse_args()
 
 

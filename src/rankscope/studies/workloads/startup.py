@@ -76,7 +76,7 @@ def imported(backend: str) -> None:
         talking_oneccl.loaded()
     else:
         import torch.distributed  # noqa: F401
-    if backend == "horovod":
+    if backend.startswith("horovod"):
         import horovod.torch  # noqa: F401
 
 

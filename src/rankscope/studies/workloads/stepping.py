@@ -11,7 +11,7 @@ BATCH = 32
 
 def trainer(name: str, backend: Any) -> Any:
     """What does the steps; building it may itself send something."""
-    if name == "horovod":
+    if name.startswith("horovod"):
         return HorovodStep(backend)
     return DataParallelStep(backend) if hasattr(backend, "distributed") else PlainStep(backend)
 

@@ -36,6 +36,7 @@ class Backend(Protocol):
 
 
 SETTLE_S = 0.2
+PATIENCE_S = 120.0
 
 
 def settle() -> None:
@@ -60,10 +61,10 @@ def connected(name: str, folder: str) -> Backend:
         from talking_torch import Torch
 
         return Torch(folder, TORCH[name])
-    if name == "horovod":
+    if name in ("horovod", "horovod_gloo"):
         from talking_horovod import Horovod
 
-        return Horovod()
+        return Horovod(folder, by_gloo=name == "horovod_gloo")
     if name in ("oneccl", "oneccl_mpi"):
         from talking_oneccl import OneCcl
 
@@ -74,3 +75,15 @@ def connected(name: str, folder: str) -> Backend:
 def lacks(backend: str, operation: str) -> None:
     """Ends the job: a cell that cannot be measured is one that failed, with this as its reason."""
     sys.exit(f"rankscope study: {backend} has no {operation}: choose another --op, or leave it out of --backends")
+
+
+def awaited(path: str) -> bytes:
+    """What the first rank left there for the others."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            time.sleep(0.005)
+    sys.exit(f"rankscope study: the first rank has left no {path} after {PATIENCE_S:g} s")

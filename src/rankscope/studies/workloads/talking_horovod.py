@@ -1,17 +1,22 @@
-"""Horovod, by its interface for torch."""
+"""Horovod, by its interface for torch; over MPI, or over Gloo, whose ranks meet as those of `horovodrun` do."""
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any
 
+import place
 from exchanges import ROOT
-from talking import lacks
+from talking import awaited, lacks
 
 
 class Horovod:
     IN_PLACE: tuple[str, ...] = ("allreduce", "broadcast")
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str, by_gloo: bool = False) -> None:
+        if by_gloo:
+            self.server = meet(os.path.join(folder, "horovod-port"))
         import horovod
         import horovod.torch as hvd
         import torch
@@ -59,3 +64,44 @@ class Horovod:
 
     def close(self) -> None:
         self.hvd.shutdown()
+
+
+def meet(path: str) -> Any:
+    """The variables that `horovodrun` sets; the first rank has the server that the others ask for it by a file."""
+    server, rank, world = None, place.rank(), place.world()
+    alone = place.local_world() == world
+    address = "127.0.0.1" if alone else socket.gethostname()
+    if rank == 0:
+        server = rendezvous_server(world, f"{path}.new", address)
+        os.replace(f"{path}.new", path)
+    address, port = awaited(path).decode().split()
+    chosen = {
+        "RANK": rank,
+        "SIZE": world,
+        "LOCAL_RANK": place.local_rank(),
+        "LOCAL_SIZE": place.local_world(),
+        "CROSS_RANK": rank // place.local_world(),
+        "CROSS_SIZE": world // place.local_world(),
+        "HOSTNAME": address if alone else socket.gethostname(),
+        "GLOO_RENDEZVOUS_ADDR": address,
+        "GLOO_RENDEZVOUS_PORT": port,
+        "CONTROLLER": "gloo",
+        "CPU_OPERATIONS": "gloo",
+        **({"GLOO_IFACE": "lo"} if alone else {}),
+    }
+    for name, value in chosen.items():
+        os.environ.setdefault(f"HOROVOD_{name}", str(value))
+    return server
+
+
+def rendezvous_server(world: int, path: str, address: str) -> Any:
+    """Horovod's own, in a thread of this process; its address is left in the file."""
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousServer
+
+    server = RendezvousServer()
+    port = server.start()
+    server.init(get_host_assignments(parse_hosts(f"{address}:{world}"), world))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{address} {port}")
+    return server

@@ -1,6 +1,6 @@
-/* Gives the recorder's MPI functions to libraries that look MPI's up by name in the library they have opened (dlsym with
-   a handle), as oneCCL does: what is preloaded is not found that way. Loaded by LD_AUDIT. Only bindings to an MPI are
-   looked at, and only those by name are changed. */
+/* Gives the recorder's functions to libraries that look those of an MPI, or of oneCCL, up by name in the library they have
+   opened (dlsym with a handle), as oneCCL does with MPI's: what is preloaded is not found that way. Loaded by LD_AUDIT.
+   Only bindings to an MPI or to oneCCL are looked at, and only those by name are changed. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <link.h>
@@ -31,7 +31,7 @@ PUBLIC unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie
     const char *name = base_name(map->l_name);
     if (!strcmp(name, "librankscope.so"))
         recorder = map;
-    return strncmp(name, "libmpi", 6) ? 0 : LA_FLG_BINDTO;
+    return strncmp(name, "libmpi", 6) && strncmp(name, "libccl.so", 9) ? 0 : LA_FLG_BINDTO;
 }
 
 /* --- the recorder's own symbol of that name --- */
@@ -83,11 +83,16 @@ static uintptr_t wrapper_of(const char *name)
     return ((uintptr_t(*)(void))address)();   /* names that only some MPIs have choose when they are asked for */
 }
 
+static int is_recorded(const char *name)
+{
+    return !strncmp(name, "MPI_", 4) || !strncmp(name, "oneccl", 6) || !strncmp(name, "_ZN3ccl", 7);
+}
+
 PUBLIC uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to, unsigned *flags,
                               const char *name)
 {
     (void)index, (void)from, (void)to;
-    uintptr_t ours = *flags & LA_SYMB_DLSYM && !strncmp(name, "MPI_", 4) ? wrapper_of(name) : 0;
+    uintptr_t ours = *flags & LA_SYMB_DLSYM && is_recorded(name) ? wrapper_of(name) : 0;
     *flags |= LA_SYMB_NOPLTENTER | LA_SYMB_NOPLTEXIT;
     return ours ? ours : symbol->st_value;
 }

@@ -44,7 +44,14 @@ export function shown(cell, unit) {
   if (unit === 'bytes') return sizeText(cell);
   if (unit === 'bytes/s') return `${sizeText(cell)}/s`;
   if (unit === 'share') return shareText(cell);
-  return Number.isInteger(cell) && unit === 'count' ? commas(String(cell)) : fixed(cell, 2);
+  if (Number.isInteger(cell) && unit === 'count') return commas(String(cell));
+  return cell && Math.abs(cell) < 0.01 ? twoDigits(cell) : fixed(cell, 2);
+}
+
+// As Python's .2g: 0.00065, but 6.5e-05.
+function twoDigits(number) {
+  const [mantissa, power] = number.toExponential(1).split('e').map(Number);
+  return power < -4 ? `${mantissa}e-${String(-power).padStart(2, '0')}` : String(Number(number.toPrecision(2)));
 }
 
 // The unit in which all ticks of an axis are told, and the steps between them that are round in it.

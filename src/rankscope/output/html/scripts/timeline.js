@@ -341,10 +341,10 @@ export class Timeline {
     showHover(count === 1 ? name : `mostly ${name}`, lines, x, y, aloud);
   }
 
-  // Along the line that was pointed at last, or the first.
+  // Along the line that was pointed at last, or the first of steps.
   walk(by) {
     if (!this.levels) return;
-    const line = this.at?.[1] ?? 0, level = this.levelAt((this.from + this.to) / 2) ?? this.levels[0];
+    const line = this.at?.[1] ?? Math.max(0, this.isSteps.indexOf(true)), level = this.levelAt((this.from + this.to) / 2) ?? this.levels[0];
     const known = this.at?.[0] === level ? this.at[2] + by : firstAfter(level, line, this.from);
     const at = Math.min(level.first[line + 1] - 1, Math.max(level.first[line], known));
     this.at = [level, line, at];
@@ -367,7 +367,8 @@ export class Timeline {
     const made = [];
     if (!this.found || !this.levels) return made;
     for (const level of this.levels) {
-      this.drawn.lines.forEach((_, line) => {
+      this.drawn.lines.forEach(([, kind], line) => {
+        if (kind === 'path') return; // the same once more
         for (let at = level.first[line]; at < level.first[line + 1]; at += 1) {
           if (this.isFound(line, level.name[at])) made.push([(level.start[at] + level.end[at]) / 2, level.end[at] - level.start[at], line, level.name[at]]);
         }

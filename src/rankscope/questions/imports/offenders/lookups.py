@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.imports.offenders.offender import Offender, some
 from rankscope.questions.imports.search import Directory, Origins, loader_directories, resolving, search_entries
 
@@ -65,25 +65,27 @@ FEWEST_ABSENT = 5  # libraries
 
 def loader_search(tables: Tables, origins: Origins | None = None) -> list[Offender]:
     """More than half of what the loader asks for is not there: because it looks elsewhere first, or for nothing."""
-    directories = [one for one in loader_directories(tables, told=origins) if one.sought]
-    missing = sum(one.missing for one in directories)
-    asked = sum(one.operations for one in directories)
+    directories = [
+        loader_directory for loader_directory in loader_directories(tables, told=origins) if loader_directory.sought
+    ]
+    missing = sum(directory.missing for directory in directories)
+    asked = sum(directory.operations for directory in directories)
     if missing < LOADER_FEWEST or 2 * missing < asked:
         return []
-    held = {name for one in directories for name in one.found}
+    held = {name for directory in directories for name in directory.found}
     nowhere = Counter[str]()
-    for one in directories:
-        nowhere.update({name: times for name, times in one.in_vain.items() if name and name not in held})
+    for directory in directories:
+        nowhere.update({name: times for name, times in directory.in_vain.items() if name and name not in held})
     absent = _absent(directories, nowhere) if len(nowhere) >= FEWEST_ABSENT else []
     left = missing - sum(nowhere.values())
     return absent + (_elsewhere(directories, left) if left >= LOADER_FEWEST else [])
 
 
 def _elsewhere(directories: list[Directory], missing: int) -> list[Offender]:
-    held = {name for one in directories for name in one.found}
-    told = [one for one in directories if one.told_by == "LD_LIBRARY_PATH"]
-    empty = [one for one in directories if one.missing and not one.found]
-    worst = [f"{one.path} ({one.missing})" for one in directories if one.missing]
+    held = {name for directory in directories for name in directory.found}
+    told = [directory for directory in directories if directory.told_by == "LD_LIBRARY_PATH"]
+    empty = [directory for directory in directories if directory.missing and not directory.found]
+    worst = [f"{directory.path} ({directory.missing})" for directory in directories if directory.missing]
     evidence = [
         f"import_loader: most in vain in {some(worst)}; {len(empty)} directories hold none of the libraries",
         f"import_loader: mostly for {_for_whom(directories)}",
@@ -96,7 +98,7 @@ def _elsewhere(directories: list[Directory], missing: int) -> list[Offender]:
 
 
 def _absent(directories: list[Directory], nowhere: Counter[str]) -> list[Offender]:
-    places = [one for one in directories if any(name in nowhere for name in one.in_vain)]
+    places = [directory for directory in directories if any(name in nowhere for name in directory.in_vain)]
     calls = sum(nowhere.values())
     return [
         Offender(
@@ -111,15 +113,15 @@ def _absent(directories: list[Directory], nowhere: Counter[str]) -> list[Offende
 
 def _for_whom(directories: list[Directory]) -> str:
     found = Counter[str]()
-    for one in directories:
-        found.update(one.by_module)
+    for directory in directories:
+        found.update(directory.by_module)
     named = [name for name, _ in found.most_common(3) if name != "(interpreter)"]
     return some(named[:2]) or "the program"
 
 
 def _shorter(told: list[Directory]) -> str:
     """LD_LIBRARY_PATH with what is of use in it."""
-    useful = [one.path for one in told if one.found]
+    useful = [directory.path for directory in told if directory.found]
     if not useful:
         return "unset LD_LIBRARY_PATH: none of its directories holds a library that was looked for"
     return f"shorten LD_LIBRARY_PATH to the directories that hold something: {some(useful)}"
@@ -128,10 +130,10 @@ def _shorter(told: list[Directory]) -> str:
 def _first(directories: list[Directory]) -> str:
     """The libraries' own search path is long: name what is found first, where that helps."""
     by = Counter[str]()
-    for one in directories:
-        if one.told_by.startswith(("RPATH", "RUNPATH")):
-            by[one.told_by] += one.missing
-    named = ":".join(one.path for one in _useful(directories)[:2])
+    for directory in directories:
+        if directory.told_by.startswith(("RPATH", "RUNPATH")):
+            by[directory.told_by] += directory.missing
+    named = ":".join(directory.path for directory in _useful(directories)[:2])
     whose = by.most_common(1)[0][0] if by else ""
     shorten = f"shorten {f'the {whose}' if whose else 'RPATH or RUNPATH of the libraries'} with patchelf --set-rpath"
     if whose.startswith("RPATH") or not named:
@@ -141,8 +143,8 @@ def _first(directories: list[Directory]) -> str:
 
 def _useful(directories: list[Directory]) -> list[Directory]:
     """Those that held libraries, the most first; extension modules are opened where they are, without a search."""
-    held = {one.path: sum(name.startswith("lib") for name in one.found) for one in directories}
-    useful = [one for one in directories if held[one.path] and one.told_by != "system"]
+    held = {directory.path: sum(name.startswith("lib") for name in directory.found) for directory in directories}
+    useful = [directory for directory in directories if held[directory.path] and directory.told_by != "system"]
     return sorted(useful, key=lambda one: -held[one.path])
 
 
@@ -173,8 +175,8 @@ def useless_search(tables: Tables) -> list[Offender]:
 def _action(tables: Tables, folders: list[str]) -> str:
     """Python puts the folder in which it was started first by itself, with -c and -m."""
     here = {row[0] for row in tables.query("SELECT cwd FROM run")}
-    said = "python -P or PYTHONSAFEPATH=1 (3.11 on) leaves the current folder out"
+    text = "python -P or PYTHONSAFEPATH=1 (3.11 on) leaves the current folder out"
     if set(folders) <= here:
-        return said
+        return text
     others = "take them out of PYTHONPATH, or put them behind the others: every import asks them first"
-    return f"{others}; {said}" if here & set(folders) else others
+    return f"{others}; {text}" if here & set(folders) else others

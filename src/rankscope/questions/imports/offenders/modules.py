@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rankscope.model import Tables
+from rankscope.model.tables import Tables
 from rankscope.questions.imports.offenders.offender import Offender, some
 from rankscope.questions.imports.trees import Node, chosen, command_name, has_calls, import_trees
 from rankscope.questions.selection import ALL, Selection
@@ -156,7 +156,8 @@ def dominant_module(tables: Tables) -> list[Offender]:
             continue
         of_calls = node.whole.calls / max(1, tree.whole.calls)
         of_time = node.wall_ns / max(1, tree.wall_ns)
-        told = f"{of_time:.0%} of the time" + (f" and {of_calls:.0%} of the system calls" if calls else "")
+        told = f"{100 * of_time:.0f} % of the time"
+        told += f" and {100 * of_calls:.0f} % of the system calls" if calls else ""
         found[node.name] = Offender(
             "dominant_module",
             f"{node.name} makes {told}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rankscope.model import Column, Table, Tables, Unit
+from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.questions.imports.offenders.lookups import listing_storm, loader_search, realpath_storm, useless_search
 from rankscope.questions.imports.offenders.modules import (
     dominant_module,
@@ -55,10 +55,19 @@ def import_offenders(tables: Tables, selection: Selection = ALL, told: Origins |
     """Attributed, not saved: without one cause another may make the same calls; --without measures the saving."""
     total = all_calls(tables)
     table = Table("import_offenders", "What makes the imports expensive", COLUMNS, [], vertical=True)
-    for number, one in enumerate(offenders_of(tables, told), 1):
-        share = one.calls / total if total else None
+    for number, offender in enumerate(offenders_of(tables, told), 1):
+        share = offender.calls / total if total else None
         table.rows.append(
-            (number, one.title, one.calls or None, share, one.action, one.without, "; ".join(one.evidence), one.rule)
+            (
+                number,
+                offender.title,
+                offender.calls or None,
+                share,
+                offender.action,
+                offender.without,
+                "; ".join(offender.evidence),
+                offender.rule,
+            )
         )
     if table.rows:
         table.notes.append(

@@ -1,0 +1,133 @@
+"""Single events of a trace as the store takes them: column by column, in blocks, in some sixty bytes an event."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rankscope.formats.nccl_kernels import nccl_operation
+from rankscope.formats.source import Source
+from rankscope.model.records import Layer, Note, Severity
+from rankscope.model.tables import Words
+
+BLOCK_EVENTS = 100_000
+MOST_NAMES = 500_000  # different ones in one process: more is no trace of a program
+LARGEST_NS = 2**61
+NONE = -1
+COUNT_LIMIT = 2**63 - 1
+
+
+@dataclass(slots=True)
+class _Words:
+    codes: array[int] = field(default_factory=lambda: array("i"))
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def add(self, word: str) -> None:
+        if len(self.numbers) >= MOST_NAMES and word not in self.numbers:
+            word = "(other names)"
+        self.codes.append(self.numbers.setdefault(word, len(self.numbers)))
+
+    def block(self, rows: slice) -> Words:
+        return Words(np.array(self.codes[rows], np.int32), list(self.numbers))
+
+
+class EventColumns:
+    """The events of one process, added one by one."""
+
+    def __init__(self) -> None:
+        self._words = {name: _Words() for name in ("layer", "name", "group")}
+        self._numbers = {
+            name: array("q") for name in ("start_ns", "end_ns", "bytes", "correlation", "sequence", "thread")
+        }
+        self._failed, self._user_range = array("b"), array("b")
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._failed)
+
+    def add(
+        self,
+        layer: str,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        group: str = "",
+        thread: int = 0,
+        size_bytes: int | None = None,
+        correlation: int | None = None,
+        sequence: int | None = None,
+        failed: bool = False,
+        user_range: bool = False,
+    ) -> bool:
+        """Keep one; one that ends before it starts, or lies outside of any clock, is counted as refused."""
+        if not -LARGEST_NS < start_ns <= end_ns < LARGEST_NS:
+            self.refused += 1
+            return False
+        for words, word in zip(self._words.values(), (layer, name, group), strict=True):
+            words.add(word)
+        told = (_known(size_bytes), _known(correlation), _known(sequence), max(_known(thread), 0))
+        values = (start_ns, end_ns, *told)
+        for column, value in zip(self._numbers.values(), values, strict=True):
+            column.append(value)
+        self._failed.append(failed)
+        self._user_range.append(user_range)
+        return True
+
+    def blocks(self) -> Iterator[Mapping[str, Any]]:
+        """The events in the order in which they came, so many at once."""
+        for first in range(0, len(self), BLOCK_EVENTS):
+            yield self._block(slice(first, first + BLOCK_EVENTS))
+
+    def _block(self, rows: slice) -> Mapping[str, Any]:
+        words = {name: column.block(rows) for name, column in self._words.items()}
+        numbers: dict[str, Any] = {name: np.array(column[rows], np.int64) for name, column in self._numbers.items()}
+        for name in ("bytes", "correlation", "sequence"):
+            numbers[name] = np.ma.masked_array(numbers[name], numbers[name] == NONE)
+        hints: dict[str, Any] = {"user_range": np.array(self._user_range[rows], bool)}
+        operations = [" ".join(nccl_operation(name)).strip() for name in words["name"].values]
+        if any(operations):
+            on_device = np.array([layer == Layer.GPU for layer in words["layer"].values], bool)[words["layer"].codes]
+            codes = np.where(on_device, words["name"].codes, len(operations))
+            hints["algorithm"] = Words(codes.astype(np.int32), [*operations, ""])
+        return {**words, **numbers, **hints, "failed": np.array(self._failed[rows], bool)}
+
+    def notes(self, source: Source) -> list[Note]:
+        if not self.refused:
+            return []
+        text = f"{self.refused} events left out: they end before they start, or their times are not numbers"
+        return [Note(text, Severity.WARNING, str(source))]
+
+
+def _known(number: int | None) -> int:
+    return number if number is not None and 0 <= number <= COUNT_LIMIT else NONE
+
+
+# ---------------------------------------------------------------- lines that no table has
+LISTED = 8  # by number
+
+
+@dataclass(slots=True)
+class UnreadLines:
+    """Lines of an accepted file that are in no table: how many, and the first of them by number."""
+
+    what: str = "not understood"
+    severity: Severity = Severity.NOTE
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, line: int) -> None:
+        self.count += 1
+        if len(self.first) < LISTED:
+            self.first.append(line)
+
+    def notes(self, source: Source) -> list[Note]:
+        if not self.count:
+            return []
+        listed = ", ".join(str(line + source.first_line - 1) for line in self.first)
+        more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
+        lines = "line" if self.count == 1 else "lines"
+        return [Note(f"{self.count} {lines} {self.what}: {listed}{more}", self.severity, source.at(self.first[0]))]

@@ -1,0 +1,1 @@
+"""The waist of rankscope: what readers give, what questions ask, what reports show."""

@@ -1,0 +1,481 @@
+/* The profiler plugin that the job brings itself, by NCCL_PROFILER_PLUGIN or under the name that NCCL looks for. It is
+ * loaded behind ours and gets the events that it would get without us, with its own context and its own handles.
+ *
+ * NCCL keeps one handle of an event, and uses that of an operation long after its stop: as the parent of what the
+ * kernel does. Only their plugin knows when it is over. So NCCL gets their handle, which needs no translation however
+ * long it lives, and a table has ours beside it; where they return none NCCL gets ours, marked as such. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "nccl.h"
+#include "nccl_layer.h"
+
+#define NEWEST 9                /* versions that are looked for; above RS_NCCL_NEWEST theirs is left alone */
+#define CONTEXTS 4096u
+#define SETS 4096u
+#define WAYS 4u
+#define DOUBLES 4096u
+#define CONTEXT_MARK 0xA5C0u    /* in the highest 16 bits, which no address of a program has */
+#define OURS_MARK 0xA5C1u
+#define DOUBLE_MARK 0xA5C2u
+#define BELOW_MARK 0xFFFFFFFFFFFFu
+
+uint8_t rs_nccl_beside[RS_NCCL_NEWEST + 1];
+
+static void *library;
+static struct nccl_profiler *exported[NEWEST + 1];
+static char library_name[256];
+static uint8_t looked_for, is_looking, is_told[NEWEST + 1];
+static pthread_t looker;
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static int users;               /* communicators that they know, or are being told of */
+static int their_mask;          /* as NCCL's own: one for all communicators, and they may write to it at any time */
+static int nccl_version;        /* 0: not known, taken for a new one */
+
+/* --- finding it --- */
+
+static int is_library_name(const char *name)
+{
+    size_t length = strlen(name);
+    return strchr(name, '/') || (!strncmp(name, "lib", 3) && length >= 3 && !strcmp(name + length - 3, ".so"));
+}
+
+/* As NCCL does, for any of its plugins. */
+static void *open_named(const char *kind, const char *name, int flags)
+{
+    char built[256];
+    if (!strncasecmp(name, "STATIC_PLUGIN", strlen(name)))
+        return dlopen(NULL, flags);
+    void *opened = dlopen(name, flags);
+    snprintf(library_name, sizeof library_name, "%s", name);
+    if (opened || is_library_name(name))
+        return opened;
+    snprintf(built, sizeof built, "libnccl-%s-%s.so", kind, name);
+    snprintf(library_name, sizeof library_name, "%s", built);
+    return dlopen(built, flags);
+}
+
+static void *open_theirs(void)
+{
+    const char *named = getenv("RANKSCOPE_NCCL_PROFILER_PLUGIN"), *net = getenv("NCCL_NET_PLUGIN");
+    int flags = RTLD_NOW | RTLD_LOCAL;
+    if (named && !strcasecmp(named, "none"))
+        return NULL;
+    void *opened = open_named("profiler", named && named[0] ? named : "libnccl-profiler.so", flags);
+    if (!opened)    /* NCCL asks its network plugin then, if there is one */
+        opened = open_named("net", net && net[0] ? net : "libnccl-net.so", flags | RTLD_NOLOAD);
+    return opened;
+}
+
+static void look_for_theirs(void)
+{
+    char symbol[32];
+    int count = 0;
+    library = open_theirs();
+    for (int version = 1; library && version <= NEWEST; version++) {
+        snprintf(symbol, sizeof symbol, "ncclProfiler_v%d", version);
+        struct nccl_profiler *theirs = dlsym(library, symbol);
+        int is_another = theirs && !(theirs->name && !strcmp(theirs->name, RS_NCCL_NAME));
+        exported[version] = is_another ? theirs : NULL;
+        count += is_another;
+    }
+    if (library && !count) {
+        dlclose(library);
+        library = NULL;
+    }
+}
+
+/* While theirs is looked for in the whole program, ours is what may be found: then nothing is. */
+static int may_look(void)
+{
+    return !is_looking || !pthread_equal(looker, pthread_self());
+}
+
+static void look_once(void)
+{
+    int saved = errno;
+    if (looked_for || is_looking)
+        return;
+    looker = pthread_self();
+    is_looking = 1;
+    look_for_theirs();
+    is_looking = 0;
+    looked_for = 1;
+    errno = saved;
+}
+
+static void say_once(int version, const char *what, int is_warning)
+{
+    char text[512];
+    if (is_told[version] || !rs_telling())
+        return;
+    is_told[version] = 1;
+    snprintf(text, sizeof text, "the job's own NCCL profiler plugin %.200s (version %d): %s", library_name, version, what);
+    rs_remark(text, is_warning);
+}
+
+/* What NCCL gets when it looks a version up: ours where theirs has that version too, so that both are given the
+ * structures that theirs would be given alone. In the lookup the loader's lock is held, so this is one thread. */
+void *rs_nccl_choose(int version, void *ours)
+{
+    int is_recorded = ours && rs_nccl_mode() != RS_NCCL_NONE;
+    if (!may_look())
+        return NULL;
+    look_once();
+    if (!library)
+        return ours;
+    if (!exported[version])
+        return NULL;
+    if (!ours)
+        say_once(version, "newer than what rankscope knows: it has NCCL alone, whose operations are not recorded", 1);
+    if (!is_recorded)
+        return exported[version];
+    rs_nccl_beside[version] = 1;
+    return ours;
+}
+
+/* --- contexts --- */
+
+struct contexts {
+    uint32_t generation;
+    uint8_t used, is_theirs;
+    int our_mask;
+    int *nccl_mask;
+    void *ours, *theirs;
+};
+static struct contexts opened_contexts[CONTEXTS];
+
+static struct contexts *contexts_of(void *context)
+{
+    uintptr_t number = (uintptr_t)context, at = number & 0xFFFF;
+    if (number >> 48 != CONTEXT_MARK || at >= CONTEXTS)
+        return NULL;
+    struct contexts *found = &opened_contexts[at];
+    int is_current = __atomic_load_n(&found->generation, __ATOMIC_ACQUIRE) == (uint32_t)(number >> 16)
+                  && __atomic_load_n(&found->used, __ATOMIC_ACQUIRE);
+    return is_current ? found : NULL;
+}
+
+/* The one that calls; a program that NCCL is part of cannot be opened by its name. */
+static void find_nccl(const void *caller)
+{
+    Dl_info about;
+    int number = 0;
+    void *nccl = dladdr(caller, &about) && about.dli_fname ? dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    int (*version)(int *) = (int (*)(int *))dlsym(nccl ? nccl : RTLD_DEFAULT, "ncclGetVersion");
+    if (version && version(&number) == 0)
+        __atomic_store_n(&nccl_version, number, __ATOMIC_RELAXED);
+    if (nccl)
+        dlclose(nccl);
+}
+
+/* From here on it is not closed: the one that fails, or has nothing to do with it, gives it back. */
+void rs_nccl_opening(struct rs_nccl_opening *opening, int version, int *mask, const void *caller)
+{
+    int saved = errno;
+    pthread_mutex_lock(&users_lock);
+    if (may_look())
+        look_once();            /* NCCL may not have come by rs_nccl_choose */
+    opening->plugin = exported[version];
+    users += opening->plugin != NULL;
+    pthread_mutex_unlock(&users_lock);
+    opening->their_mask = &their_mask;
+    opening->nccl_mask = mask;
+    if (opening->plugin) {
+        rs_nccl_beside[version] = 1;
+        find_nccl(caller);
+    }
+    errno = saved;
+}
+
+static int merged(const struct contexts *pair)
+{
+    return pair->our_mask | __atomic_load_n(&their_mask, __ATOMIC_RELAXED);
+}
+
+static void give_back(void)
+{
+    void *closed = NULL;
+    pthread_mutex_lock(&users_lock);
+    if (--users == 0) {
+        closed = library;
+        memset(exported, 0, sizeof exported);
+        library = NULL;
+        looked_for = 0;
+    }
+    pthread_mutex_unlock(&users_lock);
+    if (closed)
+        dlclose(closed);
+}
+
+static void *take_context(const struct rs_nccl_opening *opening, int *mask)
+{
+    for (struct contexts *pair = opened_contexts; pair < opened_contexts + CONTEXTS; pair++) {
+        uint8_t unused = 0;
+        if (!__atomic_compare_exchange_n(&pair->used, &unused, 2, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+            continue;
+        uint32_t generation = pair->generation + 1;
+        pair->ours = opening->ours;
+        pair->theirs = opening->theirs;
+        pair->is_theirs = !opening->failed;
+        pair->our_mask = opening->our_mask;
+        pair->nccl_mask = opening->nccl_mask;
+        *mask = merged(pair);
+        __atomic_store_n(&pair->generation, generation, __ATOMIC_RELEASE);
+        __atomic_store_n(&pair->used, 1, __ATOMIC_RELEASE);
+        return (void *)((uintptr_t)CONTEXT_MARK << 48 | (uintptr_t)generation << 16
+                        | (uintptr_t)(pair - opened_contexts));
+    }
+    return NULL;
+}
+
+/* NCCL goes on without a plugin whose init fails; so does everybody but theirs here. A context that is not marked is
+ * ours alone. */
+int rs_nccl_opened(const struct rs_nccl_opening *opening, int version, void **context, int *mask)
+{
+    *context = opening->ours;
+    *mask = opening->our_mask;
+    if (!opening->plugin)
+        return 0;
+    say_once(version, opening->failed ? "its init failed, as it would have without rankscope"
+                                      : "loaded behind rankscope's, it gets every event that it asks for", 0);
+    void *taken = take_context(opening, mask);
+    if (taken)
+        *context = taken;
+    else if (!opening->failed && opening->theirs)
+        opening->plugin->finalize(opening->theirs);     /* more communicators at once than anybody has */
+    if (opening->failed || !taken)
+        give_back();
+    return 0;
+}
+
+int rs_nccl_closed(int version, void *context)
+{
+    struct contexts *pair = contexts_of(context);
+    int result = 0;
+    if (!pair) {
+        rs_nccl_comm_end(context);
+        return 0;
+    }
+    struct contexts closed = *pair;
+    rs_nccl_comm_end(closed.ours);
+    __atomic_store_n(&pair->used, 0, __ATOMIC_RELEASE);
+    if (!closed.is_theirs)
+        return 0;
+    if (closed.theirs && exported[version])     /* without a context NCCL calls no finalize */
+        result = exported[version]->finalize(closed.theirs);
+    give_back();
+    return result;
+}
+
+/* --- handles --- */
+
+struct pair { void *theirs, *ours; uint8_t is_stopped; };
+static struct { rs_lock lock; struct pair pairs[WAYS]; } sets[SETS];
+static struct { rs_lock lock; uint32_t generation; void *theirs, *ours; } doubles[DOUBLES];
+static atomic_uint next_double;
+
+/* What a handle of NCCL's is to either. */
+struct both { void *ours, *theirs; uint8_t is_theirs, is_stopped; };
+
+static unsigned set_of(const void *theirs)
+{
+    return (unsigned)(((uint64_t)(uintptr_t)theirs >> 3) * 0x9E3779B97F4A7C15u >> 52) & (SETS - 1);
+}
+
+static struct pair *find_pair(unsigned set, const void *theirs)
+{
+    for (unsigned i = 0; i < WAYS; i++)
+        if (sets[set].pairs[i].theirs == theirs)
+            return &sets[set].pairs[i];
+    return NULL;
+}
+
+/* 0: their handle stands for another operation that is still under way, or there is no room. */
+static int put_pair(void *theirs, void *ours)
+{
+    unsigned set = set_of(theirs);
+    if (!rs_lock_take(&sets[set].lock))
+        return 0;
+    struct pair *place = find_pair(set, theirs);
+    int is_free = !place || !rs_nccl_is_under_way(place->ours);
+    for (unsigned i = 0; !place && i < WAYS; i++)
+        if (!sets[set].pairs[i].theirs || !rs_nccl_is_under_way(sets[set].pairs[i].ours))
+            place = &sets[set].pairs[i];
+    if (place && is_free)
+        *place = (struct pair){theirs, ours, 0};
+    rs_lock_give(&sets[set].lock);
+    return place && is_free;
+}
+
+static void *double_of(void *theirs, void *ours)
+{
+    unsigned at = atomic_fetch_add_explicit(&next_double, 1, memory_order_relaxed) & (DOUBLES - 1);
+    void *handle = theirs;
+    if (!rs_lock_take(&doubles[at].lock))
+        return handle;
+    uint32_t generation = ++doubles[at].generation;
+    doubles[at].theirs = theirs;
+    doubles[at].ours = ours;
+    handle = (void *)((uintptr_t)DOUBLE_MARK << 48 | (uintptr_t)generation << 16 | at);
+    rs_lock_give(&doubles[at].lock);
+    return handle;
+}
+
+static void *joined(void *ours, void *theirs)
+{
+    if (!ours)
+        return theirs;
+    if (!theirs)
+        return (void *)((uintptr_t)OURS_MARK << 48 | ((uintptr_t)ours & BELOW_MARK));
+    return put_pair(theirs, ours) ? theirs : double_of(theirs, ours);
+}
+
+static struct both split_double(uintptr_t number)
+{
+    struct both both = {0};
+    uintptr_t at = number & 0xFFFF;
+    if (at >= DOUBLES || !rs_lock_take(&doubles[at].lock))
+        return both;
+    if (doubles[at].generation == (uint32_t)(number >> 16))
+        both = (struct both){doubles[at].ours, doubles[at].theirs, 1, 0};
+    rs_lock_give(&doubles[at].lock);
+    return both;
+}
+
+static struct both split(void *handle)
+{
+    uintptr_t number = (uintptr_t)handle, mark = number >> 48;
+    struct both both = {NULL, handle, 1, 0};
+    if (mark == OURS_MARK)
+        return (struct both){(void *)(number & BELOW_MARK), NULL, 0, 0};
+    if (mark == DOUBLE_MARK)
+        return split_double(number);
+    unsigned set = set_of(handle);
+    if (!handle || !rs_lock_take(&sets[set].lock))
+        return both;
+    struct pair *pair = find_pair(set, handle);
+    if (pair) {
+        both.ours = pair->ours;
+        both.is_stopped = pair->is_stopped;
+    }
+    rs_lock_give(&sets[set].lock);
+    return both;
+}
+
+/* An operation's place is kept for what its kernel will do; a second stop is that of another event of theirs. */
+static void settle_pair(void *theirs, void *ours)
+{
+    unsigned set = set_of(theirs);
+    if (!rs_lock_take(&sets[set].lock))
+        return;
+    struct pair *pair = find_pair(set, theirs);
+    if (pair && pair->ours == ours) {
+        pair->is_stopped = 1;
+        if (!rs_nccl_is_under_way(ours) || rs_nccl_is_channel(ours))
+            *pair = (struct pair){0};
+    }
+    rs_lock_give(&sets[set].lock);
+}
+
+/* --- events --- */
+
+/* Which events NCCL tells a plugin with this mask: also those that are parents of what it has asked for. */
+static uint64_t asked_by(uint64_t type)
+{
+    const uint64_t proxies = NCCL_EVENT_PROXY_OP | NCCL_EVENT_PROXY_STEP;
+    const uint64_t below = proxies | NCCL_EVENT_KERNEL_CHANNEL | NCCL_EVENT_NET_PLUGIN;
+    const uint64_t copies = NCCL_EVENT_CE_COLL | NCCL_EVENT_CE_SYNC | NCCL_EVENT_CE_BATCH;
+    int number = __atomic_load_n(&nccl_version, __ATOMIC_RELAXED), is_old = number && number < 22600;
+    switch (type) {
+    case NCCL_EVENT_GROUP:
+        return NCCL_EVENT_COLL | NCCL_EVENT_P2P | (is_old ? proxies : NCCL_EVENT_GROUP | below);
+    case NCCL_EVENT_COLL:
+        return NCCL_EVENT_COLL | (is_old ? proxies : below);
+    case NCCL_EVENT_P2P:
+        if (is_old)
+            return NCCL_EVENT_COLL | proxies;
+        return NCCL_EVENT_P2P | (number && number < 22800 ? below & ~(uint64_t)NCCL_EVENT_NET_PLUGIN : below);
+    case NCCL_EVENT_PROXY_OP:
+        return proxies | (is_old ? 0 : NCCL_EVENT_NET_PLUGIN);
+    case NCCL_EVENT_PROXY_STEP:
+        return NCCL_EVENT_PROXY_STEP | (is_old ? 0 : NCCL_EVENT_NET_PLUGIN);
+    case NCCL_EVENT_GROUP_API:
+        return ~(uint64_t)NCCL_EVENT_PROXY_CTRL;
+    case NCCL_EVENT_COLL_API:
+        return NCCL_EVENT_COLL_API | NCCL_EVENT_COLL | below | copies;
+    case NCCL_EVENT_P2P_API:
+        return NCCL_EVENT_P2P_API | NCCL_EVENT_P2P | below;
+    case NCCL_EVENT_CE_COLL:
+        return copies;
+    default:
+        return type;
+    }
+}
+
+/* Parts of a collective by copy engines are told only where its own start has given a handle. */
+static int is_asked(uint64_t type, const void *their_parent)
+{
+    uint64_t mask = (uint32_t)__atomic_load_n(&their_mask, __ATOMIC_RELAXED);
+    if ((type == NCCL_EVENT_CE_SYNC || type == NCCL_EVENT_CE_BATCH) && !their_parent)
+        return 0;
+    return (asked_by(type) & mask) != 0;
+}
+
+/* The parent lies at the same place in every version. Between the two starts it is what either side knows. */
+int rs_nccl_start_both(int version, rs_nccl_start ours, void *context, void **handle, void *description)
+{
+    struct contexts *pair = contexts_of(context);
+    struct nccl_profiler *plugin = pair && pair->is_theirs ? exported[version] : NULL;
+    uint64_t type = version >= 5 ? ((struct nccl_descr_v5 *)description)->type : ((struct nccl_descr_v4 *)description)->type;
+    void **parent = &((struct nccl_descr_v5 *)description)->parent, *given = *parent;
+    void *our_handle = NULL, *their_handle = NULL;
+    struct both of_parent = split(given);
+    int result = 0;
+    if (plugin && is_asked(type, of_parent.theirs)) {
+        their_handle = split(*handle).theirs;   /* what they leave as it is stays as it was */
+        *parent = of_parent.theirs;
+        result = plugin->start(pair->theirs, &their_handle, description);
+    }
+    if (!pair || (uint64_t)pair->our_mask & type) {     /* without a pair: ours alone, or of a communicator that is over */
+        *parent = of_parent.ours;
+        ours(pair ? pair->ours : context, &our_handle, description);
+    }
+    *parent = given;
+    *handle = joined(our_handle, their_handle);
+    if (pair && __atomic_load_n(pair->nccl_mask, __ATOMIC_RELAXED) != merged(pair))     /* they want something else now */
+        __atomic_store_n(pair->nccl_mask, merged(pair), __ATOMIC_RELAXED);
+    return result;
+}
+
+int rs_nccl_stop_both(int version, void *handle)
+{
+    struct both both = split(handle);
+    struct nccl_profiler *plugin = exported[version];
+    if (both.ours && !both.is_stopped) {
+        rs_nccl_stop(both.ours);
+        if (both.is_theirs && both.theirs == handle)
+            settle_pair(handle, both.ours);
+    }
+    return plugin && both.is_theirs ? plugin->stop(both.theirs) : 0;
+}
+
+int rs_nccl_state_both(int version, rs_nccl_state ours, void *handle, int state, const void *args)
+{
+    struct both both = split(handle);
+    struct nccl_profiler *plugin = exported[version];
+    if (both.ours)
+        ours(both.ours, state, args);
+    return plugin && both.is_theirs ? plugin->state(both.theirs, state, args) : 0;
+}
+
+/* In the child of a fork NCCL is of no use; what theirs makes of it is theirs. */
+void rs_nccl_neighbour_forget(void)
+{
+    pthread_mutex_init(&users_lock, NULL);
+    memset(is_told, 0, sizeof is_told);
+}

@@ -1,0 +1,1 @@
+"""Programs that a framework compiles and starts as a whole."""

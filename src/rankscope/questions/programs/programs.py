@@ -1,0 +1,117 @@
+"""Which programs has JAX compiled, how often and why, how often were they started, and what was copied?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit
+from rankscope.questions.selection import ALL, Selection, arranged
+
+# A tally of the layer `jax` begins with what was done: docs/reference/steps.md#jax.
+RUN, TRACE, LOWER, COMPILE, COPY, WAIT = "run ", "trace ", "lower ", "compile ", "copy ", "block_until_ready"
+REASON = ": "  # between a program and why it was compiled again
+BEFORE_NAMES = ("jit_", "pmap_")  # that XLA puts before the name of a function
+SQL = """
+    SELECT rank, name, tallies.phase, sum(calls)::BIGINT, sum(total_ns)::DOUBLE, coalesce(sum(bytes), 0)::BIGINT
+    FROM tallies JOIN ranks USING (process) WHERE layer = 'jax' AND {condition} GROUP BY ALL"""
+
+PROGRAM_COLUMNS = (
+    Column(
+        "program", Unit.NAME, "Program", "name of the function that was compiled, or what was done with its results"
+    ),
+    Column("runs", Unit.COUNT, "Runs", "how often it was started, on the rank with most"),
+    Column(
+        "start_ns",
+        Unit.NS,
+        "Starting it",
+        "time inside the call that starts it, on the rank with most; it may run on afterwards",
+    ),
+    Column("compilations", Unit.COUNT, "Compilations", "how often it was compiled, on the rank with most"),
+    Column("again", Unit.COUNT, "Of it again", "compilations with a reason: the function was compiled before"),
+    Column("compile_ns", Unit.NS, "Tracing and compiling", "tracing, lowering and compiling, on the rank with most"),
+    Column("bytes", Unit.BYTES, "Copied", "bytes that were copied, on the rank with most"),
+    Column("why", Unit.NAME, "Why again", "what differs from the compilation before, of the reason that took longest"),
+)
+
+
+@dataclass(slots=True)
+class Program:
+    """One function on one rank."""
+
+    runs: int = 0
+    start_ns: float = 0.0
+    compilations: int = 0
+    again: int = 0
+    compile_ns: float = 0.0
+    copied_bytes: int = 0
+    later: int = 0  # compilations in the phase steady,
+    later_ns: float = 0.0  # and how long they took
+    reasons: dict[str, float] = field(default_factory=dict)  # how long compilations for it took
+
+
+Programs = dict[int, dict[str, Program]]  # by rank and name
+
+
+def programs_of(tables: Tables, selection: Selection = ALL) -> Programs:
+    """What each rank says of every program."""
+    made: Programs = {}
+    for rank, name, phase, calls, total_ns, size in tables.query(SQL.format(condition=selection.condition)):
+        _add(made.setdefault(rank, {}), name, phase, calls, total_ns, size)
+    return made
+
+
+def _add(programs: dict[str, Program], name: str, phase: str, calls: int, total_ns: float, size: int) -> None:
+    what = next((one for one in (RUN, TRACE, LOWER, COMPILE) if name.startswith(one)), "")
+    function, _, reason = _without_prefix(name[len(what) :]).partition(REASON if what == COMPILE else "\0")
+    one = programs.setdefault(function, Program())
+    if what in (RUN, ""):
+        one.runs += calls
+        one.start_ns += total_ns
+        one.copied_bytes += size
+        return
+    one.compile_ns += total_ns
+    one.later_ns += total_ns if phase == "steady" else 0.0
+    if what != COMPILE:
+        return
+    one.compilations += calls
+    one.later += calls if phase == "steady" else 0
+    if reason:
+        one.again += calls
+        one.reasons[reason] = one.reasons.get(reason, 0.0) + total_ns
+
+
+def _without_prefix(name: str) -> str:
+    return next((name[len(before) :] for before in BEFORE_NAMES if name.startswith(before)), name)
+
+
+def programs(tables: Tables, selection: Selection = ALL) -> Table:
+    """Programs that JAX has compiled: how often each ran, how long compiling took, and why it was done again."""
+    table = Table("programs", "Compiled programs (JAX)", PROGRAM_COLUMNS, [])
+    known = programs_of(tables, selection)
+    names = dict.fromkeys(name for of_rank in known.values() for name in of_rank)
+    rows = [_row(name, [of_rank[name] for of_rank in known.values() if name in of_rank]) for name in names]
+    table.rows = sorted(rows, key=lambda row: -(float(row[2] or 0) + float(row[5] or 0)))
+    return arranged(table, selection)
+
+
+def _row(name: str, ranks: list[Program]) -> tuple[Cell, ...]:
+    def most(values: Iterable[float]) -> float:
+        return max(values)
+
+    return (
+        name,
+        int(most(one.runs for one in ranks)),
+        most(one.start_ns for one in ranks),
+        int(most(one.compilations for one in ranks)),
+        int(most(one.again for one in ranks)),
+        most(one.compile_ns for one in ranks),
+        int(most(one.copied_bytes for one in ranks)) or None,
+        longest_reason(ranks),
+    )
+
+
+def longest_reason(ranks: list[Program]) -> str:
+    """Why a program was compiled again, as the rank says that spent most on it."""
+    told = [(ns, reason) for one in ranks for reason, ns in one.reasons.items()]
+    return max(told)[1] if told else ""

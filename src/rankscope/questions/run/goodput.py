@@ -1,0 +1,294 @@
+"""How often was the job started, how did each attempt end, and how much of its wall time went into steps that count?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from rankscope.model.records import Role
+from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
+from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.wording import counted, ending_text, ranges
+
+# ---------------------------------------------------------------- attempts
+ATTEMPTS_COLUMNS = (
+    Column("attempt", Unit.COUNT, "Attempt", "number of the start, from 1; the last one is what the other tables show"),
+    Column("ranks", Unit.COUNT, "Ranks", "number of ranks that it started"),
+    Column("began_ns", Unit.NS, "Began", "first start of one of its processes − start of the run"),
+    Column("elapsed_ns", Unit.NS, "Elapsed", "from the first start to the last end of its ranks"),
+    Column("steps", Unit.COUNT, "Steps", "most steps that one of its ranks has ended"),
+    Column("ended", Unit.NAME, "Ended", "how its ranks ended: those that ended first come first"),
+)
+STARTED = f"role IN {sql_list([Role.RANK, Role.ATTEMPT])} AND tool = ''"
+ATTEMPTS_SQL = f"""
+    SELECT coalesce(attempt, 1), ending, exit_code, end_signal, list(rank ORDER BY rank), min(started_ns),
+        max(greatest(ended_ns, reaped_ns)), max(ended_steps), min(ended_ns)
+    FROM ranks WHERE {STARTED} GROUP BY 1, 2, 3, 4 ORDER BY 1, 9, 5"""
+
+
+def attempts(tables: Tables, selection: Selection = ALL) -> Table:
+    """Every start of the job's ranks and how it ended, where there was more than one."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in tables.query(ATTEMPTS_SQL):
+        found.setdefault(row[0], []).append(row)
+    table = Table("attempts", "Attempts", ATTEMPTS_COLUMNS, [])
+    began = min((row[5] for rows in found.values() for row in rows if row[5] is not None), default=0)
+    for attempt, rows in found.items() if len(found) > 1 else ():
+        table.rows.append(_attempt(attempt, rows, _started_ns(tables) or began))
+    return arranged(table, selection)
+
+
+def _attempt(attempt: int, rows: list[tuple[Any, ...]], run_began_ns: int) -> tuple[Cell, ...]:
+    first = min((row[5] for row in rows if row[5] is not None), default=run_began_ns)
+    last = max((row[6] for row in rows if row[6] is not None), default=first)
+    ended = "; ".join(f"{ending_text(*row[1:4])} on rank {ranges(row[4])}" for row in rows)
+    steps, ranks = max(row[7] for row in rows), sum(len(row[4]) for row in rows)
+    return attempt, ranks, max(0, first - run_began_ns), last - first, steps, ended
+
+
+def _started_ns(tables: Tables) -> int | None:
+    """When `rankscope run` was called."""
+    found: int | None = tables.query("SELECT started_ns FROM run")[0][0]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Goodput: each moment from the start of the run to its end belongs to one kind, mean over the ranks of an attempt.
+KINDS = {
+    "useful steps": "steps that a later attempt need not repeat, at their usual length",
+    "lost steps": "steps of a failed attempt since its last checkpoint, and the one that it did not end, at most its "
+    "usual length",
+    "slowed steps": "what steps take beyond their usual length, where that is more than a quarter of it",
+    "checkpoint": "writing checkpoints: torch.save, torch.distributed.checkpoint, rankscope.checkpoint()",
+    "compilation": "torch.compile",
+    "start-up": "from the start of an attempt to its first step, and what the first two steps take beyond the usual "
+    "length",
+    "hang": "from the last step of a failed attempt to its end, without the step that it did not end",
+    "shutdown": "from the last step of an attempt that ended well to its end",
+    "restart": "between attempts of one run: no rank is there",
+    "queue": "between runs of one lineage",
+}
+USEFUL, LOST, SLOWED, CHECKPOINT, COMPILATION, STARTUP, HANG, SHUTDOWN, RESTART, QUEUE = KINDS
+SLOWED_FROM = 1.25  # times the usual length
+GOODPUT_COLUMNS = (
+    Column("kind", Unit.NAME, "Kind", "what the wall time went into"),
+    Column(
+        "time_ns",
+        Unit.NS,
+        "Time",
+        "mean over the ranks of each attempt, summed over attempts; all add up to the wall time",
+    ),
+    Column(
+        "share",
+        Unit.SHARE,
+        "% of wall time",
+        "`time_ns` ÷ wall time: from the first process's start to the last rank's end",
+    ),
+    Column("what", Unit.NAME, "What", "what belongs to this kind"),
+)
+PROCESSES_SQL = f"""
+    SELECT process, coalesce(attempt, 1), started_ns, greatest(ended_ns, reaped_ns),
+        role = '{Role.ATTEMPT}' OR (ending <> 'running' AND NOT (ending = 'exited' AND exit_code = 0))
+    FROM ranks WHERE {STARTED} AND started_ns IS NOT NULL AND ended_ns IS NOT NULL"""
+STEPS_SQL = f"""
+    SELECT process, number, begin_ns, end_ns, checkpoint_ns, warmup FROM steps JOIN ranks USING (process)
+    WHERE {STARTED} ORDER BY process, number"""
+FIRST_START_SQL = "SELECT min(started_ns) FROM ranks WHERE tool = ''"  # of a launcher, mostly
+FIRST_SQL = "SELECT process, at_ns FROM marks WHERE name = 'first_step_begin'"
+RANGES_SQL = """
+    SELECT process, name = 'torch.compile', phase IN ('first_step', 'steady'), sum(total_ns) FROM tallies
+    WHERE layer = 'torch' AND kind = 'call' AND (name IN ('torch.compile', 'torch.save', 'checkpoint')
+        OR starts_with(name, 'torch.distributed.checkpoint.')) GROUP BY ALL"""
+
+
+@dataclass(slots=True)
+class Life:
+    """One rank in one attempt."""
+
+    process: int
+    attempt: int
+    started_ns: int
+    ended_ns: int
+    failed: bool
+    first_ns: int | None = None  # when its first step began
+    number: Any = None  # of its steps, as arrays; None: it has none
+    length_ns: Any = None  # without checkpoints
+    checkpoint_ns: Any = None
+    warmup: Any = None
+    last_ns: int = 0  # when its last step ended
+    unseen_ns: int = 0  # steps that newer ones have overwritten
+    compiled_ns: tuple[float, float] = (0.0, 0.0)  # before the steps, in them
+    saved_ns: float = 0.0  # by all calls that write checkpoints
+
+
+@dataclass(slots=True)
+class Account:
+    """Where the wall time of a run went."""
+
+    began_ns: int
+    ended_ns: int
+    kinds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    attempts: int = 0
+    useful: int = 0  # steps
+    lost: int = 0
+
+    @property
+    def wall_ns(self) -> int:
+        return self.ended_ns - self.began_ns
+
+
+def account(tables: Tables) -> Account | None:
+    """The wall time of a run by kind; None where no rank was recorded."""
+    lives = _lives(tables)
+    if not lives:
+        return None
+    usual_ns = _usual_ns(lives)
+    by_attempt: dict[int, list[Life]] = {}
+    for one in lives:
+        by_attempt.setdefault(one.attempt, []).append(one)
+    first = min([*(one.started_ns for one in lives), *tables.query(FIRST_START_SQL)[0]])
+    made = Account(first, max(one.ended_ns for one in lives))
+    now = made.began_ns
+    for number in sorted(by_attempt):
+        those = by_attempt[number]
+        began = max(now, min(one.started_ns for one in those))
+        made.kinds[RESTART if made.attempts else STARTUP] += began - now
+        now = max(began, *(one.ended_ns for one in those))
+        _add_attempt(made, those, began, now, usual_ns)
+        made.attempts += 1
+    return made
+
+
+def _lives(tables: Tables) -> list[Life]:
+    found = {row[0]: Life(*row) for row in tables.query(PROCESSES_SQL)}
+    for process, at_ns in tables.query(FIRST_SQL):
+        if process in found:
+            found[process].first_ns = at_ns
+    for process, is_compile, in_steps, total_ns in tables.query(RANGES_SQL):
+        if process in found and is_compile:
+            before, during = found[process].compiled_ns
+            found[process].compiled_ns = (before, during + total_ns) if in_steps else (before + total_ns, during)
+        elif process in found:
+            found[process].saved_ns += total_ns
+    _add_steps(found, tables.columns(STEPS_SQL))
+    return list(found.values())
+
+
+def _add_steps(lives: dict[int, Life], columns: Any) -> None:
+    process = np.asarray(columns["process"])
+    edges = [0, *(np.flatnonzero(np.diff(process)) + 1).tolist(), len(process)]
+    for first, last in pairwise(edges) if len(process) else ():
+        life = lives.get(int(process[first]))
+        if life is None:
+            continue
+        rows = slice(first, last)
+        begin, end = np.asarray(columns["begin_ns"])[rows], np.asarray(columns["end_ns"])[rows]
+        life.number, life.warmup = np.asarray(columns["number"])[rows], np.asarray(columns["warmup"], bool)[rows]
+        life.checkpoint_ns = np.asarray(columns["checkpoint_ns"], np.float64)[rows]
+        life.length_ns = np.maximum((end - begin) - life.checkpoint_ns, 0)
+        life.first_ns = min(life.first_ns if life.first_ns is not None else int(begin[0]), int(begin[0]))
+        life.last_ns, life.unseen_ns = int(end[-1]), int(begin[0]) - life.first_ns
+
+
+def _usual_ns(lives: list[Life]) -> float:
+    """The median of all steps but the first two of each rank, or of those where there are no others."""
+    later = [one.length_ns[~one.warmup] for one in lives if one.number is not None]
+    pooled = np.concatenate(later) if later else np.zeros(0)
+    if not len(pooled):
+        pooled = np.concatenate([one.length_ns for one in lives if one.number is not None] or [pooled])
+    return float(np.median(pooled)) if len(pooled) else 0.0
+
+
+def _add_attempt(made: Account, lives: list[Life], began_ns: int, ended_ns: int, usual_ns: float) -> None:
+    """The mean over its ranks, each of which accounts for all of the attempt's time."""
+    failed = any(one.failed for one in lives)
+    saved = _last_saved(lives) if failed else None
+    accounts = [_of_rank(one, began_ns, ended_ns, usual_ns, failed, saved) for one in lives]
+    for kind in KINDS:
+        made.kinds[kind] += fmean(one.get(kind, 0.0) for one in accounts)
+    numbers = [int(one.number[-1]) for one in lives if one.number is not None]
+    done = int(median(numbers)) if numbers else 0
+    kept = done if saved is None else min(done, saved)
+    made.useful, made.lost = made.useful + kept, made.lost + done - kept
+
+
+def _last_saved(lives: list[Life]) -> int:
+    """The last step whose outcome is in a checkpoint; one that is written within step n has that of step n - 1."""
+    saved = 0
+    for one in lives:
+        if one.number is None:
+            continue
+        within = np.flatnonzero(one.checkpoint_ns > 0)
+        after = one.saved_ns > one.checkpoint_ns.sum() * 1.01 + 1e6 and not one.unseen_ns
+        saved = max(saved, int(one.number[-1]) if after else int(one.number[within[-1]]) - 1 if len(within) else 0)
+    return saved
+
+
+def _of_rank(
+    one: Life, began_ns: int, ended_ns: int, usual_ns: float, failed: bool, saved: int | None
+) -> dict[str, float]:
+    """One rank's account of the time from the begin of an attempt to its end."""
+    whole = float(ended_ns - began_ns)
+    before_compiled, compiled = one.compiled_ns
+    if one.number is None:
+        compiling = min(before_compiled + compiled, whole)
+        return {STARTUP: whole - compiling, COMPILATION: compiling}
+    first = max(one.first_ns or began_ns, began_ns)
+    tail, in_steps = max(0.0, float(ended_ns - one.last_ns)), float(one.last_ns - first)
+    startup = max(0.0, whole - tail - in_steps)
+    written_after = min(tail, max(0.0, one.saved_ns - float(one.checkpoint_ns.sum())))
+    excess = np.where(one.length_ns > SLOWED_FROM * usual_ns, one.length_ns - usual_ns, 0.0)
+    lost = one.number > saved if saved is not None else np.zeros(len(one.number), bool)
+    net = one.length_ns - excess
+    slow_first, slowed = float(excess[one.warmup].sum()), float(excess[~one.warmup].sum())
+    in_first, in_later = min(compiled, slow_first), min(max(0.0, compiled - slow_first), slowed)
+    begun = min(tail - written_after, usual_ns) if failed else 0.0
+    early = min(before_compiled, startup)
+    return {
+        USEFUL: float(net[~lost].sum()) + one.unseen_ns,
+        LOST: float(net[lost].sum()) + begun,
+        SLOWED: slowed - in_later,
+        CHECKPOINT: float(one.checkpoint_ns.sum()) + written_after,
+        COMPILATION: early + in_first + in_later,
+        STARTUP: startup - early + slow_first - in_first,
+        HANG: tail - written_after - begun if failed else 0.0,
+        SHUTDOWN: 0.0 if failed else tail - written_after,
+    }
+
+
+def goodput(tables: Tables, selection: Selection = ALL) -> Table:
+    """The wall time by kind: steps that count, and each kind of time that does not."""
+    made = account(tables)
+    return arranged(goodput_table([made] if made is not None else []), selection)
+
+
+NO_STEPS = (
+    "No step of the job was recorded, so that its goodput is not known: steps that are only inferred from collectives "
+    "count as start-up here. rankscope.step() marks the end of each."
+)
+
+
+def goodput_table(accounts: list[Account]) -> Table:
+    """Of the runs of one lineage, in the order of time."""
+    table = Table("goodput", "Goodput", GOODPUT_COLUMNS, [])
+    if not accounts:
+        return table
+    sums = {kind: sum(one.kinds[kind] for one in accounts) for kind in KINDS}
+    for before, after in pairwise(accounts):
+        sums[QUEUE] += max(0, after.began_ns - before.ended_ns)
+    wall = sum(sums.values())
+    table.rows = [(kind, ns, ns / wall if wall else None, KINDS[kind]) for kind, ns in sums.items() if ns >= 1]
+    useful, lost = sum(one.useful for one in accounts), sum(one.lost for one in accounts)
+    if not useful and not lost:
+        table.warnings.append(NO_STEPS)
+        return table
+    runs = f"{counted(len(accounts), 'run')}, " if len(accounts) > 1 else ""
+    count = sum(one.attempts for one in accounts)
+    share = sums[USEFUL] / wall if wall else 0.0
+    what = f"{runs}{counted(count, 'attempt')}, {counted(useful, 'useful step')}, {lost} lost"
+    table.notes.append(f"Goodput {share:.1%} of {wall / 1e9:.4g} s: {what}.")
+    return table

@@ -1,0 +1,131 @@
+"""Programs of OpenCL on PoCL, whose device is the processor: built once, run recorded, and what they say they did."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hatch_build
+from native.builds import HERE, compile_c, recording
+from programs import recorded
+from rankscope.rank_file import ChunkKind
+from rankscope.rank_files.chunks import open_rank_file
+from rankscope.rank_files.read import read_rank_file
+
+PLACES = (".envs/opencl", "build/opencl-env")
+LIBRARY = hatch_build.NATIVE / "librankscope.so"
+
+Sums = tuple[int, int, int]  # count, bytes, ns
+
+
+class OpenCl:
+    """An environment with pyopencl, the loader in its wheel, and PoCL."""
+
+    def __init__(self, folder: Path) -> None:
+        self.python = folder / "bin" / "python"
+        (packages,) = folder.glob("lib/python*/site-packages")
+        self.packages = packages
+        self.loader = next(iter(sorted(packages.glob("pyopencl/.libs/libOpenCL*"))), None)
+        self.drivers = packages / "pyopencl" / ".libs"
+
+    def variables(self, cache: Path) -> dict[str, str]:
+        """Compiled kernels are kept where nobody else's tests look."""
+        home = self.drivers.parent  # of the drivers that the loader in the wheel knows
+        return {
+            "PYOPENCL_HOME": str(home),
+            "LD_LIBRARY_PATH": str(self.drivers),
+            "POCL_CACHE_DIR": str(cache),
+            "POCL_MAX_PTHREAD_COUNT": "2",
+        }
+
+
+def find_opencl() -> OpenCl:
+    for place in PLACES:
+        folder = hatch_build.ROOT / place
+        if (folder / "bin" / "python").exists():
+            found = OpenCl(folder.resolve())
+            if found.loader and list(found.drivers.glob("*.icd")):
+                return found
+    pytest.skip("no PoCL: run make env-opencl")
+
+
+def make_program(folder: Path) -> Path:
+    return compile_c(folder / "opencl_program", HERE / "opencl" / "opencl_program.c", "-O1")
+
+
+class Told:
+    """What a program has printed of what it did."""
+
+    def __init__(self, text: str) -> None:
+        self.calls: dict[str, tuple[int, int]] = {}
+        self.works: dict[str, Sums] = {}
+        self.rest: dict[str, str] = {}
+        for line in text.splitlines():
+            word, _, given = line.partition(" ")
+            if word == "call":
+                name, calls, errors = given.split()
+                self.calls[name] = int(calls), int(errors)
+            elif word == "work":
+                count, size, ns, name = given.split(maxsplit=3)
+                self.works[name] = int(count), int(size), int(ns)
+            else:
+                self.rest[word] = given
+
+
+class Recorded:
+    """The same of a rank file."""
+
+    def __init__(self, folder: Path) -> None:
+        (path,) = recorded.rank_files(folder)
+        self.file = open_rank_file(path)
+        self.reading = read_rank_file(path)
+        columns: Any = self.reading.tally_columns
+        calls: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
+        self.works: dict[str, Sums] = {}
+        self.threads: set[int] = set()
+        for i in range(len(columns["calls"])):
+            layer, name = (recorded.word(columns[which], i) for which in ("layer", "name"))
+            count = int(columns["calls"][i])
+            if layer == "opencl":
+                calls[name] += count
+                errors[name] += int(columns["errors"][i])
+                self.threads.add(int(columns["thread"][i]))
+            elif layer == "gpu":
+                before = self.works.get(name, (0, 0, 0))
+                more = count, int(columns["bytes"][i]), round(columns["total_ns"][i])
+                self.works[name] = (before[0] + more[0], before[1] + more[1], before[2] + more[2])
+        self.calls = {name: (count, errors[name]) for name, count in calls.items()}
+
+    def gpu_names(self) -> list[str]:
+        words = self.file.strings()
+        return [words[int(row["name"])] for part in self.file.parts(ChunkKind.GPUS) for row in part.rows]
+
+    def runtime(self) -> Any:
+        return self.file.parts(ChunkKind.RUNTIMES)[0].rows[0]
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        return {name: sums[:2] for name, sums in self.works.items()}
+
+
+def variables_of_run(folder: Path, opencl: OpenCl, cache: Path, **settings: str) -> dict[str, str]:
+    ours = {"LD_PRELOAD": str(LIBRARY), "OPENCL_LAYERS": str(LIBRARY)}
+    return recording(folder, **{**ours, **opencl.variables(cache), **settings})
+
+
+def run(
+    program: Path, opencl: OpenCl, folder: Path | None, *arguments: str | int, code: int = 0, **settings: str
+) -> Told:
+    """What one run says of itself; bare without a folder."""
+    cache = program.parent / "cache"
+    bare = {**os.environ, **opencl.variables(cache)}
+    environment = bare if folder is None else variables_of_run(folder, opencl, cache, **settings)
+    command = [str(program), str(opencl.loader), *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stderr) == (code, ""), done
+    return Told(done.stdout)

@@ -1,0 +1,104 @@
+"""Where the wall time of a job went that was started several times: every figure is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankscope.api.lineage import lineage_goodput
+from rankscope.questions.run.goodput import KINDS, attempts, goodput
+from rankscope.rank_file import LayerNumber, Part, State
+from rankscope.rank_file_writer import RankFileWriter
+from rankscope.store.run import RunTables
+from runs.small_run import SECOND, START, process, write_run
+from runs.step_runs import opened, steps
+
+FORWARD, CHECKPOINT = {Part.FORWARD: 100.0}, {Part.FORWARD: 100.0, Part.CHECKPOINT: 50.0}
+SLOW = {Part.FORWARD: 300.0}
+
+
+def attempt(number: int, rank: int, begin_s: int, parts: list[dict[Part, float]], **header: Any) -> RankFileWriter:
+    """A rank that starts at a second of the run and begins its first step a second later."""
+    at = START + begin_s * SECOND
+    loaded = {"ticks": 1, "monotonic_ns": 1, "realtime_ns": at + 1}
+    about: dict[str, Any] = {"rank": rank, "world_size": 2, "pid": 100 * number + rank, "attempt": number}
+    made = process(**{**about, "loaded": loaded, "started_realtime_ns": at, **header})
+    rows = steps(parts)
+    made.steps(rows)
+    saved_ms = sum(part.get(Part.CHECKPOINT, 0) for part in parts)
+    if saved_ms:
+        made.tally("torch.save", 1, round(saved_ms * 1e6), layer=LayerNumber.TORCH)
+    return made
+
+
+def run_of_two_attempts(folder: Path, **job: Any) -> RunTables:
+    """10 s with 20 steps of 0.1 s, a checkpoint within the 11th, then a hang; 2 s nothing; 10 s with 12 steps."""
+    first = [FORWARD] * 10 + [CHECKPOINT] + [FORWARD] * 9
+    ranks = [attempt(1, 0, 0, first, state=State.SIGNALLED, end_signal=9), attempt(1, 1, 0, first, exit_code=1)]
+    ranks += [attempt(2, rank, 12, [FORWARD] * 6 + [SLOW] + [FORWARD] * 5) for rank in range(2)]
+    return opened(folder, *ranks, **{"started_ns": START, **job})
+
+
+def test_all_kinds_add_up_to_the_wall_time(tmp_path: Path) -> None:
+    found = {row[0]: row[1] / 1e9 for row in goodput(run_of_two_attempts(tmp_path)).rows}
+    assert sum(found.values()) == pytest.approx(22.0)
+    assert found == pytest.approx(
+        {
+            "useful steps": 1.0 + 1.2,  # the ten before the checkpoint, and all of the second attempt
+            "lost steps": 1.0 + 0.1,  # the ten after it, and the one that it did not end
+            "slowed steps": 0.2,
+            "checkpoint": 0.05,
+            "start-up": 2.0,
+            "hang": 10 - 1 - 2.05 - 0.1,
+            "shutdown": 10 - 1 - 1.4,
+            "restart": 2.0,
+        },
+        rel=1e-6,
+    )
+
+
+def test_the_note_counts_steps_and_attempts(tmp_path: Path) -> None:
+    run = run_of_two_attempts(tmp_path)
+    assert goodput(run).notes == ["Goodput 10.0% of 22 s: 2 attempts, 22 useful steps, 10 lost."]
+    rows = attempts(run).rows
+    assert [row[:5] for row in rows] == [(1, 2, 0, 10 * SECOND, 20), (2, 2, 12 * SECOND, 10 * SECOND, 12)]
+    assert [row[5] for row in rows] == ["SIGKILL on rank 0; exit 1 on rank 1", "exit 0 on rank 0-1"]
+
+
+def test_a_run_that_was_started_once(tmp_path: Path) -> None:
+    run = opened(tmp_path, attempt(0, 0, 0, [FORWARD] * 5), started_ns=START)
+    assert not attempts(run).rows
+    assert {row[0] for row in goodput(run).rows} == {"useful steps", "start-up", "shutdown"}
+
+
+def test_without_steps_there_is_no_goodput(tmp_path: Path) -> None:
+    table = goodput(opened(tmp_path, attempt(0, 0, 0, []), started_ns=START))
+    assert table.rows and table.notes == [] and "No step of the job was recorded" in table.warnings[0]
+
+
+def test_compilation_is_taken_from_what_it_lies_in(tmp_path: Path) -> None:
+    made = attempt(0, 0, 0, [{Part.FORWARD: 700.0}, *[FORWARD] * 9])
+    made.tally("torch.compile", 2, round(0.5 * SECOND), layer=LayerNumber.TORCH, phase=4)
+    found = {row[0]: row[1] / 1e9 for row in goodput(opened(tmp_path, made, started_ns=START)).rows}
+    assert found["compilation"] == pytest.approx(0.5) and found["start-up"] == pytest.approx(1.0 + 0.1)
+    assert sum(found.values()) == pytest.approx(10.0) and found["useful steps"] == pytest.approx(1.0)
+
+
+def test_runs_of_one_lineage_are_joined(tmp_path: Path) -> None:
+    for at, lineage in enumerate(("gpt", "gpt", "other")):
+        began = 15 * at
+        made = attempt(0, 0, began, [FORWARD] * 10, exit_code=at == 0)
+        write_run(tmp_path / f"run-{at}", made, started_ns=START + began * SECOND, lineage=lineage)
+    table = lineage_goodput(tmp_path / "run-1")
+    found = {row[0]: row[1] / 1e9 for row in table.rows}
+    assert found["queue"] == pytest.approx(5.0) and sum(found.values()) == pytest.approx(25.0)
+    assert found["lost steps"] == pytest.approx(1.1)  # the first run left no checkpoint
+    assert "2 runs, 2 attempts, 10 useful steps, 10 lost" in table.notes[0]
+    alone = lineage_goodput(tmp_path / "run-1", alone=True)
+    assert sum(row[1] for row in alone.rows) == pytest.approx(10 * SECOND)
+
+
+def test_every_kind_says_what_belongs_to_it() -> None:
+    assert all(KINDS.values())

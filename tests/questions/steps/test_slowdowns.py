@@ -1,0 +1,102 @@
+"""Slow-downs: found where they are, with who and what, and not where there are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rankscope.model.tables import Tables
+from rankscope.questions.steps.slowdowns import Slowdown, levels_of, slowdowns, slowdowns_of, told
+from rankscope.rank_file import Part
+from runs.small_run import MILLI
+from runs.step_runs import opened, rank
+from runs.step_runs import steps as made_steps
+
+STEPS, AT = 400, 250
+
+
+def noise(seed: int, count: int, alike: float = 0.0, spread: float = 0.05) -> Any:
+    """Around 1, skewed as times are; `alike`: how much a step resembles the one before."""
+    random = np.random.default_rng(seed)
+    values = random.normal(0, spread * (1 - alike**2) ** 0.5, count)
+    for at in range(1, count):
+        values[at] += alike * values[at - 1]
+    made = np.exp(values)
+    made[random.random(count) < 0.01] *= 5  # now and then a long one
+    return made
+
+
+def run_of(
+    folder: Path, slow: dict[int, float], part: Part = Part.FORWARD, until: int = STEPS, ranks: int = 4
+) -> Tables:
+    """Ranks that compute for 10 ms and wait for the slowest of them; some take so many ms longer from one step on."""
+    random = np.random.default_rng(3)
+    own = 10 * np.exp(random.normal(0, 0.03, (ranks, STEPS)))
+    for who, longer in slow.items():
+        own[who, AT:until] += longer
+    length = own.max(axis=0) + 1
+    made = []
+    for number in range(ranks):
+        each = rank(number, ranks)
+        parts = [{part: own[number, at], Part.COMMUNICATION: length[at] - own[number, at]} for at in range(STEPS)]
+        blocked = [{Part.COMMUNICATION: one[Part.COMMUNICATION]} for one in parts]
+        each.steps(made_steps(parts, blocked), capacity=512)
+        made.append(each)
+    return opened(folder, *made)
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5, 0.8])
+def test_noise_is_no_change(alike: float) -> None:
+    alarms = sum(len(levels_of(noise(seed, 5000, alike))) > 1 for seed in range(8))
+    assert alarms == 0
+
+
+@pytest.mark.parametrize("grows", [1.15, 1.5, 3.0])
+def test_the_onset_is_found_within_ten_steps(grows: float) -> None:
+    for seed in range(10):
+        values = noise(seed, 2000)
+        values[1200:] *= grows
+        (_, after) = levels_of(values)
+        assert abs(after.first - 1200) <= 10
+        assert after.median / np.median(values[:1200]) == pytest.approx(grows, rel=0.03)
+
+
+def test_a_change_that_passes_has_an_end() -> None:
+    values = noise(1, 2000)
+    values[800:900] *= 1.6
+    before, slow, after = levels_of(values)
+    assert abs(slow.first - 800) <= 10 and abs(slow.last - 900) <= 10
+    assert before.median == pytest.approx(after.median, rel=0.02)
+
+
+def only(tables: Tables) -> Slowdown:
+    (found,) = slowdowns_of(tables)
+    return found
+
+
+def test_the_rank_and_the_part_that_grew_are_named(tmp_path: Path) -> None:
+    found = only(run_of(tmp_path, {2: 5.0}))
+    assert found.ranks == (2,) and found.part == "forward" and found.goes_on
+    assert abs(found.first - (AT + 1)) <= 10
+    assert found.grew_ns == pytest.approx(5 * MILLI, rel=0.1)
+    assert told(found).endswith("forward of rank 2, +5 ms a step") or "forward of rank 2" in told(found)
+
+
+def test_all_ranks_that_grow_alike_are_all(tmp_path: Path) -> None:
+    found = only(run_of(tmp_path, dict.fromkeys(range(4), 5.0), Part.DATA))
+    assert found.ranks == () and found.part == "data wait"
+
+
+def test_a_slow_down_that_ends_says_until_when(tmp_path: Path) -> None:
+    tables = run_of(tmp_path, {1: 6.0}, until=330)
+    found = only(tables)
+    assert not found.goes_on and abs(found.last - 330) <= 10
+    table = slowdowns(tables)
+    assert dict(zip([column.name for column in table.columns], table.rows[0], strict=True))["who"] == "rank 1"
+
+
+def test_a_steady_run_has_none(tmp_path: Path) -> None:
+    assert slowdowns(run_of(tmp_path, {})).rows == []
