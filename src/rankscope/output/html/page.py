@@ -40,6 +40,7 @@ MODULES = (
     "sizes",
     "top",
     "intervals",
+    "runs",
     "icicle",
     "levels",
     "timeline",
