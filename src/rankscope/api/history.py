@@ -24,7 +24,7 @@ from rankscope.output.html import to_html
 from rankscope.questions.compare.measures import Metric, measures
 from rankscope.questions.history.history import BY, SERIES_BY, Answer, Runs, ask
 from rankscope.questions.history.page import history_page
-from rankscope.questions.history.tables import by_table, history_table, regressions_table, slow_hosts_table
+from rankscope.questions.history.tables import by_table, history_table, regressions_table, screen_tables, slow_hosts_table
 from rankscope.questions.run.goodput import USEFUL, account
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.phases import SEGMENTS, waterfalls
@@ -36,6 +36,7 @@ from rankscope.store.run import RunTables
 __all__ = ["BY", "SERIES_BY", "NoRun", "RunHistory", "Told", "Wrong", "run_history"]
 
 Told = Callable[[int, int], None]
+SCREEN_ROWS = 12
 BATCH = 32  # runs that are summarised before they are kept
 TEXTS = ("run", "project", "command", "commit", "labels", "version", "libraries", "launcher")
 NUMBERS = ("started_ns", "ranks", "step_ns", "exposed_ns", "startup_ns", "goodput", "elapsed_ns")
@@ -47,13 +48,19 @@ class RunHistory:
     def __init__(self, answer: Answer, where: str, warnings: Sequence[str]) -> None:
         self.answer, self.where, self.warnings = answer, where, list(warnings)
 
-    def tables(self, by: Sequence[str] = (), top: int | None = None) -> list[Table]:
+    def tables(self, by: Sequence[str] = ()) -> list[Table]:
         """Series, changes, slow hosts, and one table for each of `by`."""
-        made = [history_table(self.answer, top), regressions_table(self.answer, top)]
-        made += [slow_hosts_table(self.answer, top), *(by_table(self.answer, one, top) for one in by)]
+        made = [history_table(self.answer), regressions_table(self.answer)]
+        made += [slow_hosts_table(self.answer), *(by_table(self.answer, one) for one in by)]
         made[0].warnings += self.warnings
         made[0].title = f"Runs of {self.where}: {len(self.answer.runs):,} in {len(self.answer.series):,} series"
         return made
+
+    def screen(self, by: Sequence[str] = ()) -> list[Table]:
+        """What matters most, on one screen."""
+        made = screen_tables(self.answer, self.where)
+        made[0].warnings += self.warnings
+        return [*made, *(by_table(self.answer, one, SCREEN_ROWS) for one in by)]
 
     def page_text(self) -> str:
         """All of it as one HTML file that works offline."""

@@ -19,7 +19,6 @@ that is; and hosts that are slow again and again. Each run is summarised once; t
 .rankscope-history beside the runs, and stay when a run is deleted."""
 EXIT_CODES = "exit code: 0 shown; 1 with --fail: a regression goes on; 2 there is no run"
 SHOWN, REGRESSION, NO_RUN = 0, 1, 2
-ROWS = 10  # of a table on the screen
 
 
 def run(argv: list[str]) -> int:
@@ -42,8 +41,8 @@ def run(argv: list[str]) -> int:
         if options.html is not None:
             save_page(found.page_text(), options.html)
         else:
-            top = ROWS if options.format == "text" and not options.all else None
-            deliver_tables(found.tables(options.by, top), options.format, options.out)
+            is_screen = options.format == "text" and not options.all
+            deliver_tables((found.screen if is_screen else found.tables)(options.by), options.format, options.out)
     except (NoRun, Wrong) as problem:
         print(f"rankscope: {printable(str(problem))}", file=sys.stderr)
         return NO_RUN
@@ -78,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
         "--only", default="", metavar="REGEX", help="only runs whose name, command, project or labels match"
     )
     made.add_argument("--last", type=int, metavar="N", help="only the newest N runs")
-    made.add_argument("--all", action="store_true", help=f"all rows of each table, not only the first {ROWS}")
+    made.add_argument("--all", action="store_true", help="all rows and columns of each table, not only what matters most")
     made.add_argument("--again", action="store_true", help="summarise all runs anew, also those that are known")
     made.add_argument("--fail", action="store_true", help="exit with 1 if a regression goes on: for scripts")
     made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")

@@ -220,20 +220,22 @@ def _joined(values: Array, found: Sequence[Change], carried: float) -> Iterator[
 
 
 def _is_line(values: Array, some: Sequence[Change]) -> bool:
+    """By the sums of distances, each with what its number of parameters is worth (BIC of Laplace's law)."""
     first, last = some[0].begins, some[-1].until
     edges = [first, *(one.at for one in some), last]
     stairs = sum(float(np.abs(values[a:b] - np.median(values[a:b])).sum()) for a, b in pairwise(edges))
-    return _beside_line(values[first:last]) < stairs
+    line = _beside_line(values[first:last])
+    count = last - first
+    return 2 * count * log(max(line, 1e-300)) + 2 * log(count) < 2 * count * log(max(stairs, 1e-300)) + (
+        1 + 2 * len(some)
+    ) * log(count)
 
 
 def _beside_line(values: Array) -> float:
-    """Sum of distances from a line through the medians of the outer thirds."""
-    count = len(values)
-    third = max(1, count // 3)
-    x = np.arange(count)
-    low, high = float(np.median(values[:third])), float(np.median(values[-third:]))
-    slope = (high - low) / max(1, count - third)
-    line = slope * x
+    """Sum of distances from a line with the median slope of all pairs (Theil and Sen), of many runs some."""
+    x = np.linspace(0, len(values) - 1, min(len(values), MOST_PAIRED)).round().astype(np.int64)
+    rise, run = values[x][None, :] - values[x][:, None], x[None, :] - x[:, None]
+    line = float(np.median(rise[run > 0] / run[run > 0])) * np.arange(len(values))
     return float(np.abs(values - line - np.median(values - line)).sum())
 
 

@@ -34,7 +34,7 @@ class Metric:
 METRICS = (
     Metric("step_ns", "step", True, 1, "step_ns", NOTICEABLE),
     Metric("exposed_ns", "exposed communication", True, 1, "step_ns", 0.01),
-    Metric("startup_ns", "start-up", True, 1, "elapsed_ns", 0.01),
+    Metric("startup_ns", "start-up", True, 1, "startup_ns", 0.05),
     Metric("goodput", "goodput", False, -1, "goodput", NOTICEABLE),
 )
 SAME_PLACE = 3  # runs: changes of several figures of a series that are no farther apart are one
@@ -347,8 +347,8 @@ def changed_with(event: Event, runs: Runs) -> list[str]:
     return told
 
 
-def commits_of(event: Event, runs: Runs) -> str:
-    before, after = (runs.text("commit", row)[:10] for row in (event.last_before, event.since))
+def commits_of(event: Event, runs: Runs, digits: int = 10) -> str:
+    before, after = (runs.text("commit", row)[:digits] for row in (event.last_before, event.since))
     return after if before == after else f"{before} → {after}"
 
 

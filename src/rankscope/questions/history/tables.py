@@ -114,7 +114,7 @@ def figures(runs: Runs, rows: Array) -> tuple[Cell, ...]:
 
 
 # ---------------------------------------------------------------- series
-def history_table(answer: Answer, top: int | None = None) -> Table:
+def history_table(answer: Answer, top: int | None = None, dated: bool = True) -> Table:
     """A row a series: those with regressions that go on first, then those with the newest run."""
     table = Table("history", "Series of runs", HISTORY_COLUMNS, [])
     by_series: dict[str, list[Event]] = {}
@@ -122,7 +122,7 @@ def history_table(answer: Answer, top: int | None = None) -> Table:
         by_series.setdefault(event.series.name, []).append(event)
     ordered = sorted(answer.series, key=lambda one: _rank(by_series.get(one.name, [])))
     for one in ordered[:top]:
-        table.rows.append(_series_row(answer.runs, one, by_series.get(one.name, [])))
+        table.rows.append(_series_row(answer.runs, one, by_series.get(one.name, []), dated))
     if top is not None and len(ordered) > top:
         table.notes.append(f"{len(ordered) - top} more series: --all lists them.")
     return table
@@ -132,12 +132,12 @@ def _rank(events: Sequence[Event]) -> int:
     return 0 if any(event.is_worse and event.goes_on for event in events) else 1
 
 
-def _series_row(runs: Runs, one: Series, events: Sequence[Event]) -> tuple[Cell, ...]:
+def _series_row(runs: Runs, one: Series, events: Sequence[Event], dated: bool) -> tuple[Cell, ...]:
     now = one.rows[_level_begin(one) :]
     last = int(one.rows[-1])
     project = runs.text("project", last)
     head = one.name, project, len(one.rows), when(runs.numbers["started_ns"][last])
-    return (*head, *figures(runs, now), _verdict(runs, one, events))
+    return (*head, *figures(runs, now), _verdict(runs, one, events, dated))
 
 
 def _level_begin(one: Series) -> int:
@@ -146,16 +146,16 @@ def _level_begin(one: Series) -> int:
     return int(np.searchsorted(one.rows, one.known["step_ns"][changes[-1].at])) if changes else 0
 
 
-def _verdict(runs: Runs, one: Series, events: Sequence[Event]) -> str:
+def _verdict(runs: Runs, one: Series, events: Sequence[Event], dated: bool) -> str:
     known = max((len(rows) for rows in one.known.values()), default=0)
     if known < 2 * FEWEST:
-        return f"too few runs: {known} of {2 * FEWEST}"
+        return f"too few runs ({known} of {2 * FEWEST})"
     going = [event for event in events if event.goes_on]
     if not going:
         return "steady" if not events else "steady again"
     event = min(going, key=lambda event: (event.metric.name != "step_ns", not event.is_worse))
-    since = when(runs.numbers["started_ns"][event.since])[:10]
-    return f"{verdict_of(event)}: {event.metric.title} {signed(event.change.share)} since {since}"
+    since = f" since {when(runs.numbers['started_ns'][event.since])[:10]}" if dated else ""
+    return f"{verdict_of(event)}: {event.metric.title} {signed(event.change.share)}{since}"
 
 
 def verdict_of(event: Event) -> str:
@@ -255,6 +255,56 @@ def _relative(answer: Answer) -> Array:
     return made
 
 
+# ---------------------------------------------------------------- one screen
+SCREEN_EVENTS, SCREEN_HOSTS, SCREEN_SERIES = 9, 4, 9  # rows
+SCREEN_REGRESSIONS = (
+    Column("series", Unit.NAME, "Series", "as in `history`"),
+    Column("what", Unit.NAME, "What", "the figure that changed"),
+    Column("by", Unit.NAME, "By", "change of the median, and its 95 % interval"),
+    Column("chance", Unit.NUMBER, "p-value", "corrected for all series and figures"),
+    Column("since", Unit.NAME, "Since", "when the first run of the new level started"),
+    Column("commit", Unit.NAME, "Commit", "before → since"),
+    Column("state", Unit.NAME, "State", "goes on, or until when"),
+)
+
+
+def screen_tables(answer: Answer, where: str) -> list[Table]:
+    """What matters most, in few columns: regressions, slow hosts, series."""
+    runs = answer.runs
+    worse = [event for event in answer.events if event.is_worse]
+    going = sum(event.goes_on for event in worse)
+    head = f"{len(runs):,} runs of {where} in {len(answer.series):,} series"
+    counts = f"{counted(len(worse), 'regression')}, {going} of them {'goes' if going == 1 else 'go'} on"
+    made = regressions_table(answer)
+    first = Table("regressions", f"{head}: {counts}", SCREEN_REGRESSIONS, [], list(made.notes), list(made.warnings))
+    first.rows = [_screen_row(runs, event) for event in worse[:SCREEN_EVENTS]]
+    better = len(answer.events) - len(worse)
+    more = [f"{len(worse) - SCREEN_EVENTS} more regressions"] if len(worse) > SCREEN_EVENTS else []
+    more += [f"{counted(better, 'improvement')}"] if better else []
+    if more:
+        first.notes.insert(0, f"{' and '.join(more)}: --all lists them.")
+    hosts = slow_hosts_table(answer, SCREEN_HOSTS)
+    return [first, *([hosts] if hosts.rows else []), _short_history(answer)]
+
+
+def _short_history(answer: Answer) -> Table:
+    """Without the project, and since when: that stands above."""
+    whole = history_table(answer, SCREEN_SERIES, dated=False)
+    kept = [at for at, column in enumerate(whole.columns) if column.name != "project"]
+    rows = [tuple(row[at] for at in kept) for row in whole.rows]
+    return Table(whole.name, whole.title, [whole.columns[at] for at in kept], rows, whole.notes, whole.warnings)
+
+
+def _screen_row(runs: Runs, event: Event) -> tuple[Cell, ...]:
+    change = event.change
+    started = runs.numbers["started_ns"]
+    by = f"{signed(change.share)} ({signed(change.low)} … {signed(change.high)})"
+    since = f"{'about ' * change.gradual}{when(started[event.since])}"
+    state = "goes on" if event.goes_on else f"until {when(started[event.end])[:10]}"
+    commit = commits_of(event, runs, 8)
+    return event.series.name, event.metric.title, by, event.chance, since, commit, state
+
+
 __all__ = [
     "BY",
     "BY_COLUMNS",
@@ -267,5 +317,6 @@ __all__ = [
     "by_table",
     "history_table",
     "regressions_table",
+    "screen_tables",
     "slow_hosts_table",
 ]
