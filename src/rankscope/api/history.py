@@ -30,7 +30,7 @@ from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.phases import SEGMENTS, waterfalls
 from rankscope.store.columns import columns_of
 from rankscope.store.folder import RUNS, find_run, is_run, moment_of, read_job
-from rankscope.store.history import History, schema
+from rankscope.store.history import History, schema, table_of
 from rankscope.store.run import RunTables
 
 __all__ = ["BY", "SERIES_BY", "NoRun", "RunHistory", "Told", "Wrong", "run_history"]
@@ -126,9 +126,8 @@ def _summaries(folder: Path, chosen: set[str] | None, again: bool, told: Told) -
     told(len(new), len(new))
     rows = kept.rows
     if made:
-        table = pa.table({name: [getattr(one, name) for one in made] for name in schema().names}, schema())
         gone = pc.is_in(rows["run"], pa.array([one.run for one in made], pa.string()))
-        rows = pa.concat_tables([rows.filter(pc.invert(gone)), table])
+        rows = pa.concat_tables([rows.filter(pc.invert(gone)), table_of(made)])
     if chosen is not None:
         rows = rows.filter(pc.is_in(rows["run"], pa.array(sorted(chosen), pa.string())))
     return rows, kept.warnings

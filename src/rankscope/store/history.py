@@ -47,6 +47,10 @@ def schema() -> pa.Schema:
     return pa.schema([(name, ARROW[kind]) for name, kind in hints.items()], metadata={"rankscope_history": FORMAT})
 
 
+def table_of(summaries: Sequence[RunSummary]) -> pa.Table:
+    return pa.table({name: [getattr(one, name) for one in summaries] for name in schema().names}, schema())
+
+
 @dataclass(slots=True)
 class Kept:
     """What the files of a folder hold."""
@@ -78,10 +82,9 @@ class History:
         """Keep these; without the right to write nothing is kept."""
         if not summaries:
             return
-        columns = {name: [getattr(one, name) for one in summaries] for name in schema().names}
         with suppress(OSError):
             self.folder.mkdir(exist_ok=True)
-            self._write(pa.table(columns, schema()))
+            self._write(table_of(summaries))
             self._join()
 
     def _files(self) -> list[Path]:

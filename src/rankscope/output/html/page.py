@@ -40,7 +40,7 @@ MODULES = (
     "sizes",
     "top",
     "intervals",
-    "runs",
+    "history",
     "icicle",
     "levels",
     "timeline",

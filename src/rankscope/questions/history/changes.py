@@ -27,6 +27,8 @@ NOTICEABLE = 0.03  # of the level before
 MOST_PAIRED = 200  # runs of each side that give the interval: those next to the change
 EXACT_UP_TO = 12  # runs of the smaller side: of more the normal law errs on the safe side
 LEAST_Z = 3.2  # less is never sure
+NEARBY = 6  # runs around the place that ranks show
+BY_CHANCE = 1.2  # what the inertia of independent runs seldom exceeds: it is estimated from 25 to 31 blocks
 SEED = 20_240_229  # the same input gives the same answer
 NORMAL = NormalDist()
 
@@ -65,7 +67,7 @@ def level_changes(values: Array, tests: int = 1, least: float = 0.0) -> list[Cha
     count = len(values)
     if count < 2 * FEWEST or float(np.ptp(values)) == 0:
         return []
-    carried = inertia_of(values)
+    carried = max(1.0, inertia_of(values) / BY_CHANCE)
     bound = SURE / tests
     windows = [one for one in _windows(values, carried) if one.chance <= bound]
     edges = _kept(values, _refined(values, _narrowest(windows)), least)
@@ -121,8 +123,8 @@ def rank_sum_chance(left: int, right: int, centred: float, carried: float = 1.0)
     score = abs(centred) / sqrt(pairs * (left + right + 1) / 12)
     chance = erfc(score / sqrt(2))
     wrong = int(pairs / 2 - abs(centred) + 0.5)
-    if min(left, right) <= EXACT_UP_TO and chance < 0.05:
-        chance = min(chance, 2 * _few_wrong(min(left, right), max(left, right), wrong))
+    if min(left, right) <= EXACT_UP_TO and chance < 0.2:
+        chance = min(1.0, 2 * _few_wrong(min(left, right), max(left, right), wrong))
     if carried > 1.0 and 0 < chance < 1:
         chance = erfc(-NORMAL.inv_cdf(max(chance / 2, 1e-300)) / carried / sqrt(2))
     return chance
@@ -165,8 +167,20 @@ def _refined(values: Array, found: Sequence[int]) -> list[int]:
         first, last = edges[place - 1], edges[place + 1]
         if last - first >= 2 * FEWEST:
             _, scores = _scores(values[None, first:last])
-            edges[place] = first + FEWEST + int(np.argmax(scores[0]))
+            edges[place] = _closest(values, first, first + FEWEST + int(np.argmax(scores[0])), last)
     return edges
+
+
+def _closest(values: Array, first: int, at: int, last: int) -> int:
+    """Of the places nearby the one with the least distances from the medians of both sides: ranks know of a run that
+    it is slow, not that it is far slower than the new level."""
+    nearby = range(max(first + FEWEST, at - NEARBY), min(last - FEWEST, at + NEARBY) + 1)
+
+    def beside(cut: int) -> float:
+        left, right = values[first:cut], values[cut:last]
+        return float(np.abs(left - np.median(left)).sum() + np.abs(right - np.median(right)).sum())
+
+    return min(nearby, key=lambda cut: (beside(cut), abs(cut - at)), default=at)
 
 
 def _kept(values: Array, edges: list[int], least: float) -> list[int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import comb, erfc
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,6 +38,7 @@ METRICS = (
     Metric("startup_ns", "start-up", True, 1, "startup_ns", 0.05),
     Metric("goodput", "goodput", False, -1, "goodput", NOTICEABLE),
 )
+MOST_NEAR = 10  # runs on each side whose hosts are looked at
 SAME_PLACE = 3  # runs: changes of several figures of a series that are no farther apart are one
 
 
@@ -237,11 +239,16 @@ def _is_same(runs: Runs, one: Series, event: Event, row: int) -> bool:
 def levels(one: Series, values: Array, metric: str = "step_ns") -> Array:
     """The median of the level that each run with this figure belongs to."""
     rows = one.known[metric]
-    edges = [0, *(change.at for change in one.changes[metric]), len(rows)]
     made = np.empty(len(rows))
-    for first, last in zip(edges, edges[1:], strict=False):
-        made[first:last] = np.median(values[rows[first:last]]) if last > first else 0.0
+    for first, last in edges_of(one, metric):
+        made[first:last] = np.median(values[rows[first:last]])
     return made
+
+
+def edges_of(one: Series, metric: str) -> list[tuple[int, int]]:
+    """Where each level begins and ends, among the runs with this figure."""
+    edges = [0, *(change.at for change in one.changes[metric]), len(one.known[metric])]
+    return [(first, last) for first, last in pairwise(edges) if last > first]
 
 
 # ---------------------------------------------------------------- which hosts are slow again and again?
@@ -273,11 +280,12 @@ def _host_ratios(runs: Runs, series: Sequence[Series]) -> tuple[Array, Array, Ar
     step = runs.numbers["step_ns"]
     for one in series:
         rows = one.known["step_ns"]
-        if not len(rows):
-            continue
-        alone = counts[rows] == 1
-        if len(set(runs.host_of.codes[runs.first_host[rows[alone]]].tolist())) > 1:
-            ratio[runs.first_host[rows[alone]]] = (step[rows] / levels(one, step))[alone]
+        relative = step[rows] / levels(one, step)
+        for first, last in edges_of(one, "step_ns"):
+            alone = np.arange(first, last)[counts[rows[first:last]] == 1]
+            places = runs.first_host[rows[alone]]
+            if len(np.unique(runs.host_of.codes[places])) > 1:  # else host and level cannot be told apart
+                ratio[places] = relative[alone]
     is_known = np.isfinite(ratio)
     return runs.host_of.codes[is_known], ratio[is_known], run_of[is_known]
 
@@ -341,10 +349,17 @@ def changed_with(event: Event, runs: Runs) -> list[str]:
         texts = runs.text(name, before), runs.text(name, after)
         if name != "commit" and texts[0] != texts[1]:
             told.append(f"{name} {shown(texts[0])} → {shown(texts[1])}")
-    hosts = runs.hosts(before), runs.hosts(after)
-    if hosts[0] != hosts[1]:
+    hosts = [_hosts_near(event, runs, one) for one in ("before", "after")]
+    if all(hosts) and not set(hosts[0]) & set(hosts[1]):  # else jobs run here today and there tomorrow
         told.append(f"hosts {_some(hosts[0])} → {_some(hosts[1])}")
     return told
+
+
+def _hosts_near(event: Event, runs: Runs, side: Literal["before", "after"]) -> list[str]:
+    """Of some runs next to the change."""
+    at = int(np.searchsorted(event.series.rows, event.since))
+    rows = event.series.rows[max(0, at - MOST_NEAR) : at] if side == "before" else event.series.rows[at : at + MOST_NEAR]
+    return sorted({host for row in rows.tolist() for host in runs.hosts(row)})
 
 
 def commits_of(event: Event, runs: Runs, digits: int = 10) -> str:

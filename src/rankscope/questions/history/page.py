@@ -32,7 +32,7 @@ def history_page(answer: Answer, where: str, tables: Sequence[Table], warnings: 
         Section("changes", "What changed, since which run, and how sure is it?", [named["regressions"]], group="Runs"),
         Section("series", "What is compared with what?", [named["history"]], group="Runs"),
         Section("hosts", "Which hosts are slow again and again?", [named["slow_hosts"]], group="Hosts"),
-        *(Section(name, f"By {by}", [named[name]], group="By") for name, by in _by(named)),
+        *(Section(name, f"By {by}", [named[name]], group="Groups") for name, by in _by(named)),
     ]
     for section in sections[1:4]:
         section.unfolded = True
@@ -107,7 +107,7 @@ def _point(runs: Runs, event: Event) -> Advice:
     begin = "gradually, sure since" if change.gradual else "since"
     commit = commits_of(event, runs)
     words = [
-        f"{sides}; 95 % interval {low} … {high}; chance {event.chance:.1g}",
+        f"{sides}; 95 % interval {low} … {high}; p-value {event.chance:.1g}",
         f"{begin} run {runs.text('run', event.since)} ({start})",
         f"commit {commit}",
         *([f"also: {'; '.join(also)}"] if also else []),
@@ -123,7 +123,7 @@ def _hosts(answer: Answer) -> Points:
         Advice(
             "SLOW",
             f"{one.host} {signed(one.slower)}",
-            f"slower in {one.slow_runs} of {one.runs} runs; chance {one.chance:.1g}",
+            f"slower in {one.slow_runs} of {one.runs} runs; p-value {one.chance:.1g}",
             [],
             "",
         )
@@ -151,7 +151,7 @@ def _runs_section(answer: Answer, drawn: Sequence[Series]) -> Section:
     shift = [change for change in first.changes["step_ns"] if not change.gradual]
     words = f"{counted(len(shift), 'change')}" if shift else "no sudden change"
     title = f"Step time of {first.name} over {len(first.known['step_ns']):,} runs: {words}"
-    chart = Chart("runs", table.name, title, "run", ("step_ns", "level_ns"), "step", "run", series="series")
+    chart = Chart("history", table.name, title, "run", ("step_ns", "level_ns"), "step", "run", series="series")
     return Section("runs", "Step time over runs", [table], [chart], group="Runs")
 
 

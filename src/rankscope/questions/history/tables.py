@@ -47,7 +47,7 @@ REGRESSION_COLUMNS = (
     Column("share", Unit.SHARE, "By", "`after` ÷ `before` − 1"),
     Column("low", Unit.SHARE, "From", "lower end of the 95 % interval of `share`, from all pairs of runs near the change"),
     Column("high", Unit.SHARE, "To", "upper end of it"),
-    Column("chance", Unit.NUMBER, "Chance", "p-value: chance of such a change anywhere in all series and figures"),
+    Column("chance", Unit.NUMBER, "p-value", "chance of such a change anywhere in all series and figures"),
     Column("run", Unit.NAME, "Since run", "the first run of the new level"),
     Column("since", Unit.NAME, "Since", "when it started; local time"),
     Column("commit", Unit.NAME, "Commit", "of the last run before → of the first one since"),
@@ -67,7 +67,7 @@ HOST_COLUMNS = (
     Column("slower", Unit.SHARE, "Slower by", "median over its runs of its time ÷ that of the others, − 1"),
     Column("slow_runs", Unit.COUNT, "Slow in", f"runs in which it is at least {NOTICEABLE:.0%} slower"),
     Column("runs", Unit.COUNT, "Of runs", "number of its runs that can be compared"),
-    Column("chance", Unit.NUMBER, "Chance", "chance of so many slow runs, of any host, if each were slow every other time"),
+    Column("chance", Unit.NUMBER, "p-value", "chance of so many slow runs, of any host, if each were slow every other time"),
     Column("last", Unit.NAME, "Last run", "when the newest of them started; local time"),
 )
 BY_COLUMNS = (

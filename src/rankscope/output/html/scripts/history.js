@@ -9,7 +9,7 @@ const TALL = 260, FONT = '12px system-ui, sans-serif';
 const SPIKE = 4; // times the level: runs beyond are drawn at the edge
 const DOT = '#56B4E9', LEVEL = '#0072B2', WORSE = '#D55E00', BETTER = '#009E73';
 
-export class Runs {
+export class History {
   // parts: the figure and its level
   constructor(chart, table, host) {
     Object.assign(this, { chart, table, host });
