@@ -202,12 +202,14 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
 
 
 def machine() -> str:
-    return f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"
+    here = f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"
+    return f"{time.strftime('%Y-%m-%d')}, {here}"
 
 
 def plain(histories: int, runs: int) -> str:
-    lines = ["| history | found, of 20 | false regressions | false improvements | creeping told as gradual, of 3 | slow hosts, of 3 | s | MiB |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    names = ["history", "found, of 20", "false regressions", "false improvements", "creeping told as gradual, of 3"]
+    names += ["slow hosts, of 3", "s", "MiB"]
+    lines = [f"| {' | '.join(names)} |", "|---|---|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as place:
         for seed in range(1, histories + 1):
             rows, planted = history(seed, runs)
@@ -231,7 +233,8 @@ def null(histories: int, runs: int) -> str:
             told = judged(asked(Path(place), "--format", "json")[0], [], SERIES)
             worse, better = worse + told["false"], better + told["false improvements"]
             print(seed, told, flush=True)
-    return f"Without any regression, {histories} histories of {runs:,} runs: {worse} false regressions and {better} false improvements."
+    told = f"{worse} false regressions and {better} false improvements"
+    return f"Without any regression, {histories} histories of {runs:,} runs: {told}."
 
 
 def million(runs: int) -> str:
@@ -243,7 +246,9 @@ def million(runs: int) -> str:
         size = sum(path.stat().st_size for path in (Path(place) / FOLDER).iterdir()) / 2**20
         _, seconds, mib = asked(Path(place))
         _, page_s, page_mib = asked(Path(place), "--html", f"{place}/page.html")
-        lines.append(f"| {runs:,} | {series:,} | {size:.0f} | {seconds:.1f} | {mib:.0f} | {page_s:.1f} | {page_mib:.0f} |")
+        lines.append(
+            f"| {runs:,} | {series:,} | {size:.0f} | {seconds:.1f} | {mib:.0f} | {page_s:.1f} | {page_mib:.0f} |"
+        )
     return "\n".join(lines)
 
 
@@ -252,7 +257,8 @@ def summarise(folder: Path) -> str:
     count = sum(1 for path in folder.iterdir() if (path / "ranks").is_dir() and not path.is_symlink())
     _, first_s, _ = asked(folder)
     _, again_s, _ = asked(folder)
-    return f"{count} recorded runs: {first_s:.1f} s the first time ({1000 * first_s / count:.0f} ms a run), {again_s:.1f} s when asked again."
+    first = f"{first_s:.1f} s the first time ({1000 * first_s / count:.0f} ms a run)"
+    return f"{count} recorded runs: {first}, {again_s:.1f} s when asked again."
 
 
 def keep(part: str, text: str) -> None:
@@ -260,7 +266,9 @@ def keep(part: str, text: str) -> None:
     before = RESULT.read_text(encoding="utf-8") if RESULT.exists() else "# Regressions over many runs\n"
     whole = f"## {part}\n`benchmarks/history.py`, {machine()}.\n\n{text}\n"
     pattern = re.compile(rf"## {re.escape(part)}\n.*?(?=\n## |\Z)", re.DOTALL)
-    after = pattern.sub(lambda _: whole.rstrip("\n"), before) if pattern.search(before) else f"{before.rstrip()}\n\n{whole}"
+    after = (
+        pattern.sub(lambda _: whole.rstrip("\n"), before) if pattern.search(before) else f"{before.rstrip()}\n\n{whole}"
+    )
     RESULT.write_text(after.rstrip("\n") + "\n", encoding="utf-8")
 
 

@@ -66,7 +66,9 @@ def test_a_folder_of_runs_tells_since_when_it_is_slower(runs: Path, capsys: pyte
     assert row["share"] == pytest.approx(6 / 25, abs=0.03) and row["chance"] < 0.05
     (series,) = table(out, "history")
     assert (series["series"], series["project"], series["runs"]) == ("train.py, 2 ranks", "/p", 16)
-    assert series["step_ns"] == pytest.approx(31e6, rel=0.03) and series["exposed_share"] == pytest.approx(3 / 31, rel=0.1)
+    assert series["step_ns"] == pytest.approx(31e6, rel=0.03) and series["exposed_share"] == pytest.approx(
+        3 / 31, rel=0.1
+    )
     assert series["goodput"] is not None and series["startup_ns"] is not None
     assert [one["value"][:1] for one in table(out, "history_by_commit")] == ["b", "a"]
 

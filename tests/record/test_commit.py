@@ -56,7 +56,9 @@ def test_of_a_work_tree(repository: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert commit_of(["./solver"]) == head(tmp_path / "tree")
 
 
-def test_the_script_says_where_the_program_is(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_says_where_the_program_is(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link.py").symlink_to(repository / "deep/er/train.py")
     assert commit_of(["python", str(repository / "deep/er/train.py"), "x.py"]) == head(repository)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +26,13 @@ from rankscope.output.html import to_html
 from rankscope.questions.compare.measures import Metric, measures
 from rankscope.questions.history.history import BY, SERIES_BY, Answer, Runs, ask
 from rankscope.questions.history.page import history_page
-from rankscope.questions.history.tables import by_table, history_table, regressions_table, screen_tables, slow_hosts_table
+from rankscope.questions.history.tables import (
+    by_table,
+    history_table,
+    regressions_table,
+    screen_tables,
+    slow_hosts_table,
+)
 from rankscope.questions.run.goodput import USEFUL, account
 from rankscope.questions.steps.data import steps_of
 from rankscope.questions.steps.phases import SEGMENTS, waterfalls
@@ -156,7 +164,9 @@ def _unfinished(folder: Path, rows: pa.Table) -> Iterator[str]:
 def summaries_of(folder: Path) -> list[RunSummary]:
     """One run in one row; none while it runs."""
     job, _ = read_job(folder)
-    known = dict(
+    if listed_run(folder).running:
+        return []
+    known = RunSummary(
         run=folder.name,
         started_ns=moment_of(folder),
         project=job.cwd,
@@ -167,31 +177,24 @@ def summaries_of(folder: Path) -> list[RunSummary]:
         launcher=job.launcher,
         summarised_ns=time.time_ns(),
     )
-    if listed_run(folder).running:
-        return []
     try:
         run = Run(folder)
-        figures = _figures(run.store(events=run.reads_logs), str(folder), job.expected_ranks)
+        return [_with_figures(known, run.store(events=run.reads_logs), job.expected_ranks)]
     except (NoRun, Wrong, BadFile, OSError) as problem:
-        return [RunSummary(**known, is_complete=False, problem=str(problem))]  # type: ignore[arg-type]
-    figures["command"] = known.pop("command") or figures["command"]
-    return [RunSummary(**known, **figures)]  # type: ignore[arg-type]
+        return [replace(known, is_complete=False, problem=str(problem))]
 
 
-def _figures(store: RunTables, source: str, expected: int | None) -> dict[str, object]:
-    found = measures(store, source)
+def _with_figures(known: RunSummary, store: RunTables, expected: int | None) -> RunSummary:
+    found = measures(store, known.run)
     wall = account(store)
-    by_host: dict[str, list[float]] = {}
+    own: dict[str, list[float]] = {}
     for rank in steps_of(store).ranks:
         if len(rank.own_ns):
-            by_host.setdefault(rank.host, []).append(float(rank.own_ns.mean()))
-    goodput = wall.kinds[USEFUL] / wall.wall_ns if wall and wall.useful + wall.lost and wall.wall_ns > 0 else None
-    before = SEGMENTS[: SEGMENTS.index("steps")]
-    starts = [
-        sum(one.segments.get(name, 0) for name in before) for one in waterfalls(store) if "steps" in one.segments
-    ]
-    return dict(
-        command=", ".join(found.commands),
+            own.setdefault(rank.host, []).append(float(rank.own_ns.mean()))
+    has_steps = wall is not None and wall.useful + wall.lost > 0 and wall.wall_ns > 0
+    return replace(
+        known,
+        command=known.command or ", ".join(found.commands),
         libraries=", ".join(found.versions),
         ranks=found.ranks,
         is_complete=(expected is None or found.ranks >= expected) and not found.lost_files,
@@ -199,12 +202,19 @@ def _figures(store: RunTables, source: str, expected: int | None) -> dict[str, o
         steps=found.steps,
         step_ns=found.values.get(Metric("step", "step_p50")),
         exposed_ns=found.values.get(Metric("part", "communication"), 0.0 if found.steps else None),
-        startup_ns=float(median(starts)) if starts else None,
-        goodput=goodput,
+        startup_ns=_startup_ns(store),
+        goodput=wall.kinds[USEFUL] / wall.wall_ns if wall is not None and has_steps else None,
         elapsed_ns=found.values.get(Metric("total", "elapsed")),
         hosts=found.hosts,
-        host_own_ns=[median(by_host[host]) if host in by_host else float("nan") for host in found.hosts],
+        host_own_ns=[median(own[host]) if host in own else math.nan for host in found.hosts],
     )
+
+
+def _startup_ns(store: RunTables) -> float | None:
+    """From the start of a process to the end of its first step, median of the ranks."""
+    before = SEGMENTS[: SEGMENTS.index("steps")]
+    starts = [sum(one.segments.get(name, 0) for name in before) for one in waterfalls(store) if "steps" in one.segments]
+    return float(median(starts)) if starts else None
 
 
 # ---------------------------------------------------------------- columns

@@ -77,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
         "--only", default="", metavar="REGEX", help="only runs whose name, command, project or labels match"
     )
     made.add_argument("--last", type=int, metavar="N", help="only the newest N runs")
-    made.add_argument("--all", action="store_true", help="all rows and columns of each table, not only what matters most")
+    made.add_argument(
+        "--all", action="store_true", help="all rows and columns of each table, not only what matters most"
+    )
     made.add_argument("--again", action="store_true", help="summarise all runs anew, also those that are known")
     made.add_argument("--fail", action="store_true", help="exit with 1 if a regression goes on: for scripts")
     made.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page with charts")

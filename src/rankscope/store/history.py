@@ -94,7 +94,7 @@ class History:
         buffer = BytesIO()
         pq.write_table(rows, buffer, compression="zstd")
         path = self.folder / f"{time.time_ns()}-{os.uname().nodename}-{os.getpid()}.parquet"
-        write_whole(path, [buffer.getbuffer()])
+        write_whole(path, [buffer.getvalue()])
         return path
 
     def _join(self) -> None:

@@ -57,7 +57,8 @@ def test_a_regression_says_since_when_with_which_commit_and_what_else() -> None:
     made = [run(at, step, commit="a" * 40, exposed_ns=0.2 * step) for at, step in enumerate(noisy(4, 20))]
     slower = noisy(5, 12, 120e6)
     made += [
-        run(20 + at, step, commit="b" * 40, exposed_ns=0.33 * step, libraries="torch 3") for at, step in enumerate(slower)
+        run(20 + at, step, commit="b" * 40, exposed_ns=0.33 * step, libraries="torch 3")
+        for at, step in enumerate(slower)
     ]
     (row,) = rows(asked(made))
     assert (row["what"], row["verdict"], row["run"], row["goes_on"]) == ("step", "worse", "r020", "yes")
@@ -94,7 +95,10 @@ def test_a_host_that_is_slow_again_and_again_is_named_and_is_no_regression() -> 
     """Jobs on one host each: n3 is 20 % slower, and at the end all of them happen to run there."""
     random = np.random.default_rng(10)
     hosts = [*random.choice(["n0", "n1", "n2", "n3"], 60).tolist(), *["n3"] * 12]
-    made = [run(at, step * (1.2 if host == "n3" else 1.0), host) for at, (step, host) in enumerate(zip(noisy(11, 72), hosts, strict=True))]
+    made = [
+        run(at, step * (1.2 if host == "n3" else 1.0), host)
+        for at, (step, host) in enumerate(zip(noisy(11, 72), hosts, strict=True))
+    ]
     answer = asked(made)
     assert [one.host for one in answer.slow_hosts] == ["n3"]
     assert 0.15 < answer.slow_hosts[0].slower < 0.25

@@ -63,7 +63,7 @@ class Window:
 
 
 def level_changes(values: Array, tests: int = 1, least: float = 0.0) -> list[Change]:
-    """The changes of a series that are sure although `tests` series are looked at; smaller ones than `least` are none."""
+    """The changes of a series that are sure although `tests` series are looked at, and not smaller than `least`."""
     count = len(values)
     if count < 2 * FEWEST or float(np.ptp(values)) == 0:
         return []

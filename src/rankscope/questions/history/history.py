@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -183,10 +184,11 @@ def _name(runs: Runs, row: int, by: Sequence[str]) -> tuple[str, str]:
 
 
 def _distinct(named: Sequence[tuple[str, str]]) -> list[str]:
-    once = {name: sum(name == other for other, _ in named) == 1 for name, _ in named} if len(named) < 2000 else {}
-    made, seen = [], {}  # type: ignore[var-annotated]
+    counts = Counter(name for name, _ in named)
+    made: list[str] = []
+    seen: dict[str, int] = {}
     for name, project in named:
-        full = name if once.get(name) or not project else f"{project}: {name}"
+        full = name if counts[name] == 1 or not project else f"{project}: {name}"
         seen[full] = seen.get(full, 0) + 1
         made.append(full if seen[full] == 1 else f"{full} (#{seen[full]})")
     return made
@@ -204,9 +206,7 @@ def _count(runs: Runs, one: Series, metric: Metric) -> int:
     return int(np.isfinite(runs.numbers[metric.name][one.rows]).sum())
 
 
-def _find_changes(
-    runs: Runs, one: Series, values: Mapping[str, Array], tests: int, metrics: Sequence[Metric]
-) -> None:
+def _find_changes(runs: Runs, one: Series, values: Mapping[str, Array], tests: int, metrics: Sequence[Metric]) -> None:
     for metric in metrics:
         rows = one.rows[np.isfinite(values[metric.name][one.rows])]
         matter = runs.numbers[metric.of][rows]
@@ -261,7 +261,7 @@ def slow_hosts_of(runs: Runs, series: Sequence[Series]) -> list[SlowHost]:
     edges = [0, *(np.flatnonzero(np.diff(host)) + 1).tolist(), len(host)] if len(host) else [0]
     hosts = max(1, len(edges) - 1)
     found = []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         count, slow = last - first, int((ratio[first:last] >= 1 + NOTICEABLE).sum())
         chance = min(1.0, hosts * at_least(count, slow))
         if chance <= SURE and hosts > 1:
@@ -311,7 +311,7 @@ def at_least(count: int, slow: int) -> float:
     if count > 1000:
         score = (slow - 0.5 - count / 2) / (count**0.5 / 2)
         return erfc(score / 2**0.5) / 2
-    return sum(comb(count, one) for one in range(slow, count + 1)) / 2**count
+    return float(sum(comb(count, one) for one in range(slow, count + 1)) / 2**count)
 
 
 def _slowed_by(runs: Runs, series: Sequence[Series], slow: Sequence[SlowHost]) -> Array:
@@ -324,8 +324,8 @@ def _slowed_by(runs: Runs, series: Sequence[Series], slow: Sequence[SlowHost]) -
     run_of = np.repeat(np.arange(len(runs)), np.diff(runs.first_host))
     places = {name: at for at, name in enumerate(runs.host_of.values)}
     factor = np.ones(len(runs))
-    for one in slow:
-        rows = np.unique(run_of[runs.host_of.codes == places[one.host]])
+    for known in slow:
+        rows = np.unique(run_of[runs.host_of.codes == places[known.host]])
         by = max(1.0, float(np.nanmedian(relative[rows]))) if np.isfinite(relative[rows]).any() else 1.0
         factor[rows] = np.maximum(factor[rows], by)
     return factor
@@ -358,7 +358,9 @@ def changed_with(event: Event, runs: Runs) -> list[str]:
 def _hosts_near(event: Event, runs: Runs, side: Literal["before", "after"]) -> list[str]:
     """Of some runs next to the change."""
     at = int(np.searchsorted(event.series.rows, event.since))
-    rows = event.series.rows[max(0, at - MOST_NEAR) : at] if side == "before" else event.series.rows[at : at + MOST_NEAR]
+    rows = (
+        event.series.rows[max(0, at - MOST_NEAR) : at] if side == "before" else event.series.rows[at : at + MOST_NEAR]
+    )
     return sorted({host for row in rows.tolist() for host in runs.hosts(row)})
 
 

@@ -67,21 +67,32 @@ def verdict(answer: Answer) -> str:
     past = sum(event.is_worse and not event.goes_on for event in answer.events)
     over = f"{counted(past, 'regression')} in the past {'is' if past == 1 else 'are'} over. " if past else ""
     slow = answer.slow_hosts
-    hosts = f"Slow again and again: {', '.join(one.host for one in slow[:3])}{' and more' * (len(slow) > 3)}." if slow else ""
+    hosts = (
+        f"Slow again and again: {', '.join(one.host for one in slow[:3])}{' and more' * (len(slow) > 3)}."
+        if slow
+        else ""
+    )
     if not going:
         return f"No regression goes on. {over}{hosts}".strip()
     worst = going[0]
-    told = f"{worst.metric.title} of {worst.series.name} {signed(worst.change.share)}"
     since = f"since {when(answer.runs.numbers['started_ns'][worst.since])[:10]}"
-    return f"{counted(len(going), 'regression')} {'goes' if len(going) == 1 else 'go'} on; the largest: {told} {since}. {over}{hosts}".strip()
+    told = f"{worst.metric.title} of {worst.series.name} {signed(worst.change.share)} {since}"
+    go_on = f"{counted(len(going), 'regression')} {'goes' if len(going) == 1 else 'go'} on"
+    return f"{go_on}; the largest: {told}. {over}{hosts}".strip()
 
 
 def _figures(answer: Answer) -> list[Figure]:
     worse = [event for event in answer.events if event.is_worse]
     made = [
-        Figure("Runs", f"{len(answer.runs):,}", "number of runs that were summarised", f"{len(answer.series):,} series"),
         Figure(
-            *("Regressions", str(len(worse)), "changes for the worse that are sure: less than 5 % chance of any false one"),
+            "Runs", f"{len(answer.runs):,}", "number of runs that were summarised", f"{len(answer.series):,} series"
+        ),
+        Figure(
+            *(
+                "Regressions",
+                str(len(worse)),
+                "changes for the worse that are sure: less than 5 % chance of any false one",
+            ),
             f"{sum(event.goes_on for event in worse)} go on",
         ),
         Figure("Improvements", str(len(answer.events) - len(worse)), "changes for the better that are sure"),

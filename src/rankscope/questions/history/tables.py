@@ -1,4 +1,4 @@
-"""The history of runs as tables: what is compared with what, what changed, slow hosts, and figures by commit or host."""
+"""The history of runs as tables: what is compared with what, what changed, slow hosts, figures by commit or host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ REGRESSION_COLUMNS = (
     Column("what", Unit.NAME, "What", "the figure that changed: step, exposed communication, start-up or goodput"),
     Column("verdict", Unit.NAME, "Verdict", "worse or better"),
     Column("share", Unit.SHARE, "By", "`after` ÷ `before` − 1"),
-    Column("low", Unit.SHARE, "From", "lower end of the 95 % interval of `share`, from all pairs of runs near the change"),
+    Column(
+        "low", Unit.SHARE, "From", "lower end of the 95 % interval of `share`, from all pairs of runs near the change"
+    ),
     Column("high", Unit.SHARE, "To", "upper end of it"),
     Column("chance", Unit.NUMBER, "p-value", "chance of such a change anywhere in all series and figures"),
     Column("run", Unit.NAME, "Since run", "the first run of the new level"),
@@ -67,7 +69,9 @@ HOST_COLUMNS = (
     Column("slower", Unit.SHARE, "Slower by", "median over its runs of its time ÷ that of the others, − 1"),
     Column("slow_runs", Unit.COUNT, "Slow in", f"runs in which it is at least {NOTICEABLE:.0%} slower"),
     Column("runs", Unit.COUNT, "Of runs", "number of its runs that can be compared"),
-    Column("chance", Unit.NUMBER, "p-value", "chance of so many slow runs, of any host, if each were slow every other time"),
+    Column(
+        "chance", Unit.NUMBER, "p-value", "chance of so many slow runs, of any host, if each were slow every other time"
+    ),
     Column("last", Unit.NAME, "Last run", "when the newest of them started; local time"),
 )
 BY_COLUMNS = (
@@ -173,7 +177,9 @@ def regressions_table(answer: Answer, top: int | None = None) -> Table:
     table.rows = [_event_row(answer.runs, event) for event in answer.events[:top]]
     judged = sum(max((len(rows) for rows in one.known.values()), default=0) >= 2 * FEWEST for one in answer.series)
     if not judged:
-        table.notes.append(f"Nothing can be said yet: no series has {2 * FEWEST} runs, {FEWEST} on each side of a change.")
+        table.notes.append(
+            f"Nothing can be said yet: no series has {2 * FEWEST} runs, {FEWEST} on each side of a change."
+        )
     elif not answer.events:
         table.notes.append(f"No change of {NOTICEABLE:.0%} or more is sure in {counted(judged, 'series').rstrip('s')}.")
     if top is not None and len(answer.events) > top:
