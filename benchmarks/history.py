@@ -122,7 +122,7 @@ def one_series(random: Any, at: int, count: int, planted: list[Planted], slow: d
     outlier = np.where(random.random(count) < 0.03, random.uniform(1.2, 3, count), 1.0)
     step = (compute * own.max(axis=1) + exposed) * np.exp(random.normal(0, noise, count) + carried) * outlier
     started = START_NS + np.cumsum(random.exponential(3600e9, count)).astype(np.int64) + at
-    commits = [f"{(at * 7919 + number // 3) * 2654435761 % 16**10:010x}" for number in range(count)]
+    commits = [f"{(at * 7919 + number // 3) * 2654435761 % 16**10:010x}{'0' * 30}" for number in range(count)]
     return pa.table(
         {
             "run": [f"s{at:03}-{number:06}" for number in range(count)],

@@ -123,10 +123,13 @@ def test_what_is_missing_and_comes_later_is_read_again(tmp_path: Path) -> None:
     assert (row["ranks"], row["is_complete"], row["hosts"]) == (2, True, ["n0", "n1"])
 
 
-def test_the_screen_says_it_in_words(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_says_it_in_words(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     assert history([str(runs), "--fail"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "16 runs of runs in 1 series: 1 regression, 1 of them goes on"
+    assert lines[0] == "16 runs of runs in 1 series: 1 regression (1 ongoing)"
     assert len(lines) < 30 and max(map(len, lines)) <= 120
     assert "worse: step +2" in lines[-1]
 

@@ -333,7 +333,6 @@ def _slowed_by(runs: Runs, series: Sequence[Series], slow: Sequence[SlowHost]) -
 
 # ---------------------------------------------------------------- what else was different?
 TOLD: Mapping[str, Callable[[str], str]] = {
-    "commit": lambda text: text[:10],
     "libraries": str,
     "version": lambda text: f"rankscope {text}",
     "launcher": str,
@@ -347,7 +346,7 @@ def changed_with(event: Event, runs: Runs) -> list[str]:
     told = []
     for name, shown in TOLD.items():
         texts = runs.text(name, before), runs.text(name, after)
-        if name != "commit" and texts[0] != texts[1]:
+        if texts[0] != texts[1]:
             told.append(f"{name} {shown(texts[0])} → {shown(texts[1])}")
     hosts = [_hosts_near(event, runs, one) for one in ("before", "after")]
     if all(hosts) and not set(hosts[0]) & set(hosts[1]):  # else jobs run here today and there tomorrow
@@ -365,8 +364,14 @@ def _hosts_near(event: Event, runs: Runs, side: Literal["before", "after"]) -> l
 
 
 def commits_of(event: Event, runs: Runs, digits: int = 10) -> str:
-    before, after = (runs.text("commit", row)[:digits] for row in (event.last_before, event.since))
+    before, after = (short_commit(runs.text("commit", row), digits) for row in (event.last_before, event.since))
     return after if before == after else f"{before} → {after}"
+
+
+def short_commit(text: str, digits: int = 10) -> str:
+    """The first digits of a hash; other names as they are."""
+    is_hash = len(text) in (40, 64) and all(letter in "0123456789abcdef" for letter in text)
+    return text[:digits] if is_hash else text or UNKNOWN
 
 
 def _some(hosts: Sequence[str]) -> str:

@@ -8,7 +8,16 @@ import numpy as np
 
 from rankscope.model.tables import Cell, Table
 from rankscope.pictures import Advice, AnswerPage, Chart, Figure, Points, Section
-from rankscope.questions.history.history import Answer, Event, Runs, Series, changed_with, commits_of, levels
+from rankscope.questions.history.history import (
+    Answer,
+    Event,
+    Runs,
+    Series,
+    changed_with,
+    commits_of,
+    levels,
+    short_commit,
+)
 from rankscope.questions.history.tables import RUN_COLUMNS, number, signed, verdict_of, when
 from rankscope.questions.wording import counted, seconds
 
@@ -173,7 +182,7 @@ def _rows(runs: Runs, one: Series) -> list[tuple[Cell, ...]]:
     return [
         (
             *(one.name, int(place), runs.text("run", row), when(runs.numbers["started_ns"][row])),
-            *(runs.text("commit", row)[:10], ", ".join(runs.hosts(row)[:4])),
+            *(short_commit(runs.text("commit", row)), ", ".join(runs.hosts(row)[:4])),
             *(number(runs.numbers[name][row]) for name in ("step_ns", "exposed_ns", "startup_ns", "goodput")),
             float(height),
         )

@@ -22,6 +22,7 @@ from rankscope.questions.history.history import (
     changed_with,
     commits_of,
     host_sets,
+    short_commit,
 )
 from rankscope.questions.wording import counted
 
@@ -140,7 +141,8 @@ def _series_row(runs: Runs, one: Series, events: Sequence[Event], dated: bool) -
     now = one.rows[_level_begin(one) :]
     last = int(one.rows[-1])
     project = runs.text("project", last)
-    head = one.name, project, len(one.rows), when(runs.numbers["started_ns"][last])
+    newest = when(runs.numbers["started_ns"][last])
+    head = one.name, project, len(one.rows), newest if dated else newest[:10]
     return (*head, *figures(runs, now), _verdict(runs, one, events, dated))
 
 
@@ -166,8 +168,8 @@ def verdict_of(event: Event) -> str:
     return "worse" if event.is_worse else "better"
 
 
-def signed(share: float) -> str:
-    return f"{'+' if share > 0 else '−'}{abs(100 * share):.{0 if abs(share) >= 0.1 else 1}f} %"
+def signed(share: float, unit: str = " %") -> str:
+    return f"{'+' if share > 0 else '−'}{abs(100 * share):.{0 if abs(share) >= 0.1 else 1}f}{unit}"
 
 
 # ---------------------------------------------------------------- changes
@@ -232,7 +234,13 @@ def by_table(answer: Answer, by: str, top: int | None = None) -> Table:
     groups = sorted(_groups(runs, by).items(), key=lambda pair: -int(pair[1][-1]))
     for value, rows in groups[:top]:
         started = runs.numbers["started_ns"][rows]
-        row = (value or UNKNOWN, len(rows), when(started[0]), when(started[-1]), middle(relative[rows]))
+        row = (
+            short_commit(value) if by == "commit" else value or UNKNOWN,
+            len(rows),
+            when(started[0]),
+            when(started[-1]),
+            middle(relative[rows]),
+        )
         table.rows.append((*row, *figures(runs, rows)))
     if top is not None and len(groups) > top:
         table.notes.append(f"{len(groups) - top} more: --all lists them.")
@@ -262,15 +270,16 @@ def _relative(answer: Answer) -> Array:
 
 
 # ---------------------------------------------------------------- one screen
+WEEK_NS = 7 * 86_400 * 10**9
 SCREEN_EVENTS, SCREEN_HOSTS, SCREEN_SERIES = 9, 4, 9  # rows
 SCREEN_REGRESSIONS = (
     Column("series", Unit.NAME, "Series", "as in `history`"),
     Column("what", Unit.NAME, "What", "the figure that changed"),
     Column("by", Unit.NAME, "By", "change of the median, and its 95 % interval"),
-    Column("chance", Unit.NUMBER, "p-value", "corrected for all series and figures"),
     Column("since", Unit.NAME, "Since", "when the first run of the new level started"),
     Column("commit", Unit.NAME, "Commit", "before → since"),
-    Column("state", Unit.NAME, "State", "goes on, or until when"),
+    Column("chance", Unit.NUMBER, "p-value", "corrected for all series and figures"),
+    Column("until", Unit.NAME, "Until", "empty where it goes on"),
 )
 
 
@@ -280,7 +289,7 @@ def screen_tables(answer: Answer, where: str) -> list[Table]:
     worse = [event for event in answer.events if event.is_worse]
     going = sum(event.goes_on for event in worse)
     head = f"{len(runs):,} runs of {where} in {len(answer.series):,} series"
-    counts = f"{counted(len(worse), 'regression')}, {going} of them {'goes' if going == 1 else 'go'} on"
+    counts = f"{counted(len(worse), 'regression')} ({going} ongoing)"
     made = regressions_table(answer)
     first = Table("regressions", f"{head}: {counts}", SCREEN_REGRESSIONS, [], list(made.notes), list(made.warnings))
     first.rows = [_screen_row(runs, event) for event in worse[:SCREEN_EVENTS]]
@@ -304,11 +313,11 @@ def _short_history(answer: Answer) -> Table:
 def _screen_row(runs: Runs, event: Event) -> tuple[Cell, ...]:
     change = event.change
     started = runs.numbers["started_ns"]
-    by = f"{signed(change.share)} ({signed(change.low)} … {signed(change.high)})"
-    since = f"{'about ' * change.gradual}{when(started[event.since])}"
-    state = "goes on" if event.goes_on else f"until {when(started[event.end])[:10]}"
-    commit = commits_of(event, runs, 8)
-    return event.series.name, event.metric.title, by, event.chance, since, commit, state
+    by = f"{signed(change.share)} ({signed(change.low, '')} … {signed(change.high, '')})"
+    letters = len("2026-11-17") if started[-1] - started[0] > WEEK_NS else None  # of a week or less also the time
+    since = f"{'about ' * change.gradual}{when(started[event.since])[:letters]}"
+    until = "" if event.goes_on else when(started[event.end])[:letters]
+    return event.series.name, event.metric.title, by, since, commits_of(event, runs, 8), event.chance, until
 
 
 __all__ = [
