@@ -83,8 +83,8 @@ def _windows(values: Array, carried: float) -> Iterator[Window]:
     count = len(values)
     factor = comparisons(count)
     for length in _lengths(count):
-        starts = np.unique(np.linspace(0, count - length, 2 * -(-count // length) - 1).round().astype(np.int64))
-        sums, scores = _scores(np.lib.stride_tricks.sliding_window_view(values, length)[starts])
+        starts = _starts(count, length)
+        sums, scores = _scores(values[starts[:, None] + np.arange(length)])
         best = np.argmax(scores, axis=1)
         rows = np.arange(len(starts))
         for row in np.flatnonzero(scores[rows, best] >= LEAST_Z):
@@ -92,6 +92,12 @@ def _windows(values: Array, carried: float) -> Iterator[Window]:
             chance = rank_sum_chance(left, length - left, float(sums[row, best[row]]), carried)
             first = int(starts[row])
             yield Window(first, first + length, first + left, min(1.0, factor * chance))
+
+
+@lru_cache(maxsize=4096)
+def _starts(count: int, length: int) -> Array:
+    """Of windows of that length, each of which overlaps the next by half."""
+    return np.unique(np.linspace(0, count - length, 2 * -(-count // length) - 1).round().astype(np.int64))
 
 
 def _lengths(count: int) -> list[int]:
@@ -107,13 +113,20 @@ def _scores(windows: Array) -> tuple[Array, Array]:
     """Of each window and each place to cut it: the rank sum of the left side around 0, and its distance from 0 in
     standard deviations. Equal values are put in an order of their own, or they would seem to grow."""
     length = windows.shape[1]
-    shuffled = np.random.default_rng(SEED).permutation(length)
-    order = np.argsort(windows[:, shuffled], axis=1, kind="stable")
+    shuffled, spread = _order(length)
+    order = np.argsort(windows[:, shuffled], axis=1)
     ranks = np.empty(order.shape)
-    np.put_along_axis(ranks, shuffled[order], np.arange(length) - (length - 1) / 2, axis=1)
+    ranks[np.arange(len(order))[:, None], shuffled[order]] = np.arange(length) - (length - 1) / 2
+    sums = np.cumsum(ranks, axis=1)[:, FEWEST - 1 : length - FEWEST]
+    return sums, np.abs(sums) / spread
+
+
+@lru_cache(maxsize=1024)
+def _order(length: int) -> tuple[Array, Array]:
+    """An order of so many places that has nothing to do with time, and the standard deviation of the rank sum of each
+    left side."""
     cut = np.arange(FEWEST, length - FEWEST + 1)
-    sums = np.cumsum(ranks, axis=1)[:, cut - 1]
-    return sums, np.abs(sums) / np.sqrt(cut * (length - cut) * (length + 1) / 12)
+    return np.random.default_rng(SEED).permutation(length), np.sqrt(cut * (length - cut) * (length + 1) / 12)
 
 
 def rank_sum_chance(left: int, right: int, centred: float, carried: float = 1.0) -> float:

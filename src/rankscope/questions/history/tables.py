@@ -183,7 +183,7 @@ def regressions_table(answer: Answer, top: int | None = None) -> Table:
             f"Nothing can be said yet: no series has {2 * FEWEST} runs, {FEWEST} on each side of a change."
         )
     elif not answer.events:
-        table.notes.append(f"No change of {NOTICEABLE:.0%} or more is sure in {counted(judged, 'series').rstrip('s')}.")
+        table.notes.append(f"No change of {100 * NOTICEABLE:.0f} % or more is sure in {judged:,} series.")
     if top is not None and len(answer.events) > top:
         table.notes.append(f"{len(answer.events) - top} more: --all lists them.")
     if answer.slow_hosts and table.rows:

@@ -98,7 +98,7 @@ export class History {
     ctx.lineWidth = 2 * devicePixelRatio;
     ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
     for (const [at, isWorse] of this.changes) {
-      const x = Math.round(plot.valToPos(at - 0.5, 'x', true));
+      const x = Math.round(plot.valToPos(at, 'x', true));
       ctx.strokeStyle = isWorse ? WORSE : BETTER;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
