@@ -4,9 +4,9 @@
     python benchmarks/whatif_truth.py FOLDER --record | --judge [--out FILE]
 
 Random jobs (whatif_program.py): DDP and torch's pipelines on Gloo, and mpi4py with point-to-point messages, on 2 to 4
-ranks, one of them delayed by a random time in one part. Each is recorded with the delay and without it, --pairs times in
-turn, into FOLDER; jobs that are there already are not run again. Each recorded job with the delay is then asked what it
-would take without, and held against the mean of those without.
+ranks, one of them delayed by a random time in one part. Each is recorded with the delay and without it, --pairs times
+in turn, into FOLDER; jobs that are there already are not run again. Each recorded job with the delay is then asked what
+it would take without, and held against the mean of those without.
 """
 
 from __future__ import annotations
@@ -195,12 +195,18 @@ def _recorded(options: argparse.Namespace, number: int) -> None:
     mpis = options.mpis.split(",")
     job = drawn(number, KINDS[number % len(KINDS)], options.steps, options.seed, mpis, options.nice)
     folder = options.folder / f"{number:03}"
-    if job["kind"] not in options.kinds.split(",") or (folder / "job.json").exists() or time.monotonic() > options.until:
+    if (
+        job["kind"] not in options.kinds.split(",")
+        or (folder / "job.json").exists()
+        or time.monotonic() > options.until
+    ):
         return
     shutil.rmtree(folder, ignore_errors=True)  # of one that was broken off
     for turn in range(2 * options.pairs):
         record(job, turn, folder / f"{('with', 'without')[turn % 2]} {turn // 2 + 1}")
-    (folder / "job.json").write_text(json.dumps({**job, "pairs": options.pairs, "load": os.getloadavg()[0], "at": time.time()}))
+    (folder / "job.json").write_text(
+        json.dumps({**job, "pairs": options.pairs, "load": os.getloadavg()[0], "at": time.time()})
+    )
     print(f"{folder} {job['kind']}: recorded, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
 
 
