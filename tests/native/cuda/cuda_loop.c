@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../../../src/rankscope/native/cuda/cupti.h"
@@ -16,7 +15,6 @@
 #define THREADS 2
 #define STREAMS 4
 #define LAUNCH_NS 4000u
-#define OPTIMIZER "Optimizer.step#SGD.step"
 
 int InitializeInjection(void);
 int InitializeInjectionNvtx2(void *get_export_table);
@@ -164,22 +162,6 @@ static void compile(const char *begins)
     say("compile", begins, now);
 }
 
-/* A child that goes on with the loop must leave CUPTI alone: it is its parent's. */
-static void fork_child(void)
-{
-    int before = fake_finalized(), status = 0;
-    fflush(stdout);
-    pid_t child = fork();
-    for (int i = 0; !child && i < 3; i++) {
-        rankscope_range_end("backward", rankscope_range_begin("backward"));
-        rankscope_range_end(OPTIMIZER, rankscope_range_begin(OPTIMIZER));
-    }
-    if (!child)
-        _exit(fake_finalized() == before ? 0 : 9);
-    if (waitpid(child, &status, 0) != child || status)
-        exit(4);
-}
-
 static void play(char *line)
 {
     char *rest = line + 2;
@@ -193,7 +175,6 @@ static void play(char *line)
     case 'g': collect(rest); break;
     case 'c': compile(rest); break;
     case 'd': deliver(atoi(rest)); break;
-    case 'f': fork_child(); break;
     case 'K': fflush(stdout); raise(SIGKILL); break;
     default: exit(2);
     }

@@ -215,10 +215,3 @@ def test_a_kill_between_windows_loses_nothing_of_them(driver: Path, tmp_path: Pa
     how, windows = windows_of(tmp_path)
     assert int(how["windows"]) >= 1 and len(windows) == int(how["windows"])
     compare_some(rows_of(tmp_path)[:200], dict(enumerate(expected(truth), 1)))
-
-
-def test_a_child_does_not_take_off_its_parents_cupti(driver: Path, tmp_path: Path) -> None:
-    """A fork comes while the recorder waits for the end of a step, to take CUPTI off: not the child's."""
-    forks = ["b backward", "s 60000", "f", "e backward"]
-    settings = {**WINDOWS, "ASAN_OPTIONS": "detect_leaks=0"}  # it does not work in the child of a threaded parent
-    play(driver, tmp_path, [*STEP * 45, *forks] * 4, **settings)
