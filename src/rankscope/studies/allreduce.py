@@ -140,9 +140,9 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
     host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
     host.notes.append(
-        "Intercepted calls of MPI (also its initialisation), Gloo, oneCCL, Horovod and the GPUs' runtimes, summed over the "
-        "ranks. Where one library calls another, Horovod MPI or oneCCL MPI, the outer one's: the other is in the table "
-        "above."
+        "Intercepted calls of MPI (also its initialisation), Gloo, oneCCL, Horovod and the GPUs' runtimes, summed over "
+        "the ranks. Where one library calls another, Horovod MPI or oneCCL MPI, the outer one's: the other is in the "
+        "table above."
     )
     device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
