@@ -44,7 +44,10 @@ export class Curve {
       return make('li', {}, swatch, words);
     };
     const lines = this.chart.lines.map(([name, value], number) => entry(LINES[number], `${name} ${shown(value, 'ns')}`));
-    return make('ul', { class: 'legend' }, entry(BLUE, 'median of the ranks'), entry(BAND, 'fastest to slowest'), ...lines);
+    const least = this.column('min_ns'), most = this.column('max_ns');
+    const single = least.every((value, at) => value === most[at]); // one rank: there is no band
+    const curve = single ? [entry(BLUE, 'step time')] : [entry(BLUE, 'median of the ranks'), entry(BAND, 'fastest to slowest')];
+    return make('ul', { class: 'legend' }, ...curve, ...lines);
   }
 
   column(name) {
