@@ -5,7 +5,7 @@ from __future__ import annotations
 from rankscope.model.tables import Cell, Table, Tables
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import Condensed
-from rankscope.questions.page.section import PageOptions, column, number
+from rankscope.questions.page.section import PageOptions, column, number, part_words
 from rankscope.questions.ranks.behaviour import FAR, alike
 from rankscope.questions.ranks.outliers import far_places, outliers, outlying_ranks, places
 from rankscope.questions.selection import MANY_RANKS, Selection
@@ -27,7 +27,7 @@ def _stands_out(few: Condensed) -> str:
     assert few.outliers is not None
     described = next(one for one in few.outliers.columns if one.name == few.key)
     rank, value = column(few.outliers, "rank")[0], number(column(few.outliers, few.key)[0])
-    what = (described.title or described.name).lower()
+    what = part_words(few.outliers)[described.name]
     usual = in_words(few.median, described.unit)
     return f"Ranks that differ: rank {rank} has {in_words(value, described.unit)} {what}, the median is {usual}"
 
