@@ -93,17 +93,26 @@ def gpu_steps_section(tables: Tables, wanted: PageOptions) -> Section | None:
     table.columns = (WHERE, *table.columns)
     table.rows = [(f"{row[0]}/{row[1]}", *row) for row in table.rows]
     parts = visible_parts(table, STEP_PARTS, "step_ns")
-    where = "the GPUs" if len(table.rows) > 1 else "the GPU"
+    several = len(table.rows) > 1
     few = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted))
-    charts = bars(few, _step_title(table, parts, where), parts, "mean step on the GPU", "idle_ns", "exposed_ns")
+    charts = bars(
+        few,
+        _step_title(table, parts, "the GPUs" if several else "the GPU"),
+        parts,
+        "mean step on the GPU",
+        "idle_ns",
+        "exposed_ns",
+    )
     if few.drawn is table:
         orders = (WHERE.name, "idle_ns", "exposed_ns")
         charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
     charts[1:] = [replace(chart, label=WHERE.name, row_axis="rank/GPU") for chart in charts[1:]]
     groups = device_groups(tables, table) if few.drawn is table else None
     charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
-    found = [groups] if groups else []
-    return Section("gpu_steps", f"Where does a step go on {where}?", few.tables, charts, groups=found)
+    found, question = [groups] if groups else [], "Where does a step go on the GPUs?"
+    return Section(
+        "gpu_steps", question if several else question.replace("GPUs", "GPU"), few.tables, charts, groups=found
+    )
 
 
 def _step_title(table: Table, parts: tuple[str, ...], where: str) -> str:
