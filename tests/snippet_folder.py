@@ -132,19 +132,15 @@ def _late_rank(folder: Path) -> None:
 
 FAILS_ONCE = """
 import os, torch
-from torch import nn
-torch.distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
+model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for step in range(12):
     optimizer.zero_grad()
     model(torch.randn(4, 8)).sum().backward()
     optimizer.step()
     if step == 5 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        raise SystemExit("a node is lost")
-torch.distributed.destroy_process_group()
-os._exit(0)
-"""
+        os._exit(1)
+"""  # without a process group: reaching each other again takes torch's ranks minutes where processors are few
 TRAIN_RAY = """
 import ray, torch
 
