@@ -144,7 +144,7 @@ def _figure(label: str, value: Cell, unit: Unit) -> str:
     """`mean 12.5 ms`, but `318 steps`."""
     if unit is Unit.COUNT:
         return f"{shown(value, unit)} {label}{'s' * (value != 1)}"
-    if unit is Unit.NUMBER:
+    if unit is Unit.NUMBER and isinstance(value, int | float):
         return f"{value:,.0f} {label}" if value >= 999.5 else f"{value:.3g} {label}"
     return f"{label} {shown(value, unit)}"
 
