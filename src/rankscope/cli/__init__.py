@@ -12,6 +12,7 @@ COMMANDS = {
     "top": "watch a running job",
     "watch": "call a command when a running job becomes slow or hangs",
     "compare": "compare runs: what changed, and how certain that is",
+    "history": "show how runs differ over time: regressions, slow hosts",
     "whatif": "predict the step time without one of the job's problems",
     "goodput": "account for the wall time of a job over all its restarts",
     "runs": "list the runs: when, what, ranks, step time, first finding",

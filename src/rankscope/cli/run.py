@@ -34,6 +34,8 @@ options:
   --name NAME    name of the run in place of the script's
   --lineage NAME joins this run with other starts of the same job, for rankscope goodput (default: the batch system's
                  job number)
+  --label N=V    keep a label with the run, for rankscope history, as in --label queue=long; may be repeated. The commit
+                 is read from the files of the program's git repository; --label commit=… takes its place
   --quiet        on a terminal, do not print where the run is recorded and what to type next; warnings stay
   --help         this text
 
