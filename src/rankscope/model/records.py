@@ -96,7 +96,8 @@ class Role(Word):
     DOCUMENT = "document"
 
 
-Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
+# stopped: by its launcher, which had done its work
+Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "stopped", "unknown"]
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ def test_the_rank_and_the_part_that_grew_are_named(tmp_path: Path) -> None:
 
 def test_all_ranks_that_grow_alike_are_all(tmp_path: Path) -> None:
     found = only(run_of(tmp_path, dict.fromkeys(range(4), 5.0), Part.DATA))
-    assert found.ranks == () and found.part == "data wait"
+    assert found.ranks == () and found.part == "data loading"
 
 
 def test_a_slow_down_that_ends_says_until_when(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ GOODPUT_COLUMNS = (
 )
 PROCESSES_SQL = f"""
     SELECT process, coalesce(attempt, 1), started_ns, greatest(ended_ns, reaped_ns),
-        role = '{Role.ATTEMPT}' OR (ending <> 'running' AND NOT (ending = 'exited' AND exit_code = 0))
+        role = '{Role.ATTEMPT}' OR (ending NOT IN ('running', 'stopped') AND NOT (ending = 'exited' AND exit_code = 0))
     FROM ranks WHERE {STARTED} AND started_ns IS NOT NULL AND ended_ns IS NOT NULL"""
 STEPS_SQL = f"""
     SELECT process, number, begin_ns, end_ns, checkpoint_ns, warmup FROM steps JOIN ranks USING (process)

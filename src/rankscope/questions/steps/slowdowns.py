@@ -15,7 +15,7 @@ from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
-from rankscope.questions.wording import ranges
+from rankscope.questions.wording import ranges, seconds
 
 Array = Any  # of numpy
 
@@ -271,6 +271,6 @@ def told(one: Slowdown) -> str:
     span = f"since step {one.first}" if one.goes_on else f"from step {one.first} to {one.last}"
     grown = (one.after_ns - one.before_ns) / one.before_ns if one.before_ns else 0.0
     return (
-        f"Steps take {one.after_ns / 1e6:.4g} ms instead of {one.before_ns / 1e6:.4g} ms {span} (+{grown:.0%}): "
-        f"{one.part} of {who}, +{one.grew_ns / 1e6:.3g} ms a step"
+        f"Steps take {seconds(one.after_ns)} instead of {seconds(one.before_ns)} {span} (+{100 * grown:.0f} %): "
+        f"{one.part} of {who}, +{seconds(one.grew_ns)} a step"
     )
