@@ -2,12 +2,15 @@
  * methods; their places in the tables of their classes are found by the symbols of class and method, and are made to
  * point to us. A method whose name or place is not found stays as it is. */
 #define _GNU_SOURCE
+#include <elf.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <stdio.h>
 
 #include "executables.h"
+#include "fnv.h"
+#include "loaded_objects.h"
 #include "steps.h"
+#include "table_slots.h"
 #include "xla.h"
 
 #define STEP_PROGRAMS 1         /* bits of what rankscope_xla_install says */
@@ -201,21 +204,14 @@ static const struct { void *wrapper, **original; uint8_t *sized; } methods[2][6]
      METHOD(library, broadcast), METHOD(library, collective_permute), METHOD(library, all_to_all)}
     ALL_METHODS(gloo), ALL_METHODS(mpi)};
 
-static uintptr_t base;
+static struct rs_xla_library library;
+static struct rs_mapping mapping;
 
 static void *address_of(const struct rs_symbol *symbol)
 {
-    return symbol->name[0] ? (void *)(base + symbol->value) : NULL;
-}
-
-static int write_to(void **place, void *value)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)place & ~(page - 1);
-    if (mprotect((void *)first, page, PROT_READ | PROT_WRITE))
-        return 0;
-    __atomic_store_n(place, value, __ATOMIC_RELEASE);
-    mprotect((void *)first, page, PROT_READ);           /* as it is once the loader is done with it */
-    return 1;
+    uintptr_t address = library.base + symbol->value;
+    int lies_within = address >= library.begin && address < library.end && symbol->size <= library.end - address;
+    return symbol->name[0] && lies_within ? (void *)address : NULL;
 }
 
 /* The method's place in the table of its class points to the wrapper from now on. */
@@ -224,43 +220,91 @@ static int replace(unsigned table, unsigned method_at, void *wrapper, void **ori
     void **places = address_of(&symbols[table]), *wanted = address_of(&symbols[method_at]);
     for (uint64_t at = 2; places && wanted && at < symbols[table].size / sizeof *places; at++)
         if (places[at] == wanted) {
-            *original = wanted;
-            return write_to(&places[at], wrapper);
+            __atomic_store_n(original, wanted, __ATOMIC_RELEASE);
+            return rs_slot_replace(&mapping, &places[at], wanted, wrapper);
         }
     return 0;
 }
 
-static int replace_collectives(int library, unsigned table, unsigned first)
+static int replace_collectives(int which, unsigned table, unsigned first)
 {
     int replaced = 0;
     for (unsigned at = 0; at < 6; at++) {
         const struct rs_symbol *symbol = &symbols[first + at];
-        *methods[library][at].sized = strstr(symbol->name, "13PrimitiveTypeEm") != NULL;
-        replaced += replace(table, first + at, methods[library][at].wrapper, methods[library][at].original);
+        *methods[which][at].sized = strstr(symbol->name, "13PrimitiveTypeEm") != NULL;
+        replaced += replace(table, first + at, methods[which][at].wrapper, methods[which][at].original);
     }
     return replaced == 6;
 }
 
-static int find_library(struct dl_phdr_info *info, size_t size, void *path)
+/* The note that holds the build id, among those of one segment. */
+static void find_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) *segment)
+{
+    const unsigned char *notes = (const unsigned char *)(info->dlpi_addr + segment->p_vaddr);
+    for (uint64_t at = 0; at + sizeof(ElfW(Nhdr)) <= segment->p_filesz;) {
+        const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)(notes + at);
+        uint64_t name = (note->n_namesz + 3u) & ~3ull, size = sizeof *note + name + ((note->n_descsz + 3u) & ~3ull);
+        if (size > segment->p_filesz - at)
+            return;
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(note + 1, "GNU", 4) && note->n_descsz) {
+            library.note = notes + at;
+            library.note_offset = segment->p_offset + at;
+            library.note_size = sizeof *note + name + note->n_descsz;
+            return;
+        }
+        at += size;
+    }
+}
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size;
+    (void)unused;
     const char *name = rs_base_name(info->dlpi_name);
-    if (strcmp(name, "libjax_common.so") && strcmp(name, "xla_extension.so"))
+    if ((strcmp(name, "libjax_common.so") && strcmp(name, "xla_extension.so"))
+        || strlen(info->dlpi_name) >= sizeof library.path)
         return 0;
-    base = info->dlpi_addr;
-    strncpy(path, info->dlpi_name, 4095);
+    strcpy(library.path, info->dlpi_name);
+    library.base = info->dlpi_addr;
+    library.segments = info->dlpi_phdr;
+    library.segments_count = info->dlpi_phnum;
+    rs_object_extent(info, &library.begin, &library.end);
+    for (unsigned at = 0; at < info->dlpi_phnum && !library.note_size; at++)
+        if (info->dlpi_phdr[at].p_type == PT_NOTE)
+            find_build_id(info, &info->dlpi_phdr[at]);
     return 1;
 }
 
-/* For Python, once jaxlib is loaded: what of it is recorded from now on. */
-RS_EXPORT int rankscope_xla_install(void)
+/* For Python: which build of XLA is loaded, and which symbols are looked for in it; "": it does not say. */
+RS_EXPORT const char *rankscope_xla_build(void)
+{
+    static char text[160];
+    uint64_t wanted = RS_FNV64;
+    if (!library.path[0])
+        dl_iterate_phdr(find_library, NULL);
+    if (!library.note_size || text[0])
+        return text;
+    unsigned at = sizeof(ElfW(Nhdr)) + 4, used = 0;
+    for (; at < library.note_size && used < 128; at++, used += 2)
+        snprintf(text + used, sizeof text - used, "%02x", library.note[at]);
+    for (at = 0; at < SYMBOLS; at++)
+        wanted = rs_fnv64(wanted, symbols[at].prefix);
+    snprintf(text + used, sizeof text - used, "-%016llx", (unsigned long long)wanted);
+    return text;
+}
+
+/* For Python: what was found, to be given to rankscope_xla_install by the next process; its length, 0: no room. */
+RS_EXPORT size_t rankscope_xla_symbols(char *text, size_t size) { return rs_symbols_write(symbols, SYMBOLS, text, size); }
+
+/* For Python, once jaxlib is loaded: what of it is recorded from now on. `known`: symbols of this build, else it is read. */
+RS_EXPORT int rankscope_xla_install(const char *known)
 {
     static int installed = -1;
-    char path[4096] = "";
     if (installed >= 0 || !rs_recording())
         return installed >= 0 ? installed : 0;
     installed = 0;
-    if (!dl_iterate_phdr(find_library, path) || !rs_symbols_find(path, symbols, SYMBOLS))
+    rankscope_xla_build();
+    if (!library.path[0] || !(rs_symbols_read(known, symbols, SYMBOLS) || rs_symbols_find(&library, symbols, SYMBOLS)))
         return installed;
     name_of = (struct view(*)(word))address_of(&symbols[PROGRAM_NAME]);
     describe_clique = (void (*)(word, word))address_of(&symbols[CLIQUE_TEXT]);
@@ -278,6 +322,19 @@ RS_EXPORT int rankscope_xla_install(void)
 
 #else
 
-RS_EXPORT int rankscope_xla_install(void) { return 0; }
+RS_EXPORT const char *rankscope_xla_build(void) { return ""; }
+
+RS_EXPORT size_t rankscope_xla_symbols(char *text, size_t size)
+{
+    (void)text;
+    (void)size;
+    return 0;
+}
+
+RS_EXPORT int rankscope_xla_install(const char *known)
+{
+    (void)known;
+    return 0;
+}
 
 #endif
