@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rankscope.api.lineage import lineage_goodput
-from rankscope.questions.run.goodput import KINDS, attempts, goodput
+from rankscope.api.run import Run
+from rankscope.questions.run.goodput import KINDS, account, attempts, goodput
 from rankscope.rank_file import LayerNumber, Part, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.store.run import RunTables
@@ -133,6 +136,25 @@ def test_runs_of_one_lineage_are_joined(tmp_path: Path) -> None:
     assert "2 runs, 2 attempts, 10 useful steps, 10 lost" in table.notes[0]
     alone = lineage_goodput(tmp_path / "run-1", alone=True)
     assert sum(row[1] for row in alone.rows) == pytest.approx(10 * SECOND)
+
+
+PARENT = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import rankscope; rankscope.step()"],
+    env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"})
+child.wait()
+print(time.time_ns())
+"""
+
+
+def test_a_rank_has_ended_when_its_parent_learns_it(rankscope: Path, tmp_path: Path) -> None:
+    words = [rankscope, "run", "--out", tmp_path / "run", sys.executable, "-c", PARENT]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    tables = Run(tmp_path / "run").store()
+    ((ended, reaped),) = tables.query("SELECT ended_ns, reaped_ns FROM ranks WHERE role = 'rank'")
+    assert ended <= reaped <= int(done.stdout) + 1_000_000
+    made = account(tables)
+    assert made is not None and made.ended_ns == reaped
 
 
 def test_every_kind_says_what_belongs_to_it() -> None:
