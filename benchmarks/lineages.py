@@ -209,7 +209,10 @@ def run_and_keep(number: int, folder: Path, until: float) -> None:
 
 def kept() -> dict[int, dict[str, tuple[float, float]]]:
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
-    return {one["number"]: {kind: (told, true) for kind, (told, true) in one["found"].items()} for one in map(json.loads, lines)}
+    return {
+        one["number"]: {kind: (told, true) for kind, (told, true) in one["found"].items()}
+        for one in map(json.loads, lines)
+    }
 
 
 def document(found: list[dict[str, tuple[float, float]]]) -> str:

@@ -26,8 +26,10 @@ ATTEMPTS_COLUMNS = (
     Column("steps", Unit.COUNT, "Steps", "most steps that one of its ranks has ended"),
     Column("ended", Unit.NAME, "Ended", "how its ranks ended: those that ended first come first"),
 )
-# Of a rank that a signal ended only its parent knows when; one that ended itself says so before its memory is given back.
-GONE = "CASE WHEN ending = 'signalled' OR reaped_ns - ended_ns < 60e9 THEN greatest(ended_ns, reaped_ns) ELSE ended_ns END"
+# Only its parent knows when a rank is gone: a killed one says nothing, others do so before their memory is given back.
+GONE = """CASE WHEN ending <> 'exited' OR reaped_ns - ended_ns < 60e9 THEN greatest(ended_ns, reaped_ns)
+        ELSE ended_ns END"""
+
 STARTED = f"role IN {sql_list([Role.RANK, Role.ATTEMPT])} AND tool = ''"
 ATTEMPTS_SQL = f"""
     SELECT coalesce(attempt, 1), ending, exit_code, end_signal, list(rank ORDER BY rank), min(started_ns),
@@ -194,7 +196,7 @@ def _lives(tables: Tables) -> list[Life]:
 
 def _add_inferred(tables: Tables, lives: dict[int, Life]) -> None:
     """Steps as the collectives of each attempt give them away; those overwritten in the log are known by their time."""
-    first = {process: at_ns for process, at_ns in tables.query(FIRST_COLLECTIVE_SQL)}
+    first = dict(tables.query(FIRST_COLLECTIVE_SQL))
     cut = {process for (process,) in tables.query(CUT_LOGS_SQL)}
     last = max((one.attempt for one in lives.values()), default=1)
     for attempt in {one.attempt for one in lives.values()}:
@@ -318,12 +320,12 @@ def goodput(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 NO_STEPS = (
-    "No step of the job was recorded or can be inferred from its collectives, so that its goodput is not known: all of it "
-    "counts as start-up. rankscope.step() marks the end of each."
+    "No step of the job was recorded or can be inferred from its collectives, so that its goodput is not known: all of "
+    "it counts as start-up. rankscope.step() marks the end of each."
 )
 INFERRED = (
-    "Steps are inferred from a pattern that collectives repeat: a failed attempt's steps since the last slow one count as "
-    "lost where it wrote checkpoints, and all of them where none was seen. rankscope.step() marks the end of each."
+    "Steps are inferred from a pattern that collectives repeat: a failed attempt's steps since the last slow one count "
+    "as lost where it wrote checkpoints, and all of them where none was seen. rankscope.step() marks the end of each."
 )
 
 

@@ -21,12 +21,13 @@ Array = Any  # of numpy
 
 # ---------------------------------------------------------------- where does the level of a series change?
 FEWEST = 10  # steps of a level
-BOUND = 3.0  # of the largest distance of a Brownian bridge from 0: exceeded by chance once in 33 million
+BOUND = 4.6  # standard deviations of a sum of places
 NOTICEABLE = 0.05  # of the level before
-SPREADS = 1.0  # of the levels' own median absolute deviations
+SPREADS = 0.6  # of the levels' own median absolute deviations
 MOST_LEVELS = 64
-LONGEST_BLOCK, FEWEST_BLOCKS = 32, 25  # steps: those farther apart are taken to be independent
-SHORTEST = 60  # steps of a window: in fewer even the clearest change stays below the bound
+SHORTEST = 4 * FEWEST  # steps of a window
+LONGEST_BLOCK, FEWEST_BLOCKS = 16, 25  # steps; neighbouring blocks tell how much steps resemble those before
+MOST_ALIKE = 0.97  # the largest correlation of neighbours that is reckoned with
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +51,75 @@ def levels_of(values: Array) -> list[Level]:
         if at:
             edges.add(first + at)
             waiting += [(first, first + at), (first + at, last)]
-    ordered = sorted(edges)
+    ordered = _placed(values, _settled(values, sorted(edges), inertia))
     made = [Level(a, b, float(np.median(values[a:b]))) for a, b in pairwise(ordered)]
     return _joined(values, made)
 
 
 def _change_in(values: Array, inertia: float) -> int:
     """Where the level changes most surely; 0: nowhere. A change that passes is lost in a long series: it is looked for
-    in ever shorter windows, each overlapping the next by half."""
+    in ever shorter windows, each overlapping the next by three quarters."""
     length = len(values)
     while length >= SHORTEST or length == len(values):
+        apart = max(1, length // 4)
+        starts = {*range(0, len(values) - length + 1, apart), len(values) - length}
         found = [
             (surely, first + at)
-            for first in range(0, len(values) - length // 2, max(1, length // 2))
+            for first in sorted(starts)
             for at, surely in [_change_in_window(values[first : first + length], inertia)]
             if at
         ]
         if found:
             return max(found)[1]
-        length //= 2
+        length = int(length / 1.5)
     return 0
 
 
 def _change_in_window(values: Array, inertia: float) -> tuple[int, float]:
-    """Where, 0 for nowhere, and how many times the bound it is."""
+    """Where, 0 for nowhere, and how many times the bound it is: the sum of the places before it, in its standard
+    deviations where the order is by chance."""
+    at, surely = _likeliest(values, inertia)
+    return (at, surely) if surely >= 1 else (0, 0.0)
+
+
+def _likeliest(values: Array, inertia: float) -> tuple[int, float]:
     count = len(values)
     if count < 2 * FEWEST:
         return 0, 0.0
-    summed = np.cumsum(_places(values))[FEWEST - 1 : count - FEWEST]
-    at = int(np.argmax(np.abs(summed)))
-    surely = float(abs(summed[at]) / (BOUND * inertia * _independent(count) * np.sqrt(count)))
-    return (at + FEWEST, surely) if surely >= 1 else (0, 0.0)
+    before = np.arange(FEWEST, count - FEWEST + 1)
+    summed = np.abs(np.cumsum(_places(values))[before - 1])
+    surely = summed / np.sqrt(before * (count - before) * (count + 1) / 12) / (BOUND * inertia)
+    at = int(np.argmax(surely))
+    return at + FEWEST, float(surely[at])
+
+
+def _settled(values: Array, edges: list[int], inertia: float) -> list[int]:
+    """Each edge where its two neighbours leave it; the least sure one goes while there is one below the bound."""
+    for _ in range(MOST_LEVELS):
+        for place in range(1, len(edges) - 1):
+            at, _ = _likeliest(values[edges[place - 1] : edges[place + 1]], inertia)
+            if at:
+                edges[place] = edges[place - 1] + at
+        sure = [_likeliest(values[a:b], inertia)[1] for a, b in zip(edges, edges[2:], strict=False)]
+        if not sure or min(sure) >= 1:
+            break
+        del edges[sure.index(min(sure)) + 1]
+    return edges
+
+
+def _placed(values: Array, edges: list[int]) -> list[int]:
+    """Each edge where the steps before it are nearest to the level before, and those after it to the level after: the
+    order alone would take in what happens to be a little longer before a large change."""
+    levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
+    placed = [0]
+    for at, (before, after) in enumerate(pairwise(levels), 1):
+        first, last = placed[-1], edges[at + 1]
+        if before != after and last - first > 2 * FEWEST:
+            near = np.clip((values[first:last] - (before + after) / 2) / (after - before), -0.5, 0.5)
+            placed.append(first + FEWEST + int(np.argmin(np.cumsum(near)[FEWEST - 1 : last - first - FEWEST])))
+        else:
+            placed.append(edges[at])
+    return [*placed, edges[-1]]
 
 
 def _places(values: Array) -> Array:
@@ -88,20 +127,27 @@ def _places(values: Array) -> Array:
     return np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
 
 
-def _independent(count: int) -> float:
-    """The standard deviation of so many places."""
-    return count / float(np.sqrt(12))
-
-
 def _inertia(places: Array) -> float:
-    """How many times more sums of neighbours vary than if each step were independent of those before; at least 1. By
-    differences of neighbouring blocks, of which a change of level touches few."""
+    """How many times more sums of many steps vary than if each were independent of those before; at least 1. Told by
+    sums of a few beside single steps, both by differences, of which changes of level touch few: steps of which each
+    resembles the one before so much (AR 1) are taken to go on so."""
     length = min(LONGEST_BLOCK, len(places) // FEWEST_BLOCKS)
     if length < 2:
         return 1.0
     sums = places[: len(places) // length * length].reshape(-1, length).sum(axis=1)
-    spread = float(np.median(np.abs(np.diff(sums)))) / 0.6745 / np.sqrt(2 * length)
-    return max(1.0, float(spread) / _independent(len(places)))
+    of_sums = float(np.median(np.abs(np.diff(sums)))) / 0.6745
+    single = float(np.median(np.abs(places[2 * length :] - places[: -2 * length]))) / 0.717  # differences of ranks
+    alike = np.linspace(0, MOST_ALIKE, 98)
+    ratio = of_sums / (np.sqrt(length) * single) if single else 1.0
+    told = float(np.interp(ratio, _ratios(alike, length), alike))
+    return float(np.sqrt((1 + told) / (1 - told)))
+
+
+def _ratios(alike: Array, length: int) -> Array:
+    """What the differences of neighbouring sums of steps vary, as multiples of independent ones."""
+    whole = length * (1 + alike) / (1 - alike) - 2 * alike * (1 - alike**length) / (1 - alike) ** 2
+    shared = alike * ((1 - alike**length) / (1 - alike)) ** 2
+    return np.maximum.accumulate(np.sqrt((whole - shared) / length))
 
 
 def _joined(values: Array, levels: Sequence[Level]) -> list[Level]:
@@ -176,7 +222,7 @@ def _slowdowns(found: Steps) -> Iterator[Slowdown]:
     usual = levels[0]
     for at, level in enumerate(levels[1:], 1):
         if level.median <= usual.median * (1 + NOTICEABLE):
-            usual = level  # as fast as before, or faster: later ones are compared with it
+            usual = _reference(usual, level)
             continue
         told = _told(found.ranks, rows, usual, level)
         begin = int(np.asarray(found.ranks[0].begin_ns)[rows[0][level.first]])
@@ -187,6 +233,13 @@ def _slowdowns(found: Steps) -> Iterator[Slowdown]:
             goes_on=at == len(levels) - 1,
             since_ns=begin,
         )
+
+
+def _reference(usual: Level, level: Level) -> Level:
+    """What later levels are compared with: this one where it is clearly faster, else the longer of the two, so that
+    many small differences do not add up."""
+    is_faster = level.median < usual.median * (1 - NOTICEABLE)
+    return level if is_faster or level.last - level.first > usual.last - usual.first else usual
 
 
 def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, after: Level) -> Slowdown:
