@@ -166,7 +166,7 @@ static word creating_mpi(REGISTERS, STACK)
 
 enum {
     PROGRAM_TABLE, PROGRAM_EXECUTE, PROGRAM_NAME, PROGRAM_DELETE,
-    CLIQUE_TEXT,
+    CLIQUE_TABLE, CLIQUE_TEXT,
     GLOO_TABLE, GLOO_METHODS, GLOO_CREATOR_TABLE = GLOO_METHODS + 6, GLOO_CREATE,
     MPI_TABLE, MPI_METHODS, MPI_CREATOR_TABLE = MPI_METHODS + 6, MPI_CREATE,
     SYMBOLS
@@ -183,6 +183,7 @@ static struct rs_symbol symbols[SYMBOLS] = {
     [PROGRAM_EXECUTE] = {.prefix = "_Z" PROGRAM "7ExecuteE"},
     [PROGRAM_NAME] = {.prefix = "_ZNK3xla4ifrt20PjRtLoadedExecutable4nameEv"},
     [PROGRAM_DELETE] = {.prefix = "_Z" PROGRAM "D0Ev"},
+    [CLIQUE_TABLE] = {.prefix = "_ZTVN3xla3cpu12CpuCliqueKeyE"},
     [CLIQUE_TEXT] = {.prefix = "_ZNK3xla3cpu12CpuCliqueKey8ToStringB5cxx11Ev"},
     [GLOO_TABLE] = {.prefix = "_ZTVN3xla3cpu16GlooCommunicatorE"},
     METHODS(GLOO_METHODS, "_ZN3xla3cpu16GlooCommunicator"),
@@ -214,16 +215,30 @@ static void *address_of(const struct rs_symbol *symbol)
     return symbol->name[0] && lies_within ? (void *)address : NULL;
 }
 
-/* The method's place in the table of its class points to the wrapper from now on. */
-static int replace(unsigned table, unsigned method_at, void *wrapper, void **original)
+/* The method's place in the table of its class, NULL: it has none. What is found there is what the symbol says. */
+static void **place_of(unsigned table, unsigned method_at)
 {
     void **places = address_of(&symbols[table]), *wanted = address_of(&symbols[method_at]);
     for (uint64_t at = 2; places && wanted && at < symbols[table].size / sizeof *places; at++)
-        if (places[at] == wanted) {
-            __atomic_store_n(original, wanted, __ATOMIC_RELEASE);
-            return rs_slot_replace(&mapping, &places[at], wanted, wrapper);
-        }
-    return 0;
+        if (places[at] == wanted)
+            return &places[at];
+    return NULL;
+}
+
+static void *method_of(unsigned table, unsigned method_at)
+{
+    void **place = place_of(table, method_at);
+    return place ? *place : NULL;
+}
+
+/* It points to the wrapper from now on. */
+static int replace(unsigned table, unsigned method_at, void *wrapper, void **original)
+{
+    void **place = place_of(table, method_at);
+    if (!place)
+        return 0;
+    __atomic_store_n(original, *place, __ATOMIC_RELEASE);
+    return rs_slot_replace(&mapping, place, *place, wrapper);
 }
 
 static int replace_collectives(int which, unsigned table, unsigned first)
@@ -275,21 +290,48 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
     return 1;
 }
 
-/* For Python: which build of XLA is loaded, and which symbols are looked for in it; "": it does not say. */
+static uint64_t hash_of(uint64_t hash, const unsigned char *bytes, uint64_t count)
+{
+    for (uint64_t at = 0; at < count; at++)
+        hash = rs_fnv64_byte(hash, bytes[at]);
+    return hash;
+}
+
+/* jaxlib has no build id. Where its segments lie, and pieces of the table of where its functions begin, differ between any
+ * two builds. */
+#define PIECES 16u
+#define PIECE_BYTES 1024u
+
+static uint64_t fingerprint(void)
+{
+    uint64_t hash = hash_of(RS_FNV64, (const unsigned char *)library.segments, library.segments_count * sizeof *library.segments);
+    for (unsigned at = 0; at < library.segments_count; at++) {
+        const ElfW(Phdr) *segment = &library.segments[at];
+        const unsigned char *table = (const unsigned char *)(library.base + segment->p_vaddr);
+        uint64_t apart = segment->p_filesz / PIECES;
+        if (segment->p_type == PT_GNU_EH_FRAME && apart >= PIECE_BYTES)
+            for (unsigned piece = 0; piece < PIECES; piece++)
+                hash = hash_of(hash, table + piece * apart, PIECE_BYTES);
+        else if (segment->p_type == PT_GNU_EH_FRAME)
+            hash = hash_of(hash, table, segment->p_filesz);
+    }
+    return hash;
+}
+
+/* For Python: which build of XLA is loaded, and which symbols are looked for in it; "": none is. */
 RS_EXPORT const char *rankscope_xla_build(void)
 {
-    static char text[160];
+    static char text[200];
     uint64_t wanted = RS_FNV64;
     if (!library.path[0])
         dl_iterate_phdr(find_library, NULL);
-    if (!library.note_size || text[0])
+    if (!library.path[0] || text[0])
         return text;
-    unsigned at = sizeof(ElfW(Nhdr)) + 4, used = 0;
-    for (; at < library.note_size && used < 128; at++, used += 2)
-        snprintf(text + used, sizeof text - used, "%02x", library.note[at]);
-    for (at = 0; at < SYMBOLS; at++)
+    for (unsigned at = 0; at < SYMBOLS; at++)
         wanted = rs_fnv64(wanted, symbols[at].prefix);
-    snprintf(text + used, sizeof text - used, "-%016llx", (unsigned long long)wanted);
+    int used = snprintf(text, sizeof text, "%016llx-%016llx", (unsigned long long)fingerprint(), (unsigned long long)wanted);
+    for (unsigned at = sizeof(ElfW(Nhdr)) + 4; at < library.note_size && used < 160; at++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%02x", library.note[at]);
     return text;
 }
 
@@ -306,8 +348,8 @@ RS_EXPORT int rankscope_xla_install(const char *known)
     rankscope_xla_build();
     if (!library.path[0] || !(rs_symbols_read(known, symbols, SYMBOLS) || rs_symbols_find(&library, symbols, SYMBOLS)))
         return installed;
-    name_of = (struct view(*)(word))address_of(&symbols[PROGRAM_NAME]);
-    describe_clique = (void (*)(word, word))address_of(&symbols[CLIQUE_TEXT]);
+    name_of = (struct view(*)(word))method_of(PROGRAM_TABLE, PROGRAM_NAME);
+    describe_clique = (void (*)(word, word))method_of(CLIQUE_TABLE, CLIQUE_TEXT);
     if (name_of && replace(PROGRAM_TABLE, PROGRAM_DELETE, (void *)deleting, (void **)&delete_executable)
         && replace(PROGRAM_TABLE, PROGRAM_EXECUTE, (void *)executing, (void **)&execute))
         installed |= STEP_PROGRAMS;
