@@ -72,6 +72,34 @@ def test_a_change_that_passes_has_an_end() -> None:
     assert before.median == pytest.approx(after.median, rel=0.02)
 
 
+@pytest.mark.parametrize("alike", [0.0, 0.7])
+def test_several_short_changes_are_found_each(alike: float) -> None:
+    for seed in range(6):
+        values = noise(seed, 1600, alike)
+        spans = [(200 + 300 * at, 250 + 300 * at) for at in range(5)]
+        for first, last in spans:
+            values[first:last] *= 1.5
+        slow = [level for level in levels_of(values) if level.median > 1.25]
+        assert [abs(level.first - first) <= 10 for level, (first, _) in zip(slow, spans, strict=True)] == [True] * 5
+
+
+def test_a_change_that_has_just_begun_is_noticed() -> None:
+    values = noise(4, 1000)
+    values[980:] *= 1.5
+    assert abs(levels_of(values)[-1].first - 980) <= 5
+
+
+def test_what_is_compared_with_does_not_creep(tmp_path: Path) -> None:
+    """After a slow-down steps may be a little faster: that is no reason to call the later ones slow."""
+    random = np.random.default_rng(5)
+    factors = np.repeat([1.0, 1.0, 1.5, 0.965, 1.5, 1.02], 80)
+    length = 10 * factors * np.exp(random.normal(0, 0.002, len(factors)))
+    made = [rank(number, 2) for number in range(2)]
+    for one in made:
+        one.steps(made_steps([{Part.FORWARD: ms} for ms in length], [{} for _ in length]), capacity=512)
+    assert [found.first for found in slowdowns_of(opened(tmp_path, *made))] == [161, 321]
+
+
 def only(tables: Tables) -> Slowdown:
     (found,) = slowdowns_of(tables)
     return found

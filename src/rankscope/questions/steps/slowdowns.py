@@ -21,7 +21,9 @@ Array = Any  # of numpy
 
 # ---------------------------------------------------------------- where does the level of a series change?
 FEWEST = 10  # steps of a level
-BOUND = 4.6  # standard deviations of a sum of places
+BOUND = 5.5  # standard deviations of a sum of steps
+FARTHEST = 2.0  # spreads that a step counts as at most: a single long one is not a level
+LEAST_SPREAD = 0.002  # of a step
 NOTICEABLE = 0.05  # of the level before
 SPREADS = 0.6  # of the levels' own median absolute deviations
 MOST_LEVELS = 64
@@ -40,67 +42,77 @@ class Level:
 
 
 def levels_of(values: Array) -> list[Level]:
-    """The series cut wherever its level changes for good or for a while; by ranks of the values, so that single long
-    steps are nothing to it."""
+    """The series cut wherever its level changes for good or for a while; a single long step is as nothing to it."""
+    series = _Series.of(values)
     edges = {0, len(values)}
-    inertia = _inertia(_places(values))
     waiting = [(0, len(values))]
     while waiting and len(edges) < MOST_LEVELS:
         first, last = waiting.pop()
-        at = _change_in(values[first:last], inertia)
+        at = _change_in(series, first, last)
         if at:
-            edges.add(first + at)
-            waiting += [(first, first + at), (first + at, last)]
-    ordered = _placed(values, _settled(values, sorted(edges), inertia))
+            edges.add(at)
+            waiting += [(first, at), (at, last)]
+    ordered = _placed(values, _settled(series, sorted(edges)))
     made = [Level(a, b, float(np.median(values[a:b]))) for a, b in pairwise(ordered)]
     return _joined(values, made)
 
 
-def _change_in(values: Array, inertia: float) -> int:
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Steps in multiples of how much single ones vary."""
+
+    spreads: Array
+    inertia: float  # how many times more sums of many steps vary than if each were independent of those before
+
+    @classmethod
+    def of(cls, values: Array) -> _Series:
+        logs = np.log(np.maximum(values, 1))
+        length = min(LONGEST_BLOCK, len(logs) // FEWEST_BLOCKS)
+        if length < 2:
+            return cls(logs / max(LEAST_SPREAD, _spread(np.diff(logs)) if len(logs) > 1 else 0.0), 1.0)
+        made = logs / max(LEAST_SPREAD, _spread(logs[2 * length :] - logs[: -2 * length]))
+        return cls(made, _inertia(made, length))
+
+    def likeliest(self, first: int, last: int) -> tuple[int, float]:
+        """Where between two steps the level changes, if it does, and how many times the bound that is: the sum of the
+        steps before it, in its standard deviations where there is no change."""
+        count = last - first
+        if count < 2 * FEWEST:
+            return 0, 0.0
+        near = self.spreads[first:last]
+        near = np.clip(near - np.median(near), -FARTHEST, FARTHEST)
+        before = np.arange(FEWEST, count - FEWEST + 1)
+        summed = np.abs(np.cumsum(near - near.mean())[before - 1])
+        surely = summed / np.sqrt(before * (count - before) / count) / (BOUND * self.inertia)
+        at = int(np.argmax(surely))
+        return first + FEWEST + at, float(surely[at])
+
+
+def _spread(differences: Array) -> float:
+    """The standard deviation of what they are differences of, by most of them."""
+    return float(np.median(np.abs(differences))) / 0.6745 / float(np.sqrt(2)) if len(differences) else 0.0
+
+
+def _change_in(series: _Series, first: int, last: int) -> int:
     """Where the level changes most surely; 0: nowhere. A change that passes is lost in a long series: it is looked for
     in ever shorter windows, each overlapping the next by three quarters."""
-    length = len(values)
-    while length >= SHORTEST or length == len(values):
-        apart = max(1, length // 4)
-        starts = {*range(0, len(values) - length + 1, apart), len(values) - length}
-        found = [
-            (surely, first + at)
-            for first in sorted(starts)
-            for at, surely in [_change_in_window(values[first : first + length], inertia)]
-            if at
-        ]
-        if found:
-            return max(found)[1]
+    length = last - first
+    while length >= SHORTEST or length == last - first:
+        starts = {*range(first, last - length + 1, max(1, length // 4)), last - length}
+        surely, at = max((series.likeliest(start, start + length)[::-1] for start in sorted(starts)))
+        if surely >= 1:
+            return at
         length = int(length / 1.5)
     return 0
 
 
-def _change_in_window(values: Array, inertia: float) -> tuple[int, float]:
-    """Where, 0 for nowhere, and how many times the bound it is: the sum of the places before it, in its standard
-    deviations where the order is by chance."""
-    at, surely = _likeliest(values, inertia)
-    return (at, surely) if surely >= 1 else (0, 0.0)
-
-
-def _likeliest(values: Array, inertia: float) -> tuple[int, float]:
-    count = len(values)
-    if count < 2 * FEWEST:
-        return 0, 0.0
-    before = np.arange(FEWEST, count - FEWEST + 1)
-    summed = np.abs(np.cumsum(_places(values))[before - 1])
-    surely = summed / np.sqrt(before * (count - before) * (count + 1) / 12) / (BOUND * inertia)
-    at = int(np.argmax(surely))
-    return at + FEWEST, float(surely[at])
-
-
-def _settled(values: Array, edges: list[int], inertia: float) -> list[int]:
+def _settled(series: _Series, edges: list[int]) -> list[int]:
     """Each edge where its two neighbours leave it; the least sure one goes while there is one below the bound."""
     for _ in range(MOST_LEVELS):
         for place in range(1, len(edges) - 1):
-            at, _ = _likeliest(values[edges[place - 1] : edges[place + 1]], inertia)
-            if at:
-                edges[place] = edges[place - 1] + at
-        sure = [_likeliest(values[a:b], inertia)[1] for a, b in zip(edges, edges[2:], strict=False)]
+            at, _ = series.likeliest(edges[place - 1], edges[place + 1])
+            edges[place] = at or edges[place]
+        sure = [series.likeliest(a, b)[1] for a, b in zip(edges, edges[2:], strict=False)]
         if not sure or min(sure) >= 1:
             break
         del edges[sure.index(min(sure)) + 1]
@@ -122,23 +134,14 @@ def _placed(values: Array, edges: list[int]) -> list[int]:
     return [*placed, edges[-1]]
 
 
-def _places(values: Array) -> Array:
-    """In the order of size, around 0."""
-    return np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
-
-
-def _inertia(places: Array) -> float:
-    """How many times more sums of many steps vary than if each were independent of those before; at least 1. Told by
-    sums of a few beside single steps, both by differences, of which changes of level touch few: steps of which each
-    resembles the one before so much (AR 1) are taken to go on so."""
-    length = min(LONGEST_BLOCK, len(places) // FEWEST_BLOCKS)
-    if length < 2:
-        return 1.0
-    sums = places[: len(places) // length * length].reshape(-1, length).sum(axis=1)
-    of_sums = float(np.median(np.abs(np.diff(sums)))) / 0.6745
-    single = float(np.median(np.abs(places[2 * length :] - places[: -2 * length]))) / 0.717  # differences of ranks
+def _inertia(spreads: Array, length: int) -> float:
+    """At least 1; told by the differences of neighbouring blocks, of which changes of level touch few: steps of which
+    each resembles the one before so much (AR 1) are taken to go on so."""
+    blocks = spreads[: len(spreads) // length * length].reshape(-1, length)
+    pairs = np.concatenate([blocks[:-1], blocks[1:]], axis=1)
+    near = np.clip(pairs - np.median(pairs, axis=1, keepdims=True), -FARTHEST, FARTHEST)
+    ratio = _spread(near[:, :length].sum(axis=1) - near[:, length:].sum(axis=1)) / float(np.sqrt(length))
     alike = np.linspace(0, MOST_ALIKE, 98)
-    ratio = of_sums / (np.sqrt(length) * single) if single else 1.0
     told = float(np.interp(ratio, _ratios(alike, length), alike))
     return float(np.sqrt((1 + told) / (1 - told)))
 
