@@ -99,7 +99,7 @@ def _change_in(series: _Series, first: int, last: int) -> int:
     length = last - first
     while length >= SHORTEST or length == last - first:
         starts = {*range(first, last - length + 1, max(1, length // 4)), last - length}
-        surely, at = max((series.likeliest(start, start + length)[::-1] for start in sorted(starts)))
+        surely, at = max(series.likeliest(start, start + length)[::-1] for start in sorted(starts))
         if surely >= 1:
             return at
         length = int(length / 1.5)
