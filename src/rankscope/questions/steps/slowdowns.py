@@ -153,6 +153,18 @@ def _ratios(alike: Array, length: int) -> Array:
     return np.maximum.accumulate(np.sqrt((whole - shared) / length))
 
 
+def inertia_of(values: Array) -> float:
+    """How many times more sums of neighbours vary than those of independent values, whatever the law of the values: by
+    their places in the order of size, and by differences of neighbouring blocks, of which a change of level touches
+    few; at least 1."""
+    places = np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
+    length = min(2 * LONGEST_BLOCK, len(places) // FEWEST_BLOCKS)
+    if length < 2:
+        return 1.0
+    sums = places[: len(places) // length * length].reshape(-1, length).sum(axis=1)
+    return max(1.0, _spread(np.diff(sums)) / float(np.sqrt(length)) / (len(places) / float(np.sqrt(12))))
+
+
 def _joined(values: Array, levels: Sequence[Level]) -> list[Level]:
     """Neighbours that hardly differ are one level."""
     made: list[Level] = []
