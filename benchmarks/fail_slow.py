@@ -13,6 +13,7 @@ import os
 import platform
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ RANKSCOPE = ROOT / ".venv" / "bin" / "rankscope"
 TORCH = ROOT / ".envs" / "torch" / "bin" / "python"
 RANKS, HOSTS = 4, ("node-a", "node-b")
 CLOSE = 10  # steps
+LIMIT_S = 300
 NAMED = {
     "compute": ("forward",),
     "data": (TITLES["data"],),
@@ -84,6 +86,7 @@ def end(one):
     if one["cause"] == "communication" and rank == 0:
         subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True, env={"PATH": os.environ["PATH"]})
 dist.all_reduce(gradients)
+gc.freeze()  # torch's own objects are not what is collected
 now = None
 for step in range(plan["steps"]):
     for one in plan["episodes"]:
@@ -149,7 +152,13 @@ def job(number: int, folder: Path) -> dict[str, Any]:
     (place / "launcher.py").write_text(LAUNCHER)
     command = ["unshare", "--net", RANKSCOPE, "run", "--out", place / "run", sys.executable, "launcher.py"]
     began = time.monotonic()
-    subprocess.run([*command, json.dumps(plan), str(TORCH), *HOSTS], cwd=place, check=True, timeout=200)
+    started = subprocess.Popen([*command, json.dumps(plan), str(TORCH), *HOSTS], cwd=place, start_new_session=True)
+    try:
+        if started.wait(LIMIT_S):
+            raise SystemExit(f"job {number} failed")
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        raise SystemExit(f"job {number} was not done after {LIMIT_S} s") from None
     took_s = time.monotonic() - began
     made = judged(number, steps_of(Run(place / "run").store()), plan)
     return {**made, "took_s": round(took_s, 1), "load": os.getloadavg()[0]}

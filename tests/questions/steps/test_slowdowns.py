@@ -113,6 +113,31 @@ def test_the_rank_and_the_part_that_grew_are_named(tmp_path: Path) -> None:
     assert told(found).endswith("forward of rank 2, +5 ms a step") or "forward of rank 2" in told(found)
 
 
+def test_a_rank_without_a_cpu_is_named_though_it_waits_in_collectives(tmp_path: Path) -> None:
+    """It has to wait for a CPU to leave them: its own time explains little."""
+    ranks = []
+    for number in range(4):
+        each, extra = rank(number, 4), np.where(np.arange(STEPS) >= AT, 20.0, 0.0)
+        own = 10 + (0.4 * extra if number == 1 else 0)
+        parts = [
+            {Part.FORWARD: ms, Part.COMMUNICATION: 11 + more - ms}
+            for ms, more in zip(own + 0 * extra, extra, strict=True)
+        ]
+        blocked = [{Part.COMMUNICATION: one[Part.COMMUNICATION]} for one in parts]
+        each.steps(made_steps(parts, blocked, runnable_ns=0.8 * extra * MILLI * (number == 1)), capacity=512)
+        ranks.append(each)
+    found = only(opened(tmp_path, *ranks))
+    assert found.ranks == (1,) and found.part == "waiting for a CPU"
+
+
+def test_garbage_is_the_cause_where_its_collection_waits_for_a_cpu(tmp_path: Path) -> None:
+    extra = np.where(np.arange(STEPS) >= AT, 20.0, 0.0)
+    each = rank(0, 1)
+    more = {"gc_ticks": extra * MILLI, "runnable_ns": 0.7 * extra * MILLI}
+    each.steps(made_steps([{Part.FORWARD: 10 + ms} for ms in extra], [{} for _ in extra], **more), capacity=512)
+    assert only(opened(tmp_path, each)).part == "garbage collection"
+
+
 def test_all_ranks_that_grow_alike_are_all(tmp_path: Path) -> None:
     found = only(run_of(tmp_path, dict.fromkeys(range(4), 5.0), Part.DATA))
     assert found.ranks == () and found.part == "data wait"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -187,6 +188,7 @@ def _differs(values: Array, before: Level, after: Level) -> bool:
 # ---------------------------------------------------------------- who and what is it?
 MOST = 0.5  # of the growth of a step: what a rank, or a part, must explain
 AS_MUCH = 0.5  # of the growth of the rank that grew most: who is as slow
+# in this order: where CPUs are scarce, who collects garbage waits for one meanwhile
 WITHIN = {"gc": "garbage collection", "runnable": "waiting for a CPU"}
 EVERYWHERE = 0.75  # of the ranks: no single one is to blame
 
@@ -265,12 +267,12 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
         return float(np.mean(chosen[after.first : after.last]) - np.mean(chosen[before.first : before.last]))
 
     grew_by = after.median - before.median
-    own = [growth(one.own_ns, at) for one, at in zip(ranks, rows, strict=True)]
+    held_up = [_held_up(one, partial(growth, at=at)) for one, at in zip(ranks, rows, strict=True)]
     made = Slowdown(0, 0, False, 0, before.median, after.median, (), "", TITLES["exposed"], grew_by)
-    most = max(own)
+    most = max(held_up)
     if most < MOST * grew_by:
         return made
-    slow = [at for at, value in enumerate(own) if value >= AS_MUCH * most]
+    slow = [at for at, value in enumerate(held_up) if value >= AS_MUCH * most]
     parts = {name: median(growth(ranks[at].own[name], rows[at]) for at in slow) for name in ranks[slow[0]].own}
     longest = max(parts, key=lambda name: parts[name])
     shown, grew_ns = TITLES.get(longest, longest), parts[longest]
@@ -279,12 +281,19 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
             inside = median(growth(ranks[at].of_which[name], rows[at]) for at in slow)
             if inside >= MOST * most:
                 shown, grew_ns = title, inside
+                break
     made = replace(made, part=shown, grew_ns=grew_ns)
     if len(slow) >= max(2, EVERYWHERE * len(ranks)):
         return made
     hosts = {ranks[at].host for at in slow}
     is_host = len(slow) > 1 and len(hosts) == 1 and sum(one.host in hosts for one in ranks) == len(slow)
     return replace(made, ranks=tuple(ranks[at].rank for at in slow), host=hosts.pop() if is_host else "")
+
+
+def _held_up(one: RankSteps, growth: Callable[[Array], float]) -> float:
+    """By itself: longer outside collectives, or without a CPU, which it also waits for to leave a collective."""
+    without_cpu = growth(one.of_which["runnable"]) if "runnable" in one.of_which else 0.0
+    return max(growth(one.own_ns), without_cpu)
 
 
 # ---------------------------------------------------------------- the table
