@@ -17,6 +17,7 @@ COMMANDS = {
     "hang": "is the job hung, in which collective, and which rank is missing",
     "goodput": "account for the wall time of a job over all its restarts",
     "watch": "call a command when a running job becomes slow or hangs",
+    "publish": "send a job's metrics to Prometheus, OpenTelemetry, MLflow or W&B",
     "compare": "compare runs: what changed, and how certain that is",
     "scale": "show how costs grow with the size of the job, and project them",
     "study": "run a matrix of jobs and write up the results",
