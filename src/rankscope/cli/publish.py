@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
         help="send to an OpenTelemetry collector: http://HOST:4318 or grpc://HOST:4317 (rankscope[otlp])",
     )
     to.add_argument(
-        "--mlflow", metavar="URI", help="log to a tracking server, database or folder of MLflow (rankscope[mlflow])"
+        "--mlflow", metavar="URI", help="log to MLflow: a tracking server, or a database (rankscope[mlflow])"
     )
     to.add_argument(
         "--wandb",

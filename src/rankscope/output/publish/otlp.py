@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 
 from rankscope import __version__
 from rankscope.model.metrics import Histogram, Kind, Metric, Point, Snapshot, Undelivered, Unusable
+from rankscope.output.publish import reason
 
 INSTALL = "pip install 'rankscope[otlp]'"
-TIMEOUT_S = 10
+TIMEOUT_S = 5
 METRICS_PATH = "/v1/metrics"
+NOT_ACCEPTED = "not accepted"
 
 
 class Otlp:
@@ -104,7 +106,7 @@ class _Refusal(logging.Handler):
         self._log = logging.getLogger("opentelemetry")
 
     def __enter__(self) -> None:
-        self.text = "not accepted"
+        self.text = NOT_ACCEPTED
         self._log.addHandler(self)
         self._log.propagate = False
 
@@ -112,4 +114,6 @@ class _Refusal(logging.Handler):
         self._log.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.text = " ".join(record.getMessage().split())[:200] or self.text
+        """The first words say what is wrong, later ones that it was tried again."""
+        if self.text == NOT_ACCEPTED:
+            self.text = reason(record.getMessage()) or self.text

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.model.metrics import Histogram, Snapshot, Undelivered, Unusable
+from rankscope.output.publish import reason
 
 PROJECT = "rankscope"
 BATCH = 1000  # values that MLflow takes at a time
@@ -33,7 +34,7 @@ def whole(last: Snapshot, steps: Iterable[Snapshot]) -> dict[str, float]:
 
 
 class MLflow:
-    """A tracking server, database or folder of MLflow: a run of its own, or the job's own by its id."""
+    """A tracking server or database of MLflow: a run of its own, or the job's own by its id."""
 
     def __init__(self, uri: str, project: str, run_id: str | None) -> None:
         self.name = f"MLflow {uri}"
@@ -42,6 +43,7 @@ class MLflow:
             ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"),
             ("MLFLOW_HTTP_REQUEST_TIMEOUT", "20"),
             ("MLFLOW_DISABLE_TELEMETRY", "true"),
+            ("MLFLOW_LOGGING_LEVEL", "WARNING"),
         ):
             os.environ.setdefault(name, value)
         try:
@@ -54,7 +56,7 @@ class MLflow:
         try:
             self._client: Any = MlflowClient(tracking_uri=uri)
         except MlflowException as problem:
-            raise Unusable(f"--mlflow {uri}: {_line(problem)}") from None
+            raise Unusable(f"--mlflow {uri}: {_why(problem)}") from None
         self._project, self._run, self._is_ours, self._sent = project, run_id, run_id is None, False
 
     def send(self, now: Snapshot) -> None:
@@ -73,7 +75,7 @@ class MLflow:
         try:
             ask()
         except (self._wrong, OSError) as problem:
-            raise Undelivered(_line(problem)) from None
+            raise Undelivered(_why(problem)) from None
 
     def _values(self, values: dict[str, float], at: Snapshot) -> list[Any]:
         return [self._metric(name, value, at.at_ns // 1_000_000, at.step or 0) for name, value in values.items()]
@@ -129,13 +131,18 @@ class WandB:
         try:
             ask()
         except (self._wandb.Error, OSError) as problem:
-            raise Undelivered(_line(problem)) from None
+            raise Undelivered(_why(problem)) from None
 
     def _opened(self, name: str) -> Any:
-        """Nothing of this machine or of the code goes along: no statistics, output, git or environment."""
+        """Nothing of this machine or of the code goes along: no statistics, output, git, packages."""
         if self._run is None:
             quiet = self._wandb.Settings(
-                console="off", disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True
+                console="off",
+                disable_git=True,
+                disable_code=True,
+                x_disable_stats=True,
+                x_disable_meta=True,
+                x_save_requirements=False,
             )
             self._run = self._wandb.init(
                 dir=str(self._folder),
@@ -157,5 +164,5 @@ def _batches(values: Iterable[Any], most: int) -> Iterator[list[Any]]:
         yield some
 
 
-def _line(problem: Exception) -> str:
-    return " ".join(str(problem).split())[:200] or type(problem).__name__
+def _why(problem: Exception) -> str:
+    return reason(str(problem)) or type(problem).__name__

@@ -59,8 +59,8 @@ WAIT = Metric(
     "rankscope.communication.wait",
     "1",
     GAUGE,
-    "share of the time since the last look in which a rank waits in collectives for others, mean over the ranks; at the "
-    "end, exposed wait ÷ step",
+    "share of the time since the last look in which a rank waits in collectives for others, mean over the ranks; at "
+    "the end, exposed wait ÷ step",
 )
 TRANSFER = Metric(
     "rankscope.communication.transfer",
