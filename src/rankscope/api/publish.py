@@ -79,7 +79,8 @@ class JobMetrics:
     def _started_ns(self) -> int:
         moments = self.view.now.ranks.values()
         first = min((one.facts.started_ns for one in moments if one.facts.started_ns), default=None)
-        return self.view.watched.job.started_ns or first or time.time_ns()
+        now_ns = time.time_ns()
+        return min(self.view.watched.job.started_ns or first or now_ns, now_ns)
 
     def _opened(self) -> Run:
         return self._run or Run(self.folder, keep=False)
