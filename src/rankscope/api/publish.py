@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rankscope.api.lineage import other_accounts
-from rankscope.api.live import NoRun, live_view
+from rankscope.api.live import LiveView, NoRun, watch
 from rankscope.api.run import Run
 from rankscope.model.metrics import Metric, Point, Snapshot, Undelivered, Unusable
 from rankscope.model.records import BadFile
@@ -18,9 +18,21 @@ from rankscope.questions.live.metrics import METRICS, STEPS, Look, StepSums
 from rankscope.questions.run.goodput import Account
 from rankscope.questions.steps.data import steps_of
 
-__all__ = ["METRICS", "Destination", "JobMetrics", "Metric", "NoRun", "Outlet", "Snapshot", "Unusable", "deliver"]
+__all__ = [
+    "METRICS",
+    "Destination",
+    "JobMetrics",
+    "Metric",
+    "NoRun",
+    "Outlet",
+    "Snapshot",
+    "Unusable",
+    "deliver",
+    "job_metrics",
+]
 
 READING_SHARE = 0.2  # of the time at most is spent on reading
+BETWEEN_LOOKS_FOR_IT_S = 0.5
 FIRST_LOOK_S = 2.0  # after so long at the latest there is something to show
 LAST_PAUSES_S = (1.0, 2.0)  # between attempts at delivering the last values
 LONGEST_PAUSE_S = 300.0  # between two attempts at a destination that does not answer
@@ -44,7 +56,7 @@ class JobMetrics:
     """The metrics of a run, by looks at what its ranks do now and, more rarely, readings of all it has recorded."""
 
     def __init__(self, path: Path | None, per_rank: bool) -> None:
-        self.view = live_view(path, 0)
+        self.view = LiveView(watch(path), 0, tells_slow=False)
         self.folder, self.per_rank = self.view.watched.folder, per_rank
         self.name = self.folder.resolve().name
         self.is_over = self.view.is_over
@@ -52,7 +64,7 @@ class JobMetrics:
         self._steps = StepSums()
         self._read_at_s = self._reading_s = 0.0
         self._of_run: list[Point] = []
-        self._run: Run | None = None
+        self._run: Run | None = None  # once it has ended
 
     @property
     def reading_s(self) -> float:
@@ -70,10 +82,7 @@ class JobMetrics:
 
     def history(self) -> list[Snapshot]:
         """Of a run that has ended: its steps, one after the other."""
-        try:
-            return metrics.history(self._opened().store(), self.name, self._started_ns) if self._run else []
-        except (BadFile, NoRun, OSError):
-            return []
+        return metrics.history(self._run.store(), self.name, self._started_ns) if self._run is not None else []
 
     @property
     def _started_ns(self) -> int:
@@ -82,23 +91,21 @@ class JobMetrics:
         now_ns = time.time_ns()
         return min(self.view.watched.job.started_ns or first or now_ns, now_ns)
 
-    def _opened(self) -> Run:
-        return self._run or Run(self.folder, keep=False)
-
     def _read(self) -> None:
         """All that was recorded so far; what cannot be read now may be at the next reading."""
         began_s = time.monotonic()
         try:
             if self._others is None:
                 self._others, _ = other_accounts(self.folder)
-            self._run = Run(self.folder, keep=False)
-            store = self._run.store(events=self._run.is_small)
+            run = Run(self.folder, keep=False)
+            store = run.store(events=run.is_small)
             self._steps.add(steps_of(store))
             self._of_run = list(metrics.run_points(store, self._others))
             if self.is_over:
+                self._run = run
                 self._of_run += metrics.ended_points(store, self.per_rank)
         except (BadFile, NoRun, OSError):
-            self._run = None
+            pass
         self._read_at_s = time.monotonic()
         self._reading_s = self._read_at_s - began_s
 
@@ -111,6 +118,18 @@ class JobMetrics:
         points += [Point(STEPS, done)] if done is not None else []
         points += metrics.rank_points(look) if self.per_rank else []
         return Snapshot(self.name, self._started_ns, time.time_ns(), done, points)
+
+
+def job_metrics(path: Path | None, per_rank: bool, wait_s: float) -> JobMetrics:
+    """Of the run that was asked for; one that is not there yet is waited for so long."""
+    until_s = time.monotonic() + wait_s
+    while True:
+        try:
+            return JobMetrics(path, per_rank)
+        except NoRun:
+            if time.monotonic() >= until_s:
+                raise
+        time.sleep(BETWEEN_LOOKS_FOR_IT_S)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

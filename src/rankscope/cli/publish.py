@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rankscope.api.publish import Destination, JobMetrics, NoRun, Outlet, Unusable, deliver
+from rankscope.api.publish import Destination, NoRun, Outlet, Unusable, deliver, job_metrics
 from rankscope.cli.printing import RUN_HELP
 from rankscope.output.cells import printable
 from rankscope.output.publish.otlp import Otlp
@@ -29,10 +29,10 @@ LOCAL = "127.0.0.1"
 def run(argv: list[str]) -> int:
     """0: published; 1: not the last values everywhere; 2: nothing."""
     options = parser().parse_args(argv)
-    if options.every <= 0 or options.linger < 0:
-        return refused("give --every more than 0 and --linger at least 0 seconds")
+    if options.every <= 0 or min(options.linger, options.wait) < 0:
+        return refused("give --every more than 0, --wait and --linger at least 0 seconds")
     try:
-        job = JobMetrics(options.run, options.per_rank)
+        job = job_metrics(options.run, options.per_rank, options.wait)
         destinations = list(asked(options))
     except (NoRun, Unusable) as problem:
         return refused(str(problem))
@@ -112,6 +112,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--every", type=float, default=10.0, metavar="SECONDS", help="time between two looks (default: 10)"
+    )
+    made.add_argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="wait so long for the run to begin (default: 0)"
     )
     made.add_argument("--once", action="store_true", help="publish once, also of a running job")
     made.add_argument(

@@ -175,6 +175,7 @@ def receiving(how: str, port: int, folder: Path) -> Iterator[Path]:
 def received(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """The last of each metric, by its attributes."""
     told = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    assert all(one["attributes"].pop("run") for one in told)
     return {(one["name"], ",".join(one["attributes"].values())): one for one in told}
 
 

@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -167,6 +168,12 @@ def test_what_cannot_be_used_is_one_line(
 def test_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert publish.run([str(tmp_path / "none"), "--textfile", str(tmp_path / "x")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path) -> None:
+    known_run(tmp_path / "made")
+    Timer(1.0, lambda: (tmp_path / "made").rename(tmp_path / "run")).start()
+    assert publish.run([str(tmp_path / "run"), "--textfile", str(tmp_path / "x"), "--wait", "60"]) == 0
 
 
 class Deaf:

@@ -40,7 +40,10 @@ class Otlp:
 
     def send(self, now: Snapshot) -> None:
         with self._refusal:
-            result = self._exporter.export(self._data(now), timeout_millis=TIMEOUT_S * 1000)
+            try:
+                result = self._exporter.export(self._data(now), timeout_millis=TIMEOUT_S * 1000)
+            except Exception as problem:  # whatever a transport raises
+                raise Undelivered(reason(str(problem)) or type(problem).__name__) from None
         if result is not self._export.MetricExportResult.SUCCESS:
             raise Undelivered(self._refusal.text)
 
@@ -68,19 +71,18 @@ class Otlp:
 
     def _value(self, point: Point, now: Snapshot) -> Any:
         started_ns = now.started_ns if point.metric.kind is Kind.COUNTER else None
-        return self._export.NumberDataPoint(_attributes(point), started_ns, now.at_ns, point.value)
+        return self._export.NumberDataPoint(_attributes(point, now), started_ns, now.at_ns, point.value)
 
     def _distribution(self, point: Point, now: Snapshot) -> Any:
         assert isinstance(point.value, Histogram)
         made = point.value
         sums = (made.count, made.total, list(made.counts), list(made.bounds))
-        return self._export.HistogramDataPoint(
-            _attributes(point), now.started_ns, now.at_ns, *sums, float("inf"), float("-inf")
-        )
+        least = most = None  # not known
+        return self._export.HistogramDataPoint(_attributes(point, now), now.started_ns, now.at_ns, *sums, least, most)
 
 
-def _attributes(point: Point) -> dict[str, str]:
-    return dict(zip(point.metric.attributes, point.words, strict=True))
+def _attributes(point: Point, now: Snapshot) -> dict[str, str]:
+    return {"run": now.run, **dict(zip(point.metric.attributes, point.words, strict=True))}
 
 
 def _exporter(scheme: str, endpoint: str) -> Any:

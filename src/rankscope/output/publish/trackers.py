@@ -48,14 +48,13 @@ class MLflow:
             os.environ.setdefault(name, value)
         try:
             from mlflow.entities import Metric
-            from mlflow.exceptions import MlflowException
             from mlflow.tracking import MlflowClient
         except ImportError:
             raise Unusable("--mlflow needs MLflow's library: pip install 'rankscope[mlflow]'") from None
-        self._metric, self._wrong = Metric, MlflowException
+        self._metric = Metric
         try:
             self._client: Any = MlflowClient(tracking_uri=uri)
-        except MlflowException as problem:
+        except Exception as problem:  # of MLflow or of its database
             raise Unusable(f"--mlflow {uri}: {_why(problem)}") from None
         self._project, self._run, self._is_ours, self._sent = project, run_id, run_id is None, False
 
@@ -74,7 +73,7 @@ class MLflow:
     def _call(self, ask: Callable[[], None]) -> None:
         try:
             ask()
-        except (self._wrong, OSError) as problem:
+        except Exception as problem:  # of MLflow, of its database, of the network
             raise Undelivered(_why(problem)) from None
 
     def _values(self, values: dict[str, float], at: Snapshot) -> list[Any]:
@@ -130,7 +129,7 @@ class WandB:
     def _call(self, ask: Callable[[], Any]) -> None:
         try:
             ask()
-        except (self._wandb.Error, OSError) as problem:
+        except Exception as problem:  # of W&B, of its service, of the network
             raise Undelivered(_why(problem)) from None
 
     def _opened(self, name: str) -> Any:
