@@ -98,7 +98,7 @@ class JobMetrics:
             if self._others is None:
                 self._others, _ = other_accounts(self.folder)
             run = Run(self.folder, keep=False)
-            store = run.store(events=run.is_small)
+            store = run.store(events=run.reads_logs if self.is_over else run.is_small)
             self._steps.add(steps_of(store))
             self._of_run = list(metrics.run_points(store, self._others))
             if self.is_over:

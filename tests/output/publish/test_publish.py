@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 
 from mpis import ROOT, find_mpi
 from output.publish.known_run import LATE, LATE_S, PARTS_S, STEP_S, STEPS, known_run
-from questions.live.jobs import command
+from questions.live.jobs import command, end_family
 from questions.live.test_hang_mpi import started
 from rankscope.api.publish import METRICS, JobMetrics, Outlet
 from rankscope.cli import publish
@@ -119,6 +122,22 @@ def test_a_running_job_is_followed(tmp_path: Path) -> None:
     assert found["rankscope_communication_wait_ratio", ""] > 0.1
     assert found["rankscope_collectives_total", ""] > 8
     assert found["rankscope_memory_peak_bytes", ""] > 1e6
+
+
+@pytest.mark.slow
+def test_a_hang_is_flagged_while_it_lasts(tmp_path: Path) -> None:
+    out = tmp_path / "live.prom"
+    argv = [sys.executable, "-m", "rankscope", "publish", tmp_path / "run", "--textfile", out, "--every", "1"]
+    with started(find_mpi("openmpi"), "sleeps", tmp_path) as job:
+        with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}) as publisher:
+            deadline = time.monotonic() + 120
+            while not out.exists() or not samples(out.read_text())["rankscope_hang", ""]:
+                assert time.monotonic() < deadline and publisher.poll() is None
+                time.sleep(0.2)
+            end_family(job)
+            assert publisher.wait(60) == 0
+    found = samples(out.read_text())
+    assert found["rankscope_hang", ""] == 0 and found["rankscope_ranks", 'state="failed"'] == 4
 
 
 # ---------------------------------------------------------------- destinations that cannot be used, or do not answer
