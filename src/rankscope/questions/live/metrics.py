@@ -241,7 +241,9 @@ class StepSums:
     """Every step is counted once, however often the run is read."""
 
     def __init__(self) -> None:
-        self._newest_ns: dict[int, int] = {}  # beginning of the newest step counted, by rank
+        # The middle of the newest step counted, by rank: the Unix time of its ends is known better with each reading,
+        # and numbers begin anew with an attempt, and with a log that has lost its oldest collectives.
+        self._newest_ns: dict[int, float] = {}
         self._done: dict[int, int] = {}  # counted, by rank
         self._counts, self._total_s = np.zeros(len(BOUNDS_S) + 1, np.int64), 0.0
         self._parts: list[Point] = []
@@ -255,10 +257,10 @@ class StepSums:
             first = int(np.searchsorted(begins, self._newest_ns.get(one.rank, -1), side="right"))
             if first == len(begins):
                 continue
-            self._newest_ns[one.rank] = int(begins[-1])
             seen = self._done.get(one.rank, 0) + len(begins) - first
             self._done[one.rank] = max(seen, int(one.number[-1])) if steps.source == "recorded" else seen
             lengths_s = some_of(one.values, "length_ns", first, len(begins)) / 1e9
+            self._newest_ns[one.rank] = float(begins[-1]) + 1e9 * float(lengths_s[-1]) / 2
             self._counts += np.bincount(np.searchsorted(BOUNDS_S, lengths_s), minlength=len(self._counts))
             self._total_s += float(lengths_s.sum())
             count += len(lengths_s)
