@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="WHAT",
-        help="rank=7 (also rank=3,5): as fast as the median of its peers, operation by operation; stage=2: with no "
+        help="rank=7 (also rank=3,5): as fast as its peers, operation by operation; stage=2: with no "
         "more work than the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
     )
     made.add_argument("--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages")

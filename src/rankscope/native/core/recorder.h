@@ -28,6 +28,7 @@
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
 #define RS_TYPES 16u
+#define RS_ALIKE 64u
 
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
 struct rs_thread {
@@ -40,6 +41,8 @@ struct rs_thread {
     struct rs_message *messages;            /* its ring: see messages.h */
     uint64_t messages_written, messages_mask;
 
+    /* by function of MPI: the row of its last call. A call like it needs no key and no hash. */
+    struct rs_alike { uint64_t what, bytes; struct rs_tally *row; } alike[RS_ALIKE];
     uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
     uint64_t last_type_bytes;
     struct { uint64_t type, epoch, bytes; } types[RS_TYPES];    /* those before it, of any place */
