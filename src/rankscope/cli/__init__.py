@@ -11,6 +11,7 @@ COMMANDS = {
     "hang": "is the job hung, in which collective, and which rank is missing",
     "top": "watch a running job",
     "watch": "call a command when a running job becomes slow or hangs",
+    "publish": "send a job's metrics to Prometheus, OpenTelemetry, MLflow or W&B",
     "compare": "compare runs: what changed, and how certain that is",
     "history": "show how runs differ over time: regressions, slow hosts",
     "whatif": "predict the step time without one of the job's problems",
