@@ -18,6 +18,7 @@ COMMANDS = {
     "goodput": "account for the wall time of a job over all its restarts",
     "watch": "call a command when a running job becomes slow or hangs",
     "compare": "compare runs: what changed, and how certain that is",
+    "history": "show how runs differ over time: regressions, slow hosts",
     "scale": "show how costs grow with the size of the job, and project them",
     "study": "run a matrix of jobs and write up the results",
     "bench": "run one cell of a study now",

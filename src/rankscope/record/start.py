@@ -264,11 +264,11 @@ def words_of(others: str) -> list[str]:
 
 
 def cuda_mode(options: RunOptions, environment: dict[str, str]) -> str:
-    """In windows, unless single calls or events are asked for, which are not seen between them."""
+    """Trainings in windows, unless single calls or events are asked for, which are not seen between them."""
     if options.cuda:
         return "0" if options.cuda == "off" else options.cuda
     is_whole = options.cuda_api not in ("", "none") or options.trace_bytes is not None
-    return environment.get("RANKSCOPE_CUDA") or ("exact" if is_whole else "windows")
+    return environment.get("RANKSCOPE_CUDA") or ("exact" if is_whole else "auto")
 
 
 def counts_calls(options: RunOptions, environment: dict[str, str]) -> bool:
@@ -321,6 +321,8 @@ def batch_job() -> str | None:
 
 def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: int | None) -> dict[str, Json]:
     """The content of run.json."""
+    from rankscope.record.commit import commit_of  # only who makes the folder of a run asks
+
     chosen: dict[str, Json] = {
         "out": options.out or ROOT,
         "local": os.path.abspath(options.local) if options.local else None,
@@ -347,6 +349,8 @@ def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: in
         "cwd": os.getcwd(),
         "rankscope_version": __version__,
         "lineage": options.lineage or batch_job(),
+        "commit": commit_of(options.command),
+        "labels": dict(options.labels),
         "library_path": os.environ.get("LD_LIBRARY_PATH"),
         "options": chosen,
     }

@@ -70,6 +70,7 @@ static void close_file(struct rs_header *file, int status, uint32_t flags)
     rs_cuda_finish();
     rs_opencl_finish();
     rs_rocm_finish();
+    rs_gpu_finish();
     rs_refresh_facts();
     mark_ended(file, status);
     const char *run_folder = getenv("RANKSCOPE_COLLECT");

@@ -40,6 +40,7 @@ MODULES = (
     "sizes",
     "top",
     "intervals",
+    "history",
     "icicle",
     "levels",
     "timeline",

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from statistics import mean
 
+from rankscope.model.records import Layer
 from rankscope.model.tables import Cell, Table, Unit
 from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
@@ -214,13 +215,22 @@ def _completeness(coverage: Table, tools: str, cost: str) -> str:
     return f"{text}; {cost}" if cost else text
 
 
+UNMEASURED = {Layer.HIP_API: "rocprofiler", Layer.ZE: "device times", Layer.OPENCL: "device times"}
+
+
 def _cost(answer: Answer) -> str:
-    """What recording cost on the rank that it cost most; CUPTI's part is known where windows have measured it."""
+    """What recording cost on the rank that it cost most; the devices' part is known where windows have measured it."""
     known = max((number(row, "share") for row in rows_of(answer("overhead"))), default=None)
     if not known:
         return ""
-    without = " without CUPTI" if answer("gpu").rows and not answer("gpu_windows").rows else ""
+    without = f" without {_unmeasured(answer)}" if answer("gpu").rows and not answer("gpu_windows").rows else ""
     return f"recording cost ≥ {percent(known)}{without}"
+
+
+def _unmeasured(answer: Answer) -> str:
+    """Whose part of the cost is not known, by the runtime of the devices."""
+    layers = {row["layer"] for row in rows_of(answer("tallies"))}
+    return next((told for layer, told in UNMEASURED.items() if layer in layers), "CUPTI")
 
 
 # ---------------------------------------------------------------- where does the time go?

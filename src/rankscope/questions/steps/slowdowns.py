@@ -42,7 +42,7 @@ def levels_of(values: Array) -> list[Level]:
     """The series cut wherever its level changes for good or for a while; by ranks of the values, so that single long
     steps are nothing to it."""
     edges = {0, len(values)}
-    inertia = _inertia(_places(values))
+    inertia = inertia_of(values)
     waiting = [(0, len(values))]
     while waiting and len(edges) < MOST_LEVELS:
         first, last = waiting.pop()
@@ -91,6 +91,11 @@ def _places(values: Array) -> Array:
 def _independent(count: int) -> float:
     """The standard deviation of so many places."""
     return count / float(np.sqrt(12))
+
+
+def inertia_of(values: Array) -> float:
+    """How many times more sums of neighbours vary than those of independent values, whatever the law of the values."""
+    return _inertia(_places(values))
 
 
 def _inertia(places: Array) -> float:
