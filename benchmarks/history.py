@@ -194,7 +194,8 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
     improvement. What creeps is neither, if it is called gradual."""
     rows = rows_of(out, "regressions")
     found: set[Planted] = set()
-    told = {"found": 0, "false": 0, "false improvements": 0, "creeping": 0}
+    creeping: set[int] = set()
+    told = {"found": 0, "false": 0, "false improvements": 0}
     for row in rows:
         at_series, at = int(row["run"][1:4]), int(row["run"][5:])
         near = [one for one in planted if one.series == at_series and abs(one.at - at) <= CLOSE]
@@ -202,7 +203,7 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
         if row["verdict"] == "worse" and near:
             found.update(near)
         elif at_series >= series - CREEPING and row["kind"] == "gradual" and row["verdict"] == "worse":
-            told["creeping"] += 1
+            creeping.add(at_series)
         elif row["verdict"] == "worse":
             told["false"] += 1
             print(f"false: {row}", file=sys.stderr)
@@ -211,7 +212,7 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
             print(f"false: {row}", file=sys.stderr)
     for one in set(planted) - found:
         print(f"missed: {one}", file=sys.stderr)
-    return {**told, "found": len(found)}
+    return {**told, "found": len(found), "creeping": len(creeping)}
 
 
 def machine() -> str:
