@@ -139,7 +139,7 @@ env-frameworks: .envs/frameworks/.ready
 	@echo '[setup] torch, Lightning, Accelerate, DeepSpeed and Ray (about 2 GB) in .envs/frameworks'
 	@$(PYTHON) -m venv .envs/frameworks
 	@.envs/frameworks/bin/python $(PIP_INSTALL) torch==2.13.0 numpy setuptools wheel ninja
-	@DS_BUILD_OPS=0 .envs/frameworks/bin/python $(PIP_INSTALL) --no-build-isolation torch==2.13.0 lightning accelerate deepspeed ray transformers
+	@DS_BUILD_OPS=0 .envs/frameworks/bin/python $(PIP_INSTALL) --no-build-isolation torch==2.13.0 lightning accelerate deepspeed ray
 	@touch $@
 
 # For the tests of completion where these shells are not installed: Debian's packages, unpacked without root.

@@ -81,6 +81,7 @@ def install_graphs(recorder: Any, utils: Any) -> None:
     """torch hands what it measured of each graph to its log of events: which function, how long, which guard failed."""
     name = "add_compilation_metrics_to_chromium"  # called for every graph, whether events are logged or not
     original = getattr(utils, name)
+    home = os.path.dirname(os.path.dirname(os.path.abspath(utils.__file__))) + os.sep
     functions: dict[str, str] = {}  # by the number of the compilation: a backward graph is not told its function
     reasons: set[str] = set()
 
@@ -90,8 +91,7 @@ def install_graphs(recorder: Any, utils: Any) -> None:
         number = str(metrics.compile_id)
         seconds = (metrics.duration_us or 0) / 1e6
         if metrics.co_name:
-            function = f"{metrics.co_name} ({os.path.basename(metrics.co_filename or '?')}:{metrics.co_firstlineno})"
-            functions[number] = function
+            function = functions[number] = _function(metrics, home)
         else:
             function = f"backward of {functions.get(number, '?')}"
         reason = _failed_guard(getattr(metrics, "recompile_reason", None) or "")
@@ -107,9 +107,24 @@ def install_graphs(recorder: Any, utils: Any) -> None:
             tell(metrics)
         except Exception:  # a torch that measures otherwise
             pass
-        return original(metrics, *arguments, **named)
+        try:
+            return original(metrics, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
 
     setattr(utils, name, wrapper)
+
+
+def _function(metrics: Any, home: str) -> str:
+    """With its file and line; of a function of torch's own (a wrapper's, say) those where the program calls it."""
+    path, line = str(metrics.co_filename or "?"), metrics.co_firstlineno
+    frame = sys._getframe(1) if path.startswith(home) else None
+    while frame is not None and frame.f_code.co_filename.startswith((home, os.path.dirname(__file__), "<")):
+        frame = frame.f_back
+    if frame is None:
+        return f"{metrics.co_name} ({os.path.basename(path)}:{line})"
+    return f"{metrics.co_name}, called at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _failed_guard(reason: str) -> str:
