@@ -101,8 +101,9 @@ def test_a_job_that_nsight_starts_leaves_it_the_gpu(rankscope: str, run: Run, to
 @pytest.mark.parametrize(
     ("options", "given", "expected"),
     [
-        ([], {}, "windows"),
-        (["--cuda-api", "none"], {}, "windows"),
+        ([], {}, "auto"),
+        (["--cuda-api", "none"], {}, "auto"),
+        (["--cuda", "windows"], {}, "windows"),
         (["--trace"], {}, "exact"),
         (["--cuda-api", "sync"], {}, "exact"),
         (["--cuda", "exact"], {"RANKSCOPE_CUDA": "windows"}, "exact"),

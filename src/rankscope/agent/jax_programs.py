@@ -208,7 +208,7 @@ def _watch_copies(recorder: Any) -> None:
     value = array._value.fget
 
     def _value(self: Any) -> Any:
-        if self._npy_value is not None:
+        if getattr(self, "_npy_value", b"") is not None:  # copied already, or kept elsewhere by this JAX
             return value(self)
         begin = begins()
         try:
@@ -217,7 +217,7 @@ def _watch_copies(recorder: Any) -> None:
             hide_our_frame(error)
             raise
         finally:
-            waited(TO_HOST, begin, self.nbytes)
+            waited(TO_HOST, begin, _host_bytes([self]))
 
     array._value = property(wraps(value)(_value))
     wait = array.block_until_ready

@@ -16,9 +16,12 @@ MOST_AWAITED = 65_536
 
 
 def named(function: Any) -> bytes:
-    """What the program calls it."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    return str(name).encode("utf-8", "replace")
+    """What the program calls it; an object that answers with an error is called by its type."""
+    try:
+        name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
+        return str(name).encode("utf-8", "replace")
+    except Exception:
+        return type(function).__name__.encode("utf-8", "replace")
 
 
 def wrapped(owner: Any, name: str, around: Callable[..., Any]) -> None:
@@ -97,7 +100,10 @@ def _watch_calls(recorder: Any, rpc: Any) -> None:
 
 def _is_torchs(function: Any) -> bool:
     """Whether it is RPC's own: workers tell each other that they are there."""
-    return str(getattr(function, "__module__", "")).startswith("torch.distributed.rpc")
+    try:
+        return str(getattr(function, "__module__", "")).startswith("torch.distributed.rpc")
+    except Exception:
+        return False
 
 
 def _worker(rpc: Any, to: Any) -> bytes:
@@ -177,10 +183,12 @@ def _watch_titles(recorder: Any, worker: Any) -> None:
 def _watch_gets(recorder: Any, worker: Any) -> None:
     ticks, ended = recorder.rankscope_ticks, recorder.rankscope_worker_call
 
-    def get(original: Any, refs: Any, *arguments: Any, **named_ones: Any) -> Any:
+    def get(original: Any, *arguments: Any, **named_ones: Any) -> Any:
+        """Programs may give the objects by their parameter's name, which is another in `get` and `wait`."""
+        refs = arguments[0] if arguments else next(iter(named_ones.values()), None)
         begin = ticks()
         try:
-            return original(refs, *arguments, **named_ones)
+            return original(*arguments, **named_ones)
         finally:
             ended(*_asked(refs), begin)
 

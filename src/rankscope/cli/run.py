@@ -22,8 +22,9 @@ options:
   --lookups      also record MPI calls of libraries that look MPI's functions up by name, as oneCCL does
   --size BYTES   limit of one rank file, as in 64K or 4M (default 4M)
   --log N        how many collectives to keep per rank (default 8192, 0: none)
-  --cuda X       what to record of GPUs: windows (kernels of some whole steps where all of them would cost more than
-                 1 %; the default; CUDA 12.6), exact (everything; the default with --trace or --cuda-api), off
+  --cuda X       what to record of GPUs: auto (the default: windows for torch, else exact), windows (kernels of some
+                 whole steps where all of them would cost more than 1 %; CUDA 12.6), exact (everything; the default with
+                 --trace or --cuda-api), off
   --cuda-api X   CUDA calls to record: none, sync (those that launch, copy, allocate or block; with exact), all
   --trace [SIZE] also keep every event, in up to SIZE more bytes of each rank file, as in 64M (the default) or 1G
   --trace-keep X which events to keep when full: newest (the default) or oldest; lost ones are counted

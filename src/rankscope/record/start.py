@@ -264,11 +264,11 @@ def words_of(others: str) -> list[str]:
 
 
 def cuda_mode(options: RunOptions, environment: dict[str, str]) -> str:
-    """In windows, unless single calls or events are asked for, which are not seen between them."""
+    """Trainings in windows, unless single calls or events are asked for, which are not seen between them."""
     if options.cuda:
         return "0" if options.cuda == "off" else options.cuda
     is_whole = options.cuda_api not in ("", "none") or options.trace_bytes is not None
-    return environment.get("RANKSCOPE_CUDA") or ("exact" if is_whole else "windows")
+    return environment.get("RANKSCOPE_CUDA") or ("exact" if is_whole else "auto")
 
 
 def counts_calls(options: RunOptions, environment: dict[str, str]) -> bool:

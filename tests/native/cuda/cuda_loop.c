@@ -21,6 +21,7 @@ int InitializeInjectionNvtx2(void *get_export_table);
 uint64_t rankscope_range_begin(const char *name);
 void rankscope_range_end(const char *name, uint64_t begin);
 void rankscope_gc(int begins);
+void rankscope_optimizers(int made);
 void rankscope_compiling(int begins);
 
 union record {
@@ -185,6 +186,9 @@ int main(void)
     char line[256];
     if (getenv("LOOP_NVTX"))
         InitializeInjectionNvtx2((void *)7);
+    if (getenv("LOOP_TORCH"))       /* torch is imported, and has made so many optimizers */
+        for (int made = 0; made <= atoi(getenv("LOOP_TORCH")); made++)
+            rankscope_optimizers(made);
     if (InitializeInjection() != 1)
         return 2;
     while (fgets(line, sizeof line, stdin))

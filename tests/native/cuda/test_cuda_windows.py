@@ -210,6 +210,37 @@ def test_a_short_program_without_steps_is_told_how_to_be_recorded(driver: Path, 
     assert any("--cuda exact" in note.text for note in recorded.read(only(tmp_path)).notes)
 
 
+AUTO = WINDOWS | {"RANKSCOPE_CUDA": "auto"}
+
+
+def test_a_program_without_torch_is_recorded_whole(driver: Path, tmp_path: Path) -> None:
+    """However short it is, with its calls: nothing would tell of its steps."""
+    play(driver, tmp_path, ["l 0 0 60 compute", "s 300", "d 0"], **AUTO)
+    how, _ = windows_of(tmp_path)
+    assert int(how["windows"]) == 0 and int(how["window_begin_ns"]) > 0 and int(how["api"]) > 0
+    assert "gemm" in {row.name for row in recorded.rows_of(recorded.read(only(tmp_path)))}
+
+
+def test_a_training_is_recorded_in_windows(driver: Path, tmp_path: Path) -> None:
+    play(driver, tmp_path, STEP * 1200, LOOP_TORCH="1", **AUTO)
+    how, windows = windows_of(tmp_path)
+    assert int(how["windows"]) == len(windows) >= 1
+
+
+@pytest.mark.slow
+def test_torch_without_an_optimizer_is_recorded_after_three_seconds(driver: Path, tmp_path: Path) -> None:
+    """It may only infer; a training that is being prepared has ten."""
+    begun = ["l 0 0 60 compute", "s 4500000", "l 0 0 60 compute", "d 0"]
+    for made, is_recorded in (("0", True), ("1", False)):
+        folder = tmp_path / made
+        folder.mkdir()
+        play(driver, folder, begun, LOOP_TORCH=made, **AUTO)
+        how, _ = windows_of(folder)
+        assert (int(how["window_begin_ns"]) > 0) == is_recorded
+        names = {row.name for row in recorded.rows_of(recorded.read(only(folder)))}
+        assert ("gemm" in names) == is_recorded
+
+
 def test_a_kill_between_windows_loses_nothing_of_them(driver: Path, tmp_path: Path) -> None:
     truth = play(driver, tmp_path, [*STEP * 1200, "K"], code=-9, **WINDOWS)
     how, windows = windows_of(tmp_path)

@@ -19,7 +19,8 @@
 #define FLUSH_NS 1000000000u
 #define LOOK_NS 10000000u           /* so often is looked whether the program has come so far that recording may begin: */
 #define WARM_STEPS 3u               /* after these, its kernels are loaded */
-#define STEPLESS_NS 10000000000u    /* or its context is so old */
+#define STEPLESS_NS 10000000000u    /* or its context is so old, */
+#define UNTRAINED_NS 3000000000u    /* where no optimizer was made yet, so old: it may only infer */
 #define NO_CONTEXT_NS 60000000000u  /* or so much time has passed: its context may be none that can be asked for */
 #define DETACH_NS 2000000000u       /* so long is waited for the end of a step, at which CUPTI may be taken off */
 #define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
@@ -328,10 +329,12 @@ static void look_for_context(uint64_t now)
 static void begin_if_due(uint64_t now, uint64_t waited_ns)
 {
     rs_gpu_enter();
+    rs_gpu_note_now();      /* a program without steps has not asked for the time yet */
     rs_gpu_now();
     int is_warm = rs_windows_seen_steps() >= WARM_STEPS || atomic_load(&has_nvtx);
     rs_gpu_leave();
-    if (!is_warm && (!context_seen || now - context_seen < STEPLESS_NS) && waited_ns < NO_CONTEXT_NS)
+    uint64_t stepless_ns = rs_steps_may_come() == RS_STEPS_PERHAPS ? UNTRAINED_NS : STEPLESS_NS;
+    if (!is_warm && (!context_seen || now - context_seen < stepless_ns) && waited_ns < NO_CONTEXT_NS)
         return;
     pthread_mutex_lock(&switch_lock);
     atomic_store(&is_waiting, 0);
@@ -441,7 +444,7 @@ void rs_cuda_finish(void)
         pthread_mutex_unlock(&wake_lock);
     }
     if (atomic_load(&is_waiting) && context_seen && !atomic_load(&others))
-        rs_cuda.row->note = rs_intern("the GPU was used for less than 10 s, without steps: nothing of it is recorded "
+        rs_cuda.row->note = rs_intern("the GPU was used for a few seconds, without steps: nothing of it is recorded "
                                       "(--cuda exact records from the start)");
     atomic_store(&life, OVER);
 }

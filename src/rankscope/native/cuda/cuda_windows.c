@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cuda_layer.h"
+#include "steps.h"
 
 static uint64_t second_ns = 1000000000u;        /* tests let time pass faster */
 #define SECONDS(count) ((uint64_t)((count) * (double)second_ns))
@@ -77,9 +78,12 @@ void rs_windows_begin(int may_pause)
 
 uint64_t rs_windows_seen_steps(void) { return rs_cuda.row->seen_steps; }
 
+/* Nobody would tell of steps in a program without torch, and it may end soon: all of it is recorded. */
 int rs_windows_wanted(void)
 {
     const char *asked = getenv("RANKSCOPE_CUDA");
+    if (asked && !strcmp(asked, "auto"))
+        return rs_steps_may_come() != RS_STEPS_NONE;
     return asked && !strcmp(asked, "windows");
 }
 

@@ -33,7 +33,7 @@ static struct {
 static uint64_t gc_begin_ticks;
 
 /* Whether steps end with an optimizer's; the child of a fork has those that its parent made. */
-static enum { NOT_WATCHED, NONE_YET, SEEN } optimizers;
+static _Atomic(enum rs_may_step) optimizers;
 
 void rs_steps_forget(void)
 {
@@ -199,7 +199,7 @@ static void optimizer_ended(void)
 {
     uint64_t optimizer = loop.optimizer;
     loop.optimizer = 0;
-    optimizers = SEEN;
+    atomic_store_explicit(&optimizers, RS_STEPS_TRAINING, memory_order_relaxed);
     loop.sums.optimizer_steps++;
     if (loop.told)
         return;
@@ -211,7 +211,7 @@ static void optimizer_ended(void)
 /* Without an optimizer, a run of backward is all that tells one step from the next. */
 static void backward_ended(void)
 {
-    if (loop.told || optimizers != NONE_YET || loop.depth)
+    if (loop.told || rs_steps_may_come() != RS_STEPS_PERHAPS || loop.depth)
         return;
     loop.flags |= RS_STEP_BY_BACKWARD;
     end_step(0);
@@ -337,11 +337,14 @@ RS_EXPORT void rankscope_optimizer(uint64_t identity)
 /* made 0: who calls this will tell of every optimizer that is made; 1: one was. */
 RS_EXPORT void rankscope_optimizers(int made)
 {
+    enum rs_may_step none = RS_STEPS_NONE;
     if (made)
-        optimizers = SEEN;
-    else if (optimizers == NOT_WATCHED)
-        optimizers = NONE_YET;
+        atomic_store_explicit(&optimizers, RS_STEPS_TRAINING, memory_order_relaxed);
+    else
+        atomic_compare_exchange_strong(&optimizers, &none, RS_STEPS_PERHAPS);
 }
+
+enum rs_may_step rs_steps_may_come(void) { return atomic_load_explicit(&optimizers, memory_order_relaxed); }
 
 /* A gradient scaler, or an engine in its own step, has left out a step: what would have been one ends here, or with the
  * engine's. */

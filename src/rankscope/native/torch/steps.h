@@ -22,6 +22,9 @@ void rs_step_blocked(uint64_t begin, uint64_t end);
 void rs_step_program_begins(uint64_t now);
 void rs_step_program_ended(uint64_t now);
 void rs_steps_forget(void);
+/* Whether there may be steps: nobody would tell of optimizers; none was made yet; one was. */
+enum rs_may_step { RS_STEPS_NONE = 0, RS_STEPS_PERHAPS = 1, RS_STEPS_TRAINING = 2 };
+enum rs_may_step rs_steps_may_come(void);
 
 /* step_record.c: everything a step counts, since the process began; a step is the difference of two. */
 struct rs_sample {

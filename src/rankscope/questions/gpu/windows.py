@@ -13,7 +13,8 @@ COLUMNS = (
         "windows",
         Unit.COUNT,
         "Windows",
-        "recording windows that have ended; the first begins with the fourth step, or 10 s after CUDA's context",
+        "recording windows that have ended; the first begins with the fourth step, or 10 s after CUDA's context "
+        "(3 s where no optimizer was made)",
     ),
     Column("recorded_ns", Unit.NS, "Recorded", "sum of their lengths, and of the one that goes on"),
     Column("steps", Unit.COUNT, "Steps", "steps of the rank since recording began, the first one left out"),
