@@ -44,7 +44,8 @@ BETWEEN_TWO = ("send", "recv")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 GROUP_MAKERS = ("_new_group_with_tag", "split_group", "shrink_group")
 
-NAMELESS = ("", "undefined", "default_pg", "mesh_default")  # descriptions that tell nothing
+UNDESCRIBED = ("", "undefined")
+NAMELESS = (*UNDESCRIBED, "default_pg", "mesh_default")  # descriptions that do not say what a group is for
 
 _numbers: dict[str, int] = {}  # of the process groups, by torch's name
 
@@ -209,7 +210,7 @@ def number_of(recorder: Any, c10d: Any, group: Any) -> int:
     if number is None:
         ranks = c10d.get_process_group_ranks(group)
         described = getattr(group, "group_desc", "")
-        shown = described if described not in NAMELESS[:2] else f"group {name}"
+        shown = described if described not in UNDESCRIBED else f"group {name}"
         identity = _hash(f"{name}/{','.join(map(str, ranks))}")
         number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
         _numbers[name] = number
