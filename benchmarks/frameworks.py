@@ -245,9 +245,9 @@ def document(rows: list[dict[str, Any]], options: argparse.Namespace) -> list[st
         f"{platform.machine()} VM, Linux {platform.release().rpartition('.')[0]}, which other programs used, too "
         f"({load_of(rows)}); {versions(options)}.",
         "",
-        "Two ranks over Gloo (four of them for the 2-D mesh) and small models, with steps of about 20 ms where the CPUs "
+        "Two ranks over Gloo (four for the 2-D mesh) and small models, with steps of about 20 ms where the CPUs "
         "are free. Steps are counted by the program, collectives by torch's flight recorder, messages of pipelines by "
-        "their micro-batches; all for all ranks and runs together. *Parts*: without those under 0.5 %. *Put in*: rank 1 "
+        "their micro-batches; all ranks and runs together. *Parts*: without those under 0.5 %. *Put in*: rank 1 "
         "sleeps for 40 ms in the forward pass of each step (late rank), all loaders sleep for 40 ms a batch (slow "
         "loader), rank 1 sleeps for 10 ms in the forward pass of each of 4 micro-batches (slow stage), the batch grows "
         "by a row every 8 steps (shapes). That other programs use the CPUs is a finding, too; it is left out here. "

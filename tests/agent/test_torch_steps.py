@@ -524,7 +524,7 @@ def test_closures_scalers_in_ranges_and_meshes_of_one_dimension(
     assert [name.partition(" #")[0] for name in groups] == ["mesh_dp"]
 
 
-COMPILED = """\
+RECOMPILED = """\
 import torch
 def double(x):
     return (x * 2).sum()
@@ -539,7 +539,7 @@ for rows in (4, 4, 4, 4, 5, 5, 6):
 
 @pytest.mark.slow
 def test_graphs_that_torch_compiles(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "compiled.py").write_text(COMPILED)
+    (tmp_path / "compiled.py").write_text(RECOMPILED)
     done = start([rankscope, "run", "--out", "run", BIN / "python", "compiled.py"], tmp_path, environment)
     assert done.returncode == 0, done.stderr
     table = rs.open(tmp_path / "run").table("programs")
