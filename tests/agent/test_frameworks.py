@@ -61,7 +61,7 @@ def test_a_step_of_deepspeed_is_its_engines(rankscope: str, tmp_path: Path) -> N
     assert dict(run.query(COLLECTIVES).rows) == counted(tmp_path)
     forward, backward, optimizer, rest = run.query(PARTS).rows[0]
     assert min(forward, backward, optimizer) > 0
-    assert rest < 0.1 * (forward + backward + optimizer)  # more than half without the engine's ranges
+    assert rest < 0.5 * (forward + backward + optimizer)  # without the engine's ranges twice as much as these
 
 
 def test_actors_that_ray_ends_have_not_failed(rankscope: str, tmp_path: Path) -> None:

@@ -490,19 +490,18 @@ class _Use:
 
 
 FORWARD_SHARE = """
-    SELECT median((end_ns - begin_ns - backward_ns - optimizer_ns) / (end_ns - begin_ns) / greatest(backwards, 1))
+    SELECT rank, median((end_ns - begin_ns - backward_ns - optimizer_ns) / (end_ns - begin_ns) / greatest(backwards, 1))
     FROM steps JOIN ranks USING (process)
-    WHERE role = 'rank' AND NOT warmup AND backward_ns > 0 AND end_ns > begin_ns"""
+    WHERE role = 'rank' AND NOT warmup AND backward_ns > 0 AND end_ns > begin_ns GROUP BY rank"""
 
 
-def _before_backward(tables: Tables) -> float:
-    """Of a step: before this share of it no gradient can be reduced."""
-    [(share,)] = tables.query(FORWARD_SHARE)
-    return EARLY if share is None else min(EARLY, share)
+def _before_backward(tables: Tables) -> dict[int, float]:
+    """Of a step of each rank: before this share of it no gradient can be reduced."""
+    return {rank: min(EARLY, share) for rank, share in tables.query(FORWARD_SHARE)}
 
 
 def _of_collectives(
-    known: Collectives, steps: StepTimes, pipelines: Sequence[ParallelGroup], early: float
+    known: Collectives, steps: StepTimes, pipelines: Sequence[ParallelGroup], early: Mapping[int, float]
 ) -> list[ParallelGroup]:
     uses: dict[int, _Use] = {}
     for group in known.log.groups:
@@ -512,7 +511,11 @@ def _of_collectives(
             _add_use(use, known, steps, group)
     stage = {rank: at for one in pipelines if one.kind == "pp" for at, rank in enumerate(one.ranks)}
     ordered = sorted(uses.values(), key=lambda use: -use.total_bytes)
-    return [ParallelGroup(*_kind(use, len(steps.numbers), stage, early)) for use in ordered if use.calls]
+    return [
+        ParallelGroup(*_kind(use, len(steps.numbers), stage, early.get(use.ranks[0], EARLY)))
+        for use in ordered
+        if use.calls
+    ]
 
 
 def _add_use(use: _Use, known: Collectives, steps: StepTimes, group: Any) -> None:
