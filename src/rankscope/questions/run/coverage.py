@@ -143,8 +143,9 @@ LOSSES = {
     "lost_strings": "names that did not fit",
     "paused_calls": "calls skipped while paused",
 }
-GOOD_ENDS = ("exit 0", "still running")
+GOOD_ENDS = ("exit 0", "still running", "stopped by Ray")
 MOST_NAMES = 8
+UNTRACED = "the trace has no events of "  # as rank_files/trace.py says it
 DEVICE_NAMES = ("ze", "cl", "hip", "hsa")  # how functions of their runtimes begin
 
 Rows = list[tuple[Cell, ...]]
@@ -300,6 +301,8 @@ def _add_libraries(tables: Tables, table: Table) -> None:
         if layer == "horovod" and not executed:
             text = "Horovod's own thread was not seen: no negotiation, fusion and execution; its operations were"
             table.notes.append(f"{text} (docs/studies/backends.md)")
+    sql = f"SELECT DISTINCT text FROM notes WHERE starts_with(text, '{UNTRACED}') ORDER BY text"
+    table.notes += [text for (text,) in tables.query(sql)]
 
 
 def _add_unwrapped(tables: Tables, table: Table) -> None:
