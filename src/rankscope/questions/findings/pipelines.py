@@ -55,8 +55,8 @@ OF_A_STAGE = ("forward", "backward", "compute")  # what a stage has more of wher
 
 
 def slow_in_pipeline(tables: Tables) -> tuple[Slow | None, list[LateCause]]:
-    """What all others of a pipeline wait for, and why its ranks are late. None where they are late for a reason of their
-    own, such as data or garbage collection: then that is to be told, and no stage has too many layers."""
+    """What all others of a pipeline wait for, and why its ranks are late. None where they are late for a reason of
+    their own, such as data or garbage collection: then that is to be told, and no stage has too many layers."""
     found = bubbles_of(tables)
     slow = slow_parts(found) if found is not None else []
     if not slow or slow[0].kind == "link":

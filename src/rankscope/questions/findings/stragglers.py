@@ -191,7 +191,7 @@ OTHERWISE = "look at what it computes outside collectives that the others do not
 
 def straggler(tables: Tables) -> list[Finding]:
     """One finding per late rank; where its steps do not tell one, the rank that the matched collectives prove to be
-    waited for, unless that was in a few steps only. Of a stage that its pipeline waits for `slow_pipeline_part` tells."""
+    waited for, unless in a few steps only. Of a stage that its pipeline waits for `slow_pipeline_part` tells."""
     whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
     slow, in_pipeline = slow_in_pipeline(tables)
     told = {one.late.rank for one in in_pipeline} if slow is not None else set()
