@@ -186,7 +186,7 @@ def test_few_commands_are_not_run() -> None:
     """Those that need a GPU, a cluster, another machine, root, the network, or packages that no test installs."""
     every = [snippet for page in PAGES for snippet in snippets(page, anywhere=True)]
     left = [f"{snippet.command}: {snippet.not_run}" for snippet in every if snippet.not_run]
-    assert len(every) > 130 and len(left) <= 23, left
+    assert len(every) > 130 and len(left) <= 25, left
 
 
 # ---------------------------------------------------------------------------------------------------------------------
