@@ -378,8 +378,8 @@ def document(jobs: list[dict[str, Any]]) -> str:
         "slowest.",
         *table_of(simulated_jobs()),
         "",
-        "The bound (5.5) and the clipping (two spreads) were chosen on these plans and noises out of nine pairs, so that "
-        "the share is an optimistic one.",
+        "The bound (5.5) and the clipping (two spreads) were chosen on these plans and noises out of nine pairs, so "
+        "that the share is an optimistic one.",
         "",
         "Steady series alone:",
         "",
