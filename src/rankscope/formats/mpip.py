@@ -217,7 +217,8 @@ def sniff(head: bytes) -> bool:
     return head.lstrip().startswith(b"@ mpiP") and b"\n@ " in head
 
 
-Key, Row = TypeVar("Key"), TypeVar("Row")
+Key = TypeVar("Key")
+Row = TypeVar("Row")
 
 
 @dataclass(slots=True)

@@ -185,7 +185,7 @@ def test_a_recorded_straggler(tmp_path: Path) -> None:
     both = [Change("rank", ranks=(3,)), Change("bandwidth", factor=2.0)]
     assert model.changed_ns(both).mean() == pytest.approx(11e6, rel=1e-3)
     shares = {(row[0], row[1]): row[3] for row in critical_path(model).rows}
-    assert shares[3, "forward"] == pytest.approx(10 / 17, rel=0.02) and shares[3, "data wait"] == pytest.approx(
+    assert shares[3, "forward"] == pytest.approx(10 / 17, rel=0.02) and shares[3, "data loading"] == pytest.approx(
         5 / 17, rel=0.02
     )
 

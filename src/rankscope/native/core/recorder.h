@@ -141,8 +141,8 @@ void rs_file_set_aside(uint64_t bytes);     /* for the trace: nothing else may u
 void rs_file_make_folders(const char *folder, const char *host);
 int rs_file_is_of_same_process(const struct rs_header *one, const struct rs_header *other);
 void rs_file_collect(const char *run_folder);
-int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, int signal, uint64_t boot_id,
-                            uint64_t pid_namespace);    /* 0: it has no file */
+int rs_file_child_ended(const char *folder, const char *host, int32_t pid, int signal);
+                                                        /* signal 0: it ended by itself. 0: it has no file */
 struct rs_header *rs_file_map_head(const char *folder, const char *host, const char *name);
 const char *rs_file_problem(void);
 

@@ -165,7 +165,7 @@ def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
 
 # ---------------------------------------------------------------- stragglers
 ACTIONS = {
-    "data wait": "give its data loader more workers or a faster source, or share the samples evenly",
+    "data loading": "give its data loader more workers or a faster source, or share the samples evenly",
     "forward": "look at what its forward pass does that the others' do not: larger inputs, uneven batches",
     "backward": "look at what its backward pass does that the others' do not: larger inputs, uneven batches",
     "compute": "look at what its compiled programs compute that the others' do not: larger inputs, uneven batches",
