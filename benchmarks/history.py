@@ -144,7 +144,7 @@ def one_series(random: Any, at: int, count: int, planted: list[Planted], slow: d
             "goodput": goodput,
             "elapsed_ns": startup + 1000 * step,
             "hosts": hosts,
-            "host_own_ns": (own * base).tolist(),
+            "host_own_ns": (own * compute[:, None] * np.exp(random.normal(0, noise, count))[:, None]).tolist(),
             "problem": [""] * count,
             "summarised_ns": started,
         },
@@ -159,14 +159,27 @@ def write(folder: Path, rows: pa.Table) -> None:
     pq.write_table(rows, place / "1.parquet", compression="zstd")
 
 
-def asked(folder: Path, *options: str) -> tuple[str, float, float]:
-    """Output, seconds and MiB of the whole command."""
-    began = time.perf_counter()
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one command from its start to its end; wall time says little where the machine is busy."""
+
+    wall_s: float
+    cpu_s: float
+    mib: float
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.1f} | {self.cpu_s:.1f} | {self.mib:.0f}"
+
+
+def asked(folder: Path, *options: str) -> tuple[str, Cost]:
+    """Output and cost of the whole command."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen([RANKSCOPE, "history", folder, *options], stdout=subprocess.PIPE, text=True)
     out, _ = process.communicate()
-    seconds = time.perf_counter() - began
+    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     assert process.returncode == 0, out
-    return out, seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return out, Cost(wall_s, cpu_s, after.ru_maxrss / 1024)
 
 
 # ---------------------------------------------------------------- was it found?
@@ -181,7 +194,8 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
     improvement. What creeps is neither, if it is called gradual."""
     rows = rows_of(out, "regressions")
     found: set[Planted] = set()
-    told = {"found": 0, "false": 0, "false improvements": 0, "creeping": 0}
+    creeping: set[int] = set()
+    told = {"found": 0, "false": 0, "false improvements": 0}
     for row in rows:
         at_series, at = int(row["run"][1:4]), int(row["run"][5:])
         near = [one for one in planted if one.series == at_series and abs(one.at - at) <= CLOSE]
@@ -189,7 +203,7 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
         if row["verdict"] == "worse" and near:
             found.update(near)
         elif at_series >= series - CREEPING and row["kind"] == "gradual" and row["verdict"] == "worse":
-            told["creeping"] += 1
+            creeping.add(at_series)
         elif row["verdict"] == "worse":
             told["false"] += 1
             print(f"false: {row}", file=sys.stderr)
@@ -198,27 +212,27 @@ def judged(out: str, planted: list[Planted], series: int) -> dict[str, int]:
             print(f"false: {row}", file=sys.stderr)
     for one in set(planted) - found:
         print(f"missed: {one}", file=sys.stderr)
-    return {**told, "found": len(found)}
+    return {**told, "found": len(found), "creeping": len(creeping)}
 
 
 def machine() -> str:
     here = f"{os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}"
-    return f"{time.strftime('%Y-%m-%d')}, {here}"
+    return f"{time.strftime('%Y-%m-%d')}, {here}, load {os.getloadavg()[0]:.0f}"
 
 
 def plain(histories: int, runs: int) -> str:
     names = ["history", "found, of 20", "false regressions", "false improvements", "creeping told as gradual, of 3"]
-    names += ["slow hosts, of 3", "s", "MiB"]
-    lines = [f"| {' | '.join(names)} |", "|---|---|---|---|---|---|---|---|"]
+    names += ["slow hosts, of 3", "wall s", "CPU s", "MiB"]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     with tempfile.TemporaryDirectory() as place:
         for seed in range(1, histories + 1):
             rows, planted = history(seed, runs)
             write(Path(place), rows)
-            out, seconds, mib = asked(Path(place), "--format", "json")
+            out, cost = asked(Path(place), "--format", "json")
             told = judged(out, planted, SERIES)
             hosts = rows_of(out, "slow_hosts")
             cells = (seed, told["found"], told["false"], told["false improvements"], told["creeping"], len(hosts))
-            lines.append(f"| {' | '.join(map(str, cells))} | {seconds:.1f} | {mib:.0f} |")
+            lines.append(f"| {' | '.join(map(str, cells))} | {cost} |")
             print(lines[-1], flush=True)
     return "\n".join(lines)
 
@@ -238,27 +252,26 @@ def null(histories: int, runs: int) -> str:
 
 
 def million(runs: int) -> str:
-    lines = ["| runs | series | Parquet MiB | screen s | MiB | page s | MiB |", "|---|---|---|---|---|---|---|"]
+    lines = ["| runs | series | Parquet MiB | what | wall s | CPU s | MiB |", "|---|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as place:
         series = max(SERIES, runs // 250)
         rows, _ = history(7, runs, series)
         write(Path(place), rows)
         size = sum(path.stat().st_size for path in (Path(place) / FOLDER).iterdir()) / 2**20
-        _, seconds, mib = asked(Path(place))
-        _, page_s, page_mib = asked(Path(place), "--html", f"{place}/page.html")
-        lines.append(
-            f"| {runs:,} | {series:,} | {size:.0f} | {seconds:.1f} | {mib:.0f} | {page_s:.1f} | {page_mib:.0f} |"
-        )
+        for what, options in (("screen", ()), ("page", ("--html", f"{place}/page.html"))):
+            _, cost = asked(Path(place), *options)
+            lines.append(f"| {runs:,} | {series:,} | {size:.0f} | {what} | {cost} |")
+            print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
 def summarise(folder: Path) -> str:
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     count = sum(1 for path in folder.iterdir() if (path / "ranks").is_dir() and not path.is_symlink())
-    _, first_s, _ = asked(folder)
-    _, again_s, _ = asked(folder)
-    first = f"{first_s:.1f} s the first time ({1000 * first_s / count:.0f} ms a run)"
-    return f"{count} recorded runs: {first}, {again_s:.1f} s when asked again."
+    (_, first), (_, again) = asked(folder), asked(folder)
+    a_run = 1000 * (first.cpu_s - again.cpu_s) / count
+    words = f"{first.cpu_s:.1f} CPU s the first time, {again.cpu_s:.1f} CPU s when asked again: {a_run:.0f} ms a run"
+    return f"{count} recorded runs: {words} (wall {first.wall_s:.1f} s and {again.wall_s:.1f} s)."
 
 
 def keep(part: str, text: str) -> None:

@@ -51,18 +51,22 @@ WHAT_TO_DO = {
 }
 
 
-OF_A_STAGE = ("forward", "backward", "compute")  # what a stage has more of where it has more layers
+# why a rank is late that no share of layers explains; the machine may do the latter two to any rank
+OF_A_RANK = ("data wait", "garbage collection", "checkpoint")
+OF_A_HOST = ("preemption", "page faults")
 
 
 def slow_in_pipeline(tables: Tables) -> tuple[Slow | None, list[LateCause]]:
-    """What all others of a pipeline wait for, and why its ranks are late. None where they are late for a reason of their
-    own, such as data or garbage collection: then that is to be told, and no stage has too many layers."""
+    """What all others of a pipeline wait for, and the ranks of it that are late because their passes are longer. None
+    where one is late for a reason of its own: then that is to be told, and no stage has too many layers."""
     found = bubbles_of(tables)
     slow = slow_parts(found) if found is not None else []
     if not slow or slow[0].kind == "link":
         return (slow[0] if slow else None), []
     late = [one for one in causes_of(tables) if one.late.rank in slow[0].ranks]
-    return (slow[0] if all(one.name in OF_A_STAGE for one in late) else None), late
+    if any(one.name in OF_A_RANK for one in late):
+        return None, []
+    return slow[0], [one for one in late if one.name not in OF_A_HOST]
 
 
 def slow_pipeline_part(tables: Tables) -> list[Finding]:

@@ -191,10 +191,9 @@ OTHERWISE = "look at what it computes outside collectives that the others do not
 
 def straggler(tables: Tables) -> list[Finding]:
     """One finding per late rank; where its steps do not tell one, the rank that the matched collectives prove to be
-    waited for, unless that was in a few steps only. Of a stage that its pipeline waits for `slow_pipeline_part` tells."""
+    waited for, unless that was in a few steps only. What a pipeline waits for is told by `slow_pipeline_part`."""
     whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
-    slow, in_pipeline = slow_in_pipeline(tables)
-    told = {one.late.rank for one in in_pipeline} if slow is not None else set()
+    told = {one.late.rank for one in slow_in_pipeline(tables)[1]}
     late = [one for one in causes_of(tables) if one.late.rank not in whole_host | told]
     found = _of_stages(tables, late)
     if found or whole_host or told or stall(tables) is not None:

@@ -35,6 +35,7 @@ class Metric:
 
 METRICS = (
     Metric("step_ns", "step", True, 1, "step_ns", NOTICEABLE),
+    Metric("own_ns", "compute", True, 1, "step_ns", 0.01),
     Metric("exposed_ns", "exposed communication", True, 1, "step_ns", 0.01),
     Metric("startup_ns", "start-up", True, 1, "startup_ns", 0.05),
     Metric("goodput", "goodput", False, -1, "goodput", NOTICEABLE),
@@ -55,6 +56,10 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.numbers["started_ns"])
+
+    def figure(self, name: str) -> Array:
+        """One figure of each run; `own_ns` is the median over its hosts."""
+        return self.numbers[name] if name != "own_ns" else middle_host(self)[0]
 
     def text(self, name: str, row: int) -> str:
         words = self.texts[name]
@@ -120,17 +125,18 @@ class Answer:
 def ask(runs: Runs, by: Sequence[str] = SERIES_BY) -> Answer:
     """Changes are looked for twice: the second time without what slow hosts have added to steps."""
     series = series_of(runs, by)
-    values = {metric.name: runs.numbers[metric.name] for metric in METRICS}
-    tests = max(1, sum(_count(runs, one, metric) >= 2 * FEWEST for one in series for metric in METRICS))
+    values = {metric.name: runs.figure(metric.name) for metric in METRICS}
+    tests = max(1, sum(_count(values[metric.name], one) >= 2 * FEWEST for one in series for metric in METRICS))
     for one in series:
         _find_changes(runs, one, values, tests, METRICS)
     slow = slow_hosts_of(runs, series)
     if slow:
         factor = _slowed_by(runs, series, slow)
         values["step_ns"] = values["step_ns"] / factor
+        values["own_ns"] = values["own_ns"] / np.where(np.diff(runs.first_host) == 1, factor, 1.0)
         for one in series:
             if (factor[one.rows] > 1).any():
-                _find_changes(runs, one, values, tests, METRICS[:1])
+                _find_changes(runs, one, values, tests, METRICS[:2])
     events = [event for one in series for event in _events(runs, one, tests)]
     events.sort(key=lambda event: (not event.is_worse, not event.goes_on, -abs(event.change.share)))
     return Answer(runs, series, events, slow, tests)
@@ -202,8 +208,8 @@ def short_command(command: str) -> str:
 
 
 # ---------------------------------------------------------------- where did they change?
-def _count(runs: Runs, one: Series, metric: Metric) -> int:
-    return int(np.isfinite(runs.numbers[metric.name][one.rows]).sum())
+def _count(values: Array, one: Series) -> int:
+    return int(np.isfinite(values[one.rows]).sum())
 
 
 def _find_changes(runs: Runs, one: Series, values: Mapping[str, Array], tests: int, metrics: Sequence[Metric]) -> None:
@@ -276,7 +282,7 @@ def _host_ratios(runs: Runs, series: Sequence[Series]) -> tuple[Array, Array, Ar
     run_of = np.repeat(np.arange(len(runs)), counts)
     ratio = np.full(len(run_of), np.nan)
     several = counts[run_of] > 1
-    ratio[several] = _within_runs(runs.host_own_ns, run_of, counts)[several]
+    ratio[several] = _within_runs(runs, run_of, counts)[several]
     step = runs.numbers["step_ns"]
     for one in series:
         rows = one.known["step_ns"]
@@ -290,17 +296,24 @@ def _host_ratios(runs: Runs, series: Sequence[Series]) -> tuple[Array, Array, Ar
     return runs.host_of.codes[is_known], ratio[is_known], run_of[is_known]
 
 
-def _within_runs(own_ns: Array, run_of: Array, counts: Array) -> Array:
-    """Each host's time ÷ the median of all hosts of its run; of two, ÷ that of the other."""
-    if not len(own_ns):
-        return np.zeros(0)
-    order = np.lexsort((own_ns, run_of))
-    first = np.cumsum(counts) - counts
-    some = np.flatnonzero(counts > 0)
+def middle_host(runs: Runs) -> tuple[Array, Array]:
+    """Of each run the median and the sum over its hosts of their own time; NaN where it is not known."""
+    counts, own_ns = np.diff(runs.first_host), runs.host_own_ns
     middle = np.full(len(counts), np.nan)
-    low, high = order[first[some] + (counts[some] - 1) // 2], order[first[some] + counts[some] // 2]
-    middle[some] = (own_ns[low] + own_ns[high]) / 2
-    sums = np.bincount(run_of, own_ns, minlength=len(counts))
+    run_of = np.repeat(np.arange(len(counts)), counts)
+    if len(own_ns):
+        order = np.lexsort((own_ns, run_of))
+        some = np.flatnonzero(counts > 0)
+        first = runs.first_host[some]
+        low, high = order[first + (counts[some] - 1) // 2], order[first + counts[some] // 2]
+        middle[some] = (own_ns[low] + own_ns[high]) / 2
+    return middle, np.bincount(run_of, own_ns, minlength=len(counts))
+
+
+def _within_runs(runs: Runs, run_of: Array, counts: Array) -> Array:
+    """Each host's time ÷ the median of all hosts of its run; of two, ÷ that of the other."""
+    middle, sums = middle_host(runs)
+    own_ns = runs.host_own_ns
     against = np.where(counts[run_of] == 2, sums[run_of] - own_ns, middle[run_of])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(against > 0, own_ns / against, np.nan)

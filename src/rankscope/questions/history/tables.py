@@ -43,7 +43,9 @@ HISTORY_COLUMNS = (
 )
 REGRESSION_COLUMNS = (
     Column("series", Unit.NAME, "Series", "as in `history`"),
-    Column("what", Unit.NAME, "What", "the figure that changed: step, exposed communication, start-up or goodput"),
+    Column(
+        "what", Unit.NAME, "What", "the figure that changed: step, compute, exposed communication, start-up or goodput"
+    ),
     Column("verdict", Unit.NAME, "Verdict", "worse or better"),
     Column("share", Unit.SHARE, "By", "`after` ÷ `before` − 1"),
     Column(

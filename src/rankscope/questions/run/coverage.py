@@ -256,13 +256,20 @@ def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:
     return list(dict.fromkeys(row[1] for row in found))
 
 
+# Ray ends its workers with 1 when the program is done; one that fails is reported to the program, which then fails.
+ENDED_BY_RAY = """(
+    ending = 'exited' AND exit_code = 1 AND worker <> ''
+    AND (host, parent_pid) IN (SELECT (host, pid) FROM ranks WHERE ends_with(executable, '/raylet'))
+    AND NOT EXISTS (SELECT 1 FROM ranks AS one WHERE one.role = 'launcher' AND coalesce(one.exit_code, 0) <> 0))"""
+
+
 def _add_endings(tables: Tables, table: Table) -> None:
-    sql = """SELECT ending, exit_code, end_signal, list(rank) FROM ranks
+    sql = f"""SELECT ending, exit_code, end_signal, list(rank), {ENDED_BY_RAY} AS by_ray FROM ranks
         WHERE role = 'rank' AND NOT (ending = 'unknown' AND tool <> '') GROUP BY ALL ORDER BY count(*) DESC, 1"""
-    for ending, exit_code, end_signal, ranks in tables.query(sql):
-        text = ending_text(ending, exit_code, end_signal)
+    for ending, exit_code, end_signal, ranks, by_ray in tables.query(sql):
+        text = ending_text(ending, exit_code, end_signal) + (", by Ray" if by_ray else "")
         table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
-        if text not in GOOD_ENDS:
+        if text not in GOOD_ENDS and not by_ray:
             table.warnings.append(f"{counted(len(ranks), 'rank')} ended abnormally ({text}): {ranges(ranks)}")
     sql = "SELECT rank FROM ranks WHERE role = 'rank' AND finalized = false AND ending <> 'running'"
     skipped = [row[0] for row in tables.query(sql)]
