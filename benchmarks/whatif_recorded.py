@@ -58,6 +58,8 @@ def main() -> None:
         ("one rank", [one for one in found if one[0] == 1]),
         ("several ranks", [one for one in found if one[0] > 1]),
     ):
+        if not mine:
+            continue
         errors, usual = (np.array([one[at] for one in mine]) for at in (1, 2))
         shares = [f"{100 * value:.2f} %" for value in (errors.max(), np.median(usual), usual.max())]
         lines.append(f"| {len(mine)} | {title} | {' | '.join(shares)} |")

@@ -68,3 +68,12 @@ def test_what_is_missing_is_said(opened: tuple[str, Any]) -> None:
     coverage = opened[1].table("coverage")
     assert ("calls of Horovod", 8) in [row[:2] for row in coverage.rows]
     assert any("Horovod's own thread was not seen" in note for note in coverage.notes)
+
+
+def test_a_trace_says_what_it_does_not_hold(rankscope: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, "mpi", rankscope, "run", "--trace", "1M", "--quiet", "--out", tmp_path / "run", "--")
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run(
+        [rankscope, "report", tmp_path / "run", "--table", "coverage"], capture_output=True, text=True, check=True
+    )
+    assert "the trace has no events of Horovod" in shown.stdout

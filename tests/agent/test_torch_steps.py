@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rankscope as rs
 from mpis import ROOT
 from programs import recorded
 from rankscope.rank_file import LayerNumber, Part
@@ -504,3 +505,46 @@ def test_the_group_of_what_torch_issues_itself(rankscope: str, tmp_path: Path, e
         names, roots = reading.event_columns["name"], reading.event_columns["root"]
         broadcasts = [at for at, code in enumerate(names.codes) if names.values[code] == "broadcast"]
         assert [int(roots[at]) for at in broadcasts] == [1]
+
+
+def test_closures_scalers_in_ranges_and_meshes_of_one_dimension(
+    rankscope: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    program = ROOT / "tests" / "programs" / "odd_loops.py"
+    done = start([rankscope, "run", "--out", "run", BIN / "python", program, tmp_path / "store"], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    (reading,) = readings_of(tmp_path / "run").values()
+    check_sums(reading)
+    steps = reading.step_columns
+    assert steps["number"].tolist() == list(range(1, 11))
+    assert (steps["forward_ns"][:4] >= 0.02e9).all()  # within the optimizer's step
+    assert (steps["optimizer_ns"][:4] < steps["forward_ns"][:4]).all()
+    assert steps["skipped"].tolist() == [False] * 4 + [False, True] * 3
+    groups = [group.name for group in reading.groups if group.kind == "process_group"]
+    assert [name.partition(" #")[0] for name in groups] == ["mesh_dp"]
+
+
+RECOMPILED = """\
+import torch
+def double(x):
+    return (x * 2).sum()
+run = torch.compile(double, backend="eager", dynamic=False)
+weight = torch.nn.Parameter(torch.ones(()))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for rows in (4, 4, 4, 4, 5, 5, 6):
+    (weight * run(torch.ones(rows))).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_graphs_that_torch_compiles(rankscope: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "compiled.py").write_text(RECOMPILED)
+    done = start([rankscope, "run", "--out", "run", BIN / "python", "compiled.py"], tmp_path, environment)
+    assert done.returncode == 0, done.stderr
+    table = rs.open(tmp_path / "run").table("programs")
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    double = rows["double (compiled.py:2)"]
+    assert (double["compilations"], double["again"], double["runs"]) == (3, 2, None)
+    assert double["compile_ns"] > 0
+    assert "size mismatch at index 0" in double["why"]

@@ -212,10 +212,34 @@ def test_buffers_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     tables = tables_of("allreduce", [outcome], **chosen)
     parts = [row["part"] for row in rows(tables["counts"])]
     assert parts == ["BACKEND_MPI", "BACKEND_ZE", "Device profiling"]
+    assert [row["threads"] for row in rows(tables["counts"])] == [2, 2, None]
     (device,), (copied,) = rows(tables["device"]), rows(tables["copied"])
     assert device["mpi4py_device_calls"] == copied["mpi4py_copied_calls"] == 2 * 3 * CALLS * 3
     assert float(str(device["mpi4py_device_ns"])) > 0
     assert copied["mpi4py_copied_bytes"] == 2 * CALLS * 3 * (4 + 4096 + 65536)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_document_000_with_a_device_and_every_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real libraries, a device of the scripted driver: host, device and memory of each, and no empty cell."""
+    if level_zero.installed() is None:
+        pytest.skip("no Level Zero loader and headers: make env-levelzero")
+    names = ("mpi4py", "gloo", "horovod", "horovod_gloo", "oneccl", "oneccl_mpi")
+    pythons = [python_of(environment) for environment in ("openmpi", "torch", "horovod", "oneccl")]
+    for name, value in level_zero.Scripted(tmp_path).variables().items():
+        monkeypatch.setenv(name, value)
+    chosen = {"backends": ",".join(names), "device": "ze", **SETTINGS}
+    outcomes = run_cells("allreduce", tmp_path / "study", [2], pythons, **chosen)
+    assert [(one.cell["backend"], one.state, one.reason) for one in outcomes] == [(name, "done", "") for name in names]
+    tables = tables_of("allreduce", outcomes, **chosen)
+    for part in ("host", "device", "copied", "sent"):
+        (row,) = tables[part].rows
+        assert len(row) == 1 + 3 * len(names) and None not in row and 0 not in row, part
+    for row in rows(tables["counts"]):
+        is_device = row["part"] == "Device profiling"
+        empty = {name for name, value in row.items() if value is None}
+        assert empty == ({"threads"} if is_device else {"devices"}), row
 
 
 @pytest.mark.slow

@@ -44,6 +44,9 @@ BETWEEN_TWO = ("send", "recv")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 GROUP_MAKERS = ("_new_group_with_tag", "split_group", "shrink_group")
 
+UNDESCRIBED = ("", "undefined")
+NAMELESS = (*UNDESCRIBED, "default_pg", "mesh_default")  # descriptions that do not say what a group is for
+
 _numbers: dict[str, int] = {}  # of the process groups, by torch's name
 
 
@@ -105,6 +108,41 @@ def install_data_parallel(recorder: Any, module: Any) -> None:
             pass
 
     wrapper.__init__ = init
+
+
+def install_meshes(recorder: Any, module: Any) -> None:
+    """A mesh of one dimension takes the world's group, which does not have the dimension's name."""
+    mesh = module.DeviceMesh
+    original = mesh.__init__
+
+    @wraps(original)
+    def init(self: Any, *arguments: Any, **named: Any) -> None:
+        try:
+            original(self, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
+        try:
+            _name_dimensions(recorder, self)
+        except Exception:  # a mesh without groups, or a torch that keeps them elsewhere
+            pass
+
+    mesh.__init__ = init
+
+
+_dimensions: dict[int, list[str]] = {}  # that a group serves which was not made for one, by its number
+
+
+def _name_dimensions(recorder: Any, mesh: Any) -> None:
+    import torch.distributed.distributed_c10d as c10d
+
+    for at, name in enumerate(mesh.mesh_dim_names or ()):
+        group = mesh.get_group(at)
+        number = number_of(recorder, c10d, group)
+        served = _dimensions.setdefault(number, [])
+        if number and getattr(group, "group_desc", "") in NAMELESS and name not in served:
+            served.append(name)
+            recorder.rankscope_group_named(number, f"mesh_{'_'.join(served)}".encode())
 
 
 def _follow_buckets(recorder: Any, model: Any) -> None:
@@ -172,7 +210,7 @@ def number_of(recorder: Any, c10d: Any, group: Any) -> int:
     if number is None:
         ranks = c10d.get_process_group_ranks(group)
         described = getattr(group, "group_desc", "")
-        shown = described if described not in ("", "undefined") else f"group {name}"
+        shown = described if described not in UNDESCRIBED else f"group {name}"
         identity = _hash(f"{name}/{','.join(map(str, ranks))}")
         number = recorder.rankscope_group(shown.encode(), identity, len(ranks), group.rank(), 0)
         _numbers[name] = number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from functools import wraps
@@ -48,6 +49,89 @@ def install_compile(recorder: Any, callbacks: Any) -> None:
 
     callbacks.callback_handler.register_start_callback(before)
     callbacks.callback_handler.register_end_callback(after)
+
+
+def install_deepspeed(recorder: Any, module: Any) -> None:
+    """Its engine reduces in its backward, and steps its optimizer once for each group of parameters: all one step."""
+    engine = module.DeepSpeedEngine
+    ranged(recorder, engine, "backward", b"DeepSpeedEngine.backward")
+    original = engine._take_model_step  # called where gradients have been accumulated, by the pipeline's engine, too
+
+    @wraps(original)
+    def take_model_step(self: Any, *arguments: Any, **named: Any) -> Any:
+        skipped = getattr(self, "skipped_steps", 0)
+        try:
+            result = original(self, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
+        if getattr(self, "skipped_steps", 0) != skipped:
+            recorder.rankscope_optimizer_skipped(0)  # its groups of parameters are known by torch's optimizer
+        return result
+
+    engine._take_model_step = take_model_step
+    ranged(recorder, engine, "_take_model_step", b"DeepSpeedEngine.step")
+
+
+MOST_REASONS = 200  # different ones that are told
+GRAPH = "torch.compile "  # as a tally begins; then the function, and why it was compiled again
+
+
+def install_graphs(recorder: Any, utils: Any) -> None:
+    """torch hands what it measured of each graph to its log of events: which function, how long, which guard failed."""
+    name = "add_compilation_metrics_to_chromium"  # called for every graph, whether events are logged or not
+    original = getattr(utils, name)
+    home = os.path.dirname(os.path.dirname(os.path.abspath(utils.__file__))) + os.sep
+    functions: dict[str, str] = {}  # by the number of the compilation: a backward graph is not told its function
+    reasons: set[str] = set()
+
+    def tell(metrics: Any) -> None:
+        if getattr(metrics, "is_runtime", None):
+            return
+        number = str(metrics.compile_id)
+        seconds = (metrics.duration_us or 0) / 1e6
+        if metrics.co_name:
+            function = functions[number] = _function(metrics, home)
+        else:
+            function = f"backward of {functions.get(number, '?')}"
+        reason = _failed_guard(getattr(metrics, "recompile_reason", None) or "")
+        if len(reasons) >= MOST_REASONS and reason not in reasons:
+            reason = "other reasons"
+        reasons.add(reason)
+        shown = f"{GRAPH}{function}: {reason}" if reason else GRAPH + function
+        recorder.rankscope_graph_compiled(shown.encode("utf-8", "replace")[:400], seconds)
+
+    @wraps(original)
+    def wrapper(metrics: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            tell(metrics)
+        except Exception:  # a torch that measures otherwise
+            pass
+        try:
+            return original(metrics, *arguments, **named)
+        except BaseException as error:
+            hide_our_frame(error)
+            raise
+
+    setattr(utils, name, wrapper)
+
+
+def _function(metrics: Any, home: str) -> str:
+    """With its file and line; of a function of torch's own (a wrapper's, say) those where the program calls it."""
+    path, line = str(metrics.co_filename or "?"), metrics.co_firstlineno
+    frame = sys._getframe(1) if path.startswith(home) else None
+    while frame is not None and frame.f_code.co_filename.startswith((home, os.path.dirname(__file__), "<")):
+        frame = frame.f_back
+    if frame is None:
+        return f"{metrics.co_name} ({os.path.basename(path)}:{line})"
+    return f"{metrics.co_name}, called at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _failed_guard(reason: str) -> str:
+    """Of `0/0: tensor 'x' size mismatch …` the first line, without the number of the graph that was not taken."""
+    first = reason.strip().partition("\n")[0]
+    number, colon, rest = first.partition(": ")
+    return rest if colon and number.replace("/", "").isdigit() else first
 
 
 def _watch_backward(recorder: Any, torch: Any) -> None:

@@ -56,7 +56,7 @@ def _is(asked: str, meaning: Meaning) -> bool:
 
 
 def _ends(asked: str, meaning: Meaning) -> bool:
-    """`launching` of `idle: launching`, `exposed` of `comm. exposed`."""
+    """`launching` of `idle: launching`, `start` of `idle: kernel start`."""
     return any(_key(name).endswith(f" {asked}") for name in (meaning.word, meaning.also))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from rankscope.formats.nccl_kernels import nccl_operation
 from rankscope.formats.source import Source
-from rankscope.model.records import Layer, Note, Severity
+from rankscope.model.records import Layer, Note, Reading, Severity
 from rankscope.model.tables import Words
 
 BLOCK_EVENTS = 100_000
@@ -123,6 +123,22 @@ class UnreadLines:
         self.count += 1
         if len(self.first) < LISTED:
             self.first.append(line)
+
+    def added(self, lines: Iterable[int]) -> UnreadLines:
+        for line in lines:
+            self.add(line)
+        return self
+
+    def told_with_last(self, readings: Iterable[Reading], source: Source) -> Iterator[Reading]:
+        """These readings, the last of which says what was not read until then."""
+        held = None
+        for reading in readings:
+            if held is not None:
+                yield held
+            held = reading
+        if held is not None:
+            held.notes += self.notes(source)
+            yield held
 
     def notes(self, source: Source) -> list[Note]:
         if not self.count:

@@ -6,7 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.source import Source
 from rankscope.model.records import Figure, Layer, Note, RankFacts, Reading, Severity, Tally
 
@@ -79,6 +81,8 @@ def problems(
     timed: Mapping[CallSite, SiteTimes],
     sums: Mapping[tuple[str, int], SiteSum],
     sent: Mapping[CallSite, Sent],
+    sent_sums: Mapping[tuple[str, int], SiteSum],
+    aggregates: Mapping[tuple[str, int], SiteSum],
 ) -> Iterator[Problem]:
     """Line and text of everything that contradicts something else."""
     yield from _shares(tasks)
@@ -87,6 +91,9 @@ def problems(
     yield from _site_sums(timed, sums)
     yield from _task_sums(tasks, timed)
     yield from _messages(sent)
+    yield from _sent_sums(sent, sent_sums)
+    if timed:
+        yield from _aggregates(timed, aggregates)
 
 
 def _differ(one: float, other: float, least: float = 0.0) -> bool:
@@ -160,6 +167,30 @@ def _messages(sent: Mapping[CallSite, Sent]) -> Iterator[Problem]:
             yield one.line, f"{name}: the mean {one.mean} bytes is not between {one.least} and {one.most}"
 
 
+def _sent_sums(sent: Mapping[CallSite, Sent], sums: Mapping[tuple[str, int], SiteSum]) -> Iterator[Problem]:
+    """The line * of a callsite's messages counts what its tasks count."""
+    calls: dict[tuple[str, int], int] = defaultdict(int)
+    total: dict[tuple[str, int], float] = defaultdict(float)
+    for site, one in sent.items():
+        calls[site.call, site.number] += one.calls
+        total[site.call, site.number] += float(one.total)
+    for key, told in sums.items():
+        if calls[key] != told.calls or _differ(total[key], float(told.value), 0.5):
+            text = f"the tasks sent {total[key]:.4g} bytes in {calls[key]} messages"
+            yield told.line, f"{key[0]}, site {key[1]}: {text}, the line * says {told.value} in {told.calls}"
+
+
+def _aggregates(timed: Mapping[CallSite, SiteTimes], sums: Mapping[tuple[str, int], SiteSum]) -> Iterator[Problem]:
+    """The section Aggregate Time says of a callsite what its tasks add up to."""
+    time_ms: dict[tuple[str, int], float] = defaultdict(float)
+    for site, one in timed.items():
+        time_ms[site.call, site.number] += one.calls * float(one.mean_ms)
+    for key, told in sums.items():
+        if _differ(time_ms[key], float(told.value), 0.01):
+            text = f"the tasks add up to {time_ms[key]:.3g} ms, the aggregate time is {told.value} ms"
+            yield told.line, f"{key[0]}, site {key[1]}: {text}"
+
+
 # ---------------------------------------------------------------- mpip
 MILLI, SECOND = 10**6, 10**9
 MOST_ROWS = 5_000_000
@@ -174,11 +205,20 @@ TIMED = re.compile(
 SENT = re.compile(
     rf"(\w{{1,60}}) +(\d{{1,9}}) +(\d{{1,9}}|\*) +(\d{{1,18}}) +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}\s*$"
 )
+# Rules, and the headings of tables: they say nothing that has to be kept.
+HEADING = re.compile(
+    r"-{5,200}\s*$|@ mpiP\s*$|Task +AppTime +MPITime +MPI%|Call +Site +(?:Time|Count) "
+    r"|Name +Site +(?:Rank|Tasks) +Count |ID +Lev +File"
+)
 STATISTIC = re.compile(rf"(Max|Mean|Min|Stddev|Aggregate) +{NUMBER} +{NUMBER}(?:\s|$)")
 
 
 def sniff(head: bytes) -> bool:
     return head.lstrip().startswith(b"@ mpiP") and b"\n@ " in head
+
+
+Key = TypeVar("Key")
+Row = TypeVar("Row")
 
 
 @dataclass(slots=True)
@@ -192,8 +232,12 @@ class Report:
     timed: dict[CallSite, SiteTimes] = field(default_factory=dict)
     timed_sums: dict[tuple[str, int], SiteSum] = field(default_factory=dict)
     sent: dict[CallSite, Sent] = field(default_factory=dict)
-    aggregates: list[SiteSum] = field(default_factory=list)
-    statistics: list[Figure] = field(default_factory=list)
+    sent_sums: dict[tuple[str, int], SiteSum] = field(default_factory=dict)
+    aggregates: dict[tuple[str, int], SiteSum] = field(default_factory=dict)
+    statistics: dict[str, list[Figure]] = field(default_factory=dict)
+    unread: UnreadLines = field(default_factory=UnreadLines)
+    other: UnreadLines = field(default_factory=lambda: UnreadLines("of other sections (in no table)"))
+    damaged: UnreadLines = field(default_factory=lambda: UnreadLines("cannot be read", Severity.WARNING))
     section: str = ""
     rows: int = 0
 
@@ -226,16 +270,19 @@ def _readings(report: Report, source: Source) -> Iterator[Reading]:
     by_rank: dict[int, list[SiteTimes]] = {rank: [] for rank in ranks}
     for timed in report.timed.values():
         by_rank[timed.site.rank].append(timed)
-    found = problems(report.tasks, report.all_tasks, report.timed, report.timed_sums, report.sent)
+    sums = (report.timed_sums, report.sent, report.sent_sums, report.aggregates)
+    found = problems(report.tasks, report.all_tasks, report.timed, *sums)
     for rank in ranks:
         reading = Reading(_facts(report, rank, len(ranks), source), tallies=_tallies(report, rank, by_rank[rank]))
         if rank == ranks[0]:
             reading.figures = [
-                *report.statistics,
-                *(_figure(aggregate) for aggregate in report.aggregates if not report.timed),
+                *(figure for figures in report.statistics.values() for figure in figures),
+                *(_figure(aggregate) for aggregate in report.aggregates.values() if not report.timed),
             ]
             reading.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in found]
             reading.notes += _silence(report)
+            for lines in (report.damaged, report.other, report.unread):
+                reading.notes += lines.notes(source)
         yield reading
 
 
@@ -243,65 +290,92 @@ def _take(report: Report, number: int, text: str, source: Source) -> None:
     if match := SECTION.match(text):
         report.section = match[1]
     elif match := HEADER.match(text):
-        _header(report, match)
-    else:
-        for start, take in SECTIONS.items():
-            if report.section.startswith(start):
-                take(report, number, text)
+        if not _header(report, match):
+            report.damaged.add(number)
+    elif text.strip() and not HEADING.match(text.lstrip()):
+        _take_row(report, number, text)
     report.rows = len(report.timed) + len(report.sent) + len(report.tasks)
     if report.rows > MOST_ROWS:
         raise source.bad(f"more than {MOST_ROWS} rows", number)
 
 
-def _header(report: Report, match: re.Match[str]) -> None:
-    if match[1] == "MPI Task Assignment":
-        rank, _, host = match[2].strip().partition(" ")
-        if rank.isdecimal() and len(rank) < 10:
-            report.hosts[int(rank)] = host.strip()
-    else:
-        report.header[match[1]] = match[2].strip()
+def _take_row(report: Report, number: int, text: str) -> None:
+    take = next((take for start, take in SECTIONS.items() if report.section.startswith(start)), None)
+    if take and not take(report, number, text):
+        report.damaged.add(number)
+    elif not take:
+        (report.other if report.section else report.unread).add(number)
 
 
-def _task_row(report: Report, number: int, text: str) -> None:
-    if match := TASK.match(text):
-        row = TaskTime(number, match[2], match[3], match[4])
-        if match[1] == "*":
-            report.all_tasks = row
-        else:
-            report.tasks[int(match[1])] = row
+# Each of these answers whether a line could be used.
+def _header(report: Report, match: re.Match[str]) -> bool:
+    if match[1] != "MPI Task Assignment":
+        return _once(report.header, match[1], match[2].strip())
+    rank, _, host = match[2].strip().partition(" ")
+    return rank.isdecimal() and len(rank) < 10 and _once(report.hosts, int(rank), host.strip())
 
 
-def _timed_row(report: Report, number: int, text: str) -> None:
-    if match := TIMED.match(text):
-        if match[3] == "*":
-            report.timed_sums[match[1], int(match[2])] = SiteSum(
-                number, match[1], int(match[2]), int(match[4]), match[6]
-            )
-        else:
-            site = CallSite(match[1], int(match[2]), int(match[3]))
-            report.timed[site] = SiteTimes(number, site, int(match[4]), match[5], match[6], match[7])
+def _once(rows: dict[Key, Row], key: Key, row: Row) -> bool:
+    is_new = key not in rows
+    rows.setdefault(key, row)
+    return is_new
 
 
-def _sent_row(report: Report, number: int, text: str) -> None:
+def _task_row(report: Report, number: int, text: str) -> bool:
+    match = TASK.match(text)
+    if not match:
+        return False
+    row = TaskTime(number, match[2], match[3], match[4])
+    if match[1] != "*":
+        return _once(report.tasks, int(match[1]), row)
+    report.all_tasks = report.all_tasks or row
+    return report.all_tasks is row
+
+
+def _timed_row(report: Report, number: int, text: str) -> bool:
+    match = TIMED.match(text)
+    if match and match[3] == "*":
+        whole = SiteSum(number, match[1], int(match[2]), int(match[4]), match[6])
+        return _once(report.timed_sums, (whole.call, whole.number), whole)
+    site = CallSite(match[1], int(match[2]), int(match[3])) if match else None
+    if not match or not site:
+        return False
+    return _once(report.timed, site, SiteTimes(number, site, int(match[4]), match[5], match[6], match[7]))
+
+
+def _sent_row(report: Report, number: int, text: str) -> bool:
     match = SENT.match(text)
-    if match and match[3] != "*":
-        site = CallSite(match[1], int(match[2]), int(match[3]))
-        report.sent[site] = Sent(number, int(match[4]), match[5], match[6], match[7], match[8])
+    if match and match[3] == "*":
+        whole = SiteSum(number, match[1], int(match[2]), int(match[4]), match[8])
+        return _once(report.sent_sums, (whole.call, whole.number), whole)
+    if not match:
+        return False
+    site = CallSite(match[1], int(match[2]), int(match[3]))
+    return _once(report.sent, site, Sent(number, int(match[4]), match[5], match[6], match[7], match[8]))
 
 
-def _aggregate_row(report: Report, number: int, text: str) -> None:
-    if match := AGGREGATE.match(text):
-        report.aggregates.append(SiteSum(number, match[1], int(match[2]), int(match[6]), match[3]))
+def _aggregate_row(report: Report, number: int, text: str) -> bool:
+    match = AGGREGATE.match(text)
+    if not match:
+        return False
+    whole = SiteSum(number, match[1], int(match[2]), int(match[6]), match[3])
+    return _once(report.aggregates, (whole.call, whole.number), whole)
 
 
-def _statistic_row(report: Report, number: int, text: str) -> None:
-    if match := STATISTIC.match(text):
-        which = {"Stddev": "stdev", "Aggregate": "total"}.get(match[1], match[1].lower())
-        for name, value in (("elapsed", match[2]), ("MPI time", match[3])):
-            report.statistics.append(Figure("all tasks", name, float(value) * SECOND, "ns", statistic=which))
+def _statistic_row(report: Report, number: int, text: str) -> bool:
+    match = STATISTIC.match(text)
+    if not match:
+        return False
+    which = {"Stddev": "stdev", "Aggregate": "total"}.get(match[1], match[1].lower())
+    values = (("elapsed", match[2]), ("MPI time", match[3]))
+    return _once(
+        report.statistics,
+        which,
+        [Figure("all tasks", name, float(value) * SECOND, "ns", statistic=which) for name, value in values],
+    )
 
 
-SECTIONS: dict[str, Callable[[Report, int, str], None]] = {
+SECTIONS: dict[str, Callable[[Report, int, str], bool]] = {
     "MPI Time": _task_row,
     "Task Time Statistics": _statistic_row,
     "Aggregate Time": _aggregate_row,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.mpitrace_text import Count, RankProfile, TaskLine, Told, profiles
 from rankscope.formats.printed import NOTHING, Span, added, printed, settled
 from rankscope.formats.source import Source
@@ -126,7 +127,8 @@ def _own(profile: RankProfile, source: Source) -> Reading:
     )
     _add_tallies(profile, times[0], reading, source)
     reading.notes += [_warning(text, line, source) for line, text in summary_problems(profile)]
-    reading.notes += [_warning("a line that cannot be read was skipped", line, source) for line in profile.damaged]
+    reading.notes += UnreadLines("cannot be read", Severity.WARNING).added(profile.damaged).notes(source)
+    reading.notes += UnreadLines().added(profile.unread).notes(source)
     if missing := [name for name, _ in TOTALS if name not in profile.totals]:
         told = f"the profile of rank {profile.rank} breaks off: no {', '.join(missing)}"
         reading.notes.append(_warning(told, profile.last_line, source))
@@ -174,6 +176,11 @@ def _add_tallies(profile: RankProfile, total: Span | None, reading: Reading, sou
     """Times that add up to the total, and inside each routine sizes that add up to the routine, if that can be."""
     rows = [_rows(name, profile, reading, source) for name in profile.routines]
     bounds = [_bound(routine, parts) for routine, parts in zip(profile.routines.values(), rows, strict=True)]
+    for name in sorted(profile.sizes.keys() - profile.routines.keys()):
+        rows.append([(_sized(name, one, _bytes(one).at), _time(one)) for one in profile.sizes[name]])
+        bounds.append(added(span for _, span in rows[-1]))
+        line = next((one.line for one in profile.sizes[name]), profile.last_line)
+        reading.notes.append(_warning(f"{name} has message sizes, but no line in the table of routines", line, source))
     times = settled(bounds, total) if total else None
     if total and times is None:
         told = profile.totals[TOTALS[0][0]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 START = re.compile(r" {0,8}Data for MPI rank (\d{1,9}) of (\d{1,9}):\s*$")
 LAYOUTS = {"Times and statistics from MPI_Init()": "old", "Times from MPI_Init()": "new"}
@@ -23,6 +24,12 @@ LARGEST = re.compile(
 EXTREME = re.compile(rf" +(minimum|median|maximum) +communication time = {MILLI} sec for task (\d{{1,9}})\s*$")
 TASK = re.compile(rf" *(\d{{1,9}}) +(\S{{1,255}})(?: +(\d{{1,6}}))?((?: +\d{{1,9}}\.\d\d){{5}}) +{WHOLE}\s*$")
 DAMAGED = re.compile(r"(MPI_\w{1,80})\s")
+# Rules, and the headings of tables: they say nothing that has to be kept.
+HEADING = re.compile(
+    r"-{5,200}\s*$|MPI Routine +#calls +avg\. bytes +time\(sec\)\s*$|Message size distributions:\s*$"
+    r"|(?:MPI timing|Communication) summary for all (?:ranks|tasks):\s*$|Summary for all tasks:\s*$"
+    r"|taskid +host(?:name)?(?: +cpu)? +comm\(s\) +elapsed\(s\) +user\(s\) +system\(s\) +size\(Mi?B\) +switches\s*$"
+)
 
 
 @dataclass(slots=True)
@@ -71,22 +78,30 @@ class RankProfile:
     extremes: dict[str, Told] = field(default_factory=dict)
     largest: dict[str, Told] = field(default_factory=dict)
     tasks: list[TaskLine] = field(default_factory=list)
-    damaged: list[int] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)  # rows that say nothing that can be used
+    unread: list[int] = field(default_factory=list)  # lines that are none of a profile's
     last_line: int = 0
     sizing: str = ""  # the routine whose sizes are being read
+
+
+Row = TypeVar("Row")
 
 
 def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[RankProfile]:
     """Every profile in the lines, whatever else stands between them."""
     now: RankProfile | None = None
+    before: list[int] = []  # lines before the first one
     for number, text in lines:
         if begun := START.match(text):
             if now:
                 yield now
-            now = RankProfile(number, int(begun[1]), int(begun[2]))
+            now, before = RankProfile(number, int(begun[1]), int(begun[2]), unread=before), []
+        elif now is not None:
+            _take(now, number, text)
+        elif text.strip() and not HEADING.match(text) and not text.startswith(tuple(LAYOUTS)):
+            before.append(number)
         if now is not None:
             now.last_line = number
-            _take(now, number, text)
     if now:
         yield now
 
@@ -94,58 +109,69 @@ def profiles(lines: Iterable[tuple[int, str]]) -> Iterator[RankProfile]:
 def _take(profile: RankProfile, number: int, text: str) -> None:
     for pattern, action in ACTIONS:
         if match := pattern.match(text):
-            action(profile, number, match)
+            if not action(profile, number, match):
+                profile.damaged.append(number)
             return
     for phrase, layout in LAYOUTS.items():
         if text.startswith(phrase):
             profile.layout = layout
-    if DAMAGED.match(text):
-        profile.damaged.append(number)
+            break
+    else:
+        if DAMAGED.match(text):
+            profile.damaged.append(number)
+        elif text.strip() and not HEADING.match(text):
+            profile.unread.append(number)
     if not text.startswith(" "):
         profile.sizing = ""
 
 
-def _routine(profile: RankProfile, number: int, match: re.Match[str]) -> None:
-    if match[1] in profile.routines:
-        profile.damaged.append(number)
-    else:
-        profile.routines[match[1]] = Count(number, int(match[2]), match[3], match[4])
+# Each of these is asked with a line of its kind, and answers whether it could be used.
+def _routine(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
+    return _once(profile.routines, match[1], Count(number, int(match[2]), match[3], match[4]))
 
 
-def _sized(profile: RankProfile, number: int, match: re.Match[str]) -> None:
-    profile.sizing = match[1]
-    if profile.sizes.setdefault(match[1], []):
-        profile.damaged.append(number)
-        profile.sizing = ""
+def _once(rows: dict[str, Row], key: str, row: Row) -> bool:
+    return rows.setdefault(key, row) is row
 
 
-def _size(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+def _sized(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
+    is_new = not profile.sizes.setdefault(match[1], [])
+    profile.sizing = match[1] if is_new else ""
+    return is_new
+
+
+def _size(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
     if profile.sizing:
         profile.sizes[profile.sizing].append(Count(number, int(match[1]), match[2], match[3]))
+    return bool(profile.sizing)
 
 
-def _own(profile: RankProfile, number: int, match: re.Match[str]) -> None:
-    profile.own[match[3]] = number
+def _own(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
+    is_own = (int(match[1]), int(match[2])) == (profile.rank, profile.world_size) and match[3] not in profile.own
+    if is_own:
+        profile.own[match[3]] = number
+    return is_own
 
 
-def _total(profile: RankProfile, number: int, match: re.Match[str]) -> None:
-    profile.totals[match[1]] = Told(number, profile.rank, match[2])
+def _total(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
+    return _once(profile.totals, match[1], Told(number, profile.rank, match[2]))
 
 
-def _largest(profile: RankProfile, number: int, match: re.Match[str]) -> None:
-    profile.largest[match[2]] = Told(number, int(match[1]), match[3])
+def _largest(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
+    return _once(profile.largest, match[2], Told(number, int(match[1]), match[3]))
 
 
-def _extreme(profile: RankProfile, number: int, match: re.Match[str]) -> None:
-    profile.extremes[match[1]] = Told(number, int(match[3]), match[2])
+def _extreme(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
+    return _once(profile.extremes, match[1], Told(number, int(match[3]), match[2]))
 
 
-def _task(profile: RankProfile, number: int, match: re.Match[str]) -> None:
+def _task(profile: RankProfile, number: int, match: re.Match[str]) -> bool:
     cpu = int(match[3]) if match[3] is not None else None
     profile.tasks.append(TaskLine(number, int(match[1]), match[2], cpu, match[4].split(), int(match[5])))
+    return True
 
 
-ACTIONS: tuple[tuple[re.Pattern[str], Callable[[RankProfile, int, re.Match[str]], None]], ...] = (
+ACTIONS: tuple[tuple[re.Pattern[str], Callable[[RankProfile, int, re.Match[str]], bool]], ...] = (
     (ROUTINE, _routine),
     (SIZE, _size),
     (SIZED, _sized),

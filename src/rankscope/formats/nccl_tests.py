@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from rankscope.formats.bus_bandwidth import ALL_RANKS, ALL_REDUCE, FACTORS, ONCE, factor
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.printed import ZERO, Printed, number, ratio
 from rankscope.formats.source import Source
 from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
@@ -27,6 +28,13 @@ ROW = re.compile(
 )
 OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*:\s*(\d{1,18}) (OK|FAILED)")
 AVERAGE = re.compile(r"# Avg bus bandwidth\s*:\s*([\d.eE+-]{1,30})")
+# Headings, and what is said beside the figures.
+ABOUT = re.compile(
+    r"#\s*$|#\s+\(B\)\s+\(elements\)|#\s+out-of-place\b|#\s*Using devices|# [nr]ccl-tests version"
+    r"|# Collective test (?:starting|concluded)|#\s*Collective Test|# nccl-(?:headers|library)|# -{3,}"
+)
+ROW_LIKE = re.compile(r"(?:\s*\d+:)?\s*\d{1,18}\s+\d{1,18}\s")
+NO_VALUE = ("N/A", "-")
 PLACES = ("out-of-place", "in-place")
 VALUES = ("time", "algbw", "busbw")
 MAX_RANKS = 1_000_000
@@ -57,6 +65,7 @@ class NcclTest:
     redop: str = ""
     root: str = ""
     notes: list[tuple[int, str]] = field(default_factory=list)
+    damaged: UnreadLines = field(default_factory=lambda: UnreadLines("cannot be read", Severity.WARNING))
 
 
 def sniff(head: bytes) -> bool:
@@ -67,6 +76,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> Iterator[Reading]:
     """For each test in the file the figures with its first rank, and one more reading for every other rank."""
+    unread = UnreadLines()
+    yield from unread.told_with_last(_all_readings(source, unread), source)
+
+
+def _all_readings(source: Source, unread: UnreadLines) -> Iterator[Reading]:
     test = NcclTest()
     found = 0
     for line, text in source.lines():
@@ -77,7 +91,8 @@ def read(source: Source) -> Iterator[Reading]:
         if SETTINGS.match(told) and test.rows:
             yield from _readings(source, test)
             test = NcclTest()
-        _look(source, test, line, told, text)
+        if not _look(source, test, line, told, text):
+            (test.damaged if ROW_LIKE.match(text) else unread).add(line)
         found += 1 if test.columns else 0
         if AVERAGE.match(told) and test.rows:
             yield from _readings(source, test)
@@ -89,8 +104,10 @@ def read(source: Source) -> Iterator[Reading]:
         raise source.bad("no table of nccl-tests in it")
 
 
-def _look(source: Source, test: NcclTest, line: int, told: str, text: str) -> None:
-    if (named := NAMED.search(text)) and len(text) < 2000:
+def _look(source: Source, test: NcclTest, line: int, told: str, text: str) -> bool:
+    """Whether the line says something that is kept, or nothing that has to be."""
+    is_named = (named := NAMED.search(text)) is not None and len(text) < 2000
+    if is_named and named:
         test.name = named["name"]
     if settings := SETTINGS.match(told):
         test.settings = settings[1].strip()
@@ -104,7 +121,10 @@ def _look(source: Source, test: NcclTest, line: int, told: str, text: str) -> No
     elif average := AVERAGE.match(told):
         _check_average(test, line, number(average[1]))
     elif not told and test.columns and (row := ROW.fullmatch(text)):
-        _take_row(source, test, line, row)
+        return _take_row(source, test, line, row)
+    else:
+        return is_named or bool(ABOUT.match(told)) or not text.strip()
+    return True
 
 
 def _take_rank(source: Source, test: NcclTest, line: int, match: re.Match[str]) -> None:
@@ -117,10 +137,11 @@ def _take_rank(source: Source, test: NcclTest, line: int, match: re.Match[str]) 
     test.ranks[rank] = RankFacts(match["host"], int(match["pid"]), rank=rank, devices=device, source=str(source))
 
 
-def _take_row(source: Source, test: NcclTest, line: int, match: re.Match[str]) -> None:
+def _take_row(source: Source, test: NcclTest, line: int, match: re.Match[str]) -> bool:
+    """Whether all its cells could be read."""
     cells = match["rest"].split()
     if len(cells) < len(test.columns):
-        return  # output of something else, or a row cut off
+        return False  # output of something else, or a row cut off
     if len(test.rows) > MAX_ROWS:
         raise source.bad(f"more than {MAX_ROWS} sizes", line)
     size, places = int(match["size"]), iter(PLACES)
@@ -138,6 +159,11 @@ def _take_row(source: Source, test: NcclTest, line: int, match: re.Match[str]) -
             test.rows.append(MeasuredSize(line, place, size, *(current[name] for name in VALUES)))
         if column == "#wrong" and (wrong := number(cell)) is not None and wrong.value > 0:
             test.notes.append((line, f"{wrong.value} wrong values {place} at {size} bytes"))
+    words = ("redop", "root", "type", "iters")
+    return len(cells) == len(test.columns) and all(
+        column in words or cell in NO_VALUE or number(cell) is not None
+        for column, cell in zip(test.columns, cells, strict=True)
+    )
 
 
 def _readings(source: Source, test: NcclTest) -> Iterator[Reading]:
@@ -151,6 +177,7 @@ def _readings(source: Source, test: NcclTest) -> Iterator[Reading]:
         first.figures += _figures(_name(test), row)
     first.notes = [Note(text, Severity.WARNING, source.at(line)) for line, text in test.notes]
     about = f"{_name(test)}: {len(test.ranks)} ranks on {len(hosts)} hosts; {test.settings}".rstrip("; ")
+    first.notes += test.damaged.notes(source)
     first.notes.append(Note(about, where=str(source)))
     yield first
     yield from (Reading(one) for one in facts[1:])

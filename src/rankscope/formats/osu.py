@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rankscope.formats.event_columns import UnreadLines
 from rankscope.formats.printed import Printed, number
 from rankscope.formats.source import Source
 from rankscope.model.records import Figure, Note, RankFacts, Reading, Severity
@@ -19,6 +20,8 @@ COLUMN = re.compile(
     r"|Messages/s|Validation|Overall|Compute|Coll\. Init|MPI_\w{1,30}|Pure Comm\.|Overlap)\s*"
     r"(?:\((?P<unit>us|MB/s|GB/s|%)\))?"
 )
+ROW = re.compile(r"\s*\d")  # what begins like one
+ABOUT = re.compile(r"# (?:Datatype|\[|Overall|Size|Count)|#\s*$")  # headings, and what was measured with
 UNITS = {"us": ("ns", Decimal(1000)), "MB/s": ("bytes/s", Decimal(10**6)), "GB/s": ("bytes/s", Decimal(10**9)),
          "%": ("share", Decimal("0.01")), "": ("count", Decimal(1))}  # fmt: skip
 STATISTICS = {"Avg Latency": "mean", "Min Latency": "min", "Max Latency": "max"}
@@ -32,6 +35,7 @@ class OsuTest:
     name: str
     version: str
     columns: list[tuple[str, str]] = field(default_factory=list)  # name and unit
+    sizes: set[float | None] = field(default_factory=set)
 
 
 def sniff(head: bytes) -> bool:
@@ -43,22 +47,32 @@ def read(source: Source) -> Iterator[Reading]:
     """All benchmarks of a file."""
     reading = Reading(RankFacts(rank=source.hints.rank, source=str(source)))
     test: OsuTest | None = None
+    unread, damaged = UnreadLines(), UnreadLines("cannot be read", Severity.WARNING)
     for line, text in source.lines():
+        if not text.strip():
+            continue
         if title := TITLE.fullmatch(text):
             test = OsuTest(title["name"].strip(), title["version"])
             reading.facts.versions = f"OSU micro-benchmarks {test.version}"
-        elif test is None:
-            continue
+        elif test is None or text.startswith(
+            "# OSU"
+        ):  # a name that cannot be read: what comes is of no test that is known
+            unread.add(line)
+            test = None
         elif text.startswith("#"):
-            test.columns = _columns(text) or test.columns
+            columns = _columns(text)
+            test.columns = columns or test.columns
+            if not columns and not ABOUT.match(text):
+                unread.add(line)
         elif init := INIT.match(text.strip()):
-            _take_init(reading, test, init)
-        else:
-            _take(source, reading, test, line, text)
+            _take_init(reading, test, init, source.at(line))
+        elif not _take(source, reading, test, line, text):
+            (damaged if ROW.match(text) else unread).add(line)
         if len(reading.figures) > MAX_ROWS * 10:
             raise source.bad("more figures than a benchmark has", line)
     if not reading.figures:
         raise source.bad("no figures of an OSU benchmark in it")
+    reading.notes += [*damaged.notes(source), *unread.notes(source)]
     yield reading
 
 
@@ -68,10 +82,11 @@ def _columns(text: str) -> list[tuple[str, str]]:
     return found if values and not text.startswith(("# Datatype", "# [")) else []
 
 
-def _take(source: Source, reading: Reading, test: OsuTest, line: int, text: str) -> None:
+def _take(source: Source, reading: Reading, test: OsuTest, line: int, text: str) -> bool:
+    """Whether it is a row, and all its cells could be read."""
     cells = text.split()
     if not test.columns or len(cells) != len(test.columns) or not cells[0][0].isdigit():
-        return  # other output in between
+        return False  # other output in between, or a row cut off
     numbers = {column: value for (column, _), cell in zip(test.columns, cells, strict=True) if (value := number(cell))}
     size = numbers.get("Size")
     scale = float(size.value) if size else None
@@ -81,9 +96,12 @@ def _take(source: Source, reading: Reading, test: OsuTest, line: int, text: str)
             continue
         reading.figures.append(_figure(test, column, unit, value, scale))
     where = source.at(line)
+    _note_again(reading, test, scale, where)
     reading.notes += [Note(f"{test.name}: {problem}", Severity.WARNING, where) for problem in _problems(numbers)]
     if cells[-1] == "Fail":
         reading.notes.append(Note(f"{test.name}: the data received were wrong", Severity.WARNING, where))
+    words = ("Pass", "Fail", "-", "N/A")
+    return all(column in numbers or cell in words for (column, _), cell in zip(test.columns, cells, strict=True))
 
 
 def _figure(test: OsuTest, column: str, unit: str, value: Printed, scale: float | None) -> Figure:
@@ -97,7 +115,15 @@ def _figure(test: OsuTest, column: str, unit: str, value: Printed, scale: float 
     )
 
 
-def _take_init(reading: Reading, test: OsuTest, match: re.Match[str]) -> None:
+def _note_again(reading: Reading, test: OsuTest, scale: float | None, where: str) -> None:
+    if scale in test.sizes:
+        again = "its figure" if scale is None else f"{scale:.0f}"
+        reading.notes.append(Note(f"{test.name}: {again} comes twice", Severity.WARNING, where))
+    test.sizes.add(scale)
+
+
+def _take_init(reading: Reading, test: OsuTest, match: re.Match[str], where: str) -> None:
+    _note_again(reading, test, float(match["ranks"]), where)
     reading.facts.world_size = int(match["ranks"])
     for statistic, ms in zip(("min", "max", "mean"), match.groups()[1:], strict=True):
         value = number(ms)

@@ -172,7 +172,11 @@ ALL_QUESTIONS = (
         "steps.phases",
         empty="no call was counted in a phase: recorded runs have calls of MPI, Gloo, NCCL, torch and CUDA",
     ),
-    Question("programs", "programs.programs", empty="no program was compiled by JAX, or none that could be seen"),
+    Question(
+        "programs",
+        "programs.programs",
+        empty="neither JAX nor torch.compile has compiled a program, or none that could be seen",
+    ),
     Question("hosts", "ranks.ranks", shown=Shown.ASKED, empty=NO_RANKS),
     Question("ranks", "ranks.ranks", empty=NO_RANKS),
     Question("roles", "ranks.roles", empty=NO_WORKERS),

@@ -29,7 +29,7 @@ from rankscope.rank_files.facts import Here, facts_of, notes_of
 from rankscope.rank_files.imports import import_columns, import_notes, import_rows_of
 from rankscope.rank_files.messages import message_columns, overwritten_messages
 from rankscope.rank_files.steps import device_step_columns, mark_rows_of, marks_of, step_columns, step_rows_of
-from rankscope.rank_files.trace import add_trace
+from rankscope.rank_files.trace import add_trace, add_untraced
 from rankscope.rank_files.utilisation import utilisation_columns
 
 GROUP_KINDS: dict[int, str] = {
@@ -108,6 +108,7 @@ def read_rank_file(path: Path, events: bool = True, here: Here | None = None) ->
         reading.notes.append(Note(text, Severity.NOTE, str(path)))
     in_ranges = np.isin(tallies["layer"], rank_file.IN_RANGES)
     reading.tally_columns = _tally_columns(tallies[~in_ranges], threads[~in_ranges], clock, strings, domains, path)
+    add_untraced(reading, file, tallies)
     if in_ranges.any():
         ranged = tallies[in_ranges]
         columns = _tally_columns(ranged, threads[in_ranges], clock, strings, domains, path)

@@ -10,13 +10,14 @@ import numpy as np
 
 from rankscope import rank_file
 from rankscope.model.records import PHASES, BadFile, Figure, Note, Reading, Severity
-from rankscope.rank_file import LAP, ChunkKind, Rows, TraceKeep
+from rankscope.rank_file import LAP, ChunkKind, LayerNumber, Rows, TraceKeep
 from rankscope.rank_files.chunks import RankFile, copy_rows, native_function
 from rankscope.rank_files.clock import Clock, CuptiClock
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Times of trace records on the Unix clock, and what there is of each layer (native/read/trace_times.c).
 LAYERS = 16  # RS_TRACE_LAYERS
+UNTRACED = {LayerNumber.HOROVOD: "Horovod", LayerNumber.JAX: "JAX"}  # numbered above those
 KEPT = np.dtype([("events", "i8"), ("first_ns", "i8"), ("last_ns", "i8")])
 MOST = np.dtype([("name", "u4"), ("group", "u4"), ("phase", "u4"), ("layer", "u4")])
 CLOCK = np.dtype([("origin", "i8"), ("origin_unix_ns", "i8"), ("ns_per_unit", "f8")])
@@ -109,6 +110,17 @@ def add_trace(reading: Reading, file: RankFile, clock: Clock, cuda_rows: Rows, l
     if offered and not file.header["trace_capacity"]:
         text = "there was no room for the trace (a full disk, or a limit on file sizes): it has no events"
         reading.notes.append(Note(text, Severity.WARNING, str(file.path)))
+
+
+def add_untraced(reading: Reading, file: RankFile, tallies: Rows) -> None:
+    """Say which layers the trace has no place for, where there is one: their calls are summed up only."""
+    if not file.header["trace_keep"]:
+        return
+    present = set(np.unique(tallies["layer"]).tolist())
+    told = [name for layer, name in UNTRACED.items() if int(layer) in present]
+    if told:
+        text = f"the trace has no events of {' and '.join(told)}: their calls are summed up only (table tallies)"
+        reading.notes.append(Note(text, Severity.NOTE, str(file.path)))
 
 
 def _check(file: RankFile, seen: Seen, largest: int, layers: Sequence[str]) -> None:

@@ -83,7 +83,9 @@ def _instead(text: str) -> str:
 
 
 def is_run(place: Path) -> bool:
-    return (place / "ranks").is_dir() or (place / "loaded").is_dir()
+    """Whether it has a run's parts; a run may itself be called `loaded`, and its folder's parent is no run."""
+    parts = (place / "ranks", place / "loaded")
+    return any(part.is_dir() and not (part / "run.json").exists() for part in parts)
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -140,8 +140,9 @@ def three_parts(outcomes: Sequence[Outcome]) -> list[Table]:
     found = {place: profile(repeats[0]) for place, repeats in by_place(outcomes, "backend").items()}
     host = part(found, "host", HOST, ("Total CPU Time", "Total CPU calls"), Unit.NS, BackendProfile.host)
     host.notes.append(
-        "Intercepted calls of MPI (also its initialisation), Gloo, oneCCL, Horovod and CUDA, summed over the ranks. "
-        "Where one library calls another, Horovod MPI or oneCCL MPI, the outer one's: the other is in the table above."
+        "Intercepted calls of MPI (also its initialisation), Gloo, oneCCL, Horovod and the GPUs' runtimes, summed over "
+        "the ranks. Where one library calls another, Horovod MPI or oneCCL MPI, the outer one's: the other is in the "
+        "table above."
     )
     device = part(found, "device", GPU, ("Total GPU Time", "Total GPU calls"), Unit.NS, BackendProfile.device)
     headings = ("Total Mem Bytes", "Total Mem calls")
@@ -197,7 +198,7 @@ def counts(found: Places) -> Table:
         if not one.layers:
             made.rows.append((backend, ranks, "nothing", *[None] * 6, one.largest_bytes))
         for layer, seen in sorted(one.layers.items(), key=lambda item: list(PARTS).index(item[0])):
-            by_device = layer in (*API_LAYERS, Layer.GPU)  # its records do not tell whose thread it was
+            by_device = layer in (Layer.CUDA_API, Layer.GPU)  # its records do not tell whose thread it was
             told = (seen.hosts, seen.processes, None if by_device else seen.threads)
             devices = seen.devices if layer == Layer.GPU else None
             made.rows.append(

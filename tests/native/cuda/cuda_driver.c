@@ -1,5 +1,6 @@
 /* Plays a program that uses CUDA: calls InitializeInjection as CUDA does and puts known records into the fake CUPTI.
  * What must come out is worked out by hand in test_cuda.py. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -209,6 +210,37 @@ static void theirs(void *context, uint32_t stream, uint8_t *buffer, size_t size,
     free(buffer);
 }
 
+/* The recorder's own thread, by its name. */
+static uint32_t own_thread(void)
+{
+    char path[300], name[32];
+    uint32_t found = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; !found && tasks && (task = readdir(tasks));) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(name, sizeof name, file) && !strcmp(name, "rankscope\n"))
+            found = (uint32_t)atoi(task->d_name);
+        if (file)
+            fclose(file);
+    }
+    closedir(tasks);
+    return found;
+}
+
+/* It asks the driver for things, which CUPTI reports like any call; one of the program's is beside them. */
+static void own_calls(void)
+{
+    uint32_t tid = 0;
+    for (int tries = 0; !tid && tries < 5000; tries++, usleep(1000))
+        tid = own_thread();
+    usleep(20000);                      /* it has written down its number */
+    for (uint32_t i = 0; i < 10; i++) {
+        struct rs_cupti_api record = {RS_CUPTI_DRIVER, 1, 1000 + i, 1001 + i, 1, i ? tid : 501, i, 0};
+        put(&record, sizeof record);
+    }
+}
+
 static void everything(void)
 {
     activities();
@@ -234,6 +266,11 @@ int main(int argc, char **argv)
         long_run(count);
     else if (!strcmp(part, "launches"))
         launches(count, !strchr(argv[3], 'K'), !strchr(argv[3], 'C'), strchr(argv[3], 'R') != NULL);
+    else if (!strcmp(part, "own"))
+        own_calls();
+    else if (!strcmp(part, "devices"))
+        for (uint32_t device = 0; device < 80; device += 10)
+            kernel("one", device, 7, 1000, 1010);
     else if (!strcmp(part, "nothing"))
         return 0;
     else if (!strcmp(part, "selected"))
@@ -268,6 +305,9 @@ int main(int argc, char **argv)
         printf("%d %d %d\n", fake_selected(), fake_enabled(RS_CUPTI_CONCURRENT_KERNEL), fake_clients());
         kernel("theirs", 0, 7, 3000, 3010);
         fake_flush_full();
+    } else if (!strcmp(part, "early")) {                /* CUPTI is not attached yet */
+        cuptiActivityRegisterCallbacks(nobody, theirs);
+        printf("%d %d %d\n", fake_selected(), fake_enabled(RS_CUPTI_CONCURRENT_KERNEL), fake_clients());
     } else
         return 2;
     return 0;

@@ -229,6 +229,25 @@ def test_another_client_gets_cupti_and_we_say_so(driver: Path, tmp_path: Path) -
     assert any("torch.profiler" in note.text for note in reading.notes)
 
 
+def test_another_client_before_recording_has_begun(plain: Path, tmp_path: Path) -> None:
+    assert run(plain, tmp_path, "early", RANKSCOPE_CUDA="windows") == "0 0 1\n"
+    (note,) = recorded.read(only(tmp_path)).notes
+    assert "before recording began: nothing is recorded" in note.text
+
+
+def test_what_our_own_thread_asks_the_driver_is_no_call_of_the_program(driver: Path, tmp_path: Path) -> None:
+    run(driver, tmp_path, "own", RANKSCOPE_CUDA_API="all")
+    assert rows(recorded.read(only(tmp_path)), "cuda_api") == {("", "cuInit"): (1, 1, 1, 1, 0)}
+
+
+def test_devices_beyond_the_last_that_has_a_timeline(driver: Path, tmp_path: Path) -> None:
+    run(driver, tmp_path, "devices")
+    groups = {group for group, _ in rows(recorded.read(only(tmp_path)), "gpu")}
+    assert groups == {f"GPU {device} stream 7" for device in range(0, 80, 10)}
+    told = [int(row["device"]) for part in open_rank_file(only(tmp_path)).parts(ChunkKind.DEVICES) for row in part.rows]
+    assert sorted(told) == [0, 10, 20, 30, 40, 50, 60]
+
+
 def test_an_end_that_hangs_in_cupti_is_not_waited_for(plain: Path, tmp_path: Path) -> None:
     began = time.monotonic()
     run(plain, tmp_path, "everything", FAKE_CUPTI_HANGS="1")

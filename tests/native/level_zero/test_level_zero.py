@@ -16,6 +16,8 @@ import pytest
 import rankscope
 from native.builds import SANITIZERS, STRICT, place_recorder, recording
 from rankscope.api.frame import Frame
+from rankscope.model.tables import Column, Table, Unit
+from rankscope.questions.run.screen import _cost
 from rankscope.rank_file import ChunkKind, RuntimeState
 from rankscope.rank_files.chunks import open_rank_file
 from scripts import level_zero_random as level_zero
@@ -125,6 +127,16 @@ def test_what_is_not_seen_is_said(trained: Path) -> None:
     covered = rows(trained, "coverage", "what")
     unseen = covered["functions that launch work on devices and are not intercepted"]
     assert (unseen["count"], unseen["where"]) == (1, "zexCommandListAppendLaunchFast")
+
+
+def test_the_first_screen_speaks_of_no_cupti(trained: Path) -> None:
+    run = rankscope.open(trained)
+
+    def answer(name: str) -> Table:
+        found = run.table(name)
+        return Table(name, name, [Column(column, Unit.NAME) for column in found.columns], list(found.rows))
+
+    assert _cost(answer).endswith("% without device times")
 
 
 def test_the_layout_of_iprof(trained: Path) -> None:

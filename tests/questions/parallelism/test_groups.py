@@ -46,12 +46,12 @@ class Call:
     size: int = 1 << 20
 
 
-def made(ranks: int, messages: Sequence[Message] = (), calls: Sequence[Call] = ()) -> RunTables:
+def made(ranks: int, messages: Sequence[Message] = (), calls: Sequence[Call] = (), backward_ms: float = 0) -> RunTables:
     """A run in which every step is the same."""
-    return run_of(_reading(rank, ranks, messages, calls) for rank in range(ranks))
+    return run_of(_reading(rank, ranks, messages, calls, backward_ms) for rank in range(ranks))
 
 
-def _reading(rank: int, ranks: int, messages: Sequence[Message], calls: Sequence[Call]) -> Reading:
+def _reading(rank: int, ranks: int, messages: Sequence[Message], calls: Sequence[Call], backward_ms: float) -> Reading:
     world = Group("world", "w", "process_group", ranks, rank)
     mine = list(dict.fromkeys(call.group for call in calls if rank in call.group))
     groups = [Group(str(one), str(one), "process_group", len(one), one.index(rank)) for one in mine]
@@ -68,6 +68,7 @@ def _reading(rank: int, ranks: int, messages: Sequence[Message], calls: Sequence
         blocked = sum(one.over_ms - one.received_ms for one in messages if one.receiver == rank)
         told: dict[str, Any] = {one.name: 0 for one in fields(Step)}
         told |= dict.fromkeys(("accumulated", "skipped", "told", "by_backward"), False)
+        told |= {"backwards": 1, "backward_ns": int(backward_ms * MS)} if backward_ms else {}
         told |= {"number": step + 1, "begin_ns": begin, "end_ns": begin + STEP_NS, "warmup": step < 2}
         reading.steps.append(Step(**told | {"exposed_ns": int(blocked * MS)}))
         for one in messages:
@@ -171,6 +172,13 @@ def test_collectives_tell_tensor_data_and_expert_parallel_groups() -> None:
     assert "up to 1 MiB" in parallelism(run).rows[0][-1]
     run = made(2, calls=[Call((0, 1), "gloo:all_to_all", at) for at in (10, 20)])
     assert parallelism(run).rows[1][1] == "(ep 1)"
+
+
+def test_gradients_of_a_long_backward_pass_are_no_activations() -> None:
+    """Reduced after a fifth of the step: early, but not before backward begins."""
+    calls = [Call((0, 1), "all_reduce", at_ms) for at_ms in (20, 60)]
+    assert [one.kind for one in parallelism_of(made(2, calls=calls, backward_ms=85)).groups] == ["dp"]
+    assert [one.kind for one in parallelism_of(made(2, calls=calls, backward_ms=50)).groups] == ["tp"]
 
 
 def test_nothing_that_repeats_is_unknown() -> None:

@@ -11,10 +11,12 @@ import pytest
 from mpis import ROOT, job_environment
 from programs.jobs import PROGRAMS
 from rankscope.api.run import Run
-from rankscope.questions.findings.pipelines import slow_pipeline_part
+from rankscope.questions.findings.pipelines import OF_A_HOST, slow_pipeline_part
+from rankscope.questions.findings.stragglers import straggler
 from rankscope.questions.messages.matching import ends_left_out
 from rankscope.questions.parallelism.bubbles import bubbles_of, interleaved_sends, slow_parts
 from rankscope.questions.parallelism.groups import parallelism
+from rankscope.questions.stragglers.causes import causes_of
 
 BINARIES = ROOT / ".envs" / "torch" / "bin"
 
@@ -71,6 +73,10 @@ def test_two_stages_twice_one_rank_slow(tmp_path: Path) -> None:
     assert [(one.kind, one.ranks) for one in slow_parts(found)][:1] == [("rank", (3,))]
     [finding] = slow_pipeline_part(tables)
     assert "rank 3 of stage 1" in finding.title
+    late = {one.late.rank: one.name for one in causes_of(tables)}
+    if 3 in late and late[3] not in OF_A_HOST:  # else a busy machine has made it late
+        assert "causes: " in finding.evidence[-1]
+        assert not any("Rank 3 " in one.title for one in straggler(tables)), "it is named once"
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ static const struct { const char *prefix; uint8_t part, whole; } known_parts[] =
     {"DataParallel.forward", RS_PART_FORWARD, 1},
     {"FullyShardedDataParallel.forward", RS_PART_FORWARD, 1},
     {"torch.autograd.backward", RS_PART_BACKWARD, 1},
+    {"DeepSpeedEngine.backward", RS_PART_BACKWARD, 1},
+    {"DeepSpeedEngine.step", RS_PART_OPTIMIZER, 1},
     {"torch.save", RS_PART_CHECKPOINT, 1},
     {"torch.distributed.checkpoint.save", RS_PART_CHECKPOINT, 0},
     {"data", RS_PART_DATA, 1},

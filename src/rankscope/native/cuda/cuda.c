@@ -5,10 +5,8 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "cuda_layer.h"
@@ -22,8 +20,8 @@
 #define STEPLESS_NS 10000000000u    /* or its context is so old, */
 #define UNTRAINED_NS 3000000000u    /* where no optimizer was made yet, so old: it may only infer */
 #define NO_CONTEXT_NS 60000000000u  /* or so much time has passed: its context may be none that can be asked for */
+#define CLOCK_TRIES 16
 #define DETACH_NS 2000000000u       /* so long is waited for the end of a step, at which CUPTI may be taken off */
-#define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffers */
 
 struct rs_cuda_layer rs_cuda;
 
@@ -34,7 +32,7 @@ static int32_t owner_pid;
 static int has_windows;             /* recording may pause */
 static atomic_int has_nvtx;         /* CUPTI was given to the program's NVTX, which keeps calling it */
 static atomic_int is_waiting;       /* contexts made and kernels loaded under CUPTI stay slower by 3 % without it */
-static uint64_t context_seen;       /* 0: none has been yet */
+static _Atomic uint64_t context_seen;   /* 0: none has been yet */
 static int is_attached;             /* changed under switch_lock */
 static uint64_t finalize_ns;        /* how long the last one took */
 
@@ -42,11 +40,14 @@ static uint64_t finalize_ns;        /* how long the last one took */
 enum detaching { NOBODY = 0, ASKED = 1, AT_WORK = 2, DONE = 3 };
 static atomic_int detaching;
 
-static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER, asking_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t asking_lock = PTHREAD_MUTEX_INITIALIZER, switch_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;  /* CUPTI is not used elsewhere while it is taken off */
-static pthread_cond_t wake, woken;
-static int has_thread, asked_to_end, has_ended;
+
+static void take_turns(int is_last);
+static uint64_t pause_ns(void);
+static struct rs_gpu_thread flusher = {
+    .turn = take_turns, .pause_ns = pause_ns, .has_last = 1, .lock = PTHREAD_MUTEX_INITIALIZER};
+static uint64_t began, flushed, sampled;    /* when the thread did */
 
 enum when { ALWAYS, UNTIL_PAUSED, UNTIL_PAUSED_IF_EVER };
 static const struct { int kind; enum when when; const char *name; } kinds[] = {
@@ -138,7 +139,8 @@ static uint64_t note_now(void)
 {
     struct rs_cuda *row = rs_cuda.row;
     pthread_mutex_lock(&clock_lock);
-    if ((row->window_begin_ns || atomic_load(&is_waiting)) && atomic_load(&detaching) < AT_WORK)
+    int is_off = !row->window_begin_ns && !atomic_load(&is_waiting);
+    if (!is_off && atomic_load(&detaching) < AT_WORK && atomic_load(&life) != OVER)
         note_clocks(&row->flushed_ticks, &row->flushed_ns, &row->flushed_width_ticks);
     pthread_mutex_unlock(&clock_lock);
     return row->flushed_ns;
@@ -164,12 +166,6 @@ static void flush(int is_last)
 }
 
 /* --- attaching CUPTI and taking it off --- */
-
-static struct timespec after_ns(uint64_t ns)
-{
-    uint64_t at = rs_clock_ns(CLOCK_MONOTONIC) + ns;
-    return (struct timespec){(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
-}
 
 static const char *result_text(int result)
 {
@@ -228,10 +224,10 @@ void rs_cuda_step_ended(void)
         uint64_t begun = rs_clock_ns(CLOCK_MONOTONIC);
         rs_cuda.cupti.cuptiFinalize();
         finalize_ns = rs_clock_ns(CLOCK_MONOTONIC) - begun;
-        pthread_mutex_lock(&wake_lock);
+        pthread_mutex_lock(&flusher.lock);
         atomic_store(&detaching, DONE);
-        pthread_cond_broadcast(&wake);
-        pthread_mutex_unlock(&wake_lock);
+        pthread_cond_broadcast(&flusher.wake);
+        pthread_mutex_unlock(&flusher.lock);
     }
     errno = saved;
 }
@@ -240,16 +236,16 @@ void rs_cuda_step_ended(void)
 static int detach(void)
 {
     atomic_store(&detaching, ASKED);
-    struct timespec until = after_ns(DETACH_NS);
-    pthread_mutex_lock(&wake_lock);
-    while (atomic_load(&detaching) != DONE && !asked_to_end && !atomic_load(&others)
-           && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
+    struct timespec until = rs_gpu_after(DETACH_NS);
+    pthread_mutex_lock(&flusher.lock);
+    while (atomic_load(&detaching) != DONE && !flusher.asked_to_end && !atomic_load(&others)
+           && pthread_cond_timedwait(&flusher.wake, &flusher.lock, &until) == 0)
         continue;
     int before = ASKED;
     int is_called_off = atomic_compare_exchange_strong(&detaching, &before, NOBODY);
     while (!is_called_off && atomic_load(&detaching) != DONE)
-        pthread_cond_wait(&wake, &wake_lock);
-    pthread_mutex_unlock(&wake_lock);
+        pthread_cond_wait(&flusher.wake, &flusher.lock);
+    pthread_mutex_unlock(&flusher.lock);
     is_attached = is_called_off;
     return !is_called_off;
 }
@@ -331,7 +327,7 @@ static void begin_if_due(uint64_t now, uint64_t waited_ns)
     rs_gpu_enter();
     rs_gpu_note_now();      /* a program without steps has not asked for the time yet */
     rs_gpu_now();
-    int is_warm = rs_windows_seen_steps() >= WARM_STEPS || atomic_load(&has_nvtx);
+    int is_warm = rs_windows_seen_steps() >= WARM_STEPS || atomic_load(&has_nvtx) || rs_gpu.producers > 1;
     rs_gpu_leave();
     uint64_t stepless_ns = rs_steps_may_come() == RS_STEPS_PERHAPS ? UNTRAINED_NS : STEPLESS_NS;
     if (!is_warm && (!context_seen || now - context_seen < stepless_ns) && waited_ns < NO_CONTEXT_NS)
@@ -344,8 +340,9 @@ static void begin_if_due(uint64_t now, uint64_t waited_ns)
 }
 
 /* Less and less often, where the program does something else for long. */
-static uint64_t pause_ns(uint64_t waited_ns)
+static uint64_t pause_ns(void)
 {
+    uint64_t waited_ns = rs_clock_ns(CLOCK_MONOTONIC) - began;
     uint64_t turn_ns = has_windows ? rs_windows_turn_ns() : FLUSH_NS, soon_ns = LOOK_NS + waited_ns / 64;
     return (atomic_load(&is_waiting) || !context_seen) && soon_ns < turn_ns ? soon_ns : turn_ns;
 }
@@ -356,6 +353,8 @@ static void take_turn(void)
     rs_gpu_enter();
     if (atomic_load(&has_nvtx))
         rs_windows_stay("NVTX ranges: all is recorded (they would call a CUPTI that is taken off)");
+    if (rs_gpu.producers > 1 && is_attached)
+        rs_windows_stay("devices of another vendor: all is recorded (their steps would be cut where CUDA's pause)");
     enum rs_turn turn = rs_windows_turn(rs_gpu_now());
     int may_pause = rs_windows_may_pause();
     rs_gpu_leave();
@@ -368,61 +367,32 @@ static void take_turn(void)
     pthread_mutex_unlock(&switch_lock);
 }
 
-static void *flusher(void *unused)
+static void take_turns(int is_last)
 {
-    (void)unused;
-    prctl(PR_SET_NAME, "rankscope");
-    pthread_mutex_lock(&wake_lock);
-    uint64_t began = rs_clock_ns(CLOCK_MONOTONIC), flushed = began, sampled = began;
-    for (int is_last = 0; !is_last;) {
-        struct timespec until = after_ns(pause_ns(rs_clock_ns(CLOCK_MONOTONIC) - began));
-        while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
-            continue;
-        is_last = asked_to_end;
-        pthread_mutex_unlock(&wake_lock);
-        uint64_t now = rs_clock_ns(CLOCK_MONOTONIC);
-        if (!is_last && !atomic_load(&others))
-            look_for_context(now);
-        if (!atomic_load(&others) && (is_last || now - flushed >= FLUSH_NS)) {
-            flush(is_last);
-            flushed = now;
-        }
-        if (is_last || now - sampled >= FLUSH_NS) {
-            rs_gpus_sample(is_last);
-            sampled = now;
-        }
-        if (atomic_load(&is_waiting) && !is_last && !atomic_load(&others))
-            begin_if_due(now, now - began);
-        else if (has_windows && !is_last && !atomic_load(&others))
-            take_turn();
-        pthread_mutex_lock(&wake_lock);
+    uint64_t now = rs_clock_ns(CLOCK_MONOTONIC);
+    if (!is_last && !atomic_load(&others))
+        look_for_context(now);
+    if (!atomic_load(&others) && (is_last || now - flushed >= FLUSH_NS)) {
+        flush(is_last);
+        flushed = now;
     }
-    has_ended = 1;
-    pthread_cond_broadcast(&woken);
-    pthread_mutex_unlock(&wake_lock);
-    return NULL;
+    if (is_last || now - sampled >= FLUSH_NS) {
+        rs_gpus_sample(is_last);
+        sampled = now;
+    }
+    if (atomic_load(&is_waiting) && !is_last && !atomic_load(&others))
+        begin_if_due(now, now - began);
+    else if (has_windows && !is_last && !atomic_load(&others))
+        take_turn();
 }
 
-/* With all signals blocked: those of the program are for its own threads. */
 static void start_flusher(void)
 {
-    sigset_t all, before;
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &monotonic);
-    pthread_cond_init(&woken, &monotonic);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    has_thread = pthread_create(&thread, &attributes, flusher, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_condattr_destroy(&monotonic);
+    began = flushed = sampled = rs_clock_ns(CLOCK_MONOTONIC);
+    rs_gpu_thread_start(&flusher);
 }
+
+int rs_cuda_is_own(uint32_t tid) { return tid && tid == __atomic_load_n(&flusher.tid, __ATOMIC_RELAXED); }
 
 void rs_cuda_ending(void) { rs_cuda_neighbour_note(atomic_load(&life) != NOT_STARTED); }
 
@@ -431,19 +401,11 @@ void rs_cuda_finish(void)
 {
     if (atomic_load(&life) != STARTED || owner_pid != getpid())
         return;
-    if (!has_thread) {
-        if (!atomic_load(&others))
-            flush(1);
-    } else {
-        struct timespec until = after_ns(EXIT_NS);
-        pthread_mutex_lock(&wake_lock);
-        asked_to_end = 1;
-        pthread_cond_broadcast(&wake);
-        while (!has_ended && pthread_cond_timedwait(&woken, &wake_lock, &until) == 0)
-            continue;
-        pthread_mutex_unlock(&wake_lock);
-    }
-    if (atomic_load(&is_waiting) && context_seen && !atomic_load(&others))
+    if (flusher.is_there)
+        rs_gpu_thread_end(&flusher);
+    else if (!atomic_load(&others))
+        flush(1);
+    if (atomic_load(&is_waiting) && atomic_load(&context_seen) && !atomic_load(&others))
         rs_cuda.row->note = rs_intern("the GPU was used for a few seconds, without steps: nothing of it is recorded "
                                       "(--cuda exact records from the start)");
     atomic_store(&life, OVER);
@@ -465,16 +427,19 @@ static void say_missing(int windows_missing, char *note, size_t size)
                  used ? "; " : "");
 }
 
-/* Where another backend was there before, its clock is that of the process. */
+/* Under the lock. Where another backend was there before, its clock is that of the process. */
 static void begin_clock(int is_first)
 {
     struct rs_cuda *row = rs_cuda.row;
-    uint64_t ticks, ns, width_ticks;
+    uint64_t ticks, ns, width_ticks, narrowest = UINT64_MAX;
     rs_cuda.offset_ns = 0;
     if (is_first)
         note_clocks(&row->started_ticks, &row->started_ns, &row->started_width_ticks);
-    else if (note_clocks(&ticks, &ns, &width_ticks) && rs_gpu_has_rate())
-        rs_cuda.offset_ns = rs_gpu_ns_of(ticks - width_ticks / 2) - ns;
+    for (int i = 0; !is_first && i < CLOCK_TRIES; i++)      /* something else may run between two readings, but not each time */
+        if (rs_gpu_has_rate() && note_clocks(&ticks, &ns, &width_ticks) && width_ticks < narrowest) {
+            narrowest = width_ticks;
+            rs_cuda.offset_ns = rs_gpu_ns_of(ticks - width_ticks / 2) - ns;
+        }
 }
 
 static void begin(uint32_t version, const char *path)
@@ -486,16 +451,18 @@ static void begin(uint32_t version, const char *path)
         return;
     rs_cuda.row->library = rs_intern(path);
     rs_cuda.row->cupti_version = version;
+    rs_gpu_enter();
     begin_clock(is_first);
     rs_gpu.step_seen = rs_windows_step;
     rs_gpu.device_step_seen = rs_windows_device_step;
     int asked = rs_windows_wanted();
-    has_windows = asked && can_detach();
+    has_windows = asked && is_first && can_detach();
     rs_windows_begin(has_windows);
     atomic_store(&is_waiting, has_windows);
+    rs_gpu_leave();
     atomic_store(&life, STARTED);
     if (has_windows || attach(note, sizeof note)) {
-        say_missing(asked && !has_windows, note, sizeof note);
+        say_missing(asked && !can_detach(), note, sizeof note);
         start_flusher();
         atexit(rs_cuda_finish);
     } else {
@@ -589,10 +556,11 @@ static void step_aside(void)
     int before = 0;
     if (!atomic_compare_exchange_strong(&others, &before, 1) || atomic_load(&life) != STARTED || owner_pid != getpid())
         return;
-    pthread_mutex_lock(&wake_lock);
-    pthread_cond_broadcast(&wake);      /* nobody has to wait for a call in which CUPTI is taken off */
-    pthread_mutex_unlock(&wake_lock);
+    pthread_mutex_lock(&flusher.lock);
+    pthread_cond_broadcast(&flusher.wake);      /* nobody has to wait for a call in which CUPTI is taken off */
+    pthread_mutex_unlock(&flusher.lock);
     pthread_mutex_lock(&switch_lock);
+    int was_waiting = atomic_load(&is_waiting);
     flush(1);
     for (unsigned i = 0; is_attached && i < KINDS; i++)
         rs_cuda.cupti.cuptiActivityDisable(kinds[i].kind);
@@ -605,7 +573,9 @@ static void step_aside(void)
     if (is_attached && rs_cuda.cupti.cuptiActivityFlushPeriod)
         rs_cuda.cupti.cuptiActivityFlushPeriod(0);
     pthread_mutex_unlock(&switch_lock);
-    rs_cuda.row->note = rs_intern("another client of CUPTI (torch.profiler?) came: the GPU is recorded up to then");
+    rs_cuda.row->note = rs_intern(was_waiting ? "another client of CUPTI (torch.profiler?) came before recording began: nothing is recorded "
+                                                "of the GPU"
+                                              : "another client of CUPTI (torch.profiler?) came: the GPU is recorded up to then");
     rs_cuda.row->state = RS_CUDA_ASIDE;
 }
 
@@ -633,6 +603,8 @@ void rs_cuda_forget(void)
     pthread_mutex_init(&asking_lock, NULL);
     pthread_mutex_init(&switch_lock, NULL);
     pthread_mutex_init(&clock_lock, NULL);
+    rs_gpu_thread_forget(&flusher);
+    atomic_store(&detaching, NOBODY);   /* else the child's next step would take off a CUPTI that is its parent's */
     atomic_store(&is_waiting, 0);
     context_seen = 0;
     rs_cuda.row = NULL;

@@ -21,6 +21,7 @@ enum rs_found rs_cupti_find(struct rs_cupti *cupti, uint32_t *version, char *pat
 void rs_cuda_finish(void);
 void rs_cuda_ending(void);     /* before it is known whether the process has anything to tell */
 void rs_cuda_forget(void);
+int rs_cuda_is_own(uint32_t tid);      /* the thread is ours: what it asks the driver is none of the program's calls */
 
 /* cuda_windows.c: whether to record now, so that it costs no more than it may */
 enum rs_turn { RS_TURN_STAY = 0, RS_TURN_OPEN = 1, RS_TURN_CLOSE = 2 };

@@ -84,6 +84,8 @@ static void add_marker(const struct rs_cupti_marker_record *marker)
 static void add_call(const struct rs_cupti_api *record)
 {
     struct rs_gpu_call call;
+    if (rs_cuda_is_own(record->threadId))
+        return;
     if (!record->start || record->end < record->start) {
         rs_cuda.row->unfinished++;
         return;

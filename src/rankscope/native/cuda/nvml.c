@@ -57,7 +57,7 @@ void rs_cuda_gpus_forget(void)
 
 static int find_driver(void)
 {
-    if (driver.cuDeviceGet)
+    if (__atomic_load_n(&driver.cuDeviceGet, __ATOMIC_ACQUIRE))
         return 1;
     void *library = dlsym(RTLD_DEFAULT, "cuDeviceGet") ? RTLD_DEFAULT : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (!library && !dlsym(RTLD_DEFAULT, "cuDeviceGet"))
@@ -69,8 +69,9 @@ static int find_driver(void)
     driver.cuDeviceTotalMem = (int (*)(size_t *, int))dlsym(library, "cuDeviceTotalMem_v2");
     driver.cuDeviceGetAttribute = (int (*)(int *, int, int))dlsym(library, "cuDeviceGetAttribute");
     driver.cuDevicePrimaryCtxGetState = (int (*)(int, unsigned *, int *))dlsym(library, "cuDevicePrimaryCtxGetState");
-    driver.cuDeviceGet = (int (*)(int *, int))dlsym(library, "cuDeviceGet");
-    return driver.cuDeviceGet != NULL;
+    int (*get)(int *, int) = (int (*)(int *, int))dlsym(library, "cuDeviceGet");
+    __atomic_store_n(&driver.cuDeviceGet, get, __ATOMIC_RELEASE);   /* last: whoever sees it sees the others */
+    return get != NULL;
 }
 
 static void describe(uint32_t number, int index)

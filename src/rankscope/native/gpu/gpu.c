@@ -5,8 +5,10 @@
 #define PLACE_NS 1000000000u        /* likewise a call, and what it launched, in its ranges */
 #define SETTLING_NS 1000000000u     /* until the clocks were read so far apart, each look at them reads them anew */
 #define MOST_DEVICES 64u            /* as many have timelines */
+#define EXIT_NS 400000000u          /* how long the end of the process waits for a thread that has the lock */
 
 struct rs_gpu_layer rs_gpu = {.lock = PTHREAD_MUTEX_INITIALIZER};
+__thread int rs_gpu_inside __attribute__((tls_model("initial-exec")));
 
 /* By number: whose it is, index << 8 | backend. A device keeps its runtime's own number unless one of another runtime
  * has it. */
@@ -101,8 +103,10 @@ struct rs_cuda *rs_gpu_begin(enum rs_backend backend, uint64_t (*note_now)(void)
         rs_gpu.row = row;
         rs.gpu = 1;
     }
+    struct rs_cuda *row = rs_gpu.row;
+    rs_gpu.producers += row != NULL;
     rs_gpu_leave();
-    return rs_gpu.row;
+    return row;
 }
 
 struct rs_runtime *rs_gpu_runtime(enum rs_backend backend, const char *library)
@@ -122,8 +126,8 @@ struct rs_runtime *rs_gpu_runtime(enum rs_backend backend, const char *library)
 uint32_t rs_gpu_device(enum rs_backend backend, uint32_t index)
 {
     uint32_t whose = index << 8 | (uint32_t)backend, free_number = UINT32_MAX;
-    if (RS_LIKELY(index < MOST_DEVICES && devices[index] == whose))
-        return index;
+    if (index >= MOST_DEVICES || RS_LIKELY(devices[index] == whose))
+        return index;               /* beyond, none has a timeline, whosoever it is */
     for (uint32_t number = 0; number < MOST_DEVICES; number++) {
         if (devices[number] == whose)
             return number;
@@ -144,11 +148,32 @@ int rs_gpu_is_of(uint32_t device, enum rs_backend backend, uint32_t *index)
 
 /* --- settling --- */
 
-void rs_gpu_settle(uint64_t now_ns, int is_last)
+static void settle(uint64_t now_ns, int is_last)
 {
     rs_device_steps_settle(now_ns, is_last);
     rs_device_settle(now_ns > PAST_NS ? now_ns - PAST_NS : 0);
     rs_attribution_settle(is_last ? UINT64_MAX : now_ns > PLACE_NS ? now_ns - PLACE_NS : 0);
+}
+
+/* With several producers, what one of them launched last may belong to a step in which another still has something to tell:
+ * then rs_gpu_finish is the last. */
+void rs_gpu_settle(uint64_t now_ns, int is_last)
+{
+    is_last = is_last && rs_gpu.producers < 2;
+    settle(now_ns, is_last);
+}
+
+/* A handler of the program may end it while its thread is in here, or another thread may have been stopped in here. */
+void rs_gpu_finish(void)
+{
+    uint64_t until_ns = rs_clock_ns(CLOCK_REALTIME) + EXIT_NS;
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    if (rs_gpu_inside || __atomic_load_n(&rs_gpu.producers, __ATOMIC_RELAXED) < 2
+        || pthread_mutex_timedlock(&rs_gpu.lock, &until) != 0)
+        return;
+    if (rs_gpu.row && rs.file)
+        settle(rs_gpu_now(), 1);
+    pthread_mutex_unlock(&rs_gpu.lock);
 }
 
 void rs_gpu_cut(void)
@@ -166,6 +191,8 @@ void rs_gpu_forget(void)
     rs_gpu.activities = NULL;
     rs_gpu.step_seen = NULL;
     rs_gpu.device_step_seen = NULL;
+    rs_gpu.producers = 0;
+    rs_gpu_inside = 0;
     memset(devices, 0, sizeof devices);
     rs_gpu_names_forget();
     rs_gpu_streams_forget();

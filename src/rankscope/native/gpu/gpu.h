@@ -5,6 +5,7 @@
 #define RANKSCOPE_GPU_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "recorder.h"
 
@@ -61,16 +62,28 @@ struct rs_gpu_layer {
     void (*step_seen)(uint64_t begin_ns, uint64_t end_ns, int is_rest);
     void (*device_step_seen)(uint64_t ns, uint64_t launching_ns);
     uint64_t (*note_now)(void);     /* reads the clock of the process and the ticks: sets row->flushed_* */
+    uint32_t producers;             /* that have begun */
 };
 extern struct rs_gpu_layer rs_gpu __attribute__((visibility("hidden")));
+extern __thread int rs_gpu_inside __attribute__((visibility("hidden"), tls_model("initial-exec")));    /* this thread has the lock */
 
 /* The first producer brings the clock: note_now reads it (NULL: CLOCK_MONOTONIC), and it is all others' clock. Returns
  * the row that all share, or NULL where the file has no room. *is_first: this one's clock is it. */
 struct rs_cuda *rs_gpu_begin(enum rs_backend backend, uint64_t (*note_now)(void), int *is_first);
 struct rs_runtime *rs_gpu_runtime(enum rs_backend backend, const char *library);    /* its own row; NULL: no room */
 struct rs_cuda *rs_gpu_new_row(enum rs_cuda_state state, const char *library, const char *note);
-static inline void rs_gpu_enter(void) { pthread_mutex_lock(&rs_gpu.lock); }
-static inline void rs_gpu_leave(void) { pthread_mutex_unlock(&rs_gpu.lock); }
+
+static inline void rs_gpu_enter(void)
+{
+    rs_gpu_inside = 1;              /* before: a signal may come in between, and its handler end the process */
+    pthread_mutex_lock(&rs_gpu.lock);
+}
+
+static inline void rs_gpu_leave(void)
+{
+    pthread_mutex_unlock(&rs_gpu.lock);
+    rs_gpu_inside = 0;
+}
 
 /* The thread that calls a runtime, ready to count that itself; NULL: nothing is recorded. Unlike with rs_enter a call inside
  * another one (from a callback of the driver's) is the program's as well. */
@@ -93,7 +106,7 @@ uint64_t rs_gpu_now(void);                      /* on the clock of the process; 
 uint64_t rs_gpu_ns_of(uint64_t ticks);          /* likewise; rs_gpu_has_rate first */
 int rs_gpu_has_rate(void);
 uint64_t rs_gpu_note_now(void);
-void rs_gpu_settle(uint64_t now_ns, int is_last);   /* about once a second, and at the end */
+void rs_gpu_settle(uint64_t now_ns, int is_last);   /* about once a second; is_last: this producer tells no more */
 struct rs_device *rs_device_row(uint32_t device);   /* for what one runtime alone tells; NULL: no room */
 
 /* For one that records in windows, between both as well. */
@@ -108,8 +121,25 @@ static inline void rs_gpu_change(uint64_t *current, uint64_t *peak, uint64_t byt
         *peak = *current;
 }
 
-/* Without: in the child of a fork, where all that was recorded is the parent's. */
+/* Without: at the end of the process, when all producers have told what they knew; and in the child of a fork, where all that
+ * was recorded is the parent's. */
+void rs_gpu_finish(void);
 void rs_gpu_forget(void);
+
+/* producer_thread.c: a thread in which a producer asks its devices. */
+struct rs_gpu_thread {
+    void (*turn)(int is_last);
+    uint64_t (*pause_ns)(void);     /* until the next turn, under the lock; NULL: a second */
+    int has_last;                   /* the last turn is the thread's; 0: it is for who ends it */
+    pthread_mutex_t lock;
+    pthread_cond_t wake, ended;
+    int is_there, asked_to_end, has_ended;
+    uint32_t tid;
+};
+void rs_gpu_thread_start(struct rs_gpu_thread *thread);
+int rs_gpu_thread_end(struct rs_gpu_thread *thread);    /* waits, not for long; 1: it takes no turn any more */
+void rs_gpu_thread_forget(struct rs_gpu_thread *thread);    /* in the child of a fork */
+struct timespec rs_gpu_after(uint64_t ns);              /* from now, as conditions on the monotonic clock want it */
 
 /* gpus.c: which devices there are, described by who drives them, in any thread. */
 struct rs_gpu_about {

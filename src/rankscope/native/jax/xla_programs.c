@@ -168,12 +168,12 @@ static uint64_t ticks_in(double seconds)
     return seconds > 0 ? (uint64_t)(seconds * 1e9 * ticks_per_ns) : 0;
 }
 
-static void tally(const char *name, uint64_t ticks, uint64_t bytes)
+static void tally(uint8_t layer, const char *name, uint64_t ticks, uint64_t bytes)
 {
     struct rs_thread *thread = rs_enter();
     if (!thread)
         return;
-    rs_tally(thread, rs_key(rs_intern(name), 0, RS_LAYER_JAX, rs.phase, 0, RS_KIND_CALL), ticks, bytes, 0);
+    rs_tally(thread, rs_key(rs_intern(name), 0, layer, rs.phase, 0, RS_KIND_CALL), ticks, bytes, 0);
     rs_leave(thread, rs_ticks());
 }
 
@@ -181,7 +181,14 @@ static void tally(const char *name, uint64_t ticks, uint64_t bytes)
 RS_EXPORT void rankscope_jax_took(const char *name, double seconds, uint64_t bytes)
 {
     if (rs_telling())
-        tally(name, ticks_in(seconds), bytes);
+        tally(RS_LAYER_JAX, name, ticks_in(seconds), bytes);
+}
+
+/* The same of torch, of a graph that it has compiled. */
+RS_EXPORT void rankscope_graph_compiled(const char *name, double seconds)
+{
+    if (rs_telling())
+        tally(RS_LAYER_TORCH, name, ticks_in(seconds), 0);
 }
 
 /* For Python, around a wait for results: in steps it is time of their programs. */
@@ -198,5 +205,5 @@ RS_EXPORT void rankscope_jax_waited(const char *name, uint64_t begin, uint64_t b
     uint64_t now = rs_ticks();
     if (rs_step_open)
         rs_part_leave(RS_PART_COMPUTE, now);
-    tally(name, now - begin, bytes);
+    tally(RS_LAYER_JAX, name, now - begin, bytes);
 }

@@ -1,5 +1,5 @@
 /* Events of our own, for work that signals none of the program's: out of pools that tell kernels' timestamps, one kind for
- * each context. */
+ * each context. And which of the program's tell none. */
 #include "ze_layer.h"
 
 #define POOL_EVENTS 512u
@@ -93,8 +93,54 @@ void rs_ze_events_drop(ze_handle handle)
 }
 
 /* In the child of a fork: what they were is the parent's. */
+/* --- the program's --- */
+
+static struct rs_ze_map untimeable;     /* pools and events without timestamps */
+
+int rs_ze_event_is_untimeable(ze_handle event) { return rs_ze_map_get(&untimeable, event) != 0; }
+
+/* All events of the program tell timestamps, but those that other processes share, which cannot. */
+void rs_ze_POOL_CREATE(void **arguments, uint64_t begun)
+{
+    static __thread struct rs_ze_event_pool_desc timed;
+    (void)begun;
+    const struct rs_ze_event_pool_desc *asked = RS_ZE_ARGUMENT(const struct rs_ze_event_pool_desc *, 1);
+    if (!asked || asked->flags & (RS_ZE_POOL_IPC | RS_ZE_POOL_TIMESTAMP))
+        return;
+    timed = *asked;
+    timed.flags |= RS_ZE_POOL_TIMESTAMP;
+    RS_ZE_ARGUMENT(const struct rs_ze_event_pool_desc *, 1) = &timed;
+}
+
+void rs_ze_POOL_CREATED(void **arguments, uint64_t begun)
+{
+    (void)begun;
+    ze_handle pool = *RS_ZE_ARGUMENT(ze_handle *, 4);
+    if (RS_ZE_ARGUMENT(const struct rs_ze_event_pool_desc *, 1)->flags & RS_ZE_POOL_TIMESTAMP)
+        rs_ze_map_take(&untimeable, pool);
+    else
+        rs_ze_map_put(&untimeable, pool, 1);
+}
+
+void rs_ze_POOL_OPENED(void **arguments, uint64_t begun)
+{
+    (void)begun;
+    rs_ze_map_put(&untimeable, *RS_ZE_ARGUMENT(ze_handle *, 2), 1);
+}
+
+void rs_ze_EVENT_CREATED(void **arguments, uint64_t begun)
+{
+    (void)begun;
+    ze_handle event = *RS_ZE_ARGUMENT(ze_handle *, 2);
+    if (rs_ze_map_get(&untimeable, RS_ZE_ARGUMENT(ze_handle, 0)))
+        rs_ze_map_put(&untimeable, event, 1);
+    else
+        rs_ze_map_take(&untimeable, event);
+}
+
 void rs_ze_events_forget(void)
 {
+    rs_ze_map_free(&untimeable);
     for (struct context *context = contexts, *next; context; context = next) {
         next = context->next;
         for (struct pool *pool = context->pools, *after; pool; pool = after) {

@@ -57,11 +57,15 @@ void rs_ze_device_times(struct rs_ze_device *device, const struct rs_ze_kernel_t
                         uint64_t *end_ns);
 void rs_ze_devices_forget(void);
 
-/* ze_events.c: our own, in the contexts of the program */
+/* ze_events.c: our own, in the contexts of the program; and the program's */
+int rs_ze_event_is_untimeable(ze_handle event);
 ze_handle rs_ze_event_take(ze_handle context);
 void rs_ze_event_give(ze_handle context, ze_handle event);
 void rs_ze_events_drop(ze_handle context);
 void rs_ze_events_forget(void);
+
+/* ze_streams.c */
+void rs_ze_collect(int is_last);
 
 /* ze_lists.c */
 enum rs_ze_item_flag {
@@ -80,7 +84,6 @@ struct rs_ze_item {
 };
 int rs_ze_inject(ze_handle list, ze_handle *event);                 /* 1: the event is ours */
 void rs_ze_appended(ze_handle list, struct rs_ze_item *item, uint64_t begun, int failed);
-void rs_ze_collect(int is_last);
 void rs_ze_lists_forget(void);
 
 /* ze_readouts.c */

@@ -5,14 +5,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "ze_layer.h"
 
-#define FLUSH_NS 1000000000u
 #define EXIT_TRIES 400              /* milliseconds for which the end of the process waits for a thread that is in here */
 #define HAS_INIT_DRIVERS (1u << 16 | 10u)       /* the version of Level Zero whose table has it */
 #define UNINITIALIZED 0x78000001u
@@ -29,9 +26,6 @@ static void *loader;
 static char loader_path[512];
 static uint32_t loader_version;
 static int32_t owner_pid;
-static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake;
-static int asked_to_end;
 
 /* --- the thread that asks devices once a second --- */
 
@@ -44,49 +38,18 @@ static void settle(int is_last)
     rs_gpu_leave();
 }
 
-static void *flusher(void *unused)
+static void take_turn(int is_last)
 {
-    (void)unused;
-    prctl(PR_SET_NAME, "rankscope");
-    pthread_mutex_lock(&wake_lock);
-    while (!asked_to_end) {
-        uint64_t at = rs_clock_ns(CLOCK_MONOTONIC) + FLUSH_NS;
-        struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
-        pthread_cond_timedwait(&wake, &wake_lock, &until);
-        int is_over = asked_to_end;
-        pthread_mutex_unlock(&wake_lock);
-        if (!is_over && atomic_load(&rs_ze.is_on)) {
-            rs_ze_enter();
-            if (rs_ze.row && rs.file)
-                settle(0);
-            rs_ze_leave();
-            rs_refresh_facts();
-        }
-        pthread_mutex_lock(&wake_lock);
-    }
-    pthread_mutex_unlock(&wake_lock);
-    return NULL;
+    if (!atomic_load(&rs_ze.is_on))
+        return;
+    rs_ze_enter();
+    if (rs_ze.row && rs.file)
+        settle(is_last);
+    rs_ze_leave();
+    rs_refresh_facts();
 }
 
-/* With all signals blocked: those of the program are for its own threads. */
-static void start_flusher(void)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &monotonic);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_create(&thread, &attributes, flusher, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_condattr_destroy(&monotonic);
-}
+static struct rs_gpu_thread flusher = {.turn = take_turn, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- starting --- */
 
@@ -115,7 +78,7 @@ static void listen(void)
         rs_gpu.row->api = RS_CUDA_API_SYNC;
     atomic_store(&life, STARTED);
     atomic_store(&rs_ze.is_on, 1);
-    start_flusher();
+    rs_gpu_thread_start(&flusher);
     atexit(rs_ze_finish);
 }
 
@@ -283,10 +246,7 @@ void rs_ze_finish(void)
         settle(1);
     atomic_store(&rs_ze.is_on, 0);
     rs_ze_leave();
-    pthread_mutex_lock(&wake_lock);
-    asked_to_end = 1;
-    pthread_cond_broadcast(&wake);
-    pthread_mutex_unlock(&wake_lock);
+    rs_gpu_thread_end(&flusher);
 }
 
 /* In the child of a fork drivers do not work; where none was started, it still may be. */
@@ -298,7 +258,7 @@ void rs_ze_forget(void)
     atomic_store(&rs_ze.is_on, 0);
     pthread_mutex_init(&rs_ze.lock, NULL);
     atomic_store(&rs_ze.is_held, 0);
-    pthread_mutex_init(&wake_lock, NULL);
+    rs_gpu_thread_forget(&flusher);
     rs_ze.row = NULL;
     rs_ze_own = 0;
     rs_ze_lists_forget();

@@ -3,10 +3,8 @@
  * by its events (opencl_commands.c). A thread of ours looks at these once a second, so that a run can be watched. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,8 +12,6 @@
 #include "steps.h"
 #include "trace.h"
 
-#define LOOK_US 1000000
-#define EXIT_US 400000              /* how long the end of the process waits for our own thread to leave the driver */
 
 const struct rs_cl_function rs_cl_functions[RS_CL_FUNCTIONS] = {
 #define ROW(place, name, arguments, result, work, blocking_at, size, size_at) \
@@ -42,7 +38,7 @@ static uint32_t names_of;           /* after so many forks */
 enum life { NOT_STARTED = 0, STARTED = 1, OVER = 2 };
 static atomic_int life;             /* STARTED with the first queue; OVER: nothing more is asked of the driver */
 static atomic_int has_layer;        /* a loader has our functions */
-static atomic_int is_looking;       /* our thread, or the end of the process, is at the commands */
+static atomic_int is_ending;        /* somebody takes the last look */
 static int32_t owner_pid;
 static atomic_int has_second;       /* a second loader of the process was refused */
 static atomic_int has_unwrapped;
@@ -438,34 +434,7 @@ static void look(int is_last)
     rs_refresh_facts();
 }
 
-static void *looker(void *unused)
-{
-    (void)unused;
-    prctl(PR_SET_NAME, "rankscope");
-    for (;;) {
-        int before_that = 0;
-        rs_pause(LOOK_US);
-        if (!atomic_compare_exchange_strong(&is_looking, &before_that, 1) || atomic_load(&life) != STARTED)
-            return NULL;
-        look(0);
-        atomic_store(&is_looking, 0);
-    }
-}
-
-/* With all signals blocked: those of the program are for its own threads. */
-static void start_looker(void)
-{
-    sigset_t all, before_that;
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_that);
-    pthread_create(&thread, &attributes, looker, NULL);
-    pthread_sigmask(SIG_SETMASK, &before_that, NULL);
-    pthread_attr_destroy(&attributes);
-}
+static struct rs_gpu_thread looker = {.turn = look, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* With the first queue: drivers have registered what they do at exit by then, so that we come before it. 1: it is on. */
 int rs_cl_begin(void)
@@ -479,28 +448,21 @@ int rs_cl_begin(void)
     if (!rs_gpu_begin(RS_BACKEND_OPENCL, NULL, &is_first) || !(rs_cl_runtime = rs_gpu_runtime(RS_BACKEND_OPENCL, "")))
         return 0;
     atomic_store(&life, STARTED);
-    start_looker();
+    rs_gpu_thread_start(&looker);
     atexit(rs_opencl_finish);
     return 1;
 }
 
-/* Whoever looks holds is_looking; from here on nobody gives it back, so that nothing is asked of drivers that end. */
+/* A handler of the program may end it while its thread tells of commands, and drivers that end must not be asked any more: by
+ * our own thread neither. */
 void rs_opencl_finish(void)
 {
-    if (atomic_load(&life) != STARTED || owner_pid != getpid())
+    if (atomic_load(&life) != STARTED || owner_pid != getpid() || atomic_exchange(&is_ending, 1))
         return;
-    for (int waited_us = 0;; waited_us += 1000) {
-        int before_that = 0;
-        if (atomic_compare_exchange_strong(&is_looking, &before_that, 1))
-            break;
-        if (waited_us >= EXIT_US) {
-            atomic_store(&life, OVER);
-            return;
-        }
-        rs_pause(1000);
+    if (!rs_gpu_inside && rs_gpu_thread_end(&looker)) {
+        look(1);
+        say_missing();
     }
-    look(1);
-    say_missing();
     atomic_store(&life, OVER);
 }
 
@@ -510,7 +472,8 @@ void rs_opencl_forget(void)
     if (atomic_load(&life) == NOT_STARTED)
         return;
     atomic_store(&life, OVER);
-    atomic_store(&is_looking, 0);
+    atomic_store(&is_ending, 0);
+    rs_gpu_thread_forget(&looker);
     rs_cl_runtime = NULL;
     rs_cl_queues_forget();
     rs_cl_commands_forget();

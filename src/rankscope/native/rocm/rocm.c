@@ -6,16 +6,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "rocm_layer.h"
 
-#define LOOK_NS 1000000000u
-#define EXIT_NS 400000000u          /* how long the end of the process waits for the last buffer */
 #define BUFFER_BYTES (1u << 20)
 #define PATH_BYTES 1024
 #define NO_TOOLS 1                  /* what rocprofiler-register says where nobody wants to know */
@@ -25,11 +21,9 @@ struct rs_rocm_layer rs_rocm;
 enum life { NOT_STARTED = 0, STARTED = 1, OVER = 2 };
 static atomic_int life;
 static atomic_int is_asked;         /* the first library has come */
-static pthread_mutex_t wake_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake, woken;
-static int asked_to_end, has_ended;
 static int32_t owner_pid;
-static int has_thread;
+static void flush(int is_last);
+static struct rs_gpu_thread flusher = {.turn = flush, .has_last = 1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 int rs_rocm_is_on(void) { return atomic_load_explicit(&life, memory_order_relaxed) == STARTED && rs.file; }
 
@@ -78,69 +72,15 @@ static void flush(int is_last)
     rs_refresh_facts();
 }
 
-static struct timespec after_ns(uint64_t ns)
-{
-    uint64_t at = rs_clock_ns(CLOCK_MONOTONIC) + ns;
-    return (struct timespec){(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
-}
-
-static void *flusher(void *unused)
-{
-    (void)unused;
-    prctl(PR_SET_NAME, "rankscope");
-    pthread_mutex_lock(&wake_lock);
-    for (int is_last = 0; !is_last;) {
-        struct timespec until = after_ns(LOOK_NS);
-        while (!asked_to_end && pthread_cond_timedwait(&wake, &wake_lock, &until) == 0)
-            continue;
-        is_last = asked_to_end;
-        pthread_mutex_unlock(&wake_lock);
-        flush(is_last);
-        pthread_mutex_lock(&wake_lock);
-    }
-    has_ended = 1;
-    pthread_cond_broadcast(&woken);
-    pthread_mutex_unlock(&wake_lock);
-    return NULL;
-}
-
-/* With all signals blocked: those of the program are for its own threads. */
-static void start_flusher(void)
-{
-    sigset_t all, before;
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &monotonic);
-    pthread_cond_init(&woken, &monotonic);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    has_thread = pthread_create(&thread, &attributes, flusher, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_condattr_destroy(&monotonic);
-}
-
 /* The last flush, for which the end of the process waits a bounded time only. */
 void rs_rocm_finish(void)
 {
     if (atomic_load(&life) != STARTED || owner_pid != getpid())
         return;
-    if (!has_thread) {
+    if (flusher.is_there)
+        rs_gpu_thread_end(&flusher);
+    else
         flush(1);
-    } else {
-        struct timespec until = after_ns(EXIT_NS);
-        pthread_mutex_lock(&wake_lock);
-        asked_to_end = 1;
-        pthread_cond_broadcast(&wake);
-        while (!has_ended && pthread_cond_timedwait(&woken, &wake_lock, &until) == 0)
-            continue;
-        pthread_mutex_unlock(&wake_lock);
-    }
     atomic_store(&life, OVER);
 }
 
@@ -190,7 +130,7 @@ static int initialize(void *finalize, void *data)
     }
     rs_rocm.row->note = note[0] ? rs_intern(note) : 0;
     if (is_ready)
-        start_flusher();
+        rs_gpu_thread_start(&flusher);
     return is_ready ? 0 : -1;
 }
 
@@ -314,6 +254,7 @@ void rs_rocm_forget(void)
     if (atomic_load(&life) == NOT_STARTED)
         return;
     atomic_store(&life, OVER);
+    rs_gpu_thread_forget(&flusher);
     rs_rocm.row = NULL;
     rs_rocm_calls_forget();
     rs_rocm_records_forget();

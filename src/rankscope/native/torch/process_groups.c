@@ -89,6 +89,13 @@ RS_EXPORT uint32_t rankscope_process_set(const char *name, uint64_t identity, ui
     return group_of_kind(name, identity, size, my_rank, 0, RS_GROUP_HOROVOD);
 }
 
+/* A better name than the one it was made with: the world's group has that of the mesh dimension it serves. */
+RS_EXPORT void rankscope_group_named(uint32_t number, const char *name)
+{
+    if (rs.file && name && number && number <= groups_used)
+        __atomic_store_n(&groups[number - 1].row->name, rs_intern(name), __ATOMIC_RELAXED);
+}
+
 RS_EXPORT void rankscope_group_freed(uint32_t number)
 {
     if (rs.file && number && number <= groups_used)

@@ -17,6 +17,7 @@ static struct {
     uint8_t nested[MOST_NESTED];
     uint32_t depth, beyond;             /* beyond: entered deeper than there is room for */
     uint32_t optimizers_open, backwards_open;
+    uint64_t closure_ticks, closure_blocked_ticks;      /* the optimizer's so far that are forward if backward follows */
 
     uint64_t number;                    /* of the step written last */
     struct rs_sample begin, end;        /* of that step */
@@ -65,6 +66,8 @@ static void note(uint64_t now, uint8_t as_well)
     rs_host_note(&(struct rs_moment){now, (uint32_t)loop.number, part, loop.doing | as_well});
 }
 
+static int in_optimizer(void) { return loop.depth && loop.nested[loop.depth - 1] == RS_PART_OPTIMIZER; }
+
 static void advance(uint64_t now)
 {
     uint64_t since = now > loop.sums.ticks ? now - loop.sums.ticks : 0;
@@ -72,6 +75,8 @@ static void advance(uint64_t now)
         loop.sums.part_ticks[loop.nested[loop.depth - 1]] += since;
     else
         loop.gap_ticks += since;
+    if (in_optimizer())
+        loop.closure_ticks += since;
     loop.sums.ticks += since;
 }
 
@@ -82,6 +87,18 @@ static void settle_gap(uint8_t part)
     loop.gap_ticks = loop.gap_blocked_ticks = 0;
 }
 
+/* An optimizer that is given a closure (Lightning's always are) runs forward and backward within its step. */
+static void settle_closure(void)
+{
+    if (in_optimizer()) {
+        loop.sums.part_ticks[RS_PART_OPTIMIZER] -= loop.closure_ticks;
+        loop.sums.part_ticks[RS_PART_FORWARD] += loop.closure_ticks;
+        loop.sums.blocked_ticks[RS_PART_OPTIMIZER] -= loop.closure_blocked_ticks;
+        loop.sums.blocked_ticks[RS_PART_FORWARD] += loop.closure_blocked_ticks;
+    }
+    loop.closure_ticks = loop.closure_blocked_ticks = 0;
+}
+
 /* What the thread did from here on belongs to another part. Waits in C++ (buckets and buffers of DDP, functional
  * collectives) are seen by nobody: of what the thread stood still, all that was not told is added to the part. */
 static void end_exposure(uint64_t now)
@@ -89,6 +106,8 @@ static void end_exposure(uint64_t now)
     uint64_t exposed = rs_exposure_end(now);
     uint64_t untold = exposed > loop.told_blocked_ticks ? exposed - loop.told_blocked_ticks : 0;
     loop.told_blocked_ticks = 0;
+    if (in_optimizer())
+        loop.closure_blocked_ticks += untold;
     if (loop.depth)
         loop.sums.blocked_ticks[loop.nested[loop.depth - 1]] += untold;
     else
@@ -132,10 +151,11 @@ static int open_first(uint64_t now)
     return 1;
 }
 
+/* One that was not told may have been this one. */
 static int stepped_already(uint64_t optimizer)
 {
     for (uint32_t i = 0; i < loop.stepped_count; i++)
-        if (loop.stepped[i] == optimizer)
+        if (loop.stepped[i] == optimizer || !loop.stepped[i])
             return 1;
     return loop.stepped_count == MOST_OPTIMIZERS;
 }
@@ -209,9 +229,13 @@ void rs_part_enter(uint8_t part, uint64_t now)
     end_exposure(now);
     if (!loop.depth)
         settle_gap(part == RS_PART_BACKWARD ? RS_PART_FORWARD : RS_PART_OTHER);
+    if (part == RS_PART_BACKWARD)
+        settle_closure();
     loop.nested[loop.depth++] = part;
     begin_exposure();
     loop.optimizers_open += part == RS_PART_OPTIMIZER;
+    if (part == RS_PART_OPTIMIZER && loop.optimizers_open == 1)
+        loop.closure_ticks = loop.closure_blocked_ticks = 0;
     if (part == RS_PART_BACKWARD && !loop.backwards_open++)
         loop.sums.backwards++;
     note(now, 0);
@@ -245,6 +269,8 @@ void rs_part_leave(uint8_t part, uint64_t now)
     if (!taken)
         return;
     loop.backwards_open -= part == RS_PART_BACKWARD;
+    if (part == RS_PART_BACKWARD)
+        loop.closure_ticks = loop.closure_blocked_ticks = 0;
     note(now, 0);
     if (part == RS_PART_BACKWARD && !loop.backwards_open)
         backward_ended();
@@ -267,6 +293,7 @@ void rs_step_blocked(uint64_t begin, uint64_t end)
         loop.sums.ticks = end > loop.sums.ticks ? end : loop.sums.ticks;
     } else {
         loop.sums.blocked_ticks[loop.nested[loop.depth - 1]] += end - begin;
+        loop.closure_blocked_ticks += in_optimizer() ? end - begin : 0;
     }
 }
 
@@ -276,6 +303,7 @@ static void settle(uint64_t now)
     advance(now);
     end_exposure(now);
     begin_exposure();
+    loop.closure_ticks = loop.closure_blocked_ticks = 0;
     if (!loop.depth)
         settle_gap(RS_PART_OTHER);
 }
@@ -318,14 +346,17 @@ RS_EXPORT void rankscope_optimizers(int made)
 
 enum rs_may_step rs_steps_may_come(void) { return atomic_load_explicit(&optimizers, memory_order_relaxed); }
 
-/* A gradient scaler has left out a step: what would have been one ends here. */
+/* A gradient scaler, or an engine in its own step, has left out a step: what would have been one ends here, or with the
+ * engine's. */
 RS_EXPORT void rankscope_optimizer_skipped(uint64_t identity)
 {
     if (!is_owner())
         return;
-    settle(rs_ticks());
     loop.flags |= RS_STEP_SKIPPED;
     loop.optimizer = identity;
+    if (loop.optimizers_open)
+        return;
+    settle(rs_ticks());
     optimizer_ended();
 }
 

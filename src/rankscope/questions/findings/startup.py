@@ -6,6 +6,7 @@ from statistics import median
 
 from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.run.coverage import ENDED_BY_RAY
 from rankscope.questions.run.overview import run_elapsed_ns
 from rankscope.questions.steps.phases import Waterfall, waterfalls
 from rankscope.questions.steps.startup import UNTIL, Part, startup_parts
@@ -67,12 +68,12 @@ DELIBERATE = (2, 15)  # SIGINT, SIGTERM: somebody stopped the job, or its launch
 ENDED = """
     SELECT ending, exit_code, end_signal, list(rank ORDER BY rank), min(ended_ns) FROM ranks
     WHERE role = 'rank' AND tool = '' AND rank IS NOT NULL AND (ending IN ('signalled', 'aborted')
-        OR (ending = 'exited' AND exit_code <> 0)) GROUP BY ALL ORDER BY 5, 1"""
+        OR (ending = 'exited' AND exit_code <> 0)) AND NOT {ended_by_ray} GROUP BY ALL ORDER BY 5, 1"""
 
 
 def failed_ranks(tables: Tables) -> list[Finding]:
     """Ranks that ended with an error; who was stopped by SIGINT or SIGTERM has not failed itself."""
-    found = tables.query(ENDED)
+    found = tables.query(ENDED.format(ended_by_ray=ENDED_BY_RAY))
     failed = [row for row in found if row[0] != "signalled" or row[2] not in DELIBERATE]
     if not failed:
         return []
@@ -130,7 +131,7 @@ def slow_start(tables: Tables) -> list[Finding]:
         Finding(
             "slow_start",
             f"Start-up is slow: {slowest} takes {seconds(typical)}, {100 * typical / whole:.0f} % of the run"
-            + (f": {seconds(most.median_ns)} of it {_said(most)}" if most else ""),
+            + (f": {seconds(most.median_ns)} of it in {_said(most)}" if most else ""),
             EXPLAINING[most.name] if most else ACTIONS[slowest],
             [
                 f"phases: {told}",

@@ -12,7 +12,7 @@ import numpy as np
 from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.gpu.steps import device_steps_of
-from rankscope.questions.programs.programs import longest_reason, programs_of
+from rankscope.questions.programs.programs import graphs_of, longest_reason, programs_of
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
 from rankscope.questions.stragglers.causes import causes_of
@@ -161,13 +161,26 @@ def compiling(tables: Tables) -> list[Finding]:
                 "recompiling",
                 f"torch compiles {again:.0f} times after the first step, {seconds(later_ns)} in all "
                 f"({100 * later_ns / steps_ns:.0f} % of the steps)",
-                "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic); TORCH_LOGS=recompiles says "
-                "why",
-                [f"phase_calls: torch.compile in the phase steady, {again:.0f} times on the median rank"],
+                "keep shapes constant, or mark them dynamic (torch._dynamo.mark_dynamic); the table programs says why",
+                [
+                    f"phase_calls: torch.compile in the phase steady, {again:.0f} times on the median rank",
+                    *_recompiled(tables),
+                ],
                 later_ns,
             )
         )
     return made
+
+
+def _recompiled(tables: Tables) -> list[str]:
+    """The function that took longest to compile in the steady steps, and which of its guards failed."""
+    known = list(graphs_of(tables).values())
+    names = {name for of_rank in known for name, one in of_rank.items() if one.again}
+    if not names:
+        return []
+    longest = max(names, key=lambda name: max(of_rank[name].later_ns for of_rank in known if name in of_rank))
+    ranks = [of_rank[longest] for of_rank in known if longest in of_rank]
+    return [f"programs: {longest}, {counted(max(one.again for one in ranks), 'time')} again: {longest_reason(ranks)}"]
 
 
 def _compiling_programs(tables: Tables) -> list[Finding]:
@@ -273,7 +286,7 @@ def stalled(tables: Tables) -> list[Finding]:
     whose = "on no rank: all are blocked in collectives"
     action = "look at the network and the file system at that time; no rank computed"
     if one.rank is not None:
-        whose = f"{seconds(one.part_ns)} of it in {TITLES.get(one.part, one.part)} of rank {one.rank} ({one.host})"
+        whose = f"{seconds(one.part_ns)} of it on rank {one.rank} ({one.host}): {TITLES.get(one.part, one.part)}"
         action = "look at what that rank did then: files, evaluation, logging, another program on its host"
     others = f", and {counted(one.steps - 1, 'other step')} like it" if one.steps > 1 else ""
     return [

@@ -111,7 +111,8 @@ def _found(tables: Tables) -> Parallelism:
     if steps is None:
         return Parallelism(ranks, notes=["No steps that all ranks have: what repeats in each of them is not known."])
     flow = _flow(tables)
-    return Parallelism(ranks, [*flow.groups, *_of_collectives(collectives_of(tables), steps, flow.groups)])
+    early = _before_backward(tables)
+    return Parallelism(ranks, [*flow.groups, *_of_collectives(collectives_of(tables), steps, flow.groups, early)])
 
 
 # ---------------------------------------------------------------- tables
@@ -488,7 +489,20 @@ class _Use:
     first_reduction: list[float] = field(default_factory=list)  # by step: its place, as a share of the step
 
 
-def _of_collectives(known: Collectives, steps: StepTimes, pipelines: Sequence[ParallelGroup]) -> list[ParallelGroup]:
+FORWARD_SHARE = """
+    SELECT rank, median((end_ns - begin_ns - backward_ns - optimizer_ns) / (end_ns - begin_ns) / greatest(backwards, 1))
+    FROM steps JOIN ranks USING (process)
+    WHERE role = 'rank' AND NOT warmup AND backward_ns > 0 AND end_ns > begin_ns GROUP BY rank"""
+
+
+def _before_backward(tables: Tables) -> dict[int, float]:
+    """Of a step of each rank: before this share of it no gradient can be reduced."""
+    return {rank: min(EARLY, share) for rank, share in tables.query(FORWARD_SHARE)}
+
+
+def _of_collectives(
+    known: Collectives, steps: StepTimes, pipelines: Sequence[ParallelGroup], early: Mapping[int, float]
+) -> list[ParallelGroup]:
     uses: dict[int, _Use] = {}
     for group in known.log.groups:
         ranks = tuple(known.log.ranks[place] for place in group.members.tolist())
@@ -497,7 +511,11 @@ def _of_collectives(known: Collectives, steps: StepTimes, pipelines: Sequence[Pa
             _add_use(use, known, steps, group)
     stage = {rank: at for one in pipelines if one.kind == "pp" for at, rank in enumerate(one.ranks)}
     ordered = sorted(uses.values(), key=lambda use: -use.total_bytes)
-    return [ParallelGroup(*_kind(use, len(steps.numbers), stage)) for use in ordered if use.calls]
+    return [
+        ParallelGroup(*_kind(use, len(steps.numbers), stage, early.get(use.ranks[0], EARLY)))
+        for use in ordered
+        if use.calls
+    ]
 
 
 def _add_use(use: _Use, known: Collectives, steps: StepTimes, group: Any) -> None:
@@ -521,7 +539,7 @@ def _add_use(use: _Use, known: Collectives, steps: StepTimes, group: Any) -> Non
     use.first_reduction += earliest.values()
 
 
-def _kind(use: _Use, steps: int, stage: Mapping[int, int]) -> tuple[str, tuple[int, ...], str]:
+def _kind(use: _Use, steps: int, stage: Mapping[int, int], early: float) -> tuple[str, tuple[int, ...], str]:
     most = ", ".join(f"{name} {_rate(calls / steps)}" for name, calls in use.calls.most_common(3))
     told = f"{most} a step, up to {size(use.most_bytes)}"
     named = next(
@@ -538,7 +556,7 @@ def _kind(use: _Use, steps: int, stage: Mapping[int, int]) -> tuple[str, tuple[i
         return UNKNOWN, use.ranks, f"{told}, no reduction"
     at = median(use.first_reduction)
     when = f"the first reduction after {100 * at:.0f} % of the step"
-    if at < EARLY:
+    if at < early:
         return "tp", use.ranks, f"{told}, {when}: activations, in the forward pass too"
     return "dp", use.ranks, f"{told}, {when}: gradients"
 

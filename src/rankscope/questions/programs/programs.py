@@ -1,4 +1,4 @@
-"""Which programs has JAX compiled, how often and why, how often were they started, and what was copied?"""
+"""Which programs have JAX and torch.compile compiled, how often and why, how often did they run, what was copied?"""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from rankscope.questions.selection import ALL, Selection, arranged
 
 # A tally of the layer `jax` begins with what was done: docs/reference/steps.md#jax.
 RUN, TRACE, LOWER, COMPILE, COPY, WAIT = "run ", "trace ", "lower ", "compile ", "copy ", "block_until_ready"
+GRAPH = "torch.compile "  # of the layer `torch`: then the function, as `compile ` has it
 REASON = ": "  # between a program and why it was compiled again
 BEFORE_NAMES = ("jit_", "pmap_")  # that XLA puts before the name of a function
 SQL = """
     SELECT rank, name, tallies.phase, sum(calls)::BIGINT, sum(total_ns)::DOUBLE, coalesce(sum(bytes), 0)::BIGINT
-    FROM tallies JOIN ranks USING (process) WHERE layer = 'jax' AND {condition} GROUP BY ALL"""
+    FROM tallies JOIN ranks USING (process) WHERE {which} AND {condition} GROUP BY ALL"""
+OF_JAX, OF_TORCH = "layer = 'jax'", f"layer = 'torch' AND starts_with(name, '{GRAPH}')"
 
 PROGRAM_COLUMNS = (
     Column(
         "program", Unit.NAME, "Program", "name of the function that was compiled, or what was done with its results"
     ),
-    Column("runs", Unit.COUNT, "Runs", "how often it was started, on the rank with most"),
+    Column("runs", Unit.COUNT, "Runs", "how often it was started, on the rank with most; torch does not tell"),
     Column(
         "start_ns",
         Unit.NS,
@@ -54,10 +56,19 @@ Programs = dict[int, dict[str, Program]]  # by rank and name
 
 
 def programs_of(tables: Tables, selection: Selection = ALL) -> Programs:
-    """What each rank says of every program."""
+    """What each rank says of every program of JAX."""
+    return _told(tables, OF_JAX, selection)
+
+
+def graphs_of(tables: Tables, selection: Selection = ALL) -> Programs:
+    """The same of every function that torch.compile has compiled."""
+    return _told(tables, OF_TORCH, selection)
+
+
+def _told(tables: Tables, which: str, selection: Selection) -> Programs:
     made: Programs = {}
-    for rank, name, phase, calls, total_ns, size in tables.query(SQL.format(condition=selection.condition)):
-        _add(made.setdefault(rank, {}), name, phase, calls, total_ns, size)
+    for rank, name, *rest in tables.query(SQL.format(which=which, condition=selection.condition)):
+        _add(made.setdefault(rank, {}), name.replace(GRAPH, COMPILE, 1) if which == OF_TORCH else name, *rest)
     return made
 
 
@@ -86,9 +97,11 @@ def _without_prefix(name: str) -> str:
 
 
 def programs(tables: Tables, selection: Selection = ALL) -> Table:
-    """Programs that JAX has compiled: how often each ran, how long compiling took, and why it was done again."""
-    table = Table("programs", "Compiled programs (JAX)", PROGRAM_COLUMNS, [])
-    known = programs_of(tables, selection)
+    """Programs that JAX or torch.compile has compiled: how often each ran, how long it took, and why again."""
+    table = Table("programs", "Compiled programs", PROGRAM_COLUMNS, [])
+    known = graphs_of(tables, selection)
+    for rank, of_rank in programs_of(tables, selection).items():
+        known[rank] = {**known.get(rank, {}), **of_rank}
     names = dict.fromkeys(name for of_rank in known.values() for name in of_rank)
     rows = [_row(name, [of_rank[name] for of_rank in known.values() if name in of_rank]) for name in names]
     table.rows = sorted(rows, key=lambda row: -(float(row[2] or 0) + float(row[5] or 0)))
@@ -101,8 +114,8 @@ def _row(name: str, ranks: list[Program]) -> tuple[Cell, ...]:
 
     return (
         name,
-        int(most(one.runs for one in ranks)),
-        most(one.start_ns for one in ranks),
+        int(most(one.runs for one in ranks)) or None,
+        most(one.start_ns for one in ranks) or None,
         int(most(one.compilations for one in ranks)),
         int(most(one.again for one in ranks)),
         most(one.compile_ns for one in ranks),

@@ -143,8 +143,9 @@ LOSSES = {
     "lost_strings": "names that did not fit",
     "paused_calls": "calls skipped while paused",
 }
-GOOD_ENDS = ("exit 0", "still running")
+GOOD_ENDS = ("exit 0", "still running", "stopped by Ray")
 MOST_NAMES = 8
+UNTRACED = "the trace has no events of "  # as rank_files/trace.py says it
 DEVICE_NAMES = ("ze", "cl", "hip", "hsa")  # how functions of their runtimes begin
 
 Rows = list[tuple[Cell, ...]]
@@ -255,13 +256,20 @@ def _distinct(found: list[tuple[Any, ...]]) -> list[Any]:
     return list(dict.fromkeys(row[1] for row in found))
 
 
+# Ray ends its workers with 1 when the program is done; one that fails is reported to the program, which then fails.
+ENDED_BY_RAY = """(
+    ending = 'exited' AND exit_code = 1 AND worker <> ''
+    AND (host, parent_pid) IN (SELECT (host, pid) FROM ranks WHERE ends_with(executable, '/raylet'))
+    AND NOT EXISTS (SELECT 1 FROM ranks AS one WHERE one.role = 'launcher' AND coalesce(one.exit_code, 0) <> 0))"""
+
+
 def _add_endings(tables: Tables, table: Table) -> None:
-    sql = """SELECT ending, exit_code, end_signal, list(rank) FROM ranks
+    sql = f"""SELECT ending, exit_code, end_signal, list(rank), {ENDED_BY_RAY} AS by_ray FROM ranks
         WHERE role = 'rank' AND NOT (ending = 'unknown' AND tool <> '') GROUP BY ALL ORDER BY count(*) DESC, 1"""
-    for ending, exit_code, end_signal, ranks in tables.query(sql):
-        text = ending_text(ending, exit_code, end_signal)
+    for ending, exit_code, end_signal, ranks, by_ray in tables.query(sql):
+        text = ending_text(ending, exit_code, end_signal) + (", by Ray" if by_ray else "")
         table.rows.append((f"ended: {text}", len(ranks), ranges(ranks)))
-        if text not in GOOD_ENDS:
+        if text not in GOOD_ENDS and not by_ray:
             table.warnings.append(f"{counted(len(ranks), 'rank')} ended abnormally ({text}): {ranges(ranks)}")
     sql = "SELECT rank FROM ranks WHERE role = 'rank' AND finalized = false AND ending <> 'running'"
     skipped = [row[0] for row in tables.query(sql)]
@@ -293,6 +301,8 @@ def _add_libraries(tables: Tables, table: Table) -> None:
         if layer == "horovod" and not executed:
             text = "Horovod's own thread was not seen: no negotiation, fusion and execution; its operations were"
             table.notes.append(f"{text} (docs/studies/backends.md)")
+    sql = f"SELECT DISTINCT text FROM notes WHERE starts_with(text, '{UNTRACED}') ORDER BY text"
+    table.notes += [text for (text,) in tables.query(sql)]
 
 
 def _add_unwrapped(tables: Tables, table: Table) -> None:

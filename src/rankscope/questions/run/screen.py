@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from statistics import mean
 
+from rankscope.model.records import Layer
 from rankscope.model.tables import Cell, Table, Unit
 from rankscope.pictures import Advice, Bar, Bars, Screen
 from rankscope.questions.run.coverage import LOSSES
@@ -153,7 +154,8 @@ def _facts(about: Row, coverage: Table) -> list[str]:
         facts.append("running")
     elif len(ends) == 1:
         [end] = ends
-        facts.append(f"all {'exited' if end.startswith('exit') else 'ended with'} {end.removeprefix('exit ')}")
+        verb = "exited " if end.startswith("exit") else "" if end.startswith("stopped") else "ended with "
+        facts.append(f"all {verb}{end.removeprefix('exit ')}")
     else:
         facts += [f"{row['count']} × {end} (rank {row['where']})" for end, row in ends.items()]
     return facts
@@ -171,11 +173,11 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
         others = "the other one" if len(missing) == 1 else f"the other {len(missing):,}"
         return [
             f"INCOMPLETE: {len(seen):,} of {expected:,} ranks loaded{which}: who waits for whom cannot be seen. "
-            f"Load {others}: {load}"
+            f"Load {others}: `{load}`"
         ]
     return [
-        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen: {ranges(missing)}. Sums are too small. "
-        "Start every rank under `rankscope run`, or collect files that died with their nodes: rankscope gather"
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen (rank {ranges(missing)}): sums are too small. "
+        "Start every rank under `rankscope run`, or collect files left on dead ranks' nodes: `rankscope gather`"
     ]
 
 
@@ -214,13 +216,22 @@ def _completeness(coverage: Table, tools: str, cost: str) -> str:
     return f"{text}; {cost}" if cost else text
 
 
+UNMEASURED = {Layer.HIP_API: "rocprofiler", Layer.ZE: "device times", Layer.OPENCL: "device times"}
+
+
 def _cost(answer: Answer) -> str:
-    """What recording cost on the rank that it cost most; CUPTI's part is known where windows have measured it."""
+    """What recording cost on the rank that it cost most; the devices' part is known where windows have measured it."""
     known = max((number(row, "share") for row in rows_of(answer("overhead"))), default=None)
     if not known:
         return ""
-    without = " without CUPTI" if answer("gpu").rows and not answer("gpu_windows").rows else ""
+    without = f" without {_unmeasured(answer)}" if answer("gpu").rows and not answer("gpu_windows").rows else ""
     return f"recording cost ≥ {percent(known)}{without}"
+
+
+def _unmeasured(answer: Answer) -> str:
+    """Whose part of the cost is not known, by the runtime of the devices."""
+    layers = {row["layer"] for row in rows_of(answer("tallies"))}
+    return next((told for layer, told in UNMEASURED.items() if layer in layers), "CUPTI")
 
 
 # ---------------------------------------------------------------- where does the time go?
