@@ -220,12 +220,12 @@ def machine() -> str:
     return f"{time.strftime('%Y-%m-%d')}, {here}, load {os.getloadavg()[0]:.0f}"
 
 
-def plain(histories: int, runs: int) -> str:
+def plain(histories: int, runs: int, first: int = 1) -> str:
     names = ["history", "found, of 20", "false regressions", "false improvements", "creeping told as gradual, of 3"]
     names += ["slow hosts, of 3", "wall s", "CPU s", "MiB"]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     with tempfile.TemporaryDirectory() as place:
-        for seed in range(1, histories + 1):
+        for seed in range(first, first + histories):
             rows, planted = history(seed, runs)
             write(Path(place), rows)
             out, cost = asked(Path(place), "--format", "json")
@@ -288,6 +288,7 @@ def keep(part: str, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--histories", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1, help="number of the first history")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--null", action="store_true")
     parser.add_argument("--million", action="store_true")
@@ -301,7 +302,7 @@ def main() -> int:
     elif options.summarise:
         part, text = "Summarising", summarise(options.summarise)
     else:
-        part, text = "Planted regressions", plain(options.histories, options.runs)
+        part, text = "Planted regressions", plain(options.histories, options.runs, options.first)
     print(text)
     if options.write:
         keep(part, text)
