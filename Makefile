@@ -24,7 +24,7 @@ GPU_PYTHON ?= python3
 NATIVE_SOURCES := $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h $(NATIVE)/*/*.c $(NATIVE)/*/*.h $(NATIVE)/*/*/*.c $(NATIVE)/*/*/*.h)
 NATIVE_LIBRARIES := $(NATIVE)/librankscope.so $(NATIVE)/librankscope_read.so $(NATIVE)/librankscope_calls.so
 
-.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl env-shells env-levelzero env-opencl env-jax native clean distclean python
+.PHONY: help demo wheels test test-all test-gpu test-foreign bench studies docs lint format ready-to-test envs env-horovod env-oneccl env-shells env-levelzero env-opencl env-jax env-publish native clean distclean python
 
 help:
 	@echo 'make demo      a 4-rank training under mpirun, profiled, with its report and its page'
@@ -118,6 +118,7 @@ env-shells: .envs/shells/.ready
 env-opencl: .envs/opencl/.ready
 env-levelzero: build/level_zero/.ready
 env-jax: .envs/jax/.ready
+env-publish: .envs/publish/.ready .envs/prometheus/.ready
 
 .envs/horovod/.ready: | python
 	@echo '[setup] torch, Open MPI and Horovod (compiled: 10 to 20 minutes) in .envs/horovod'
@@ -131,6 +132,27 @@ env-jax: .envs/jax/.ready
 	@echo '[setup] jax, flax and optax (about 600 MB) in .envs/jax'
 	@$(PYTHON) -m venv .envs/jax
 	@.envs/jax/bin/python $(PIP_INSTALL) jax==0.10.2 jaxlib==0.10.2 flax==0.12.8 optax==0.2.8 numpy
+	@touch $@
+
+# What `rankscope publish` sends to, for its tests: rankscope's own dependencies with those of its extras, MLflow with
+# its server, a receiver of OTLP, and Prometheus (Debian's package, unpacked without root). The last wandb that reads its
+# files in Python lies beside the newest, which writes them.
+PUBLISH_EXTRAS := otlp mlflow wandb
+.envs/publish/.ready: | $(VENV_READY)
+	@echo '[setup] OpenTelemetry, MLflow and Weights & Biases (about 900 MB) in .envs/publish'
+	@$(PYTHON) -m venv .envs/publish
+	@$(BIN)/python -c "import sys; from importlib.metadata import requires; print(*(one.partition(';')[0].strip() \
+		for one in requires('rankscope') if 'extra' not in one or any(extra in one.partition(';')[2] for extra in sys.argv[1:])), \
+		sep='\n')" $(PUBLISH_EXTRAS) >.envs/publish/requirements.txt
+	@.envs/publish/bin/python $(PIP_INSTALL) -r .envs/publish/requirements.txt 'mlflow>=3' oteltest==0.49.0
+	@.envs/publish/bin/python $(PIP_INSTALL) --no-deps --target .envs/publish/wandb_reader wandb==0.28.0
+	@touch $@
+
+.envs/prometheus/.ready:
+	@echo '[setup] Prometheus in .envs/prometheus'
+	@mkdir -p .envs/prometheus
+	@cd .envs/prometheus && apt-get download prometheus
+	@for package in .envs/prometheus/*.deb; do dpkg -x "$$package" .envs/prometheus; done
 	@touch $@
 
 # For the tests of completion where these shells are not installed: Debian's packages, unpacked without root.

@@ -2,7 +2,7 @@
 
 Each lineage is one to three runs of `rankscope run --lineage`, and each run up to three attempts of two ranks. The jobs
 keep the truth themselves, in a file that a kill cannot tear. Steps are sleeps: the jobs need hardly any CPU, and many
-lineages can run at a time."""
+lineages can run at a time. Finished ones are kept in `build/lineages.jsonl`, so that it can be run in pieces."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rankscope.api.lineage import lineage_goodput
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "lineages.md"
+KEPT = ROOT / "build" / "lineages.jsonl"
 RANKSCOPE = ROOT / ".venv" / "bin" / "rankscope"
 CLOSE = 0.02  # of the wall time, or of the kind itself
 # One rank: follows the plan of its attempt and notes when each thing ended, on the clock of the run.
@@ -184,11 +185,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lineages", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which no further lineage is started")
     options = parser.parse_args()
+    KEPT.parent.mkdir(exist_ok=True)
+    done = kept()
+    until = time.monotonic() + options.limit
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.at_once) as pool:
-        found = list(pool.map(lambda number: lineage(number, Path(folder)), range(options.lineages)))
-    RESULT.write_text(document(found), encoding="utf-8")
-    print(RESULT.read_text(encoding="utf-8"))
+        missing = [number for number in range(options.lineages) if number not in done]
+        list(pool.map(lambda number: run_and_keep(number, Path(folder), until), missing))
+    done = kept()
+    print(f"{len(done)} of {options.lineages} lineages")
+    if len(done) >= options.lineages:
+        RESULT.write_text(document([done[number] for number in sorted(done)]), encoding="utf-8")
+        print(RESULT.read_text(encoding="utf-8"))
+
+
+def run_and_keep(number: int, folder: Path, until: float) -> None:
+    if time.monotonic() < until:
+        found = lineage(number, folder)
+        with KEPT.open("a") as file:
+            file.write(json.dumps({"number": number, "found": found}) + "\n")
+
+
+def kept() -> dict[int, dict[str, tuple[float, float]]]:
+    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    return {
+        one["number"]: {kind: (told, true) for kind, (told, true) in one["found"].items()}
+        for one in map(json.loads, lines)
+    }
 
 
 def document(found: list[dict[str, tuple[float, float]]]) -> str:

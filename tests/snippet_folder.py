@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -129,6 +130,55 @@ def _late_rank(folder: Path) -> None:
     (folder / "rankscope-runs" / "latest").symlink_to("straggler")
 
 
+FAILS_ONCE = """
+import os, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(12):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+    if step == 5 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os._exit(1)
+"""  # without a process group: reaching each other again takes torch's ranks minutes where processors are few
+TRAIN_RAY = """
+import ray, torch
+
+@ray.remote
+class Trainer:
+    def train(self, steps):
+        model = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+
+ray.init(num_cpus=2, include_dashboard=False)
+trainers = [Trainer.remote() for _ in range(2)]
+ray.get([trainer.train.remote(20) for trainer in trainers])
+"""
+
+
+def _fails_once(folder: Path) -> None:
+    """A training that fails in its first attempt."""
+    (folder / "train.py").write_text(FAILS_ONCE, encoding="utf-8")
+
+
+def _ray(folder: Path) -> None:
+    (folder / "train_ray.py").write_text(TRAIN_RAY, encoding="utf-8")
+
+
+def _jax(folder: Path) -> None:
+    """The tests' own training, for four processes at a port that is free."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = (ROOT / "tests" / "programs" / "jax_training.py").read_text(encoding="utf-8")
+    fixed = f"import sys\nsys.argv[2:] = ['4', '{port}', '--steps', '10']\n"
+    (folder / "train_jax.py").write_text(fixed + program, encoding="utf-8")
+
+
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".envs", ".venv", "build", "dist", "rankscope-runs", "__pycache__", ".*_cache"
 )
@@ -163,6 +213,9 @@ PAGES = {
     "docs/commands/study.md": _own_study,
     "docs/commands/bench.md": _own_study,
     "docs/commands/whatif.md": _late_rank,
+    "docs/commands/goodput.md": _fails_once,
+    "docs/howto/launchers.md": _ray,
+    "docs/howto/frameworks.md": _jax,
 }
 
 

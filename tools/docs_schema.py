@@ -22,6 +22,7 @@ from rankscope.api.schema import ColumnSchema, TableSchema, schema
 from rankscope.api.words import TABLE_COLUMNS
 from rankscope.model.tables import Column
 from rankscope.questions.compare.tables import CHANGES
+from rankscope.questions.history import tables as history
 from rankscope.questions.imports import projection, replay, saving, staging
 from rankscope.questions.imports.break_even import BREAK_EVEN_COLUMNS, FIT_COLUMNS
 from rankscope.questions.imports.imports import IMPORT_COST_COLUMNS
@@ -48,6 +49,11 @@ OTHERS: dict[str, Sequence[Column]] = {
     "staging": staging.STAGING_COLUMNS,
     "staging_nodes": staging.NODE_COLUMNS,
     "changes": CHANGES,
+    "history": history.HISTORY_COLUMNS,
+    "regressions": history.REGRESSION_COLUMNS,
+    "slow_hosts": history.HOST_COLUMNS,
+    "history_by": history.BY_COLUMNS,
+    "history_runs": history.RUN_COLUMNS,
     "scale_laws": scaling.LAWS,
     "scale_speed_up": scaling.SPEED_UP,
     "scale_break_even": crossovers.COLUMNS,

@@ -47,7 +47,7 @@ class Slices:
 
 
 # ---------------------------------------------------------------- pictures
-ChartKind = Literal["bars", "heat", "sizes", "top", "icicle", "curve", "timeline", "intervals"]
+ChartKind = Literal["bars", "heat", "sizes", "top", "icicle", "curve", "timeline", "intervals", "history"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from mpis import ROOT
 PROGRAMS = ROOT / "tests" / "programs"
 TWIN = PROGRAMS / "xla_twin"
 JAX = Path(os.environ.get("RANKSCOPE_JAX_PYTHON", ROOT / ".envs" / "jax" / "bin" / "python"))
+CACHE = tempfile.TemporaryDirectory(prefix="rankscope-jax-")  # what is kept of a library is another test's affair
 STEPS = 24
 OPERATIONS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "collective_permute", "all_to_all")
 
@@ -30,7 +32,7 @@ with_jax = pytest.mark.skipif(not JAX.exists(), reason=".envs/jax is missing: ma
 
 def environment(**more: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RANKSCOPE_") and key != "PYTHONPATH"}
-    return {**kept, "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", **more}
+    return {**kept, "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "RANKSCOPE_CACHE": CACHE.name, **more}
 
 
 def side_by_side(commands: Sequence[Sequence[str]]) -> list[str]:
@@ -57,7 +59,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C++ compiler")
     made = tmp_path_factory.mktemp("twin") / "libjax_common.so"
     source = TWIN / "libjax_common.cpp"
-    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-devirtualize"]
+    flags = ["-std=c++17", "-O1", "-shared", "-Wl,--build-id", "-fPIC", "-fvisibility=hidden", "-fno-devirtualize"]
     subprocess.run([compiler, *flags, "-o", made, source], check=True)
     return made
 
@@ -142,17 +144,42 @@ def test_coverage_says_what_is_not_understood(twins: tuple[rs.Run, str, str]) ->
     )
 
 
-@on_x86
-def test_a_library_without_symbols_is_left_alone(twin: Path, rankscope: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def stripped(twin: Path, tmp_path: Path) -> Path:
+    """The same build, without its symbols."""
     if shutil.which("strip") is None:
         pytest.skip("no strip")
     bare = tmp_path / twin.name
     shutil.copy(twin, bare)
     subprocess.run(["strip", bare], check=True)
-    command = [sys.executable, TWIN / "training.py", 0, 1, 4]
-    done = run([rankscope, "run", "--out", tmp_path / "run", *command], XLA_TWIN=str(bare))
+    return bare
+
+
+def run_twin(rankscope: Path, folder: Path, library: Path, cache: Path) -> rs.Run:
+    command = [rankscope, "run", "--out", folder, sys.executable, TWIN / "training.py", 0, 1, 4]
+    done = run(command, XLA_TWIN=str(library), RANKSCOPE_CACHE=str(cache))
     assert done.stdout.startswith("0 of 1: ")
-    found = rs.open(tmp_path / "run")
+    return rs.open(folder)
+
+
+@on_x86
+def test_a_library_is_read_once(twin: Path, stripped: Path, rankscope: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    run_twin(rankscope, tmp_path / "first", twin, cache)
+    (kept,) = cache.iterdir()
+    assert kept.name.startswith("xla-") and not kept.stat().st_mode & 0o022
+    assert rows(run_twin(rankscope, tmp_path / "known", stripped, cache), STEPS_SQL) == [(0, 4)]
+    whole = kept.read_bytes()
+    for spoilt, mode in ((whole[:-1], 0o644), (whole.replace(b"1", b"2", 1), 0o644), (whole, 0o666)):
+        kept.write_bytes(spoilt)
+        kept.chmod(mode)
+        found = run_twin(rankscope, tmp_path / f"spoilt-{len(spoilt)}-{mode}-{spoilt == whole}", stripped, cache)
+        assert rows(found, STEPS_SQL) == []
+
+
+@on_x86
+def test_a_library_without_symbols_is_left_alone(stripped: Path, rankscope: Path, tmp_path: Path) -> None:
+    found = run_twin(rankscope, tmp_path / "run", stripped, tmp_path / "cache")
     assert rows(found, "SELECT rank, rank_source FROM ranks WHERE role = 'rank'") == [(0, "jax.distributed.initialize")]
     assert any(
         "programs, collectives of Gloo, collectives of MPI are not seen" in text

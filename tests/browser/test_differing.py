@@ -69,4 +69,4 @@ def test_nobody_is_accused_where_all_are_alike(seed: int, tmp_path: Path) -> Non
 def test_a_slow_host_is_named(tmp_path: Path) -> None:
     law = replace(LAW, stragglers=tuple(range(24, 36)))
     section = page_of(open_run(write_run(tmp_path / "run", law), read_rank_file), "run").sections[0]
-    assert "The host that differs most is node00002, in making others wait." in section.lead
+    assert "The host that differs most is node00002, in wait caused." in section.lead

@@ -63,7 +63,7 @@ def test_a_brush_chooses_steps_for_the_page(chromium: Chromium, runs: dict[str, 
         WHERE rank = ? AND number BETWEEN ? AND ?"""
     forward, exposed = open_run(runs["mpi"], read_rank_file).query(sql, (SLOW, first, last))[0]
     assert told(some)["Forward"] == shown(forward, Unit.NS)
-    assert told(some)["Communication"] == shown(exposed, Unit.NS)
+    assert told(some)["Exposed comm."] == shown(exposed, Unit.NS)
     assert after == before != some
 
 

@@ -20,5 +20,5 @@ def test_a_slow_down_is_told_once_and_the_command_gets_it(tmp_path: Path, capfd:
     command = 'echo "$RANKSCOPE_TROUBLE $RANKSCOPE_STEP $RANKSCOPE_WHAT"'
     assert watch.run([str(tmp_path), "--on-slow", command, "--every", "1", "--once"]) == 0
     told, called = capfd.readouterr().out.splitlines()[:2]
-    assert "slow: Steps take 15 ms instead of 10.03 ms since step 101 (+50%): forward of" in told
+    assert "slow: Steps take 15 ms instead of 10 ms since step 101 (+50 %): forward of" in told
     assert called == "slow 101 forward"

@@ -36,6 +36,7 @@ def test_every_table_is_listed_in_one_line(capsys: pytest.CaptureFixture[str], m
         ("Exposed", "word", "holds up computing"),
         ("launching", "label", "launches too slowly"),
         ("straggler", "finding", "fires when"),
+        ("Since run", "column of regressions", "first run of the new level"),
         ("steps", "table", "how long a step"),
         ("mpi", "table", "which MPI routines take the time"),
         ("variance_ms2", "column of steps", "Σ(value − mean)²"),

@@ -59,7 +59,11 @@ def test_a_screen_is_as_it_was(kind: str, made: dict[str, Path]) -> None:
         ("nvprof", "rankscope  worker.py", "1 HIGH  Kernels that communicate take 67 % of GPU time"),
         ("mpitrace", "rankscope  mpitrace", "34 % of wall time"),
         ("document", "rankscope  document", "32.00 ×"),
-        ("incomplete", "INCOMPLETE: 1 of 4 ranks not seen: 3.", "1 HIGH  Every rank is blocked in communication"),
+        (
+            "incomplete",
+            "INCOMPLETE: 1 of 4 ranks not seen (rank 3): sums",
+            "1 HIGH  Every rank is blocked in communication",
+        ),
         ("kineto_one_of_two", "INCOMPLETE: 1 of 2 ranks loaded (rank 0)", "rankscope load FILES --out"),
         ("study", "FAILED: 1 of 3 cells", "no end after 60 s"),
         ("many_ranks", "rankscope  train.py", "1 MED   Rank 17 (node00001) is late"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.store.folder import NoRun, rank_files
+from rankscope.store.folder import NoRun, is_run, rank_files, run_folders
 
 
 def test_rank_files_come_by_host_and_name(tmp_path: Path) -> None:
@@ -24,3 +24,11 @@ def test_no_rank_files(tmp_path: Path) -> None:
     with pytest.raises(NoRun, match="no rank files"):
         rank_files(tmp_path)
     assert rank_files(tmp_path, ["loaded"]) == []
+
+
+@pytest.mark.parametrize("name", ["loaded", "ranks"])
+def test_a_run_may_be_called_like_a_part_of_one(tmp_path: Path, name: str) -> None:
+    """Its parent is then the folder of runs that it was."""
+    (tmp_path / name / "loaded").mkdir(parents=True)
+    (tmp_path / name / "run.json").touch()
+    assert not is_run(tmp_path) and run_folders(tmp_path) == [tmp_path / name]

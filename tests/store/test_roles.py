@@ -101,3 +101,15 @@ def test_a_rank_that_goes_on_while_another_is_started_anew() -> None:
     stays = process(10, 1, 0, ended_ns=99)
     failed, again = process(11, 1, 1, exit_code=1), process(20, 1, 1)
     assert roles(stays, failed, again) == [("rank", 0), ("attempt", 1), ("rank", 1)]
+
+
+def test_workers_that_ray_stopped_have_not_failed() -> None:
+    """Ray ends them with exit code 1 once its driver is through; where the driver fails, they are as they ended."""
+    for code, ending in ((0, "stopped"), (1, "exited")):
+        driver = process(10, 1, phase="imports", exit_code=code)
+        raylet = process(11, 10, command="/env/ray/core/src/ray/raylet/raylet --port=0")
+        command = "python /env/ray/_private/workers/default_worker.py --id="
+        actors = [process(20 + n, 11, command=f"{command}{n}", ended_steps=9, ended_ns=99, exit_code=1) for n in (0, 1)]
+        crashed = process(30, 11, command=command, ended_ns=99, exit_code=None, ending="signalled", end_signal=11)
+        assert roles(driver, raylet, *actors, crashed)[2:] == [("rank", 0), ("rank", 1), ("helper", None)]
+        assert [facts.ending for facts in (*actors, crashed)] == [ending, ending, "signalled"]

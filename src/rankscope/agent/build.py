@@ -39,8 +39,8 @@ def find(torch_folder: str) -> str:
     return path
 
 
-def check(path: str) -> None:
-    """Raise unless these are the bytes that were compiled, in a file that nobody but us and root can change."""
+def check(path: str) -> bytes:
+    """What was written into the cache; raise unless it is whole and nobody but us and root can change it."""
     folder = os.stat(os.path.dirname(path))
     foreign = folder.st_uid not in (0, os.geteuid()) or folder.st_mode & 0o002
     if (foreign or (folder.st_mode & 0o020 and folder.st_gid != os.getegid())) and not folder.st_mode & STICKY:
@@ -56,6 +56,21 @@ def check(path: str) -> None:
         os.close(file)
     if not is_whole(whole):
         raise NotBuilt(f"{path} is damaged; remove it")
+    return whole[: -len(TRAILER) - DIGEST_BYTES]
+
+
+def keep(path: str, content: bytes) -> None:
+    """Write a file of the cache, aside and renamed: who looks finds all of it or nothing."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fresh = f"{path}.{unique()}"
+    file = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(content + TRAILER + digest(content))
+        os.chmod(fresh, 0o644)
+        os.rename(fresh, path)
+    finally:
+        remove(fresh)
 
 
 def is_whole(content: bytes) -> bool:

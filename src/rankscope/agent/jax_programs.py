@@ -3,6 +3,7 @@ collectives themselves are seen where XLA runs them: native/jax/xla.c."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
@@ -20,6 +21,7 @@ COMPILING = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
+SYMBOLS_BYTES = 65536
 MOST_REASONS = 100  # different ones that are told by their arguments
 MOST_ARGUMENTS = 2  # of them that a reason names
 TO_HOST, TO_DEVICE = b"copy to the host", b"copy to devices"
@@ -30,7 +32,7 @@ TRIED = ("0.10.", "0.0.twin")  # versions of jaxlib: in others objects may lie o
 def install(recorder: Any, jax: Any) -> None:
     """Everything that is known once jax itself is imported."""
     version = str(getattr(sys.modules.get("jaxlib"), "__version__", None) or getattr(jax, "__version__", "?"))
-    seen = recorder.rankscope_xla_install() if version.startswith(TRIED) else 0
+    seen = _watch_xla(recorder) if version.startswith(TRIED) else 0
     recorder.rankscope_mark(XLA, _described(version, seen).encode(), 0)
     watch_garbage(recorder)
     for part in (_watch_processes, _watch_compilation, _watch_programs, _watch_copies):
@@ -38,6 +40,29 @@ def install(recorder: Any, jax: Any) -> None:
             part(recorder)
         except Exception:  # a JAX that is built otherwise: the rest still works
             pass
+
+
+def _watch_xla(recorder: Any) -> int:
+    """Where XLA's functions lie: read out of the library (its table of symbols is a hundred megabytes) by the first
+    process that uses this build of it, and kept for all others."""
+    from . import build
+
+    known, path = None, ""
+    named = recorder.rankscope_xla_build().decode()
+    try:
+        path = os.path.join(build.cache_folder(), f"xla-{named}-{os.uname().machine}.symbols") if named else ""
+        known = build.check(path) if path else None
+    except (build.NotBuilt, OSError):
+        pass
+    seen = int(recorder.rankscope_xla_install(known))
+    if seen and path and known is None and not os.path.lexists(path):
+        try:
+            text = ctypes.create_string_buffer(SYMBOLS_BYTES)
+            length = recorder.rankscope_xla_symbols(text, SYMBOLS_BYTES)
+            build.keep(path, text.raw[:length])
+        except OSError:  # the next process reads the library, too
+            pass
+    return seen
 
 
 def _described(version: str, seen: int) -> str:

@@ -37,7 +37,7 @@ from rankscope.questions.compare.verdicts import (
 )
 from rankscope.questions.compare.verdicts import UNDECIDED as CANNOT_TELL
 from rankscope.questions.selection import ALL, Selection
-from rankscope.store.folder import find_run, is_run
+from rankscope.store.folder import DATE, find_run, is_run
 
 __all__ = ["BadLimit", "CompareOptions", "Compared", "compared", "parse_limit", "side_of"]
 
@@ -55,6 +55,7 @@ class Compared:
     def tables(self, selection: Selection = ALL) -> list[Table]:
         """What is compared, what changed, and the limits."""
         first = sides_table(self.sides)
+        first.warnings += unquoted_pattern([run.source for side in self.sides for run in side.runs], len(self.sides))
         for comparison in self.comparisons:
             first.warnings += [text for text in warnings_of(comparison) if text not in first.warnings]
         made = [first]
@@ -152,6 +153,20 @@ def _runs_of(part: str) -> list[Path]:
         elif place.is_dir():
             found += [path for path in sorted(place.iterdir()) if is_run(path) and not path.is_symlink()]
     return found
+
+
+def unquoted_pattern(runs: Sequence[str], sides: int) -> list[str]:
+    """What to type instead where a shell seems to have made a side of every repeat."""
+    alike: dict[str, int] = {}
+    for path in map(Path, runs):
+        name = DATE.sub("*-", path.name, count=1)
+        numbered = name.rstrip("0123456789")
+        pattern = str(path.parent / (name if numbered == name else f"{numbered}*"))
+        alike[pattern] = alike.get(pattern, 0) + 1
+    if sides < 3 or len(runs) > sides or max(alike.values()) < 2:
+        return []
+    patterns = " ".join(f"'{pattern}'" for pattern in alike)
+    return [f"{sides} sides of one run each. Repeats of one job are one side: quote their pattern, as in {patterns}"]
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

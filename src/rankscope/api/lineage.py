@@ -9,25 +9,33 @@ from rankscope.model.tables import Table
 from rankscope.questions.run.goodput import Account, account, goodput_table
 from rankscope.store.folder import find_run, lineage_of
 
-__all__ = ["NoRun", "lineage_goodput"]
+__all__ = ["NoRun", "lineage_goodput", "other_accounts"]
 
 
 def lineage_goodput(path: Path | None, alone: bool = False) -> Table:
     """Goodput of the job that a run is a start of, or of that run alone."""
     folder = find_run(path)
-    accounts: list[Account] = []
-    unread: list[str] = []
-    for one in [folder] if alone else lineage_of(folder):
-        try:
-            made = account(Run(one).store())
-        except NoRun as problem:
-            if one == folder:
-                raise
-            unread.append(str(problem))
-            continue
-        accounts += [made] if made is not None else []
+    earlier, unread = ([], []) if alone else other_accounts(folder)
+    own = account(Run(folder).store())
+    accounts = [*earlier, *([own] if own is not None else [])]
     table = goodput_table(sorted(accounts, key=lambda one: one.began_ns))
     table.warnings += [f"left out: {text}" for text in unread]
     if not table.rows:
         table.notes.append("Empty: no rank was recorded.")
     return table
+
+
+def other_accounts(folder: Path) -> tuple[list[Account], list[str]]:
+    """The wall time of the other starts of the job, and why some could not be read."""
+    accounts: list[Account] = []
+    unread: list[str] = []
+    for one in lineage_of(folder):
+        if one.resolve() == folder.resolve():
+            continue
+        try:
+            made = account(Run(one).store())
+        except NoRun as problem:
+            unread.append(str(problem))
+            continue
+        accounts += [made] if made is not None else []
+    return accounts, unread

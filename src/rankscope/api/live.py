@@ -147,8 +147,10 @@ def uncollected() -> Iterator[None]:
 class LiveView:
     """The job at the two newest moments."""
 
-    def __init__(self, watched: Watched, rows: int, group_of: Mapping[str, str] | None = None) -> None:
-        self.watched, self.rows, self.group_of = watched, rows, group_of or {}
+    def __init__(
+        self, watched: Watched, rows: int, group_of: Mapping[str, str] | None = None, tells_slow: bool = True
+    ) -> None:
+        self.watched, self.rows, self.group_of, self._tells_slow = watched, rows, group_of or {}, tells_slow
         self.reading_s = 0.0
         self.slow, self._asked_s = "", time.monotonic()
         self.before = self.now = self._look()
@@ -173,7 +175,7 @@ class LiveView:
             self.pace = paces(self.before, self.now)
             self.found = live_behaviour(self.now, self.pace) if self.many else NOTHING
             self.by_place = outlying_places(self.found, self.group_of)
-        if not self.many and time.monotonic() - self._asked_s >= SLOW_EVERY_S:
+        if self._tells_slow and not self.many and time.monotonic() - self._asked_s >= SLOW_EVERY_S:
             self.slow, self._asked_s = slow_now(self.watched.folder), time.monotonic()
 
     def tables(self, rows: int) -> list[Table]:

@@ -53,7 +53,13 @@ def _hanging(diagnosis: Diagnosis, said: _Told) -> Iterator[Trouble]:
     found = (verdict.kind, verdict.group, verdict.sequence) if diagnosis.is_hang else None
     if found is not None and found != said.hang:
         who = ", ".join(f"rank {rank}" for rank in verdict.guilty)
-        yield Trouble("hang", str(diagnosis.tables({}, collapse=True)[0].title), None, who, verdict.operation)
+        yield Trouble(
+            "hang",
+            str(diagnosis.tables({}, collapse=True)[0].title).removeprefix("Hang: "),
+            None,
+            who,
+            verdict.operation,
+        )
     said.hang = found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rankscope.api.schema import schema
 from rankscope.model.tables import Column, Table, Unit, Wrong
+from rankscope.questions.history import tables as history
 from rankscope.questions.registry import ALIASES, QUESTIONS
 from rankscope.questions.run.screen import LABELS
 from rankscope.questions.steps.phases import SEGMENT_FORMULAS
@@ -55,7 +56,7 @@ def _is(asked: str, meaning: Meaning) -> bool:
 
 
 def _ends(asked: str, meaning: Meaning) -> bool:
-    """`launching` of `idle: launching`, `exposed` of `comm. exposed`."""
+    """`launching` of `idle: launching`, `start` of `idle: kernel start`."""
     return any(_key(name).endswith(f" {asked}") for name in (meaning.word, meaning.also))
 
 
@@ -110,6 +111,15 @@ def meanings() -> Iterator[Meaning]:
         yield Meaning(table.name, "table", text, aliases.get(table.name, ""))
         for column in table.columns:
             yield Meaning(column.name, f"{COLUMN}{table.name}", column.formula or PLAIN_NAME, column.title)
+    for name, shown in OF_HISTORY.items():
+        yield from (Meaning(one.name, f"{COLUMN}{name}", one.formula or PLAIN_NAME, one.title) for one in shown)
+
+
+OF_HISTORY = {  # what `rankscope history` shows
+    "history": history.HISTORY_COLUMNS,
+    "regressions": history.REGRESSION_COLUMNS,
+    "slow_hosts": history.HOST_COLUMNS,
+}
 
 
 # ---------------------------------------------------------------- which tables are there?

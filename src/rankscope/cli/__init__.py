@@ -8,26 +8,28 @@ from rankscope import __version__
 COMMANDS = {
     "run": "start a command and record it",
     "report": "show a run: one screen of what matters, its tables, or a page",
+    "hang": "is the job hung, in which collective, and which rank is missing",
+    "top": "watch a running job",
+    "watch": "call a command when a running job becomes slow or hangs",
+    "publish": "send a job's metrics to Prometheus, OpenTelemetry, MLflow or W&B",
+    "compare": "compare runs: what changed, and how certain that is",
+    "history": "show how runs differ over time: regressions, slow hosts",
+    "whatif": "predict the step time without one of the job's problems",
+    "goodput": "account for the wall time of a job over all its restarts",
     "runs": "list the runs: when, what, ranks, step time, first finding",
     "tables": "list the tables of a report by subject",
     "explain": "explain a label, a column, a table or a finding",
-    "imports": "measure what imports cost",
-    "top": "watch a running job",
-    "whatif": "predict the step time without one of the job's problems",
-    "hang": "is the job hung, in which collective, and which rank is missing",
-    "goodput": "account for the wall time of a job over all its restarts",
-    "watch": "call a command when a running job becomes slow or hangs",
-    "compare": "compare runs: what changed, and how certain that is",
+    "load": "load other tools' profiles, traces and logs as a run",
+    "export": "export a run to other tools: timeline, tables, metrics",
+    "serve": "browse the runs of a folder, live",
     "scale": "show how costs grow with the size of the job, and project them",
+    "imports": "measure what imports cost",
+    "index": "build one file that answers an environment's imports",
+    "stage": "run a command from a node-local copy of its environment",
     "study": "run a matrix of jobs and write up the results",
     "bench": "run one cell of a study now",
-    "export": "export a run to other tools: timeline, tables, metrics",
-    "serve": "show the pages of all runs of a folder in a browser",
-    "load": "read other tools' files into a run",
-    "stage": "run a command from a node-local copy of its environment",
+    "slowfs": "mount a folder through a slow file system that counts operations",
     "gather": "collect rank files left on nodes by ranks that died",
-    "index": "build one file that answers an environment's imports",
-    "slowfs": "mount a folder through a slow file system that counts",
     "doctor": "check what can be recorded here, and why not",
     "completion": "print shell completion for bash, zsh or fish",
 }
@@ -43,6 +45,7 @@ commands:
   mpirun -n 4 rankscope run python train.py     record a job, rank by rank
   rankscope run mpirun -n 4 python train.py     the same, from outside
   rankscope report                              show the latest run
+  rankscope hang                                is it stuck, and on which rank?
 
 rankscope COMMAND --help says more; rankscope --version prints the version.
 """

@@ -12,9 +12,9 @@ from rankscope.model.tables import Wrong
 
 HELP = "account for the wall time of a job over all its restarts"
 ABOUT = """\
-Account for the wall time of a job from its first start to its last end: steps that count, steps that were lost since
-the last checkpoint, checkpoints, start-up, compilation, hangs, restarts. Runs of one `--lineage`, of one batch job, or
-with the same --out and command are starts of one job."""
+Account for the wall time of a job from its first start to its last end: useful steps, steps lost since the last
+checkpoint, checkpoints, start-up, compilation, hangs, restarts. Runs with the same --lineage, the same batch job, or
+the same --out and command are one job."""
 
 
 def run(argv: list[str]) -> int:

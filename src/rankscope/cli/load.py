@@ -15,7 +15,7 @@ from rankscope.cli.printing import deliver
 from rankscope.model.tables import Wrong
 from rankscope.output.cells import printable
 
-HELP = "read other tools' files into a run"
+HELP = "load other tools' profiles, traces and logs as a run"
 ABOUT = """\
 Reads other tools' profiles, traces and logs into a run, which every other command treats like a recorded one. The
 format is recognised by content; gzip and zstd are unpacked; folders are read recursively. A file that was loaded

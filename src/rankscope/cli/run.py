@@ -32,8 +32,10 @@ options:
                  (also the files it asks for)
   --index[=FILE] answer Python's imports from the environment's index (see rankscope index)
   --name NAME    name of the run in place of the script's
-  --lineage NAME what this run shares with other starts of the same job, for rankscope goodput (default: the number that
-                 the batch system gives the job)
+  --lineage NAME joins this run with other starts of the same job, for rankscope goodput (default: the batch system's
+                 job number)
+  --label N=V    keep a label with the run, for rankscope history, as in --label queue=long; may be repeated. The commit
+                 is read from the files of the program's git repository; --label commit=… takes its place
   --quiet        on a terminal, do not print where the run is recorded and what to type next; warnings stay
   --help         this text
 

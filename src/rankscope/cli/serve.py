@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.api.pages import PageServer
 from rankscope.output.cells import printable
 
-HELP = "show the pages of all runs of a folder in a browser"
+HELP = "browse the runs of a folder, live"
 ABOUT = """\
 Show the runs of a folder and the page of each in a browser of this machine; the list and the page of a running job
 follow it without reloading. It is read-only, and answers only this machine and only with the token in the

@@ -17,7 +17,7 @@ from rankscope.output.text import to_text
 from rankscope.slowfs import mount as mounting
 from rankscope.slowfs.mount import BLIND_SPOTS, Unavailable, program, reason_against_running, shim_environment
 
-HELP = "mount a folder through a slow file system that counts"
+HELP = "mount a folder through a slow file system that counts operations"
 ABOUT = """\
 Mounts a folder, read-only, through a file system that answers as slowly as requested and counts its operations, so that
 the imports of a large job on a busy file server can be studied on one machine."""

@@ -16,10 +16,10 @@ from rankscope.output.cells import printable
 HELP = "predict the step time without one of the job's problems"
 ABOUT = """\
 Replay the steps of a run from its own record (the ranks' time between communications, and who waits for whom) with
-something changed: the new step time, what that saves, and with which interval. How well the replay gives the recorded
-steps back is printed first; over 3 % nothing else is said. Without an option the obvious changes are tried and ranked.
-Several options: each by itself, and all together. Then the critical path: which rank and part a step hangs on."""
-EXIT_CODES = "exit code: 0 answered; 1 the model does not give back the recorded steps; 2 no run, or nothing to replay"
+something changed: the new step time, what that saves, and the interval around it. The replay's error on the recorded
+steps is printed first; above 3 % nothing is predicted. Without an option the obvious changes are tried and ranked.
+Several options: each by itself, and all together. Then the critical path: which rank and part bounds a step."""
+EXIT_CODES = "exit code: 0 answered; 1 the replay misses the recorded steps; 2 no run, or nothing to replay"
 ANSWERED, REFUSED, BAD_INPUT = 0, 1, 2
 
 
@@ -50,12 +50,12 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="WHAT",
-        help="rank=7 (also rank=3,5): as fast as the median of its peers, operation by operation; stage=2: with no "
+        help="rank=7 (also rank=3,5): as fast as its peers, operation by operation; stage=2: with no "
         "more work than the median stage; cause=data, gc, checkpoint, … or preemption: none of it on any rank",
     )
     made.add_argument("--balance", choices=["stage"], default="", help="share the work evenly between pipeline stages")
     made.add_argument("--bandwidth", default="", metavar="xN", help="transfers N times as fast, as in x2")
-    made.add_argument("--overlap-all", action="store_true", help="no transfer holds up any rank, as far as time allows")
+    made.add_argument("--overlap-all", action="store_true", help="hide transfers behind compute, as far as that lasts")
     made.add_argument(
         "--ideal",
         action="store_true",

@@ -96,7 +96,8 @@ class Role(Word):
     DOCUMENT = "document"
 
 
-Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "unknown"]
+# stopped: by its launcher, which had done its work
+Ending = Literal["exited", "signalled", "aborted", "replaced", "running", "vanished", "stopped", "unknown"]
 
 
 @dataclass(slots=True)
@@ -118,7 +119,7 @@ class RankFacts:
     ended_ns: int | None = None  # Unix time; of a running process: when it was last heard of
     elapsed_ns: int | None = None  # from process start to end (or last sign of life)
     ending: Ending = "unknown"
-    reaped_ns: int | None = None  # Unix time at which its parent learned that a signal had ended it
+    reaped_ns: int | None = None  # Unix time at which its parent learned that it had ended
     exit_code: int | None = None
     end_signal: int | None = None
     finalized: bool | None = None  # MPI_Finalize was reached; None where there was no MPI

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from rankscope.model.tables import Cell, Table
 from rankscope.output.cells import printable
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
 
 def to_prometheus(tables: Sequence[Table]) -> str:
     """A file for the text collector of a node exporter, or the body of a scrape."""
@@ -16,25 +18,28 @@ def to_prometheus(tables: Sequence[Table]) -> str:
 
 def _metric(table: Table) -> str:
     kind = "counter" if table.name.endswith("_total") else "gauge"
-    lines = [f"# HELP {table.name} {_text(table.title)}", f"# TYPE {table.name} {kind}"]
+    lines = [f"# HELP {table.name} {text(table.title)}", f"# TYPE {table.name} {kind}"]
     labels = [column.name for column in table.columns[:-1]]
     for *cells, value in table.rows:
         named = zip(labels, cells, strict=True)
-        text = ",".join(f'{name}="{_label(cell)}"' for name, cell in named if cell is not None)
+        told = ",".join(f'{name}="{label(cell)}"' for name, cell in named if cell is not None)
         if value is not None:
-            lines.append(f"{table.name}{{{text}}} {_number(value)}" if text else f"{table.name} {_number(value)}")
+            lines.append(f"{table.name}{{{told}}} {number(value)}" if told else f"{table.name} {number(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _text(text: str) -> str:
-    return printable(text).replace("\\", "\\\\")
+def text(words: str) -> str:
+    """As it may stand behind HELP."""
+    return printable(words).replace("\\", "\\\\")
 
 
-def _label(cell: Cell) -> str:
-    return _text(str(cell)).replace('"', '\\"')
+def label(cell: Cell) -> str:
+    """As it may stand between quotation marks."""
+    return text(str(cell)).replace('"', '\\"')
 
 
-def _number(cell: Cell) -> str:
+def number(cell: Cell) -> str:
+    """As Prometheus reads it."""
     if isinstance(cell, float):
         return repr(cell) if math.isfinite(cell) else "NaN" if math.isnan(cell) else f"{'+' if cell > 0 else '-'}Inf"
     return str(int(cell)) if cell is not None and not isinstance(cell, str) else "NaN"

@@ -144,7 +144,9 @@ def _figure(label: str, value: Cell, unit: Unit) -> str:
     """`mean 12.5 ms`, but `318 steps`."""
     if unit is Unit.COUNT:
         return f"{shown(value, unit)} {label}{'s' * (value != 1)}"
-    return f"{value:.3g} {label}" if unit is Unit.NUMBER else f"{label} {shown(value, unit)}"
+    if unit is Unit.NUMBER and isinstance(value, int | float):
+        return f"{value:,.0f} {label}" if value >= 999.5 else f"{value:.3g} {label}"
+    return f"{label} {shown(value, unit)}"
 
 
 COMMUNICATION = ("exposed communication", "wait", "transfer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -76,7 +76,8 @@ def _grids(table: Table, width: int) -> list[RenderableType]:
     """One grid of the columns that fit, and a line that names the others."""
     cells = {at: _column_cells(table, at) for at in filled(table.columns, table.rows)}
     widths = {at: _width(texts, LEAST_TEXT if _is_text(table, at) else WIDEST_NAME) for at, texts in cells.items()}
-    kept, dropped = fitting(table.columns, widths, width)
+    zeros = {at for at in cells if all(row[at] in (0, None) for row in table.rows)}
+    kept, dropped = fitting(table.columns, widths, width, zeros)
     return [_grid(table, {at: cells[at] for at in kept}), *([_dropped(table, dropped, width)] if dropped else [])]
 
 
@@ -90,11 +91,17 @@ def _dropped(table: Table, dropped: Sequence[int], width: int) -> Text:
     )
 
 
-def fitting(columns: Sequence[Column], widths: Mapping[int, int], width: int) -> tuple[list[int], list[int]]:
-    """The columns, by place, that a screen has room for, and those that it has not: those that matter least, from the
-    right, then others from the right, then answers. The first stays: it names the row."""
+def fitting(
+    columns: Sequence[Column], widths: Mapping[int, int], width: int, zeros: Collection[int] = ()
+) -> tuple[list[int], list[int]]:
+    """The columns, by place, that a screen has room for, and those that it has not: those of zeros alone, those that
+    matter least, from the right, then others from the right, then answers. The first stays: it names the row."""
     first, *others = widths
-    order = sorted(others, key=lambda at: (columns[at].name in ANSWERS, columns[at].name not in SELDOM_READ, -at))
+
+    def importance(at: int) -> tuple[bool, bool, bool, int]:
+        return columns[at].name in ANSWERS, at not in zeros, columns[at].name not in SELDOM_READ, -at
+
+    order = sorted(others, key=importance)
     kept, left = set(widths), width - sum(widths.values())
     for at in order:
         if left >= 0:

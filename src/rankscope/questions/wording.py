@@ -18,7 +18,7 @@ def ending_text(ending: str, exit_code: int | None, end_signal: int | None) -> s
         return _signal_name(end_signal)
     if ending == "aborted":
         return f"MPI_Abort({exit_code})"
-    return {"running": "still running", "replaced": "replaced by exec"}.get(ending, ending)
+    return {"running": "still running", "replaced": "replaced by exec", "stopped": "stopped by Ray"}.get(ending, ending)
 
 
 def _signal_name(number: int | None) -> str:

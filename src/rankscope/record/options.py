@@ -32,6 +32,7 @@ class RunOptions:
         self.imports = ""
         self.name = ""
         self.lineage = ""
+        self.labels: dict[str, str] = {}
         self.index: str | None = None  # "": each Python's own, else a file
         self.quiet = False
         self.help = False
@@ -107,6 +108,7 @@ def take_value(options: RunOptions, word: str, rest: list[str]) -> None:
         "--imports",
         "--name",
         "--lineage",
+        "--label",
     ):
         hint = "see rankscope run --help, and put -- before a command that begins with a dash"
         raise UsageError(f"unknown option {name}; {hint}")
@@ -126,8 +128,19 @@ def take_value(options: RunOptions, word: str, rest: list[str]) -> None:
         options.trace_keep = trace_keep_from(value)
     elif name == "--imports":
         options.imports = imports_from(value)
+    elif name == "--label":
+        called, labelled = label_from(value)
+        options.labels[called] = labelled
     else:
         setattr(options, name[2:], value)
+
+
+def label_from(text: str) -> tuple[str, str]:
+    """NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f"--label {text} is not NAME=VALUE; as in: --label commit=$(git rev-parse HEAD)")
+    return name, value
 
 
 def bytes_from(text: str) -> int:

@@ -321,6 +321,8 @@ def batch_job() -> str | None:
 
 def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: int | None) -> dict[str, Json]:
     """The content of run.json."""
+    from rankscope.record.commit import commit_of  # only who makes the folder of a run asks
+
     chosen: dict[str, Json] = {
         "out": options.out or ROOT,
         "local": os.path.abspath(options.local) if options.local else None,
@@ -347,6 +349,8 @@ def description(options: RunOptions, folder: RunFolder, launcher: str, ranks: in
         "cwd": os.getcwd(),
         "rankscope_version": __version__,
         "lineage": options.lineage or batch_job(),
+        "commit": commit_of(options.command),
+        "labels": dict(options.labels),
         "library_path": os.environ.get("LD_LIBRARY_PATH"),
         "options": chosen,
     }

@@ -39,6 +39,8 @@ class Job:
     library_path: str = ""  # LD_LIBRARY_PATH
     lineage: str = ""  # what it shares with the other starts of the same job: --lineage, or the batch system's number
     out: str = ""  # --out
+    commit: str = ""  # of the program, by its repository or --label commit=…
+    labels: dict[str, str] = field(default_factory=dict)  # --label NAME=VALUE
 
 
 def find_run(path: Path | None) -> Path:
@@ -81,7 +83,9 @@ def _instead(text: str) -> str:
 
 
 def is_run(place: Path) -> bool:
-    return (place / "ranks").is_dir() or (place / "loaded").is_dir()
+    """Whether it has a run's parts; a run may itself be called `loaded`, and its folder's parent is no run."""
+    parts = (place / "ranks", place / "loaded")
+    return any(part.is_dir() and not (part / "run.json").exists() for part in parts)
 
 
 def run_folders(folder: Path) -> list[Path]:
@@ -159,14 +163,19 @@ def _job(told: dict[str, Any]) -> Job:
     """Only what has the right type: the file may have been edited."""
     command = told.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
-    names = ("launcher", "host", "cwd", "rankscope_version", "library_path", "lineage")
+    names = ("launcher", "host", "cwd", "rankscope_version", "library_path", "lineage", "commit")
     texts = {key: told[key] for key in names if isinstance(told.get(key), str)}
     numbers = {key: told[key] for key in ("expected_ranks", "started_ns") if type(told.get(key)) is int}
+    labels = told.get("labels")
+    pairs = labels.items() if isinstance(labels, dict) else ()
     options = told.get("options")
     out = options.get("out") if isinstance(options, dict) else None
     if isinstance(out, str):
         texts["out"] = out
-    return Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})
+    made = Job(words, **texts, **{key: value for key, value in numbers.items() if 0 <= value < 2**63})
+    made.labels = {name: value for name, value in pairs if isinstance(value, str)}
+    made.commit = made.labels.get("commit", made.commit)
+    return made
 
 
 def lineage_of(run: Path) -> list[Path]:

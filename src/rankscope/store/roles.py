@@ -16,6 +16,7 @@ from rankscope.model.records import PHASES, RankFacts, Role
 TRAINED, COMMUNICATED, IMPORTED, NOTHING = range(4)
 IMPORTS = PHASES.index("imports")
 FAILED = ("signalled", "aborted", "vanished")
+RAY_WORKER, RAY_NODE = "ray/_private/workers/", "ray/raylet/raylet"  # in the commands of Ray's processes
 
 
 def activity(facts: RankFacts) -> int:
@@ -66,6 +67,9 @@ class _Family:
 def assign_roles(processes: Sequence[RankFacts]) -> None:
     """Set the role of every process; without any rank number the process that did most is rank 0 of 1."""
     family = _Family(processes)
+    for facts in processes:
+        if _is_stopped_by_ray(facts, family):
+            facts.ending = "stopped"
     if processes and all(facts.rank is None for facts in processes):
         _number(processes, family)
     first_job = min((facts.job for facts in processes), default="")
@@ -162,6 +166,14 @@ def _over_before(one: RankFacts, later: RankFacts) -> bool:
 
 def _ended_badly(facts: RankFacts) -> bool:
     return facts.ending in FAILED or (facts.ending == "exited" and bool(facts.exit_code))
+
+
+def _is_stopped_by_ray(facts: RankFacts, family: _Family) -> bool:
+    """Ray ends its workers with exit code 1 or a signal when their program ends; that one says how the job went."""
+    if RAY_WORKER not in facts.command or not (facts.exit_code == 1 or facts.end_signal in (9, 15)):
+        return False
+    programs = [above for above in family.ancestors(facts) if RAY_NODE not in above.command]
+    return any(above.ending == "exited" and above.exit_code == 0 for above in programs)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rankscope as rs
-from rankscope.api.compare import side_of
+from rankscope.api.compare import side_of, unquoted_pattern
 from rankscope.api.run import NoRun
 from rankscope.cli.compare import run
 from rankscope.questions.compare.verdicts import BadLimit, parse_limit
@@ -135,6 +135,18 @@ def test_three_sides_are_each_held_against_the_first(runs: Path, capsys: pytest.
     assert run([f"{runs}/old-*", f"{runs}/same-*", f"{runs}/slow-*"]) == 0
     text = capsys.readouterr().out
     assert "same and old are equal" in text and "slow is slower than old" in text
+
+
+def test_a_pattern_that_the_shell_expanded_is_noticed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each repeat has become a side of its own."""
+    expanded = [str(runs / f"{name}-{at}") for name in ("old", "slow") for at in range(2)]
+    assert run(expanded) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "4 sides of one run each" in said and f"'{runs}/old-*' '{runs}/slow-*'" in said
+    assert unquoted_pattern(["runs/2026-11-15T10-00-00-a", "runs/2026-11-15T10-00-09-a", "runs/b"], 3)[0].endswith(
+        "as in 'runs/*-a' 'runs/b'"
+    )
+    assert unquoted_pattern(["runs/a", "runs/b", "runs/c"], 3) == []
 
 
 def test_one_run_a_side_says_what_it_assumes(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

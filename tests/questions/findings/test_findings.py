@@ -45,7 +45,7 @@ from runs.small_run import MILLI, SECOND
 from runs.step_runs import log, opened, rank, steps
 
 MS = 1e6
-LATE = Case(4, "data wait", 2, 6.0 * MILLI, steps=60)
+LATE = Case(4, "data loading", 2, 6.0 * MILLI, steps=60)
 
 
 def simulated(folder: Path, case: Case) -> Tables:
@@ -60,7 +60,7 @@ def only(found: list[Finding]) -> Finding:
 
 def test_straggler(tmp_path: Path) -> None:
     one = only(straggler(simulated(tmp_path, LATE)))
-    assert one.title.startswith("Rank 2 (node0) is late by ") and one.title.endswith("a step: data wait")
+    assert one.title.startswith("Rank 2 (node0) is late by ") and one.title.endswith("a step: data loading")
     assert one.saved_ns == pytest.approx(58 * 6.0 * MS, rel=0.1)
     assert "data loader" in one.action
 
@@ -342,7 +342,7 @@ def standing(step: int, part: Part, took_ms: float) -> list[dict[Part, float]]:
 def test_a_stall_is_found_with_its_rank_and_part(tmp_path: Path) -> None:
     run = two(tmp_path, [[USUAL] * 30, standing(19, Part.DATA, 60_000.0)])
     one = only(stalled(run))
-    told = "Step 20 takes 60 s where the median step takes 20 ms: 60 s of it in data wait of rank 1 (node0)"
+    told = "Step 20 takes 60 s where the median step takes 20 ms: 60 s of it on rank 1 (node0): data loading"
     assert one.title == told and one.saved_ns == pytest.approx(60e9)
     assert straggler(run) == []
 

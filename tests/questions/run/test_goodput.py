@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rankscope.api.lineage import lineage_goodput
-from rankscope.questions.run.goodput import KINDS, attempts, goodput
+from rankscope.api.run import Run
+from rankscope.questions.run.goodput import KINDS, account, attempts, goodput
 from rankscope.rank_file import LayerNumber, Part, State
 from rankscope.rank_file_writer import RankFileWriter
 from rankscope.store.run import RunTables
 from runs.small_run import SECOND, START, process, write_run
-from runs.step_runs import opened, steps
+from runs.step_runs import log, opened, steps
 
 FORWARD, CHECKPOINT = {Part.FORWARD: 100.0}, {Part.FORWARD: 100.0, Part.CHECKPOINT: 50.0}
 SLOW = {Part.FORWARD: 300.0}
@@ -78,6 +81,41 @@ def test_without_steps_there_is_no_goodput(tmp_path: Path) -> None:
     assert table.rows and table.notes == [] and "No step of the job was recorded" in table.warnings[0]
 
 
+def inferred(number: int, rank: int, begin_s: int, lengths_ms: list[float], saved_ms: float = 0, **header: Any) -> Any:
+    """A rank of which only the log is known: each step ends with two all-reduces, the first begins a second on."""
+    made = attempt(number, rank, begin_s, [], **header)
+    now, calls = 1000.0, [("MPI_Allreduce", 8, 990.0, 1000.0)]  # of the set-up
+    for length in lengths_ms:
+        now += length
+        calls += [("MPI_Allreduce", 1 << 20, now - 20, now - 10), ("MPI_Allreduce", 8, now - 9, now)]
+    log(made, calls)
+    if saved_ms:
+        made.tally("torch.save", 1, round(saved_ms * 1e6), layer=LayerNumber.TORCH)
+    return made
+
+
+def test_inferred_steps_count(tmp_path: Path) -> None:
+    lengths = [100.0] * 20 + [250.0] + [100.0] * 9
+    ranks = [inferred(1, rank, 0, lengths, 150, exit_code=1) for rank in range(2)]
+    ranks += [inferred(2, rank, 12, [100.0] * 40) for rank in range(2)]
+    table = goodput(opened(tmp_path, *ranks, started_ns=START))
+    found = {row[0]: row[1] / 1e9 for row in table.rows}
+    assert found == pytest.approx(
+        {
+            "useful steps": 2.0 + 4.0,  # the twenty before the checkpoint, and all of the second attempt
+            "lost steps": 1.0 + 0.1,
+            "checkpoint": 0.15,
+            "start-up": 2.0,
+            "hang": 10 - 1 - 3.15 - 0.1,
+            "shutdown": 10 - 1 - 4.0,
+            "restart": 2.0,
+        },
+        abs=0.03,  # the first step ends with the last collective of the pattern
+    )
+    assert any("inferred" in note for note in table.notes) and not table.warnings
+    assert any("2 attempts, 60 useful steps, 10 lost" in note for note in table.notes)
+
+
 def test_compilation_is_taken_from_what_it_lies_in(tmp_path: Path) -> None:
     made = attempt(0, 0, 0, [{Part.FORWARD: 700.0}, *[FORWARD] * 9])
     made.tally("torch.compile", 2, round(0.5 * SECOND), layer=LayerNumber.TORCH, phase=4)
@@ -98,6 +136,25 @@ def test_runs_of_one_lineage_are_joined(tmp_path: Path) -> None:
     assert "2 runs, 2 attempts, 10 useful steps, 10 lost" in table.notes[0]
     alone = lineage_goodput(tmp_path / "run-1", alone=True)
     assert sum(row[1] for row in alone.rows) == pytest.approx(10 * SECOND)
+
+
+PARENT = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import rankscope; rankscope.step()"],
+    env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"})
+child.wait()
+print(time.time_ns())
+"""
+
+
+def test_a_rank_has_ended_when_its_parent_learns_it(rankscope: Path, tmp_path: Path) -> None:
+    words = [rankscope, "run", "--out", tmp_path / "run", sys.executable, "-c", PARENT]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    tables = Run(tmp_path / "run").store()
+    ((ended, reaped),) = tables.query("SELECT ended_ns, reaped_ns FROM ranks WHERE role = 'rank'")
+    assert ended <= reaped <= int(done.stdout) + 1_000_000
+    made = account(tables)
+    assert made is not None and made.ended_ns == reaped
 
 
 def test_every_kind_says_what_belongs_to_it() -> None:

@@ -72,6 +72,34 @@ def test_a_change_that_passes_has_an_end() -> None:
     assert before.median == pytest.approx(after.median, rel=0.02)
 
 
+@pytest.mark.parametrize("alike", [0.0, 0.7])
+def test_several_short_changes_are_found_each(alike: float) -> None:
+    for seed in range(6):
+        values = noise(seed, 1600, alike)
+        spans = [(200 + 300 * at, 250 + 300 * at) for at in range(5)]
+        for first, last in spans:
+            values[first:last] *= 1.5
+        slow = [level for level in levels_of(values) if level.median > 1.25]
+        assert [abs(level.first - first) <= 10 for level, (first, _) in zip(slow, spans, strict=True)] == [True] * 5
+
+
+def test_a_change_that_has_just_begun_is_noticed() -> None:
+    values = noise(4, 1000)
+    values[980:] *= 1.5
+    assert abs(levels_of(values)[-1].first - 980) <= 5
+
+
+def test_what_is_compared_with_does_not_creep(tmp_path: Path) -> None:
+    """After a slow-down steps may be a little faster: that is no reason to call the later ones slow."""
+    random = np.random.default_rng(5)
+    factors = np.repeat([1.0, 1.0, 1.5, 0.965, 1.5, 1.02], 80)
+    length = 10 * factors * np.exp(random.normal(0, 0.002, len(factors)))
+    made = [rank(number, 2) for number in range(2)]
+    for one in made:
+        one.steps(made_steps([{Part.FORWARD: ms} for ms in length], [{} for _ in length]), capacity=512)
+    assert [found.first for found in slowdowns_of(opened(tmp_path, *made))] == [161, 321]
+
+
 def only(tables: Tables) -> Slowdown:
     (found,) = slowdowns_of(tables)
     return found
@@ -85,9 +113,34 @@ def test_the_rank_and_the_part_that_grew_are_named(tmp_path: Path) -> None:
     assert told(found).endswith("forward of rank 2, +5 ms a step") or "forward of rank 2" in told(found)
 
 
+def test_a_rank_without_a_cpu_is_named_though_it_waits_in_collectives(tmp_path: Path) -> None:
+    """It has to wait for a CPU to leave them: its own time explains little."""
+    ranks = []
+    for number in range(4):
+        each, extra = rank(number, 4), np.where(np.arange(STEPS) >= AT, 20.0, 0.0)
+        own = 10 + (0.4 * extra if number == 1 else 0)
+        parts = [
+            {Part.FORWARD: ms, Part.COMMUNICATION: 11 + more - ms}
+            for ms, more in zip(own + 0 * extra, extra, strict=True)
+        ]
+        blocked = [{Part.COMMUNICATION: one[Part.COMMUNICATION]} for one in parts]
+        each.steps(made_steps(parts, blocked, runnable_ns=0.8 * extra * MILLI * (number == 1)), capacity=512)
+        ranks.append(each)
+    found = only(opened(tmp_path, *ranks))
+    assert found.ranks == (1,) and found.part == "waiting for a CPU"
+
+
+def test_garbage_is_the_cause_where_its_collection_waits_for_a_cpu(tmp_path: Path) -> None:
+    extra = np.where(np.arange(STEPS) >= AT, 20.0, 0.0)
+    each = rank(0, 1)
+    more = {"gc_ticks": extra * MILLI, "runnable_ns": 0.7 * extra * MILLI}
+    each.steps(made_steps([{Part.FORWARD: 10 + ms} for ms in extra], [{} for _ in extra], **more), capacity=512)
+    assert only(opened(tmp_path, each)).part == "garbage collection"
+
+
 def test_all_ranks_that_grow_alike_are_all(tmp_path: Path) -> None:
     found = only(run_of(tmp_path, dict.fromkeys(range(4), 5.0), Part.DATA))
-    assert found.ranks == () and found.part == "data wait"
+    assert found.ranks == () and found.part == "data loading"
 
 
 def test_a_slow_down_that_ends_says_until_when(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_metrics_are_those_of_the_steady_steps(tmp_path: Path) -> None:
     backward = next(row for row in own if row["name"] == "backward")
     assert backward["mean_ns"] == pytest.approx(4.0 * MS)  # 4.5 less the 0.5 in which it was blocked
     assert backward["share"] == pytest.approx(4.0 / 7.5)
-    exposed = next(row for row in own if row["name"] == "communication, exposed")
+    exposed = next(row for row in own if row["name"] == "exposed communication")
     assert exposed["mean_ns"] == pytest.approx(0.5 * MS)
     pooled = next(row for row in rows if row["rank"] == "all" and row["name"] == "forward")
     assert (pooled["steps"], pooled["mean_ns"]) == (16, 3 * MS)

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 CAUSES = {
-    "data": "data wait",
+    "data": "data loading",
     "forward": "forward",
     "backward": "backward",
     "optimizer": "optimizer",

@@ -15,7 +15,7 @@ from runs.small_run import MILLI, SECOND, process, write_run
 MICRO = 1_000
 USUAL_NS = {Part.DATA: 2, Part.ZERO_GRAD: 0.2, Part.FORWARD: 6, Part.BACKWARD: 10, Part.OPTIMIZER: 1.5, Part.OTHER: 0.5}
 CAUSES = {
-    "data wait": Part.DATA,
+    "data loading": Part.DATA,
     "forward": Part.FORWARD,
     "backward": Part.BACKWARD,
     "optimizer": Part.OPTIMIZER,

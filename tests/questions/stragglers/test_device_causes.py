@@ -101,7 +101,7 @@ def told(run: RunTables) -> DeviceCause:
 
 
 @pytest.mark.parametrize(
-    ("part", "name"), [(Part.OTHER, "own compute on the host"), (Part.FORWARD, "forward"), (Part.DATA, "data wait")]
+    ("part", "name"), [(Part.OTHER, "own compute on the host"), (Part.FORWARD, "forward"), (Part.DATA, "data loading")]
 )
 def test_a_late_host(part: Part, name: str, tmp_path: Path) -> None:
     one = told(simulated(tmp_path, host_ms=12.0, part=part))

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "recorder.h"
 
 #define FIRST_RESERVE (16u * RS_PAGE)
@@ -306,9 +307,9 @@ struct rs_chunk *rs_chunk_new(uint32_t kind, uint32_t thread, uint32_t row_bytes
     return chunk;
 }
 
-/* A child that a signal ended cannot say so itself; its parent knows. */
-int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, int signal, uint64_t boot_id,
-                            uint64_t pid_namespace)
+/* What only its parent knows: that a signal ended a child, and when a child was gone: one that ends itself says so before
+ * its memory is given back, which takes long where there is much of it or the processors are busy. */
+int rs_file_child_ended(const char *folder, const char *host, int32_t pid, int signal)
 {
     char path[640];
     int done = 0;
@@ -322,13 +323,16 @@ int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, i
         int fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd < 0)
             return 0;
-        if (pread(fd, &child, sizeof child, 0) == (ssize_t)sizeof child && child.state == RS_RUNNING
-            && child.pid == pid && child.boot_id == boot_id && child.pid_namespace == pid_namespace) {
+        if (pread(fd, &child, sizeof child, 0) == (ssize_t)sizeof child && !child.reaped_ticks
+            && child.state == (signal ? RS_RUNNING : RS_EXITED)
+            && child.pid == pid && child.boot_id == rs_boot_id() && child.pid_namespace == rs_pid_namespace()) {
             uint64_t now = child.tick_source == rs_tick_source ? rs_ticks() : 0;
+            done = 1;
             if (now && child.header_bytes >= sizeof child)
                 done = pwrite(fd, &now, sizeof now, offsetof(struct rs_header, reaped_ticks)) > 0;
-            done = pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
-                && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0;
+            if (signal)
+                done = pwrite(fd, &number, sizeof number, offsetof(struct rs_header, end_signal)) > 0
+                    && pwrite(fd, &state, sizeof state, offsetof(struct rs_header, state)) > 0;
         }
         close(fd);
     }

@@ -140,7 +140,7 @@ struct rs_header {
     uint64_t runnable_ns;           /* its first thread could have run and had no CPU, when the facts were taken */
     uint64_t lost_messages;         /* point-to-point messages of threads for which there was no ring */
     uint64_t lost_envelopes;        /* overwritten ones that could not be counted by their envelope */
-    uint64_t reaped_ticks;          /* when its parent learned that a signal had ended it; 0: nobody has told */
+    uint64_t reaped_ticks;          /* when its parent learned that it had ended; 0: nobody has told */
 };
 
 enum rs_chunk_kind {

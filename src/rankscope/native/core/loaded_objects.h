@@ -4,6 +4,7 @@
 #define RANKSCOPE_LOADED_OBJECTS_H
 
 #include <link.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct rs_object {

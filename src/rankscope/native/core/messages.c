@@ -153,24 +153,31 @@ static uint32_t period_of(const struct rs_message *records)
     return period;
 }
 
-/* Records that are alike are counted in a register: in the table each addition would wait for the one before. */
+/* All that come `period` apart are of the sort of the first. Gives them up: their numbers are 0 from now on. */
+static int are_alike(struct rs_message *records, uint32_t first, uint32_t period, struct sort sort)
+{
+    uint64_t word = 0, peer = 0, source = 0;    /* in what they differ: no branch, and nothing to wait for */
+    for (uint32_t i = first; i < RS_MESSAGES_GIVEN_UP; i += period) {
+        word |= word_at(&records[i].name) ^ sort.word;
+        peer |= word_at(&records[i].peer) ^ sort.peer;
+        source |= word_at(&records[i].source) ^ sort.source;
+        __atomic_store_n(&records[i].number, 0, __ATOMIC_RELEASE);
+    }
+    return !((word & SORT_BITS) | peer | (sort.word & FLAG(COMBINED) ? source : 0));
+}
+
 static void give_up(struct rs_thread *thread, struct rs_message *records)
 {
     uint32_t period = period_of(records);
     for (uint32_t first = 0; first < period; first++) {
         struct sort sort = sort_of(&records[first]);
-        uint64_t source_bits = sort.word & FLAG(COMBINED) ? ~(uint64_t)0 : 0;
-        int64_t alike = 0;
-        for (uint32_t i = first; i < RS_MESSAGES_GIVEN_UP; i += period) {
-            if (RS_LIKELY(is_like(&records[i], sort, source_bits)))
-                alike++;
-            else
-                count_sort(thread, sort_of(&records[i]), 1);
+        if (RS_LIKELY(are_alike(records, first, period, sort))) {
+            count_sort(thread, sort, (RS_MESSAGES_GIVEN_UP - first + period - 1) / period);
+            continue;
         }
-        count_sort(thread, sort, alike);
+        for (uint32_t i = first; i < RS_MESSAGES_GIVEN_UP; i += period)
+            count_sort(thread, sort_of(&records[i]), 1);
     }
-    for (uint32_t i = 0; i < RS_MESSAGES_GIVEN_UP; i++)
-        __atomic_store_n(&records[i].number, 0, __ATOMIC_RELEASE);
 }
 
 /* Called with every so many messages, the first one among them. */

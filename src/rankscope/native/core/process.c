@@ -168,11 +168,11 @@ RS_EXPORT void quick_exit(int status)
 /* Who was killed could not count itself. again: it is still there to be waited for. */
 static void child_ended(pid_t pid, int status, int again)
 {
-    if (pid <= 0 || !WIFSIGNALED(status) || !rs_recording() || rs.pid != getpid() || rankscope_calls_thread.own)
+    if (pid <= 0 || !(WIFSIGNALED(status) || WIFEXITED(status)) || !rs_recording() || rs.pid != getpid() || rankscope_calls_thread.own)
         return;
     int saved = errno, cancel = rs_cancel_off();
     rs_own_enter();
-    rs_child_killed(pid, WTERMSIG(status), again);
+    rs_child_ended(pid, WIFSIGNALED(status) ? WTERMSIG(status) : 0, again);
     rs_own_leave();
     rs_cancel_back(cancel);
     errno = saved;
@@ -220,6 +220,8 @@ RS_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     int failed = real_waitid(type, id, info, options);
     if (!failed && info && (info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED))
         child_ended(info->si_pid, info->si_status & 0x7F, options & WNOWAIT);
+    else if (!failed && info && info->si_code == CLD_EXITED)
+        child_ended(info->si_pid, 0, options & WNOWAIT);
     return failed;
 }
 

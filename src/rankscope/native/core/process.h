@@ -22,7 +22,7 @@ int rs_is_first_image(void);     /* what `rankscope run` has become */
 void rs_recording_load(const char *folder);
 void rs_recording_fork(int inside);                     /* in the child; inside: its stack may be in the parent's pages */
 void rs_recording_end(int status, int may_block);       /* of a process that has told nothing yet */
-void rs_child_killed(pid_t pid, int signal, int again); /* again: it can still be waited for */
+void rs_child_ended(pid_t pid, int signal, int again);  /* 0: by itself; again: it can still be waited for */
 
 /* exec.c */
 void rs_exec_prepare(void);

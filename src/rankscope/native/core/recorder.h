@@ -28,6 +28,7 @@
 #define RS_CACHE_ROWS 256u
 #define RS_NAMES_MAX 65535u
 #define RS_TYPES 16u
+#define RS_ALIKE 64u
 
 /* One thread of the program, or several in turn: a slot is handed on when its thread ends. */
 struct rs_thread {
@@ -40,6 +41,8 @@ struct rs_thread {
     struct rs_message *messages;            /* its ring: see messages.h */
     uint64_t messages_written, messages_mask;
 
+    /* by function of MPI: the row of its last call. A call like it needs no key and no hash. */
+    struct rs_alike { uint64_t what, bytes; struct rs_tally *row; } alike[RS_ALIKE];
     uint64_t last_type, last_type_epoch;    /* the datatype asked for last, and its size */
     uint64_t last_type_bytes;
     struct { uint64_t type, epoch, bytes; } types[RS_TYPES];    /* those before it, of any place */
@@ -138,8 +141,8 @@ void rs_file_set_aside(uint64_t bytes);     /* for the trace: nothing else may u
 void rs_file_make_folders(const char *folder, const char *host);
 int rs_file_is_of_same_process(const struct rs_header *one, const struct rs_header *other);
 void rs_file_collect(const char *run_folder);
-int rs_file_child_signalled(const char *folder, const char *host, int32_t pid, int signal, uint64_t boot_id,
-                            uint64_t pid_namespace);    /* 0: it has no file */
+int rs_file_child_ended(const char *folder, const char *host, int32_t pid, int signal);
+                                                        /* signal 0: it ended by itself. 0: it has no file */
 struct rs_header *rs_file_map_head(const char *folder, const char *host, const char *name);
 const char *rs_file_problem(void);
 

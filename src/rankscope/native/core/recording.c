@@ -8,7 +8,7 @@
  * - at the end: for processes that have lived or worked long enough.
  *
  * process.c asks, at the turns of the process's life: rs_recording_load, rs_recording_fork, rs_recording_end and
- * rs_child_killed, at the end of this file. */
+ * rs_child_ended, at the end of this file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -464,15 +464,10 @@ RS_FORK_PATH void rs_recording_end(int status, int may_block)
         end_untold(status);
 }
 
-static int say_signalled(pid_t pid, int signal)
+void rs_child_ended(pid_t pid, int signal, int again)
 {
     char host[sizeof identity.host];
     rs_read_host(host, sizeof host);
-    return rs_file_child_signalled(asked.folder, host, pid, signal, rs_boot_id(), rs_pid_namespace());
-}
-
-void rs_child_killed(pid_t pid, int signal, int again)
-{
-    if (!say_signalled(pid, signal) && !again)
+    if (!rs_file_child_ended(asked.folder, host, pid, signal) && signal && !again)
         count_short(rs.file ? rs.file : ancestor.mapped, 1, 0);
 }

@@ -30,6 +30,7 @@ void rs_thread_clear(struct rs_thread *thread)
 {
     for (uint32_t i = 0; i < RS_CACHE_ROWS; i++)
         thread->cache[i] = &nobody;
+    memset(thread->alike, 0, sizeof thread->alike);
     thread->last_type_epoch = thread->last_group_epoch = UINT64_MAX;
 }
 

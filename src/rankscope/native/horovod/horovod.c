@@ -5,17 +5,17 @@
  * tables of addresses. Each table is gone through for the functions that are known by name, and those addresses give
  * way to our stubs. A function that is not there, or not virtual, is left alone. */
 #define _GNU_SOURCE
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "horovod_layer.h"
 #include "loaded_objects.h"
 #include "recorder.h"
 #include "steps.h"
+#include "table_slots.h"
 #include "trampolines.h"
 
 enum part { NEGOTIATION, FUSION, FUSION_SIZED, EXECUTION };
-#define BUFFER_LENGTH 4         /* argument of AllreduceOp::MemcpyInFusionBuffer: where the size is left */
+#define BUFFER_LENGTH 4         /* argument of AllreduceOp::MemcpyInFusionBuffer: where the size is left, */
+#define WITH_LENGTH "RPKvRPvRm" /* where its arguments end so */
+#define ARGUMENTS 12            /* words that are passed on: more than any version has */
 #define FUNCTIONS "_ZN7horovod6common"
 #define TABLES "_ZTVN7horovod6common"
 
@@ -86,7 +86,7 @@ static const struct rs_entry_layer layer = {before, after};
 
 /* Status Execute(…) is built in memory of the caller's; the others return nothing. */
 #define METHOD(class, method, part, text)                                                         \
-    {FUNCTIONS #class #method "E", NULL, &layer, part, 0, part == EXECUTION, part == EXECUTION ? 3 : 5,                    \
+    {FUNCTIONS #class #method "E", NULL, &layer, part, 0, part == EXECUTION, ARGUMENTS,                    \
      RS_NO_ARGUMENT, RS_NO_ARGUMENT, RS_NO_ARGUMENT, RS_NO_ARGUMENT, 0, {0}},
 __attribute__((visibility("hidden"), used)) struct rs_entry rs_horovod_entries[] = {
 #include "horovod_functions.h"
@@ -106,31 +106,12 @@ static char *const stubs[] = {
 
 /* --- the tables of virtual functions --- */
 
-struct library { ElfW(Addr) base, read_only_from, read_only_to, page; uint32_t replaced; };
+struct library { ElfW(Addr) base; struct rs_mapping mapping; uint32_t replaced; };
 
-/* The pages that the dynamic loader has made read-only after it had filled them in: whole ones only. */
-static void find_read_only(const struct dl_phdr_info *info, struct library *library)
+static int ends_with(const char *name, const char *ending)
 {
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type != PT_GNU_RELRO)
-            continue;
-        ElfW(Addr) from = info->dlpi_addr + part->p_vaddr;
-        library->read_only_from = from & ~(library->page - 1);
-        library->read_only_to = (from + part->p_memsz) & ~(library->page - 1);
-    }
-}
-
-static void replace(struct library *library, uint64_t *place, void *stub)
-{
-    ElfW(Addr) page = (ElfW(Addr))place & ~(library->page - 1);
-    int read_only = page >= library->read_only_from && page < library->read_only_to;
-    if (read_only && mprotect((void *)page, library->page, PROT_READ | PROT_WRITE) != 0)
-        return;
-    __atomic_store_n(place, (uint64_t)stub, __ATOMIC_RELEASE);
-    if (read_only)
-        mprotect((void *)page, library->page, PROT_READ);
-    library->replaced++;
+    size_t length = strlen(name), most = strlen(ending);
+    return length >= most && !strcmp(name + length - most, ending);
 }
 
 static void note_function(const char *name, const ElfW(Sym) *symbol, void *data)
@@ -139,8 +120,11 @@ static void note_function(const char *name, const ElfW(Sym) *symbol, void *data)
     if (strncmp(name, FUNCTIONS, sizeof FUNCTIONS - 1))
         return;
     for (unsigned i = 0; i < METHODS; i++)
-        if (!strncmp(name, rs_horovod_entries[i].symbol, strlen(rs_horovod_entries[i].symbol)))
+        if (!strncmp(name, rs_horovod_entries[i].symbol, strlen(rs_horovod_entries[i].symbol))) {
             rs_horovod_entries[i].real = (void *)(library->base + symbol->st_value);
+            if (rs_horovod_entries[i].operation == FUSION_SIZED && !ends_with(name, WITH_LENGTH))
+                rs_horovod_entries[i].operation = FUSION;
+        }
 }
 
 static void go_through_table(const char *name, const ElfW(Sym) *symbol, void *data)
@@ -148,11 +132,11 @@ static void go_through_table(const char *name, const ElfW(Sym) *symbol, void *da
     struct library *library = data;
     if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || strncmp(name, TABLES, sizeof TABLES - 1))
         return;
-    uint64_t *place = (uint64_t *)(library->base + symbol->st_value), *end = place + symbol->st_size / sizeof *place;
+    void **place = (void **)(library->base + symbol->st_value), **end = place + symbol->st_size / sizeof *place;
     for (; place < end; place++)
         for (unsigned i = 0; i < METHODS; i++)
-            if (*place && *place == (uint64_t)rs_horovod_entries[i].real)
-                replace(library, place, stubs[i]);
+            if (rs_horovod_entries[i].real && *place == rs_horovod_entries[i].real)
+                library->replaced += (uint32_t)rs_slot_replace(&library->mapping, place, *place, stubs[i]);
 }
 
 static int look_into(struct dl_phdr_info *info, size_t size, void *data)
@@ -163,7 +147,6 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
     if (!rs_object_defines(&object, "horovod_init"))
         return 0;
     library->base = info->dlpi_addr;
-    find_read_only(info, library);
     rs_object_each_defined(&object, note_function, library);
     rs_object_each_defined(&object, go_through_table, library);
     return 1;
@@ -173,7 +156,7 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 RS_EXPORT uint32_t rankscope_horovod(void)
 {
     static uint8_t looked;
-    struct library library = {.page = (ElfW(Addr))sysconf(_SC_PAGESIZE)};
+    struct library library = {0};
     if (!rs_telling() || __atomic_exchange_n(&looked, 1, __ATOMIC_RELAXED))
         return 0;
     dl_iterate_phdr(look_into, &library);

@@ -2,12 +2,15 @@
  * methods; their places in the tables of their classes are found by the symbols of class and method, and are made to
  * point to us. A method whose name or place is not found stays as it is. */
 #define _GNU_SOURCE
+#include <elf.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <stdio.h>
 
 #include "executables.h"
+#include "fnv.h"
+#include "loaded_objects.h"
 #include "steps.h"
+#include "table_slots.h"
 #include "xla.h"
 
 #define STEP_PROGRAMS 1         /* bits of what rankscope_xla_install says */
@@ -163,7 +166,7 @@ static word creating_mpi(REGISTERS, STACK)
 
 enum {
     PROGRAM_TABLE, PROGRAM_EXECUTE, PROGRAM_NAME, PROGRAM_DELETE,
-    CLIQUE_TEXT,
+    CLIQUE_TABLE, CLIQUE_TEXT,
     GLOO_TABLE, GLOO_METHODS, GLOO_CREATOR_TABLE = GLOO_METHODS + 6, GLOO_CREATE,
     MPI_TABLE, MPI_METHODS, MPI_CREATOR_TABLE = MPI_METHODS + 6, MPI_CREATE,
     SYMBOLS
@@ -180,6 +183,7 @@ static struct rs_symbol symbols[SYMBOLS] = {
     [PROGRAM_EXECUTE] = {.prefix = "_Z" PROGRAM "7ExecuteE"},
     [PROGRAM_NAME] = {.prefix = "_ZNK3xla4ifrt20PjRtLoadedExecutable4nameEv"},
     [PROGRAM_DELETE] = {.prefix = "_Z" PROGRAM "D0Ev"},
+    [CLIQUE_TABLE] = {.prefix = "_ZTVN3xla3cpu12CpuCliqueKeyE"},
     [CLIQUE_TEXT] = {.prefix = "_ZNK3xla3cpu12CpuCliqueKey8ToStringB5cxx11Ev"},
     [GLOO_TABLE] = {.prefix = "_ZTVN3xla3cpu16GlooCommunicatorE"},
     METHODS(GLOO_METHODS, "_ZN3xla3cpu16GlooCommunicator"),
@@ -201,69 +205,151 @@ static const struct { void *wrapper, **original; uint8_t *sized; } methods[2][6]
      METHOD(library, broadcast), METHOD(library, collective_permute), METHOD(library, all_to_all)}
     ALL_METHODS(gloo), ALL_METHODS(mpi)};
 
-static uintptr_t base;
+static struct rs_xla_library library;
+static struct rs_mapping mapping;
 
 static void *address_of(const struct rs_symbol *symbol)
 {
-    return symbol->name[0] ? (void *)(base + symbol->value) : NULL;
+    uintptr_t address = library.base + symbol->value;
+    int lies_within = address >= library.begin && address < library.end && symbol->size <= library.end - address;
+    return symbol->name[0] && lies_within ? (void *)address : NULL;
 }
 
-static int write_to(void **place, void *value)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)place & ~(page - 1);
-    if (mprotect((void *)first, page, PROT_READ | PROT_WRITE))
-        return 0;
-    __atomic_store_n(place, value, __ATOMIC_RELEASE);
-    mprotect((void *)first, page, PROT_READ);           /* as it is once the loader is done with it */
-    return 1;
-}
-
-/* The method's place in the table of its class points to the wrapper from now on. */
-static int replace(unsigned table, unsigned method_at, void *wrapper, void **original)
+/* The method's place in the table of its class, NULL: it has none. What is found there is what the symbol says. */
+static void **place_of(unsigned table, unsigned method_at)
 {
     void **places = address_of(&symbols[table]), *wanted = address_of(&symbols[method_at]);
     for (uint64_t at = 2; places && wanted && at < symbols[table].size / sizeof *places; at++)
-        if (places[at] == wanted) {
-            *original = wanted;
-            return write_to(&places[at], wrapper);
-        }
-    return 0;
+        if (places[at] == wanted)
+            return &places[at];
+    return NULL;
 }
 
-static int replace_collectives(int library, unsigned table, unsigned first)
+static void *method_of(unsigned table, unsigned method_at)
+{
+    void **place = place_of(table, method_at);
+    return place ? *place : NULL;
+}
+
+/* It points to the wrapper from now on. */
+static int replace(unsigned table, unsigned method_at, void *wrapper, void **original)
+{
+    void **place = place_of(table, method_at);
+    if (!place)
+        return 0;
+    __atomic_store_n(original, *place, __ATOMIC_RELEASE);
+    return rs_slot_replace(&mapping, place, *place, wrapper);
+}
+
+static int replace_collectives(int which, unsigned table, unsigned first)
 {
     int replaced = 0;
     for (unsigned at = 0; at < 6; at++) {
         const struct rs_symbol *symbol = &symbols[first + at];
-        *methods[library][at].sized = strstr(symbol->name, "13PrimitiveTypeEm") != NULL;
-        replaced += replace(table, first + at, methods[library][at].wrapper, methods[library][at].original);
+        *methods[which][at].sized = strstr(symbol->name, "13PrimitiveTypeEm") != NULL;
+        replaced += replace(table, first + at, methods[which][at].wrapper, methods[which][at].original);
     }
     return replaced == 6;
 }
 
-static int find_library(struct dl_phdr_info *info, size_t size, void *path)
+/* The note that holds the build id, among those of one segment. */
+static void find_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) *segment)
+{
+    const unsigned char *notes = (const unsigned char *)(info->dlpi_addr + segment->p_vaddr);
+    for (uint64_t at = 0; at + sizeof(ElfW(Nhdr)) <= segment->p_filesz;) {
+        const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)(notes + at);
+        uint64_t name = (note->n_namesz + 3u) & ~3ull, size = sizeof *note + name + ((note->n_descsz + 3u) & ~3ull);
+        if (size > segment->p_filesz - at)
+            return;
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(note + 1, "GNU", 4) && note->n_descsz) {
+            library.note = notes + at;
+            library.note_offset = segment->p_offset + at;
+            library.note_size = sizeof *note + name + note->n_descsz;
+            return;
+        }
+        at += size;
+    }
+}
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size;
+    (void)unused;
     const char *name = rs_base_name(info->dlpi_name);
-    if (strcmp(name, "libjax_common.so") && strcmp(name, "xla_extension.so"))
+    if ((strcmp(name, "libjax_common.so") && strcmp(name, "xla_extension.so"))
+        || strlen(info->dlpi_name) >= sizeof library.path)
         return 0;
-    base = info->dlpi_addr;
-    strncpy(path, info->dlpi_name, 4095);
+    strcpy(library.path, info->dlpi_name);
+    library.base = info->dlpi_addr;
+    library.segments = info->dlpi_phdr;
+    library.segments_count = info->dlpi_phnum;
+    rs_object_extent(info, &library.begin, &library.end);
+    for (unsigned at = 0; at < info->dlpi_phnum && !library.note_size; at++)
+        if (info->dlpi_phdr[at].p_type == PT_NOTE)
+            find_build_id(info, &info->dlpi_phdr[at]);
     return 1;
 }
 
-/* For Python, once jaxlib is loaded: what of it is recorded from now on. */
-RS_EXPORT int rankscope_xla_install(void)
+static uint64_t hash_of(uint64_t hash, const unsigned char *bytes, uint64_t count)
+{
+    for (uint64_t at = 0; at < count; at++)
+        hash = rs_fnv64_byte(hash, bytes[at]);
+    return hash;
+}
+
+/* jaxlib has no build id. Where its segments lie, and pieces of the table of where its functions begin, differ between any
+ * two builds. */
+#define PIECES 16u
+#define PIECE_BYTES 1024u
+
+static uint64_t fingerprint(void)
+{
+    uint64_t hash = hash_of(RS_FNV64, (const unsigned char *)library.segments, library.segments_count * sizeof *library.segments);
+    for (unsigned at = 0; at < library.segments_count; at++) {
+        const ElfW(Phdr) *segment = &library.segments[at];
+        const unsigned char *table = (const unsigned char *)(library.base + segment->p_vaddr);
+        uint64_t apart = segment->p_filesz / PIECES;
+        if (segment->p_type == PT_GNU_EH_FRAME && apart >= PIECE_BYTES)
+            for (unsigned piece = 0; piece < PIECES; piece++)
+                hash = hash_of(hash, table + piece * apart, PIECE_BYTES);
+        else if (segment->p_type == PT_GNU_EH_FRAME)
+            hash = hash_of(hash, table, segment->p_filesz);
+    }
+    return hash;
+}
+
+/* For Python: which build of XLA is loaded, and which symbols are looked for in it; "": none is. */
+RS_EXPORT const char *rankscope_xla_build(void)
+{
+    static char text[200];
+    uint64_t wanted = RS_FNV64;
+    if (!library.path[0])
+        dl_iterate_phdr(find_library, NULL);
+    if (!library.path[0] || text[0])
+        return text;
+    for (unsigned at = 0; at < SYMBOLS; at++)
+        wanted = rs_fnv64(wanted, symbols[at].prefix);
+    int used = snprintf(text, sizeof text, "%016llx-%016llx", (unsigned long long)fingerprint(), (unsigned long long)wanted);
+    for (unsigned at = sizeof(ElfW(Nhdr)) + 4; at < library.note_size && used < 160; at++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%02x", library.note[at]);
+    return text;
+}
+
+/* For Python: what was found, to be given to rankscope_xla_install by the next process; its length, 0: no room. */
+RS_EXPORT size_t rankscope_xla_symbols(char *text, size_t size) { return rs_symbols_write(symbols, SYMBOLS, text, size); }
+
+/* For Python, once jaxlib is loaded: what of it is recorded from now on. `known`: symbols of this build, else it is read. */
+RS_EXPORT int rankscope_xla_install(const char *known)
 {
     static int installed = -1;
-    char path[4096] = "";
     if (installed >= 0 || !rs_recording())
         return installed >= 0 ? installed : 0;
     installed = 0;
-    if (!dl_iterate_phdr(find_library, path) || !rs_symbols_find(path, symbols, SYMBOLS))
+    rankscope_xla_build();
+    if (!library.path[0] || !(rs_symbols_read(known, symbols, SYMBOLS) || rs_symbols_find(&library, symbols, SYMBOLS)))
         return installed;
-    name_of = (struct view(*)(word))address_of(&symbols[PROGRAM_NAME]);
-    describe_clique = (void (*)(word, word))address_of(&symbols[CLIQUE_TEXT]);
+    name_of = (struct view(*)(word))method_of(PROGRAM_TABLE, PROGRAM_NAME);
+    describe_clique = (void (*)(word, word))method_of(CLIQUE_TABLE, CLIQUE_TEXT);
     if (name_of && replace(PROGRAM_TABLE, PROGRAM_DELETE, (void *)deleting, (void **)&delete_executable)
         && replace(PROGRAM_TABLE, PROGRAM_EXECUTE, (void *)executing, (void **)&execute))
         installed |= STEP_PROGRAMS;
@@ -278,6 +364,19 @@ RS_EXPORT int rankscope_xla_install(void)
 
 #else
 
-RS_EXPORT int rankscope_xla_install(void) { return 0; }
+RS_EXPORT const char *rankscope_xla_build(void) { return ""; }
+
+RS_EXPORT size_t rankscope_xla_symbols(char *text, size_t size)
+{
+    (void)text;
+    (void)size;
+    return 0;
+}
+
+RS_EXPORT int rankscope_xla_install(const char *known)
+{
+    (void)known;
+    return 0;
+}
 
 #endif

@@ -2,6 +2,8 @@
 #ifndef RANKSCOPE_XLA_H
 #define RANKSCOPE_XLA_H
 
+#include <link.h>
+
 #include "recorder.h"
 
 /* A symbol that is looked for by the beginning of its mangled name: what follows are the types of its arguments. */
@@ -11,8 +13,21 @@ struct rs_symbol {
     uint64_t value, size;       /* as in the file: to be moved by where the library lies */
 };
 
-/* xla_symbols.c: how many of them were found. */
-unsigned rs_symbols_find(const char *path, struct rs_symbol *wanted, unsigned count);
+/* The library as it is loaded. */
+struct rs_xla_library {
+    char path[4096];
+    uintptr_t base;
+    ElfW(Addr) begin, end;
+    const ElfW(Phdr) *segments;
+    unsigned segments_count;
+    const unsigned char *note;          /* with the build id: its bytes in memory, and where they lie in the file */
+    uint64_t note_offset, note_size;    /* 0: it has none */
+};
+
+/* xla_symbols.c: how many of them were found, in the library's file or in what was written of it. */
+unsigned rs_symbols_find(const struct rs_xla_library *library, struct rs_symbol *wanted, unsigned count);
+unsigned rs_symbols_read(const char *text, struct rs_symbol *symbols, unsigned count);
+size_t rs_symbols_write(const struct rs_symbol *symbols, unsigned count, char *text, size_t size);
 
 /* xla_programs.c: compiled programs, how often each is started, and where a step ends. */
 struct rs_xla_program;

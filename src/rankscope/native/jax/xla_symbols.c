@@ -1,8 +1,10 @@
-/* Symbols that a library does not export, out of its symbol table. */
+/* Symbols that a library does not export, out of its symbol table; and as text, to be kept for the next process. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -70,15 +72,29 @@ static void compare(const char *name, const ElfW(Sym) *symbol, struct rs_symbol 
     }
 }
 
+/* Whether the file is what was loaded: it may have been replaced since. The headers of its segments hold every address
+ * and size that linking has given it. */
+static int is_loaded(const struct image *image, const struct rs_xla_library *library)
+{
+    const ElfW(Ehdr) *head = within(image, 0, sizeof *head);
+    if (!head || head->e_phnum != library->segments_count || head->e_phentsize != sizeof *library->segments)
+        return 0;
+    const void *segments = within(image, head->e_phoff, head->e_phnum * sizeof *library->segments);
+    if (!segments || memcmp(segments, library->segments, head->e_phnum * sizeof *library->segments))
+        return 0;
+    const void *note = within(image, library->note_offset, library->note_size);
+    return !library->note_size || (note && !memcmp(note, library->note, library->note_size));
+}
+
 /* Names follow each other in the order of their symbols, so this reads the table once from begin to end. */
-unsigned rs_symbols_find(const char *path, struct rs_symbol *wanted, unsigned count)
+unsigned rs_symbols_find(const struct rs_xla_library *library, struct rs_symbol *wanted, unsigned count)
 {
     struct image image;
     struct table table;
     unsigned found = 0;
-    if (!map_file(path, &image))
+    if (!map_file(library->path, &image))
         return 0;
-    int has_table = symbol_table(&image, &table);
+    int has_table = is_loaded(&image, library) && symbol_table(&image, &table);
     for (uint64_t at = 0; has_table && at < table.count; at++) {
         const ElfW(Sym) *symbol = &table.symbols[at];
         unsigned char type = symbol->st_info & 0xF;
@@ -93,4 +109,50 @@ unsigned rs_symbols_find(const char *path, struct rs_symbol *wanted, unsigned co
     for (unsigned at = 0; at < count; at++)
         found += wanted[at].name[0] != 0;
     return found;
+}
+
+/* A line for each: its number, place, size and name. */
+size_t rs_symbols_write(const struct rs_symbol *symbols, unsigned count, char *text, size_t size)
+{
+    size_t length = 0;
+    for (unsigned at = 0; at < count; at++) {
+        int more = snprintf(text + length, size - length, "%u %llx %llx %s\n", at, (unsigned long long)symbols[at].value,
+                            (unsigned long long)symbols[at].size, symbols[at].name[0] ? symbols[at].name : "-");
+        if (more < 0 || (size_t)more >= size - length)
+            return 0;
+        length += (size_t)more;
+    }
+    return length;
+}
+
+static int read_symbol(const char *line, unsigned at, struct rs_symbol *symbol)
+{
+    char *end, *name;
+    const char *until = strchr(line, '\n');
+    if (!until || strtoul(line, &end, 10) != at || *end != ' ')
+        return 0;
+    uint64_t value = strtoull(end + 1, &end, 16), size = *end == ' ' ? strtoull(end + 1, &name, 16) : 0;
+    if (*end != ' ' || *name++ != ' ' || name >= until || (size_t)(until - name) >= sizeof symbol->name)
+        return 0;
+    if (until - name == 1 && *name == '-')
+        return 1;                               /* the library has none */
+    if (strncmp(name, symbol->prefix, strlen(symbol->prefix)))
+        return 0;
+    memcpy(symbol->name, name, (size_t)(until - name));
+    symbol->value = value;
+    symbol->size = size;
+    return 1;
+}
+
+/* 0: it is another text than was written of these symbols. */
+unsigned rs_symbols_read(const char *text, struct rs_symbol *symbols, unsigned count)
+{
+    unsigned found = 0, at = 0;
+    for (; text && at < count && read_symbol(text, at, &symbols[at]); at++, text = strchr(text, '\n') + 1)
+        found += symbols[at].name[0] != 0;
+    if (text && at == count && !*text)
+        return found;
+    for (at = 0; at < count; at++)
+        symbols[at].name[0] = 0;
+    return 0;
 }

@@ -13,6 +13,26 @@ RS_COLD struct rs_thread *rs_paused_thread(void)
     return rs_self ? rs_self : rs_thread_start();
 }
 
+/* The first call of its kind, or one of another size, group or phase than the one before. */
+__attribute__((noinline)) uint64_t rs_note_unlike(struct rs_thread *thread, enum rs_mpi_function function,
+                                                  const struct rs_mpi_group *group, uint64_t bytes, uint64_t ticks,
+                                                  int failed)
+{
+    uint64_t what = rs_alike_what(function, group);
+    uint64_t key = rs_key_in_phase(rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes), (uint8_t)what);
+    rs_tally(thread, key, ticks, bytes, failed);
+    struct rs_tally *row = thread->cache[rs_cache_slot(key)];
+    if (RS_LIKELY(rs_key_of(row) == key))   /* else the file has no room for it */
+        thread->alike[function % RS_ALIKE] = (struct rs_alike){what, bytes, row};
+    return key;
+}
+
+static RS_COLD void rs_note_apart(struct rs_thread *thread, enum rs_mpi_function function, struct rs_mpi_group *group,
+                                  uint64_t bytes, uint64_t enter, uint64_t leave, int failed)
+{
+    rs_note(thread, function, group, bytes, enter, leave, failed);
+}
+
 /* What could not be known before the call: how much a collective moves. */
 RS_COLD void rs_collective_sized(struct rs_logged logged, uint64_t bytes)
 {
@@ -85,6 +105,9 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
 /* After the call: what it was about, asked for only where the MPI has taken the arguments. */
 #define GROUP_AFTER(group_word)                                                                   \
     struct rs_mpi_group *group = RS_UNLIKELY(failed) ? rs_group_none() : (group_word);
+/* The same where the group was looked for before the call: what was known then is not looked for again. */
+#define KNOWN_BEFORE(group_word) struct rs_mpi_group *known = KNOWN(group_word);
+#define KNOWN_AFTER(group_word) (RS_LIKELY(known != rs_group_none()) ? known : (group_word))
 #define BYTES_AFTER(bytes_word) uint64_t bytes = RS_UNLIKELY(failed) ? 0 : (bytes_word);
 
 #define PLAIN_(fn, n, group_word, bytes_word)                                                     \
@@ -105,8 +128,9 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, __VA_ARGS__)                                  \
-        GROUP_AFTER(group_word)                                                                   \
+        KNOWN_BEFORE(group_word)                                                                  \
+        TIMED_WAITING(fn, n, known->id, __VA_ARGS__)                                              \
+        GROUP_AFTER(KNOWN_AFTER(group_word))                                                      \
         rs_note(thread, F_##fn, group, 0, enter, leave, failed);                                  \
         CLOSE                                                                                     \
     }                                                                                             \
@@ -142,8 +166,9 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
     {                                                                                             \
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, FROM(destination), FROM(tag))                 \
-        GROUP_AFTER(group_word)                                                                   \
+        KNOWN_BEFORE(group_word)                                                                  \
+        TIMED_WAITING(fn, n, known->id, FROM(destination), FROM(tag))                             \
+        GROUP_AFTER(KNOWN_AFTER(group_word))                                                      \
         BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
         uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
         NOTE_MESSAGE(fn, group_word, 0, FROM(destination), FROM(tag), bytes, leave);              \
@@ -177,9 +202,10 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
 #define NOBODY RS_NO_PEER, RS_NO_PEER
 /* Only the status knows how much came, and from whom, so there always is one. */
 #define OWN_STATUS(status)                                                                        \
-    uint64_t own[8] = {0};                                                                        \
+    uint64_t own[8]; /* the half that is read is 0 where an MPI has written nothing */            \
+    memset(own, 0, sizeof own / 2);                                                               \
     int readable = rs_mpi.ready;                                                                  \
-    if (readable && a##status == rs_mpi.status_ignore)                                            \
+    if (RS_LIKELY(readable) && a##status == rs_mpi.status_ignore)                                 \
         a##status = (W)own;
 
 #define NOTE_RECEIVE(fn, group_word, source, tag, status, received)                               \
@@ -197,8 +223,9 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
         OWN_STATUS(status)                                                                        \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, FROM(source), FROM(tag))                      \
-        GROUP_AFTER(group_word)                                                                   \
+        KNOWN_BEFORE(group_word)                                                                  \
+        TIMED_WAITING(fn, n, known->id, FROM(source), FROM(tag))                                  \
+        GROUP_AFTER(KNOWN_AFTER(group_word))                                                      \
         BYTES_AFTER(readable ? rs_status_bytes((const void *)a##status) : 0)                      \
         uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
         NOTE_RECEIVE(fn, group_word, source, tag, status, bytes)                                  \
@@ -213,16 +240,19 @@ static uint64_t sum_bytes_w(struct rs_thread *thread, W counts, uint64_t n, W ty
         OPEN(fn, n)                                                                               \
         PASS_ON(n)                                                                                \
         OWN_STATUS(status)                                                                        \
-        TIMED_WAITING(fn, n, KNOWN(group_word)->id, FROM(source), FROM(tag))                      \
-        GROUP_AFTER(group_word)                                                                   \
+        KNOWN_BEFORE(group_word)                                                                  \
+        TIMED_WAITING(fn, n, known->id, FROM(source), FROM(tag))                                  \
+        GROUP_AFTER(KNOWN_AFTER(group_word))                                                      \
         BYTES_AFTER(TO_PEER(destination, bytes_word))                                             \
-        uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, failed);               \
-        if (RS_LIKELY(readable && !failed))                                                       \
+        if (RS_LIKELY(readable && !failed)) {                                                     \
+            uint64_t key = rs_note(thread, F_##fn, group, bytes, enter, leave, 0);                \
             rs_message_combined(thread, key, FROM(destination), FROM(send_tag), bytes,            \
                                 (const void *)a##status, enter, leave);                           \
-        else                                                                                      \
-            rs_message_failed_both(thread, F_##fn, KNOWN(group_word), FROM(destination), FROM(send_tag), \
+        } else {                                                                                  \
+            rs_note_apart(thread, F_##fn, group, bytes, enter, leave, failed);                    \
+            rs_message_failed_both(thread, F_##fn, KNOWN(group_word), FROM(destination), FROM(send_tag),\
                                    FROM(source), FROM(tag), enter, leave);                        \
+        }                                                                                         \
         COUNT_DESTINATION(destination, bytes)                                                     \
         CLOSE                                                                                     \
     }                                                                                             \

@@ -44,12 +44,27 @@ static inline uint64_t rs_mpi_key(enum rs_mpi_function function, const struct rs
 
 static inline uint64_t rs_key_sized(uint64_t key, uint64_t bytes) { return key | (uint64_t)rs_size_class(bytes) << 48; }
 
+uint64_t rs_note_unlike(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
+                        uint64_t bytes, uint64_t ticks, int failed);
+
+/* Never 0. */
+static inline uint64_t rs_alike_what(enum rs_mpi_function function, const struct rs_mpi_group *group)
+{
+    return (uint64_t)group->id << 32 | (uint64_t)function << 8 | (uint64_t)1 << 63 | rs.phase;
+}
+
 /* Gives the key of its tally. */
 RS_HOT uint64_t rs_note(struct rs_thread *thread, enum rs_mpi_function function, const struct rs_mpi_group *group,
                         uint64_t bytes, uint64_t enter, uint64_t leave, int failed)
 {
-    uint64_t key = rs_key_sized(rs_mpi_key(function, group, RS_KIND_CALL), bytes);
-    rs_tally(thread, key, leave - enter, bytes, failed);
+    const struct rs_alike *alike = &thread->alike[function % RS_ALIKE];
+    uint64_t key;
+    if (RS_LIKELY(alike->what == rs_alike_what(function, group) && alike->bytes == bytes)) {
+        key = rs_key_of(alike->row);
+        rs_tally_store(alike->row, leave - enter, bytes, failed);
+    } else {
+        key = rs_note_unlike(thread, function, group, bytes, leave - enter, failed);
+    }
     rs_trace(thread, key, enter, leave - enter, bytes, failed);
     if (RS_UNLIKELY(rs_step_open))
         rs_mpi_in_step(leave - enter);

@@ -40,6 +40,7 @@ MODULES = (
     "sizes",
     "top",
     "intervals",
+    "history",
     "icicle",
     "levels",
     "timeline",
@@ -398,7 +399,7 @@ def content(page: Page | AnswerPage) -> dict[str, str]:
         facts, first, rest = list(page.facts), _answer(page), [_section(section) for section in below]
     return {
         "name": text(_name(page)),
-        "facts": text(" · ".join([page.title, *facts])),
+        "facts": text(" · ".join([*([page.title] if page.title != _name(page) else []), *facts])),
         "contents": "".join(f'<li><a href="#{text(name)}">{text(words)}</a></li>' for words, name in _contents(page)),
         "main": "\n".join([first, *rest]),
         "data": page_data(page.sections),
@@ -441,7 +442,7 @@ def _section(section: Section) -> str:
         + "".join(f'<p class="note">{text(note)}</p>\n' for note in section.notes)
         + "".join(_figure(name, at, chart) for at, chart in enumerate(section.charts))
         + (f'<div class="graphs">{"".join(map(to_figure, section.graphs))}</div>\n' if section.graphs else "")
-        + "".join(_table(table, folded=not section.unfolded) for table in section.tables)
+        + "".join(_table(table, not section.unfolded, section.question) for table in section.tables)
         + "</section>"
     )
 
@@ -453,15 +454,16 @@ def _figure(section: str, at: int, chart: Chart) -> str:
     )
 
 
-def _table(table: Table, folded: bool) -> str:
-    """Its title and what is said of it; the rows are filled in. Folded: opened by a click."""
+def _table(table: Table, folded: bool, above: str) -> str:
+    """Its title, unless it stands above, and what is said of it; the rows are filled in. Folded: opened by a click."""
     warnings = "".join(f'<p class="warning">Warning: {text(warning)}</p>' for warning in table.warnings)
     notes = "".join(f'<p class="note">{text(note)}</p>' for note in table.notes)
     body = f'{warnings}<div class="rows"></div>{notes}'
     title, name = text(table.title), f"table-{text(table.name)}"
     if folded:
         return f'<details class="table" id="{name}"><summary><h3>{title}</h3></summary>{body}</details>\n'
-    return f'<div class="table" id="{name}"><h3>{title}</h3>{body}</div>\n'
+    hidden = ' class="unseen"' if table.title == above else ""
+    return f'<div class="table" id="{name}"><h3{hidden}>{title}</h3>{body}</div>\n'
 
 
 def _scripts(live: bool) -> str:

@@ -33,7 +33,8 @@ CALLS = f"""
 ABOUT = """
     SELECT count(*), list(DISTINCT host ORDER BY host), list(DISTINCT command ORDER BY command),
         list(DISTINCT versions ORDER BY versions), max(elapsed_ns), max(max_rss_bytes), min(started_ns),
-        count(*) FILTER (NOT (ending = 'exited' AND exit_code = 0) AND NOT (ending = 'unknown' AND tool <> ''))
+        count(*) FILTER (ending <> 'stopped' AND NOT (ending = 'exited' AND exit_code = 0)
+            AND NOT (ending = 'unknown' AND tool <> ''))
     FROM ranks WHERE role = 'rank'"""
 
 

@@ -209,7 +209,7 @@ def _step_title(sides: Sequence[Side], parts: Mapping[str, Mapping[str, float]])
     apart = {label: after.get(label, 0.0) - before.get(label, 0.0) for label in {**before, **after}}
     most = sorted(apart, key=lambda label: -abs(apart[label]))[:2]
     changed = [f"{label} {_more(apart[label])}" for label in most if abs(apart[label]) > 0.01 * sum(before.values())]
-    return f"A step takes {lengths}{': ' * bool(changed)}{', '.join(changed)}"
+    return f"The mean step takes {lengths}{': ' * bool(changed)}{', '.join(changed)}"
 
 
 def _more(ns: float) -> str:

@@ -303,4 +303,6 @@ def _blocked(tables: Tables, steps: Steps) -> list[Finding]:
 def _hidden(found: Steps) -> str:
     """What is hidden already, where it was recorded."""
     told = [float(one.of_which["hidden"][found.steady(one)].mean()) for one in found.ranks if "hidden" in one.of_which]
-    return f"; {seconds(float(np.mean(told)))} are overlapped" if told else ""
+    if not told:
+        return ""
+    return f"; {seconds(float(np.mean(told)))} are overlapped" if any(told) else "; nothing is overlapped"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rankscope.model.tables import Tables
 from rankscope.questions.findings.finding import Finding, seconds
 from rankscope.questions.parallelism.bubbles import Bubbles, Slow, bubbles_of, slow_parts, slow_words
+from rankscope.questions.stragglers.causes import LateCause, causes_of
 from rankscope.questions.whatif.changes import Change
 
 LARGE = 0.15  # of the step: warm-up and drain
@@ -48,23 +51,38 @@ WHAT_TO_DO = {
 }
 
 
+OF_A_STAGE = ("forward", "backward", "compute")  # what a stage has more of where it has more layers
+
+
+def slow_in_pipeline(tables: Tables) -> tuple[Slow | None, list[LateCause]]:
+    """What all others of a pipeline wait for, and why its ranks are late. None where they are late for a reason of their
+    own, such as data or garbage collection: then that is to be told, and no stage has too many layers."""
+    found = bubbles_of(tables)
+    slow = slow_parts(found) if found is not None else []
+    if not slow or slow[0].kind == "link":
+        return (slow[0] if slow else None), []
+    late = [one for one in causes_of(tables) if one.late.rank in slow[0].ranks]
+    return (slow[0] if all(one.name in OF_A_STAGE for one in late) else None), late
+
+
 def slow_pipeline_part(tables: Tables) -> list[Finding]:
     """A stage, rank or link that all others of a pipeline wait for."""
     found = bubbles_of(tables)
-    slow = slow_parts(found) if found is not None else []
-    return [_finding(found, slow[0])] if found is not None and slow else []
+    slow, late = slow_in_pipeline(tables)
+    return [_finding(found, slow, late)] if found is not None and slow is not None else []
 
 
-def _finding(found: Bubbles, one: Slow) -> Finding:
+def _finding(found: Bubbles, one: Slow, late: Sequence[LateCause]) -> Finding:
     step = float(found.window.mean())
     what = "messages take" if one.kind == "link" else "computing takes"
     title = (
         f"The pipeline waits for {slow_words(one)}: {what} {one.times:.2g} times as long as elsewhere, "
         f"{seconds(one.excess_ns)} of a step of {seconds(step)} ({100 * one.excess_ns / step:.0f} %)"
     )
-    evidence = "messages: transfer between the two ranks" if one.kind == "link" else "bubbles: compute of each stage"
+    evidence = ["messages: transfer between the two ranks" if one.kind == "link" else "bubbles: compute of each stage"]
+    evidence += [f"causes: {cause.evidence}" for cause in late[:1]]
     saved_ns = one.excess_ns * len(found.numbers)
-    return Finding("slow_pipeline_part", title, WHAT_TO_DO[one.kind], [evidence], saved_ns, fix=_fix(one))
+    return Finding("slow_pipeline_part", title, WHAT_TO_DO[one.kind], evidence, saved_ns, fix=_fix(one))
 
 
 def _fix(one: Slow) -> Change | None:

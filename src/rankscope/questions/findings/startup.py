@@ -130,7 +130,7 @@ def slow_start(tables: Tables) -> list[Finding]:
         Finding(
             "slow_start",
             f"Start-up is slow: {slowest} takes {seconds(typical)}, {100 * typical / whole:.0f} % of the run"
-            + (f": {seconds(most.median_ns)} of it {_said(most)}" if most else ""),
+            + (f": {seconds(most.median_ns)} of it in {_said(most)}" if most else ""),
             EXPLAINING[most.name] if most else ACTIONS[slowest],
             [
                 f"phases: {told}",

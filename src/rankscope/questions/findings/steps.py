@@ -273,7 +273,7 @@ def stalled(tables: Tables) -> list[Finding]:
     whose = "on no rank: all are blocked in collectives"
     action = "look at the network and the file system at that time; no rank computed"
     if one.rank is not None:
-        whose = f"{seconds(one.part_ns)} of it in {TITLES.get(one.part, one.part)} of rank {one.rank} ({one.host})"
+        whose = f"{seconds(one.part_ns)} of it on rank {one.rank} ({one.host}): {TITLES.get(one.part, one.part)}"
         action = "look at what that rank did then: files, evaluation, logging, another program on its host"
     others = f", and {counted(one.steps - 1, 'other step')} like it" if one.steps > 1 else ""
     return [

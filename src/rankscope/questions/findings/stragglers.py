@@ -14,6 +14,7 @@ from rankscope.questions.collectives.wait_and_transfer import collectives_of
 from rankscope.questions.collectives.waiting import AWAITED, sums
 from rankscope.questions.collectives.waiting import straggler as awaited_rank
 from rankscope.questions.findings.finding import Finding, seconds
+from rankscope.questions.findings.pipelines import slow_in_pipeline
 from rankscope.questions.findings.steps import stall
 from rankscope.questions.steps.data import Steps, steps_of
 from rankscope.questions.steps.waits import waits_per_step
@@ -164,7 +165,7 @@ def _wanting(tables: Tables) -> Iterator[tuple[str, _Wanting]]:
 
 # ---------------------------------------------------------------- stragglers
 ACTIONS = {
-    "data wait": "give its data loader more workers or a faster source, or share the samples evenly",
+    "data loading": "give its data loader more workers or a faster source, or share the samples evenly",
     "forward": "look at what its forward pass does that the others' do not: larger inputs, uneven batches",
     "backward": "look at what its backward pass does that the others' do not: larger inputs, uneven batches",
     "compute": "look at what its compiled programs compute that the others' do not: larger inputs, uneven batches",
@@ -190,11 +191,13 @@ OTHERWISE = "look at what it computes outside collectives that the others do not
 
 def straggler(tables: Tables) -> list[Finding]:
     """One finding per late rank; where its steps do not tell one, the rank that the matched collectives prove to be
-    waited for, unless that was in a few steps only."""
+    waited for, unless that was in a few steps only. Of a stage that its pipeline waits for `slow_pipeline_part` tells."""
     whole_host = {rank for one in slow_host(tables) for rank in one.ranks}
-    late = [one for one in causes_of(tables) if one.late.rank not in whole_host]
+    slow, in_pipeline = slow_in_pipeline(tables)
+    told = {one.late.rank for one in in_pipeline} if slow is not None else set()
+    late = [one for one in causes_of(tables) if one.late.rank not in whole_host | told]
     found = _of_stages(tables, late)
-    if found or whole_host or stall(tables) is not None:
+    if found or whole_host or told or stall(tables) is not None:
         return found
     return _by_waiting(tables)
 

@@ -109,7 +109,7 @@ DEVICE_TIME_COLUMNS = (
     Column(
         "hidden_ns",
         Unit.NS,
-        "Comm. overlapped",
+        "Overlapped comm.",
         "overlapped communication, which goes on while something is computed: busy(compute) + busy(communication) −"
         " busy(compute ∪ communication)",
     ),
@@ -117,7 +117,7 @@ DEVICE_TIME_COLUMNS = (
     Column(
         "exposed_ns",
         Unit.NS,
-        "Comm. exposed",
+        "Exposed comm.",
         "exposed communication, while nothing is computed: `comm_ns` − `hidden_ns`",
     ),
 )

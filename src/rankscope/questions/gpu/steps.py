@@ -34,18 +34,18 @@ GPU_STEPS_COLUMNS = (
         "`exposed_ns` + `copy_ns` + `idle_ns`",
     ),
     Column("compute_ns", Unit.NS, "Compute", "at least one kernel computes"),
-    Column("exposed_ns", Unit.NS, "Comm. exposed", "exposed communication: a kernel communicates and none computes"),
+    Column("exposed_ns", Unit.NS, "Exposed comm.", "exposed communication: a kernel communicates and none computes"),
     Column("exposed_share", Unit.SHARE, "Exposed share", "`exposed_ns` ÷ `step_ns`"),
     Column(
         "wait_ns", Unit.NS, "Exposed wait", "`exposed_ns` × wait ÷ stay of the rank's matched collectives on devices"
     ),
-    Column("copy_ns", Unit.NS, "Copies alone", "copies and memsets, and no kernel"),
+    Column("copy_ns", Unit.NS, "Copies", "copies and memsets, and no kernel"),
     Column("idle_ns", Unit.NS, "Idle", "nothing goes on; the columns from `launch_ns` to `unknown_ns` add up to it"),
     Column("idle_share", Unit.SHARE, "Idle share", "`idle_ns` ÷ `step_ns`"),
     Column(
         "overlapped_ns",
         Unit.NS,
-        "Comm. overlapped",
+        "Overlapped comm.",
         "overlapped communication: a kernel communicates while one computes, within `compute_ns`",
     ),
     Column(
@@ -54,7 +54,7 @@ GPU_STEPS_COLUMNS = (
         "Idle: launching",
         "idle while the loop's thread is in zero_grad, forward, backward or optimizer",
     ),
-    Column("data_ns", Unit.NS, "Idle: data", "idle while it waits for the data loader"),
+    Column("data_ns", Unit.NS, "Idle: data loading", "idle while it waits for the data loader"),
     Column("sync_ns", Unit.NS, "Idle: synchronizing", "idle while it is inside a CUDA call that waits for the device"),
     Column(
         "preempted_ns",
@@ -65,12 +65,12 @@ GPU_STEPS_COLUMNS = (
     Column("python_ns", Unit.NS, "Idle: Python", "idle while it is outside all parts of the step"),
     Column("gc_ns", Unit.NS, "Idle: GC", "idle while Python collects garbage"),
     Column("compile_ns", Unit.NS, "Idle: compiling", "idle while torch compiles"),
-    Column("blocked_ns", Unit.NS, "Idle: blocked", "idle while it is blocked in a collective"),
+    Column("blocked_ns", Unit.NS, "Idle: host collective", "idle while it is blocked in a collective"),
     Column("checkpoint_ns", Unit.NS, "Idle: checkpoint", "idle while it writes a checkpoint"),
     Column(
         "device_ns",
         Unit.NS,
-        "Idle: starting kernels",
+        "Idle: kernel start",
         "idle gaps under 3 µs: the device takes them to start the next kernel",
     ),
     Column("unknown_ns", Unit.NS, "Idle: unknown", "idle while it is not known what the thread did"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rankscope.model.records import UNSIZED, Calling, Entered, Moment
 
-GONE = ("exited", "signalled", "aborted", "vanished", "replaced")
+GONE = ("exited", "signalled", "aborted", "vanished", "stopped", "replaced")
 WORLD = "MPI_COMM_WORLD"
 # Every member gives the same number of bytes; in the others each may have its own.
 EQUAL_BYTES = ("MPI_Allreduce", "MPI_Bcast", "MPI_Reduce", "allreduce", "broadcast", "reduce", "all_reduce")

@@ -164,13 +164,25 @@ def slowest_of_many(behaviour: Behaviour, by_place: Table) -> str:
     caused, waiting = by_name.get(WAITED_FOR), by_name.get(WAITING)
     if caused is None and waiting is None:
         return ""
-    late = _far(behaviour, caused, 1.0) or _far(behaviour, waiting, -1.0)
+    late = _late(behaviour)
     of_them = float(np.nansum(caused.values[late])) if caused is not None else 0.0
     for by, where, ranks, name, has, _, _, spreads in by_place.rows:
         awaited = float(has or 0.0) if str(name).startswith(WAITED_FOR) and float(spreads or 0.0) > 0 else 0.0
         if awaited > PLACE_TIMES * of_them:
             return f"{by} {where}: {awaited:.0f} % of the waiting is for its {counted(int(ranks or 0), 'rank')}"
     return _late_ranks(behaviour, late, caused, waiting) if late else "none stands out"
+
+
+def slowest_rank_of_many(behaviour: Behaviour, pace: Mapping[int, RankPace]) -> int | None:
+    """Of the ranks that are late, far beyond the median, the one that is waited for most."""
+    late = [behaviour.ranks[at] for at in _late(behaviour)]
+    return max(late, key=lambda rank: pace[rank].waited_for or 0.0, default=None)
+
+
+def _late(behaviour: Behaviour) -> list[int]:
+    """Places of the ranks that are waited for far more than the median, or that wait far less."""
+    by_name = {one.name: one for one in behaviour.measures}
+    return _far(behaviour, by_name.get(WAITED_FOR), 1.0) or _far(behaviour, by_name.get(WAITING), -1.0)
 
 
 def _far(found: Behaviour, measure: Measure | None, side: float) -> list[int]:
@@ -297,16 +309,21 @@ def _largest_first(of_ranks: Sequence[Mapping[str, float]]) -> str:
     )
 
 
-def _slowest(pace: dict[int, RankPace]) -> str:
+def slowest_rank(pace: Mapping[int, RankPace]) -> int | None:
     """The rank that waits least, where the others wait clearly longer."""
     known = sorted((one.waiting, one.rank) for one in pace.values() if one.waiting is not None)
-    if len(known) < 2 or known[1][0] - known[0][0] < CLEAR_SHARE:
-        return "none stands out" if known else ""
-    least, rank = known[0]
+    return None if len(known) < 2 or known[1][0] - known[0][0] < CLEAR_SHARE else known[0][1]
+
+
+def _slowest(pace: dict[int, RankPace]) -> str:
+    waiting = {one.rank: one.waiting for one in pace.values() if one.waiting is not None}
+    rank = slowest_rank(pace)
+    if rank is None:
+        return "none stands out" if waiting else ""
     cause = pace[rank].waited_for
     came = f"; {100 * cause:.0f} % of the waiting is for it" if cause is not None else ""
-    others = mean(share for share, _ in known[1:]) or 0.0
-    return f"{rank} (waits {100 * least:.0f} % of the time, the others {100 * others:.0f} %{came})"
+    others = mean(share for one, share in waiting.items() if one != rank) or 0.0
+    return f"{rank} (waits {100 * waiting[rank]:.0f} % of the time, the others {100 * others:.0f} %{came})"
 
 
 def ranks_table(now: Standing, verdict: Verdict, pace: dict[int, RankPace], most_rows: int | None) -> Table:

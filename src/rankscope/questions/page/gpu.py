@@ -12,7 +12,16 @@ from rankscope.questions.gpu.device_time import gpu_gaps, gpu_time
 from rankscope.questions.gpu.kernel_names import renamed
 from rankscope.questions.gpu.kernels import gpu, gpu_copies, kernels
 from rankscope.questions.gpu.steps import gpu_steps
-from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number
+from rankscope.questions.page.section import (
+    PageOptions,
+    column,
+    hosts_of,
+    largest_parts,
+    mean,
+    number,
+    part_words,
+    visible_parts,
+)
 from rankscope.questions.page.step_times import device_groups
 from rankscope.questions.page.tables import bars, cut, marked
 from rankscope.questions.wording import percent, seconds
@@ -83,24 +92,33 @@ def gpu_steps_section(tables: Tables, wanted: PageOptions) -> Section | None:
         return None
     table.columns = (WHERE, *table.columns)
     table.rows = [(f"{row[0]}/{row[1]}", *row) for row in table.rows]
-    parts = tuple(name for name in STEP_PARTS if any(number(cell) for cell in column(table, name)))
+    parts = visible_parts(table, STEP_PARTS, "step_ns")
+    several = len(table.rows) > 1
     few = condensed(table, hosts_of(tables), "idle_ns", marked(tables, wanted))
-    charts = bars(few, _step_title(table, parts), parts, "mean step on the GPU", "idle_ns", "exposed_ns")
+    charts = bars(
+        few,
+        _step_title(table, parts, "the GPUs" if several else "the GPU"),
+        parts,
+        "mean step on the GPU",
+        "idle_ns",
+        "exposed_ns",
+    )
     if few.drawn is table:
         orders = (WHERE.name, "idle_ns", "exposed_ns")
         charts[0] = replace(charts[0], label=WHERE.name, row_axis="rank/GPU", orders=orders)
     charts[1:] = [replace(chart, label=WHERE.name, row_axis="rank/GPU") for chart in charts[1:]]
     groups = device_groups(tables, table) if few.drawn is table else None
     charts[:1] = [replace(charts[0], groups=groups.name)] if groups else charts[:1]
-    found = [groups] if groups else []
-    return Section("gpu_steps", "Where does a step go on the GPUs?", few.tables, charts, groups=found)
+    found, question = [groups] if groups else [], "Where does a step go on the GPUs?"
+    return Section(
+        "gpu_steps", question if several else question.replace("GPUs", "GPU"), few.tables, charts, groups=found
+    )
 
 
-def _step_title(table: Table, parts: tuple[str, ...]) -> str:
-    step = mean(table, "step_ns")
-    titles = {one.name: (one.title or one.name).lower() for one in table.columns}
+def _step_title(table: Table, parts: tuple[str, ...], where: str) -> str:
+    step, titles = mean(table, "step_ns"), part_words(table)
     told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
-    return f"A step takes {seconds(step)} on the GPUs{': ' + told if told else ''}"
+    return f"A step takes {seconds(step)} on {where}{': ' + told if told else ''}"
 
 
 def _add_parts(table: Table) -> None:

@@ -109,6 +109,8 @@ def _figures(tables: Tables, wanted: PageOptions, seen: Screen) -> list[Figure]:
     step = seconds(seen.step_ns) if seen.step_ns else UNSEEN
     p99 = f"p99 {seconds(spread['p99'])}" if "p99" in spread else ""
     exposed = _share(shares.get("exposed communication", 0.0)) if seen.step_ns or on_gpus else UNSEEN
+    if seen.rank_count == 1 and "exposed communication" not in shares:
+        exposed = UNSEEN
     busy = _share(1 - shares.get("idle", 0.0)) if on_gpus else UNSEEN
     start = startup_ns(tables, wanted.selection)
     mfu = [Figure(label, _share(spread[label]), LABELS[label]) for label in ("MFU", "MFU at least") if label in spread]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,27 @@ def column(table: Table, name: str) -> list[Cell]:
 def mean(table: Table, name: str) -> float:
     found = [number(cell) for cell in column(table, name) if cell is not None]
     return sum(found) / len(found) if found else 0.0
+
+
+VISIBLE = 0.001  # of the whole: a part that is smaller on every rank is no bar
+WORDS = {"exposed_ns": "exposed communication", "data_ns": "data loading"}  # of columns with a shorter heading
+
+
+def visible_parts(table: Table, names: Iterable[str], whole: str) -> tuple[str, ...]:
+    """The columns whose bars can be seen on some rank."""
+    wholes = [number(cell) for cell in column(table, whole)]
+    return tuple(
+        name
+        for name in names
+        if any(number(cell) > VISIBLE * all_of for cell, all_of in zip(column(table, name), wholes, strict=True))
+    )
+
+
+def part_words(table: Table) -> dict[str, str]:
+    """What a sentence calls the columns: as their headings, begun small unless that is an abbreviation."""
+    titles = {one.name: one.title or one.name for one in table.columns}
+    small = {name: title if title[1:2].isupper() else title[:1].lower() + title[1:] for name, title in titles.items()}
+    return small | {name: word for name, word in WORDS.items() if not small.get(name, "").startswith("idle")}
 
 
 def largest_parts(means: Mapping[str, float], whole: float, most: int = 3) -> str:

@@ -80,18 +80,21 @@ def step_times_section(tables: Tables, wanted: PageOptions) -> Section | None:
     assert spread is not None
     lines = (("p50", number(spread[9])), ("p99", number(spread[11])))
     parts = ("min_ns", "median_ns", "max_ns")
-    chart = Chart("curve", table.name, _title(table, lines), "first_step", parts, "step time", "step", lines=lines)
+    on_gpus = bool(tables.query("SELECT 1 FROM device_steps LIMIT 1"))  # then the first screen has their clock
+    title, axis = _title(table, lines, on_gpus), "step time on the host" if on_gpus else "step time"
+    chart = Chart("curve", table.name, title, "first_step", parts, axis, "step", lines=lines)
     return Section("step_times", "Step time over steps", [table], [chart])
 
 
-def _title(table: Table, lines: Sequence[tuple[str, float]]) -> str:
+def _title(table: Table, lines: Sequence[tuple[str, float]], on_hosts: bool) -> str:
     longest = [number(cell) for cell in column(table, "max_ns")]
     at = longest.index(max(longest))
     first, last, rank = (column(table, name)[at] for name in ("first_step", "last_step", "slowest_rank"))
     where = f"step {first}" if first == last else f"steps {first} to {last}"
     usual, slow = (seconds(value) for _, value in lines)
     longest_told = f"the longest {seconds(longest[at])} ({where}, rank {rank})"
-    return f"Half of the steps take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
+    half = "On the host half" if on_hosts else "Half"
+    return f"{half} of the steps take {usual} or less, 1 in 100 more than {slow}; {longest_told}"
 
 
 def step_curve(tables: Tables, most: int) -> list[float]:

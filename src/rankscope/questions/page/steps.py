@@ -7,7 +7,16 @@ from dataclasses import replace
 from rankscope.model.tables import Column, Table, Tables, Unit
 from rankscope.pictures import Section
 from rankscope.questions.condense import condensed
-from rankscope.questions.page.section import PageOptions, column, hosts_of, largest_parts, mean, number
+from rankscope.questions.page.section import (
+    PageOptions,
+    column,
+    hosts_of,
+    largest_parts,
+    mean,
+    number,
+    part_words,
+    visible_parts,
+)
 from rankscope.questions.page.step_times import host_groups
 from rankscope.questions.page.tables import bars, marked
 from rankscope.questions.selection import Selection
@@ -87,7 +96,7 @@ def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
         return None
     split = any(cell is not None for cell in column(table, WAITING))
     drawn = [f"{part}_ns" for part in OWN] + ([WAITING, MOVING, UNMATCHED] if split else ["exposed_ns"])
-    parts = tuple(name for name in drawn if any(number(cell) for cell in column(table, name)))
+    parts = visible_parts(table, drawn, "step_ns")
     few = condensed(table, hosts_of(tables), "exposed_ns", marked(tables, wanted))
     blocked = WAITING if split else "exposed_ns"
     charts = bars(few, _steps_title(table, parts), parts, "mean step", "host", blocked, "step_ns")
@@ -99,7 +108,6 @@ def step_parts_section(tables: Tables, wanted: PageOptions) -> Section | None:
 
 
 def _steps_title(table: Table, parts: tuple[str, ...]) -> str:
-    step = mean(table, "step_ns")
-    titles = {one.name: (one.title or one.name).lower() for one in table.columns}
+    step, titles = mean(table, "step_ns"), part_words(table)
     told = largest_parts({titles[name]: mean(table, name) for name in parts}, step)
     return f"A step takes {seconds(step)}: {told}" if told else f"A step takes {seconds(step)}"

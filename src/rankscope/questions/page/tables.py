@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rankscope.model.tables import Table, Tables
+from rankscope.model.tables import Cell, Table, Tables
 from rankscope.pictures import Chart, Section
 from rankscope.questions.condense import Condensed
-from rankscope.questions.page.section import PageOptions, column, number
+from rankscope.questions.page.section import PageOptions, column, number, part_words
 from rankscope.questions.ranks.behaviour import FAR, alike
 from rankscope.questions.ranks.outliers import far_places, outliers, outlying_ranks, places
 from rankscope.questions.selection import MANY_RANKS, Selection
-from rankscope.questions.wording import counted, in_words
+from rankscope.questions.wording import counted, in_words, seconds, size
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def _stands_out(few: Condensed) -> str:
     assert few.outliers is not None
     described = next(one for one in few.outliers.columns if one.name == few.key)
     rank, value = column(few.outliers, "rank")[0], number(column(few.outliers, few.key)[0])
-    what = (described.title or described.name).lower()
+    what = part_words(few.outliers)[described.name]
     usual = in_words(few.median, described.unit)
     return f"Ranks that differ: rank {rank} has {in_words(value, described.unit)} {what}, the median is {usual}"
 
@@ -79,8 +79,7 @@ def _of_ranks(table: Table) -> str:
         return f"No rank is {FAR} spreads or more from the median in anything."
     rank, host, by, unit = (column(table, name)[0] for name in ("rank", "host", "by", "unit"))
     value, usual = (number(column(table, name)[0]) for name in ("value", "usual"))
-    amount = "" if unit == "count" else f" {unit}"
-    return f"Rank {rank} on {host} differs most: {by} {_short(value)}{amount}, the median is {_short(usual)}{amount}."
+    return f"Rank {rank} on {host} differs most: {by} {_amount(value, unit)}, median {_amount(usual, unit)}."
 
 
 def _of_groups(table: Table) -> str:
@@ -97,5 +96,7 @@ def _of_places(table: Table) -> str:
     return f"The {by} that differs most is {place}, in {str(measure).removeprefix('in ')}."
 
 
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _amount(value: float, unit: Cell) -> str:
+    if unit == "ms":
+        return seconds(value * 1e6)
+    return size(value * 1024**2) if unit == "MiB" else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

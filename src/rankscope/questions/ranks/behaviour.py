@@ -137,7 +137,7 @@ def _waiting(tables: Tables, ranks: int) -> list[Measure]:
     found = sums(known)
     return [
         Measure("waiting in collectives", "ms", found.wait_ns / 1e6),
-        Measure("making others wait", "ms", found.caused_ns / 1e6, chance=_chance(found) / 1e6),
+        Measure("wait caused", "ms", found.caused_ns / 1e6, chance=_chance(found) / 1e6),
     ]
 
 

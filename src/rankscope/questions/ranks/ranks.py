@@ -114,9 +114,8 @@ RANKS_COLUMNS = (
         "ending",
         Unit.NAME,
         "Ended",
-        "exit code, signal, MPI_Abort(code), still running, vanished (its end was not recorded) or unknown; empty "
-        "where "
-        "a loaded file does not tell",
+        "exit code, signal, MPI_Abort(code), still running, vanished (its end was not recorded), stopped by Ray (as "
+        "its workers are when the program ends) or unknown; empty where a loaded file does not tell",
     ),
     Column("pid", Unit.NAME, "Pid"),
 )

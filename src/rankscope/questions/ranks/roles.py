@@ -44,7 +44,7 @@ ROLES_COLUMNS = (
     ),
     Column("generate_ns", Unit.NS, "Generate", "mean: calls executed for others that are named after generating"),
     Column("sync_ns", Unit.NS, "Weight sync", "mean: calls executed for others that are named after weights"),
-    Column("data_ns", Unit.NS, "Data", "mean: data wait of the steps, and calls executed for others named after data"),
+    Column("data_ns", Unit.NS, "Data", "mean: data loading of steps, and calls executed for others named after data"),
     Column("other_ns", Unit.NS, "Other calls", "mean: all other calls executed for others"),
     Column(
         "wait_ns", Unit.NS, "Wait", "mean: waiting for calls to other workers, and exposed communication of the steps"

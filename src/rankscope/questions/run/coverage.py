@@ -143,7 +143,7 @@ LOSSES = {
     "lost_strings": "names that did not fit",
     "paused_calls": "calls skipped while paused",
 }
-GOOD_ENDS = ("exit 0", "still running")
+GOOD_ENDS = ("exit 0", "still running", "stopped by Ray")
 MOST_NAMES = 8
 UNTRACED = "the trace has no events of "  # as rank_files/trace.py says it
 DEVICE_NAMES = ("ze", "cl", "hip", "hsa")  # how functions of their runtimes begin

@@ -12,6 +12,9 @@ import numpy as np
 from rankscope.model.records import Role
 from rankscope.model.tables import Cell, Column, Table, Tables, Unit, sql_list
 from rankscope.questions.selection import ALL, Selection, arranged
+from rankscope.questions.steps.arrays import RankSteps
+from rankscope.questions.steps.data import steps_of
+from rankscope.questions.steps.inferred import attempt_steps
 from rankscope.questions.wording import counted, ending_text, ranges
 
 # ---------------------------------------------------------------- attempts
@@ -23,10 +26,14 @@ ATTEMPTS_COLUMNS = (
     Column("steps", Unit.COUNT, "Steps", "most steps that one of its ranks has ended"),
     Column("ended", Unit.NAME, "Ended", "how its ranks ended: those that ended first come first"),
 )
+# Only its parent knows when a rank is gone: a killed one says nothing, others do so before their memory is given back.
+GONE = """CASE WHEN ending <> 'exited' OR reaped_ns - ended_ns < 60e9 THEN greatest(ended_ns, reaped_ns)
+        ELSE ended_ns END"""
+
 STARTED = f"role IN {sql_list([Role.RANK, Role.ATTEMPT])} AND tool = ''"
 ATTEMPTS_SQL = f"""
     SELECT coalesce(attempt, 1), ending, exit_code, end_signal, list(rank ORDER BY rank), min(started_ns),
-        max(greatest(ended_ns, reaped_ns)), max(ended_steps), min(ended_ns)
+        max({GONE}), max(ended_steps), min(ended_ns)
     FROM ranks WHERE {STARTED} GROUP BY 1, 2, 3, 4 ORDER BY 1, 9, 5"""
 
 
@@ -91,14 +98,18 @@ GOODPUT_COLUMNS = (
     Column("what", Unit.NAME, "What", "what belongs to this kind"),
 )
 PROCESSES_SQL = f"""
-    SELECT process, coalesce(attempt, 1), started_ns, greatest(ended_ns, reaped_ns),
-        role = '{Role.ATTEMPT}' OR (ending <> 'running' AND NOT (ending = 'exited' AND exit_code = 0))
+    SELECT process, rank, coalesce(attempt, 1), started_ns, {GONE},
+        role = '{Role.ATTEMPT}' OR (ending NOT IN ('running', 'stopped') AND NOT (ending = 'exited' AND exit_code = 0))
     FROM ranks WHERE {STARTED} AND started_ns IS NOT NULL AND ended_ns IS NOT NULL"""
 STEPS_SQL = f"""
     SELECT process, number, begin_ns, end_ns, checkpoint_ns, warmup FROM steps JOIN ranks USING (process)
     WHERE {STARTED} ORDER BY process, number"""
 FIRST_START_SQL = "SELECT min(started_ns) FROM ranks WHERE tool = ''"  # of a launcher, mostly
 FIRST_SQL = "SELECT process, at_ns FROM marks WHERE name = 'first_step_begin'"
+FIRST_COLLECTIVE_SQL = "SELECT process, at_ns FROM marks WHERE name = 'first_collective_end'"
+CUT_LOGS_SQL = """
+    SELECT process FROM ranks JOIN (SELECT process, count(*) AS kept FROM untraced_events WHERE sequence > 0 GROUP BY 1)
+    USING (process) WHERE logged_collectives > kept"""
 RANGES_SQL = """
     SELECT process, name = 'torch.compile', phase IN ('first_step', 'steady'), sum(total_ns) FROM tallies
     WHERE layer = 'torch' AND kind = 'call' AND (name IN ('torch.compile', 'torch.save', 'checkpoint')
@@ -110,6 +121,7 @@ class Life:
     """One rank in one attempt."""
 
     process: int
+    rank: int
     attempt: int
     started_ns: int
     ended_ns: int
@@ -121,6 +133,7 @@ class Life:
     warmup: Any = None
     last_ns: int = 0  # when its last step ended
     unseen_ns: int = 0  # steps that newer ones have overwritten
+    inferred: bool = False  # its steps, from collectives: which of them wrote a checkpoint is not known
     compiled_ns: tuple[float, float] = (0.0, 0.0)  # before the steps, in them
     saved_ns: float = 0.0  # by all calls that write checkpoints
 
@@ -135,6 +148,7 @@ class Account:
     attempts: int = 0
     useful: int = 0  # steps
     lost: int = 0
+    inferred: bool = False  # from collectives
 
     @property
     def wall_ns(self) -> int:
@@ -151,7 +165,7 @@ def account(tables: Tables) -> Account | None:
     for one in lives:
         by_attempt.setdefault(one.attempt, []).append(one)
     first = min([*(one.started_ns for one in lives), *tables.query(FIRST_START_SQL)[0]])
-    made = Account(first, max(one.ended_ns for one in lives))
+    made = Account(first, max(one.ended_ns for one in lives), inferred=any(one.inferred for one in lives))
     now = made.began_ns
     for number in sorted(by_attempt):
         those = by_attempt[number]
@@ -175,7 +189,35 @@ def _lives(tables: Tables) -> list[Life]:
         elif process in found:
             found[process].saved_ns += total_ns
     _add_steps(found, tables.columns(STEPS_SQL))
+    if all(one.number is None for one in found.values()):
+        _add_inferred(tables, found)
     return list(found.values())
+
+
+def _add_inferred(tables: Tables, lives: dict[int, Life]) -> None:
+    """Steps as the collectives of each attempt give them away; those overwritten in the log are known by their time."""
+    first = dict(tables.query(FIRST_COLLECTIVE_SQL))
+    cut = {process for (process,) in tables.query(CUT_LOGS_SQL)}
+    last = max((one.attempt for one in lives.values()), default=1)
+    for attempt in {one.attempt for one in lives.values()}:
+        found = steps_of(tables).ranks if attempt == last else attempt_steps(tables, attempt)
+        by_rank = {one.rank: one for one in found}
+        for life in lives.values():
+            steps = by_rank.get(life.rank) if life.attempt == attempt else None
+            if steps is not None and len(steps.number):
+                _infer(life, steps, first.get(life.process) if life.process in cut else None)
+
+
+def _infer(life: Life, steps: RankSteps, first_ns: int | None) -> None:
+    begin = np.asarray(steps.begin_ns)
+    end = begin + np.asarray(steps.length_ns, np.int64)
+    # as recorded ones, each begins where the one before ended: collectives that are in no pattern lie between
+    life.number, life.length_ns = np.asarray(steps.number), np.diff(end, prepend=begin[0]).astype(np.float64)
+    life.checkpoint_ns = np.zeros(len(begin))
+    life.first_ns = min(int(begin[0]), first_ns or int(begin[0]))
+    life.unseen_ns = int(begin[0]) - life.first_ns
+    life.warmup = np.arange(len(begin)) < (0 if life.unseen_ns else 2)
+    life.last_ns, life.inferred = int(end[-1]), True
 
 
 def _add_steps(lives: dict[int, Life], columns: Any) -> None:
@@ -223,9 +265,18 @@ def _last_saved(lives: list[Life]) -> int:
         if one.number is None:
             continue
         within = np.flatnonzero(one.checkpoint_ns > 0)
+        if one.inferred:
+            saved = max(saved, _last_slow(one) if one.saved_ns else 0)
+            continue
         after = one.saved_ns > one.checkpoint_ns.sum() * 1.01 + 1e6 and not one.unseen_ns
         saved = max(saved, int(one.number[-1]) if after else int(one.number[within[-1]]) - 1 if len(within) else 0)
     return saved
+
+
+def _last_slow(one: Life) -> int:
+    """Where a checkpoint was written in steps that do not tell: in one that took longer than others."""
+    slow = np.flatnonzero(one.length_ns > SLOWED_FROM * float(np.median(one.length_ns)))
+    return int(one.number[slow[-1]]) - 1 if len(slow) else 0
 
 
 def _of_rank(
@@ -240,11 +291,13 @@ def _of_rank(
     first = max(one.first_ns or began_ns, began_ns)
     tail, in_steps = max(0.0, float(ended_ns - one.last_ns)), float(one.last_ns - first)
     startup = max(0.0, whole - tail - in_steps)
-    written_after = min(tail, max(0.0, one.saved_ns - float(one.checkpoint_ns.sum())))
     excess = np.where(one.length_ns > SLOWED_FROM * usual_ns, one.length_ns - usual_ns, 0.0)
     lost = one.number > saved if saved is not None else np.zeros(len(one.number), bool)
     net = one.length_ns - excess
     slow_first, slowed = float(excess[one.warmup].sum()), float(excess[~one.warmup].sum())
+    written_in = min(one.saved_ns, slowed) if one.inferred else float(one.checkpoint_ns.sum())
+    written_after = min(tail, max(0.0, one.saved_ns - written_in))
+    slowed -= written_in if one.inferred else 0.0
     in_first, in_later = min(compiled, slow_first), min(max(0.0, compiled - slow_first), slowed)
     begun = min(tail - written_after, usual_ns) if failed else 0.0
     early = min(before_compiled, startup)
@@ -252,7 +305,7 @@ def _of_rank(
         USEFUL: float(net[~lost].sum()) + one.unseen_ns,
         LOST: float(net[lost].sum()) + begun,
         SLOWED: slowed - in_later,
-        CHECKPOINT: float(one.checkpoint_ns.sum()) + written_after,
+        CHECKPOINT: written_in + written_after,
         COMPILATION: early + in_first + in_later,
         STARTUP: startup - early + slow_first - in_first,
         HANG: tail - written_after - begun if failed else 0.0,
@@ -267,8 +320,12 @@ def goodput(tables: Tables, selection: Selection = ALL) -> Table:
 
 
 NO_STEPS = (
-    "No step of the job was recorded, so that its goodput is not known: steps that are only inferred from collectives "
-    "count as start-up here. rankscope.step() marks the end of each."
+    "No step of the job was recorded or can be inferred from its collectives, so that its goodput is not known: all of "
+    "it counts as start-up. rankscope.step() marks the end of each."
+)
+INFERRED = (
+    "Steps are inferred from a pattern that collectives repeat: a failed attempt's steps since the last slow one count "
+    "as lost where it wrote checkpoints, and all of them where none was seen. rankscope.step() marks the end of each."
 )
 
 
@@ -290,5 +347,7 @@ def goodput_table(accounts: list[Account]) -> Table:
     count = sum(one.attempts for one in accounts)
     share = sums[USEFUL] / wall if wall else 0.0
     what = f"{runs}{counted(count, 'attempt')}, {counted(useful, 'useful step')}, {lost} lost"
+    if any(one.inferred for one in accounts):
+        table.notes.append(INFERRED)
     table.notes.append(f"Goodput {share:.1%} of {wall / 1e9:.4g} s: {what}.")
     return table

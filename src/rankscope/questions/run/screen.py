@@ -154,7 +154,8 @@ def _facts(about: Row, coverage: Table) -> list[str]:
         facts.append("running")
     elif len(ends) == 1:
         [end] = ends
-        facts.append(f"all {'exited' if end.startswith('exit') else 'ended with'} {end.removeprefix('exit ')}")
+        verb = "exited " if end.startswith("exit") else "" if end.startswith("stopped") else "ended with "
+        facts.append(f"all {verb}{end.removeprefix('exit ')}")
     else:
         facts += [f"{row['count']} × {end} (rank {row['where']})" for end, row in ends.items()]
     return facts
@@ -172,11 +173,11 @@ def _missing(coverage: Table, ranks: Table, loaded: bool, load: str) -> list[str
         others = "the other one" if len(missing) == 1 else f"the other {len(missing):,}"
         return [
             f"INCOMPLETE: {len(seen):,} of {expected:,} ranks loaded{which}: who waits for whom cannot be seen. "
-            f"Load {others}: {load}"
+            f"Load {others}: `{load}`"
         ]
     return [
-        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen: {ranges(missing)}. Sums are too small. "
-        "Start every rank under `rankscope run`, or collect files that died with their nodes: rankscope gather"
+        f"INCOMPLETE: {len(missing):,} of {expected:,} ranks not seen (rank {ranges(missing)}): sums are too small. "
+        "Start every rank under `rankscope run`, or collect files left on dead ranks' nodes: `rankscope gather`"
     ]
 
 

@@ -124,7 +124,7 @@ def _of_rows(columns: Mapping[str, Any], rows: Array, rank: int, host: str) -> R
 # ---------------------------------------------------------------- data
 # of numpy
 TITLES = {
-    "data": "data wait",
+    "data": "data loading",
     "zero_grad": "zero_grad",
     "forward": "forward",
     "backward": "backward",
@@ -132,10 +132,10 @@ TITLES = {
     "checkpoint": "checkpoint",
     "compute": "compute",
     "other": "other",
-    "exposed": "communication, exposed",
+    "exposed": "exposed communication",
     "wait": "wait",
     "transfer": "transfer",
-    "hidden": "communication, overlapped",
+    "hidden": "overlapped communication",
     "gc": "garbage collection",
     "runnable": "waiting for a CPU",
     "cpu": "CPU time of the thread",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.model.records import COLLECTIVE_LAYERS
+from rankscope.model.records import COLLECTIVE_LAYERS, Role
 from rankscope.model.tables import Tables, sql_list
 from rankscope.questions.collectives.matching import WHO
 from rankscope.questions.disk_matrix import in_threads
@@ -129,6 +129,7 @@ MOST_TOLD = 4
 MANY_MORE = 1.5
 ASKED_RANKS = 6  # whose collectives are looked at for the period
 # A nonblocking collective of MPI stands where the program stood still for it: in the call that waited, before its end.
+WHO_OF = "SELECT process, rank, host FROM ranks"
 LOGGED = f"layer IN {sql_list(COLLECTIVE_LAYERS)} AND sequence > 0"
 HAVING = f"SELECT DISTINCT process FROM untraced_events WHERE {LOGGED}"
 SQL = f"""
@@ -138,8 +139,9 @@ SQL = f"""
     FROM (
         SELECT rank, process, layer, name, "group", sequence, start_ns, end_ns, call_ns, coalesce(bytes, 0) AS bytes,
             layer = 'mpi' AND call_ns IS NOT NULL AND end_ns IS NOT NULL AS waited
-        FROM untraced_events JOIN ranks USING (process) WHERE role = 'rank' AND {LOGGED} {{}})
+        FROM untraced_events JOIN ranks USING (process) WHERE {{}} AND {LOGGED})
     ORDER BY rank, 7"""
+THE_RANKS = "role = 'rank'"
 COUNTED = f"SELECT count(*) FROM untraced_events WHERE {LOGGED}"
 MOST_RECORDS = 4_000_000  # that are asked for at a time
 
@@ -208,8 +210,15 @@ def pattern_steps(tables: Tables) -> tuple[list[RankSteps], list[str]]:
     elif tables.query(COUNTED)[0][0] > MOST_RECORDS:  # in one database with what other tools recorded
         made = _together(_of_parts(tables, [_Asked(tables, process) for process in who], who, map), StepFile())
     else:
-        made = _together(_of_all(tables, who), None)
+        made = _together(_of_all(tables, who, THE_RANKS), None)
     return made, [_told(made)] if made else []
+
+
+def attempt_steps(tables: Tables, attempt: int) -> list[RankSteps]:
+    """The steps of an attempt that was followed by another."""
+    those = f"role = '{Role.ATTEMPT}' AND attempt = {attempt:d}"
+    who = {process: (rank, host) for process, rank, host in tables.query(f"{WHO_OF} WHERE {those} ORDER BY rank")}
+    return _together(_of_all(tables, who, those), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +233,12 @@ class _Asked:
         return (self.process,)
 
     def timed(self) -> Mapping[str, Any]:
-        return self.tables.columns(SQL.format("AND process = ?"), (self.process,))
+        return self.tables.columns(SQL.format(f"{THE_RANKS} AND process = ?"), (self.process,))
 
 
-def _of_all(tables: Tables, who: Who) -> Iterable[list[_Found] | None]:
+def _of_all(tables: Tables, who: Who, those: str) -> Iterable[list[_Found] | None]:
     words = CollectiveTokens()
-    logs = list(rank_logs(tables.columns(SQL.format("")), who, words))
+    logs = list(rank_logs(tables.columns(SQL.format(those)), who, words))
     cut = _cut_of(logs[:: _apart(logs)], words)
     return [_of_logs(logs, cut, who)] if cut is not None else []
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -15,18 +16,21 @@ from rankscope.model.tables import Cell, Column, Table, Tables, Unit
 from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.arrays import RankSteps
 from rankscope.questions.steps.data import TITLES, Steps, steps_of
-from rankscope.questions.wording import ranges
+from rankscope.questions.wording import ranges, seconds
 
 Array = Any  # of numpy
 
 # ---------------------------------------------------------------- where does the level of a series change?
 FEWEST = 10  # steps of a level
-BOUND = 3.0  # of the largest distance of a Brownian bridge from 0: exceeded by chance once in 33 million
+BOUND = 5.5  # standard deviations of a sum of steps
+FARTHEST = 2.0  # spreads that a step counts as at most: a single long one is not a level
+LEAST_SPREAD = 0.002  # of a step
 NOTICEABLE = 0.05  # of the level before
-SPREADS = 1.0  # of the levels' own median absolute deviations
+SPREADS = 0.6  # of the levels' own median absolute deviations
 MOST_LEVELS = 64
-LONGEST_BLOCK, FEWEST_BLOCKS = 32, 25  # steps: those farther apart are taken to be independent
-SHORTEST = 60  # steps of a window: in fewer even the clearest change stays below the bound
+SHORTEST = 4 * FEWEST  # steps of a window
+LONGEST_BLOCK, FEWEST_BLOCKS = 16, 25  # steps; neighbouring blocks tell how much steps resemble those before
+MOST_ALIKE = 0.97  # the largest correlation of neighbours that is reckoned with
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,69 +43,127 @@ class Level:
 
 
 def levels_of(values: Array) -> list[Level]:
-    """The series cut wherever its level changes for good or for a while; by ranks of the values, so that single long
-    steps are nothing to it."""
+    """The series cut wherever its level changes for good or for a while; a single long step is as nothing to it."""
+    series = _Series.of(values)
     edges = {0, len(values)}
-    inertia = _inertia(_places(values))
     waiting = [(0, len(values))]
     while waiting and len(edges) < MOST_LEVELS:
         first, last = waiting.pop()
-        at = _change_in(values[first:last], inertia)
+        at = _change_in(series, first, last)
         if at:
-            edges.add(first + at)
-            waiting += [(first, first + at), (first + at, last)]
-    ordered = sorted(edges)
+            edges.add(at)
+            waiting += [(first, at), (at, last)]
+    ordered = _placed(values, _settled(series, sorted(edges)))
     made = [Level(a, b, float(np.median(values[a:b]))) for a, b in pairwise(ordered)]
     return _joined(values, made)
 
 
-def _change_in(values: Array, inertia: float) -> int:
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Steps in multiples of how much single ones vary."""
+
+    spreads: Array
+    inertia: float  # how many times more sums of many steps vary than if each were independent of those before
+
+    @classmethod
+    def of(cls, values: Array) -> _Series:
+        logs = np.log(np.maximum(values, 1))
+        length = min(LONGEST_BLOCK, len(logs) // FEWEST_BLOCKS)
+        if length < 2:
+            return cls(logs / max(LEAST_SPREAD, _spread(np.diff(logs)) if len(logs) > 1 else 0.0), 1.0)
+        made = logs / max(LEAST_SPREAD, _spread(logs[2 * length :] - logs[: -2 * length]))
+        return cls(made, _inertia(made, length))
+
+    def likeliest(self, first: int, last: int) -> tuple[int, float]:
+        """Where between two steps the level changes, if it does, and how many times the bound that is: the sum of the
+        steps before it, in its standard deviations where there is no change."""
+        count = last - first
+        if count < 2 * FEWEST:
+            return 0, 0.0
+        near = self.spreads[first:last]
+        near = np.clip(near - np.median(near), -FARTHEST, FARTHEST)
+        before = np.arange(FEWEST, count - FEWEST + 1)
+        summed = np.abs(np.cumsum(near - near.mean())[before - 1])
+        surely = summed / np.sqrt(before * (count - before) / count) / (BOUND * self.inertia)
+        at = int(np.argmax(surely))
+        return first + FEWEST + at, float(surely[at])
+
+
+def _spread(differences: Array) -> float:
+    """The standard deviation of what they are differences of, by most of them."""
+    return float(np.median(np.abs(differences))) / 0.6745 / float(np.sqrt(2)) if len(differences) else 0.0
+
+
+def _change_in(series: _Series, first: int, last: int) -> int:
     """Where the level changes most surely; 0: nowhere. A change that passes is lost in a long series: it is looked for
-    in ever shorter windows, each overlapping the next by half."""
-    length = len(values)
-    while length >= SHORTEST or length == len(values):
-        found = [
-            (surely, first + at)
-            for first in range(0, len(values) - length // 2, max(1, length // 2))
-            for at, surely in [_change_in_window(values[first : first + length], inertia)]
-            if at
-        ]
-        if found:
-            return max(found)[1]
-        length //= 2
+    in ever shorter windows, each overlapping the next by three quarters."""
+    length = last - first
+    while length >= SHORTEST or length == last - first:
+        starts = {*range(first, last - length + 1, max(1, length // 4)), last - length}
+        surely, at = max(series.likeliest(start, start + length)[::-1] for start in sorted(starts))
+        if surely >= 1:
+            return at
+        length = int(length / 1.5)
     return 0
 
 
-def _change_in_window(values: Array, inertia: float) -> tuple[int, float]:
-    """Where, 0 for nowhere, and how many times the bound it is."""
-    count = len(values)
-    if count < 2 * FEWEST:
-        return 0, 0.0
-    summed = np.cumsum(_places(values))[FEWEST - 1 : count - FEWEST]
-    at = int(np.argmax(np.abs(summed)))
-    surely = float(abs(summed[at]) / (BOUND * inertia * _independent(count) * np.sqrt(count)))
-    return (at + FEWEST, surely) if surely >= 1 else (0, 0.0)
+def _settled(series: _Series, edges: list[int]) -> list[int]:
+    """Each edge where its two neighbours leave it; the least sure one goes while there is one below the bound."""
+    for _ in range(MOST_LEVELS):
+        for place in range(1, len(edges) - 1):
+            at, _ = series.likeliest(edges[place - 1], edges[place + 1])
+            edges[place] = at or edges[place]
+        sure = [series.likeliest(a, b)[1] for a, b in zip(edges, edges[2:], strict=False)]
+        if not sure or min(sure) >= 1:
+            break
+        del edges[sure.index(min(sure)) + 1]
+    return edges
 
 
-def _places(values: Array) -> Array:
-    """In the order of size, around 0."""
-    return np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
+def _placed(values: Array, edges: list[int]) -> list[int]:
+    """Each edge where the steps before it are nearest to the level before, and those after it to the level after: the
+    order alone would take in what happens to be a little longer before a large change."""
+    levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
+    placed = [0]
+    for at, (before, after) in enumerate(pairwise(levels), 1):
+        first, last = placed[-1], edges[at + 1]
+        if before != after and last - first > 2 * FEWEST:
+            near = np.clip((values[first:last] - (before + after) / 2) / (after - before), -0.5, 0.5)
+            placed.append(first + FEWEST + int(np.argmin(np.cumsum(near)[FEWEST - 1 : last - first - FEWEST])))
+        else:
+            placed.append(edges[at])
+    return [*placed, edges[-1]]
 
 
-def _independent(count: int) -> float:
-    """The standard deviation of so many places."""
-    return count / float(np.sqrt(12))
+def _inertia(spreads: Array, length: int) -> float:
+    """At least 1; told by the differences of neighbouring blocks, of which changes of level touch few: steps of which
+    each resembles the one before so much (AR 1) are taken to go on so."""
+    blocks = spreads[: len(spreads) // length * length].reshape(-1, length)
+    pairs = np.concatenate([blocks[:-1], blocks[1:]], axis=1)
+    near = np.clip(pairs - np.median(pairs, axis=1, keepdims=True), -FARTHEST, FARTHEST)
+    ratio = _spread(near[:, :length].sum(axis=1) - near[:, length:].sum(axis=1)) / float(np.sqrt(length))
+    alike = np.linspace(0, MOST_ALIKE, 98)
+    told = float(np.interp(ratio, _ratios(alike, length), alike))
+    return float(np.sqrt((1 + told) / (1 - told)))
 
 
-def _inertia(places: Array) -> float:
-    """How many times more sums of neighbours vary than if each step were independent of those before; at least 1. By
-    differences of neighbouring blocks, of which a change of level touches few."""
-    length = min(LONGEST_BLOCK, len(places) // FEWEST_BLOCKS)
+def _ratios(alike: Array, length: int) -> Array:
+    """What the differences of neighbouring sums of steps vary, as multiples of independent ones."""
+    whole = length * (1 + alike) / (1 - alike) - 2 * alike * (1 - alike**length) / (1 - alike) ** 2
+    shared = alike * ((1 - alike**length) / (1 - alike)) ** 2
+    return np.maximum.accumulate(np.sqrt((whole - shared) / length))
+
+
+def inertia_of(values: Array) -> float:
+    """How many times more sums of neighbours vary than those of independent values, whatever the law of the values: by
+    their places in the order of size, and by differences of neighbouring blocks, of which a change of level touches
+    few; at least 1."""
+    places = np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
+    length = min(2 * LONGEST_BLOCK, len(places) // FEWEST_BLOCKS)
     if length < 2:
         return 1.0
     sums = places[: len(places) // length * length].reshape(-1, length).sum(axis=1)
-    spread = float(np.median(np.abs(np.diff(sums)))) / 0.6745 / np.sqrt(2 * length)
-    return max(1.0, float(spread) / _independent(len(places)))
+    return max(1.0, _spread(np.diff(sums)) / float(np.sqrt(length)) / (len(places) / float(np.sqrt(12))))
 
 
 def _joined(values: Array, levels: Sequence[Level]) -> list[Level]:
@@ -126,6 +188,7 @@ def _differs(values: Array, before: Level, after: Level) -> bool:
 # ---------------------------------------------------------------- who and what is it?
 MOST = 0.5  # of the growth of a step: what a rank, or a part, must explain
 AS_MUCH = 0.5  # of the growth of the rank that grew most: who is as slow
+# in this order: where CPUs are scarce, who collects garbage waits for one meanwhile
 WITHIN = {"gc": "garbage collection", "runnable": "waiting for a CPU"}
 EVERYWHERE = 0.75  # of the ranks: no single one is to blame
 
@@ -176,7 +239,7 @@ def _slowdowns(found: Steps) -> Iterator[Slowdown]:
     usual = levels[0]
     for at, level in enumerate(levels[1:], 1):
         if level.median <= usual.median * (1 + NOTICEABLE):
-            usual = level  # as fast as before, or faster: later ones are compared with it
+            usual = _reference(usual, level)
             continue
         told = _told(found.ranks, rows, usual, level)
         begin = int(np.asarray(found.ranks[0].begin_ns)[rows[0][level.first]])
@@ -189,6 +252,13 @@ def _slowdowns(found: Steps) -> Iterator[Slowdown]:
         )
 
 
+def _reference(usual: Level, level: Level) -> Level:
+    """What later levels are compared with: this one where it is clearly faster, else the longer of the two, so that
+    many small differences do not add up."""
+    is_faster = level.median < usual.median * (1 - NOTICEABLE)
+    return level if is_faster or level.last - level.first > usual.last - usual.first else usual
+
+
 def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, after: Level) -> Slowdown:
     """Whose own time grew, in which part; else it is communication."""
 
@@ -197,12 +267,12 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
         return float(np.mean(chosen[after.first : after.last]) - np.mean(chosen[before.first : before.last]))
 
     grew_by = after.median - before.median
-    own = [growth(one.own_ns, at) for one, at in zip(ranks, rows, strict=True)]
+    held_up = [_held_up(one, partial(growth, at=at)) for one, at in zip(ranks, rows, strict=True)]
     made = Slowdown(0, 0, False, 0, before.median, after.median, (), "", TITLES["exposed"], grew_by)
-    most = max(own)
+    most = max(held_up)
     if most < MOST * grew_by:
         return made
-    slow = [at for at, value in enumerate(own) if value >= AS_MUCH * most]
+    slow = [at for at, value in enumerate(held_up) if value >= AS_MUCH * most]
     parts = {name: median(growth(ranks[at].own[name], rows[at]) for at in slow) for name in ranks[slow[0]].own}
     longest = max(parts, key=lambda name: parts[name])
     shown, grew_ns = TITLES.get(longest, longest), parts[longest]
@@ -211,12 +281,19 @@ def _told(ranks: Sequence[RankSteps], rows: Sequence[Array], before: Level, afte
             inside = median(growth(ranks[at].of_which[name], rows[at]) for at in slow)
             if inside >= MOST * most:
                 shown, grew_ns = title, inside
+                break
     made = replace(made, part=shown, grew_ns=grew_ns)
     if len(slow) >= max(2, EVERYWHERE * len(ranks)):
         return made
     hosts = {ranks[at].host for at in slow}
     is_host = len(slow) > 1 and len(hosts) == 1 and sum(one.host in hosts for one in ranks) == len(slow)
     return replace(made, ranks=tuple(ranks[at].rank for at in slow), host=hosts.pop() if is_host else "")
+
+
+def _held_up(one: RankSteps, growth: Callable[[Array], float]) -> float:
+    """By itself: longer outside collectives, or without a CPU, which it also waits for to leave a collective."""
+    without_cpu = growth(one.of_which["runnable"]) if "runnable" in one.of_which else 0.0
+    return max(growth(one.own_ns), without_cpu)
 
 
 # ---------------------------------------------------------------- the table
@@ -266,6 +343,6 @@ def told(one: Slowdown) -> str:
     span = f"since step {one.first}" if one.goes_on else f"from step {one.first} to {one.last}"
     grown = (one.after_ns - one.before_ns) / one.before_ns if one.before_ns else 0.0
     return (
-        f"Steps take {one.after_ns / 1e6:.4g} ms instead of {one.before_ns / 1e6:.4g} ms {span} (+{grown:.0%}): "
-        f"{one.part} of {who}, +{one.grew_ns / 1e6:.3g} ms a step"
+        f"Steps take {seconds(one.after_ns)} instead of {seconds(one.before_ns)} {span} (+{100 * grown:.0f} %): "
+        f"{one.part} of {who}, +{seconds(one.grew_ns)} a step"
     )

@@ -152,23 +152,29 @@ OWN_FORMULAS = {
     "compute": "steps of a pattern: mean time outside collectives",
     "other": "mean of what is in no other part, less what was blocked in collectives within it",
 }
+HEADINGS = {part: part.replace("_", " ").capitalize() for part in OWN} | {"data": "Data loading"}
 STEP_PARTS_COLUMNS = (
     Column("rank", Unit.NAME, "Rank"),
     Column("host", Unit.NAME, "Host"),
     Column("steps", Unit.COUNT, "Steps", "number of steady steps"),
     Column("step_ns", Unit.NS, "Step", "mean length of the steady steps"),
     *(
-        Column(f"{part}_ns", Unit.NS, part.replace("_", " ").capitalize(), OWN_FORMULAS.get(part, OWN_FORMULA))
+        Column(
+            f"{part}_ns",
+            Unit.NS,
+            HEADINGS[part],
+            OWN_FORMULAS.get(part, OWN_FORMULA),
+        )
         for part in OWN
     ),
     Column(
         "exposed_ns",
         Unit.NS,
-        "Communication",
+        "Exposed comm.",
         "mean exposed communication: blocked in collectives, in whatever part; steps of a pattern: inside collectives",
     ),
     Column("sum_share", Unit.SHARE, "Sum/step", "(sum of the parts + `exposed_ns`) ÷ `step_ns`"),
-    Column("exposed_share", Unit.SHARE, "Comm. share", "`exposed_ns` ÷ `step_ns`"),
+    Column("exposed_share", Unit.SHARE, "Exposed share", "`exposed_ns` ÷ `step_ns`"),
     Column(
         "exposed_wait_ns",
         Unit.NS,

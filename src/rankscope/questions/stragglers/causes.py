@@ -12,6 +12,7 @@ from rankscope.questions.selection import ALL, Selection, arranged
 from rankscope.questions.steps.data import PARTS, TITLES, steps_of
 from rankscope.questions.stragglers.device_causes import DeviceCause, device_causes
 from rankscope.questions.stragglers.lateness import WITHIN, Estimate, Late, late_ranks, lateness_ns, preempted_ns
+from rankscope.questions.wording import seconds
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Which range of the program takes a late rank longer than its peers?
@@ -57,7 +58,7 @@ COLUMNS = (
         "cause",
         Unit.NAME,
         "Cause",
-        "data wait, zero_grad, forward, backward, optimizer, checkpoint, other, garbage collection, preemption, "
+        "data loading, zero_grad, forward, backward, optimizer, checkpoint, other, garbage collection, preemption, "
         "page faults, slower processor, range NAME, own compute; on the device: an extra kernel: NAME, more calls of "
         "the kernel NAME, a slower kernel: NAME, slower device, more work on the device, range NAME, own compute on "
         "the host",
@@ -209,10 +210,11 @@ COMPUTE = ("forward", "backward", "optimizer")
 
 def _caused(late: Late, component: str, name: str) -> LateCause:
     found, usual = late.components[component], late.usual_ns[component]
-    told = f"{TITLES.get(component, component)} {_ms(usual + found.value)} a step, its peers {_ms(usual)}"
+    told = f"{TITLES.get(component, component)} {seconds(usual + found.value)} a step, its peers {seconds(usual)}"
     if component in (*COMPUTE, "other") and "cpu" in late.components:
         more_ns = late.components["cpu"].value
-        told += f"; {_ms(more_ns)} of it more CPU time" if more_ns >= MOST * found.value / 2 else "; no more CPU time"
+        is_busy = more_ns >= MOST * found.value / 2
+        told += f"; {seconds(more_ns)} of it more CPU time" if is_busy else "; no more CPU time"
     return LateCause(late, name, found.value, usual, told)
 
 
@@ -231,11 +233,11 @@ def _all_slower(late: Late) -> bool:
 
 def _growths(late: Late) -> str:
     texts = [
-        f"{TITLES.get(name, name)} {_signed_ms(component.value)}"
+        f"{TITLES.get(name, name)} {_signed(component.value)}"
         for name, component in late.components.items()
         if name not in WITHIN and (name in PARTS or late.usual_ns[name])
     ]
-    return ", ".join(texts or [f"all own time {_signed_ms(late.excess.value)}"]) + " a step against its peers"
+    return ", ".join(texts or [f"all own time {_signed(late.excess.value)}"]) + " a step against its peers"
 
 
 def _with_switches(tables: Tables, cause: LateCause) -> LateCause:
@@ -270,7 +272,7 @@ def in_a_range(tables: Tables, cause: LateCause) -> LateCause:
     found = longer_range(tables, cause.late.rank, MOST * lateness_ns(cause.late))
     if found is None:
         return cause
-    text = f"{found.name} {_ms(found.usual_ns + found.excess_ns)} a step, its peers {_ms(found.usual_ns)}"
+    text = f"{found.name} {seconds(found.usual_ns + found.excess_ns)} a step, its peers {seconds(found.usual_ns)}"
     return LateCause(cause.late, found.name, found.excess_ns, found.usual_ns, text)
 
 
@@ -279,9 +281,5 @@ TIMES_MORE = 2.0
 LESS_CPU = 0.9  # of the CPU time that its peers get
 
 
-def _ms(value_ns: float) -> str:
-    return f"{value_ns / 1e6:.3g} ms"
-
-
-def _signed_ms(value_ns: float) -> str:
-    return f"{value_ns / 1e6:+.3g} ms"
+def _signed(value_ns: float) -> str:
+    return f"{'-' if value_ns < 0 else '+'}{seconds(abs(value_ns))}"

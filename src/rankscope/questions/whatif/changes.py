@@ -40,7 +40,9 @@ class Change:
     def words(self) -> str:
         """As a row of the answer calls it."""
         return {
-            "rank": f"{rank_words(self.ranks)} as fast as the median" if self.ranks else "",
+            "rank": f"{rank_words(self.ranks)} as fast as {'its' if len(self.ranks) == 1 else 'their'} peers"
+            if self.ranks
+            else "",
             "stage": f"stage {', '.join(map(str, self.stages))} with no more work than the median stage",
             "cause": f"no {'preemption' if self.cause == 'preemption' else self.cause + ' time'}",
             "balance": "all work shared evenly by stages",

@@ -87,7 +87,7 @@ def _largest_aside(found: Messages) -> int:
 def _by_both(found: Messages, late: str, held: str) -> Array:
     """Of which messages one end, held up in its call, is let go only when the other, posted before, comes to its call.
 
-    By size: from the least on of which nearly all that tell it say so.
+    By size: from the least on of which, as of all larger ones, nearly all that tell it say so.
     """
     held_end, late_end = getattr(found, f"{held}_end_ns"), getattr(found, f"{late}_end_ns")
     came, stood = late_end - getattr(found, f"{late}_blocked_ns"), held_end - getattr(found, f"{held}_blocked_ns")
@@ -95,7 +95,8 @@ def _by_both(found: Messages, late: str, held: str) -> Array:
     tells &= found.bytes > _largest_aside(found)
     sizes, of_size = np.unique(found.bytes[tells], return_inverse=True)
     share = np.bincount(of_size, (held_end >= came)[tells]) / np.maximum(np.bincount(of_size), 1)
-    return found.bytes >= np.min(sizes, where=share >= BY_BOTH, initial=MOST_BYTES)
+    says_so = np.logical_and.accumulate((share >= BY_BOTH)[::-1])[::-1]
+    return found.bytes >= np.min(sizes, where=says_so, initial=MOST_BYTES)
 
 
 def number_calls(of: Calls, steps: int) -> None:

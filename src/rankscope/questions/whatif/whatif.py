@@ -224,8 +224,8 @@ def whatif(model: Model, changes: Sequence[Change]) -> Table:
         results.append((list(together), model.changed_ns(together)))
     rows = [_row(_words(one), base, ns, _by_chance(model, one)) for one, ns in results]
     notes = [
-        f"Saved of the mean replayed step, {seconds(base.mean())}, in these steps; intervals: 95 %. A rerun also has "
-        "noise of its own."
+        f"Saved of the mean replayed step, {seconds(base.mean())}; intervals: 95 %, of these steps drawn again, and "
+        "(Rerun) of what another run takes, which has noise of its own."
     ]
     kinds = {change.kind for one, _ in results for change in one}
     if {"stage", "ideal"} <= kinds:

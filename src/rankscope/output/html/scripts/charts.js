@@ -5,10 +5,11 @@ import { Heat } from './heat.js';
 import { Sizes } from './sizes.js';
 import { Top } from './top.js';
 import { Intervals } from './intervals.js';
+import { History } from './history.js';
 import { Icicle } from './icicle.js';
 import { Timeline } from './timeline.js';
 
-const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve, timeline: Timeline, intervals: Intervals };
+const KINDS = { bars: Bars, heat: Heat, sizes: Sizes, top: Top, icicle: Icicle, curve: Curve, timeline: Timeline, intervals: Intervals, history: History };
 const drawn = new Map(); // place of a picture on the page to it
 let views = new Map(); // the same to what the reader had made of it
 const waiting = new Map(); // element to what makes it

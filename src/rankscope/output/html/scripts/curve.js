@@ -9,7 +9,7 @@ import { chooseSteps, onSteps } from './selection.js';
 
 const TALL = 220, FONT = '12px system-ui, sans-serif';
 const SPIKE = 8; // times the usual step
-const BLUE = '#0072B2', BAND = 'rgba(86, 180, 233, 0.35)', LINES = ['#009E73', '#D55E00'];
+const CURVE = 'var(--link)', BAND = 'rgba(86, 180, 233, 0.35)', LINES = ['#009E73', '#D55E00'];
 
 export class Curve {
   constructor(chart, table, host) {
@@ -44,7 +44,10 @@ export class Curve {
       return make('li', {}, swatch, words);
     };
     const lines = this.chart.lines.map(([name, value], number) => entry(LINES[number], `${name} ${shown(value, 'ns')}`));
-    return make('ul', { class: 'legend' }, entry(BLUE, 'median of the ranks'), entry(BAND, 'fastest to slowest'), ...lines);
+    const least = this.column('min_ns'), most = this.column('max_ns');
+    const single = least.every((value, at) => value === most[at]); // one rank: there is no band
+    const curve = single ? [entry(CURVE, 'step time')] : [entry(CURVE, 'median of the ranks'), entry(BAND, 'fastest to slowest')];
+    return make('ul', { class: 'legend' }, ...curve, ...lines);
   }
 
   column(name) {
@@ -78,7 +81,7 @@ export class Curve {
         { ...axis, label: `${this.chart.value_axis}, ${unit.name}${this.log ? ' (log)' : ''}`, labelSize: 18, size: measured + 14, ...(this.log ? { splits: () => roundBetween(this.least * 0.8, this.largest * 1.25), filter: (_, splits) => splits } : { incrs: increments(unit.scale, this.largest) }), values: (_, splits) => splits.map((value) => tickText(value / unit.scale)) },
       ],
       series: [
-        {}, { ...plain, stroke: 'transparent' }, { ...plain, stroke: 'transparent' }, { ...plain, stroke: BLUE, width: 1.5 },
+        {}, { ...plain, stroke: 'transparent' }, { ...plain, stroke: 'transparent' }, { ...plain, stroke: colourOf('--link'), width: 1.5 },
         ...this.chart.lines.map((_, number) => ({ ...plain, stroke: LINES[number], width: 1, dash: [5, 4] })),
       ],
       bands: [{ series: [2, 1], fill: BAND }],
@@ -121,7 +124,7 @@ export class Curve {
     if (row === null || row === undefined || cursor.left < 0) return hideHover();
     const cell = (name) => this.table.rows[row][this.at[name]];
     const [first, last] = [cell('first_step'), cell('last_step')];
-    const lines = [['Median', 'median_ns', BLUE], ['Fastest', 'min_ns', null], ['Slowest', 'max_ns', null]];
+    const lines = [['Median', 'median_ns', CURVE], ['Fastest', 'min_ns', null], ['Slowest', 'max_ns', null]];
     const told = lines.map(([words, name, colour]) => [words, shown(cell(name), 'ns'), colour]);
     const box = this.plot.over.getBoundingClientRect();
     const title = first === last ? `Step ${first}` : `Steps ${first} to ${last}`;

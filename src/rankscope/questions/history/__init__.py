@@ -1,0 +1,1 @@
+"""How do the runs of a project differ over time?"""
