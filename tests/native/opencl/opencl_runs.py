@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hatch_build
 from native.builds import HERE, compile_c, recording
-from programs import recorded
-from rankscope.rank_file import ChunkKind
-from rankscope.rank_files.chunks import open_rank_file
-from rankscope.rank_files.read import read_rank_file
+from native.gpu import device_runs
+from native.gpu.device_runs import Sums, told_call
 
 PLACES = (".envs/opencl", "build/opencl-env")
 LIBRARY = hatch_build.NATIVE / "librankscope.so"
-
-Sums = tuple[int, int, int]  # count, bytes, ns
 
 
 class OpenCl:
@@ -68,8 +62,8 @@ class Told:
         for line in text.splitlines():
             word, _, given = line.partition(" ")
             if word == "call":
-                name, calls, errors = given.split()
-                self.calls[name] = int(calls), int(errors)
+                name, counts = told_call(given)
+                self.calls[name] = counts
             elif word == "work":
                 count, size, ns, name = given.split(maxsplit=3)
                 self.works[name] = int(count), int(size), int(ns)
@@ -77,37 +71,12 @@ class Told:
                 self.rest[word] = given
 
 
-class Recorded:
+class Recorded(device_runs.Recorded):
     """The same of a rank file."""
 
     def __init__(self, folder: Path) -> None:
-        (path,) = recorded.rank_files(folder)
-        self.file = open_rank_file(path)
-        self.reading = read_rank_file(path)
-        columns: Any = self.reading.tally_columns
-        calls: Counter[str] = Counter()
-        errors: Counter[str] = Counter()
-        self.works: dict[str, Sums] = {}
-        self.threads: set[int] = set()
-        for i in range(len(columns["calls"])):
-            layer, name = (recorded.word(columns[which], i) for which in ("layer", "name"))
-            count = int(columns["calls"][i])
-            if layer == "opencl":
-                calls[name] += count
-                errors[name] += int(columns["errors"][i])
-                self.threads.add(int(columns["thread"][i]))
-            elif layer == "gpu":
-                before = self.works.get(name, (0, 0, 0))
-                more = count, int(columns["bytes"][i]), round(columns["total_ns"][i])
-                self.works[name] = (before[0] + more[0], before[1] + more[1], before[2] + more[2])
-        self.calls = {name: (count, errors[name]) for name, count in calls.items()}
-
-    def gpu_names(self) -> list[str]:
-        words = self.file.strings()
-        return [words[int(row["name"])] for part in self.file.parts(ChunkKind.GPUS) for row in part.rows]
-
-    def runtime(self) -> Any:
-        return self.file.parts(ChunkKind.RUNTIMES)[0].rows[0]
+        super().__init__(folder, "opencl")
+        self.works = self.works_by_name()
 
     def counts(self) -> dict[str, tuple[int, int]]:
         return {name: sums[:2] for name, sums in self.works.items()}

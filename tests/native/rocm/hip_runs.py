@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from native.builds import HERE, SANITIZERS, STRICT, compile_c, place_recorder, recording
-from programs import recorded
-from rankscope.rank_file import ChunkKind
-from rankscope.rank_files.chunks import RankFile, open_rank_file
-from rankscope.rank_files.read import read_rank_file
+from native.gpu import device_runs
+from native.gpu.device_runs import Sums, told_call
 
 SOURCES = HERE / "rocm"
 VERSIONS = {"0.5": 500, "1.1": 10100}
 NOT_CHOSEN = ("hipGetDevice", "hipStreamQuery")  # calls that are recorded with --cuda-api all alone
-
-Sums = tuple[int, int, int]  # count, bytes, ns
 
 
 def make_program(folder: Path, version: int, sanitizer: str = "plain", register: Path | None = None) -> Path:
@@ -66,8 +60,8 @@ class Told:
         for line in text.splitlines():
             word, _, given = line.partition(" ")
             if word == "call":
-                name, calls, errors = given.split()
-                self.calls[name] = int(calls), int(errors)
+                name, counts = told_call(given)
+                self.calls[name] = counts
             elif word == "work":
                 device, count, size, ns, name = given.split(maxsplit=4)
                 self.works[int(device), name] = int(count), int(size), int(ns)
@@ -81,43 +75,11 @@ class Told:
                 self.rest[word] = given
 
 
-class Recorded:
+class Recorded(device_runs.Recorded):
     """The same of a rank file."""
 
     def __init__(self, folder: Path) -> None:
-        (path,) = recorded.rank_files(folder)
-        self.file: RankFile = open_rank_file(path)
-        self.reading = read_rank_file(path)
-        columns: Any = self.reading.tally_columns
-        calls: Counter[str] = Counter()
-        errors: Counter[str] = Counter()
-        self.works: dict[tuple[int, str], Sums] = {}
-        self.ranges: Counter[str] = Counter()
-        for i in range(len(columns["calls"])):
-            layer, name = (recorded.word(columns[which], i) for which in ("layer", "name"))
-            count = int(columns["calls"][i])
-            if layer == "hip_api":
-                calls[name] += count
-                errors[name] += int(columns["errors"][i])
-            elif layer == "gpu":
-                device = int(recorded.word(columns["group"], i).split()[1])
-                before = self.works.get((device, name), (0, 0, 0))
-                more = count, int(columns["bytes"][i]), round(columns["total_ns"][i])
-                self.works[device, name] = (before[0] + more[0], before[1] + more[1], before[2] + more[2])
-            elif layer == "nvtx":
-                self.ranges[name] += count
-        self.calls = {name: (count, errors[name]) for name, count in calls.items()}
-
-    def gpu_names(self) -> list[str]:
-        words = self.file.strings()
-        return [words[int(row["name"])] for part in self.file.parts(ChunkKind.GPUS) for row in part.rows]
-
-    def runtime(self) -> Any:
-        return self.file.parts(ChunkKind.RUNTIMES)[0].rows[0]
-
-    def memory(self) -> dict[int, tuple[int, int]]:
-        rows = [row for part in self.file.parts(ChunkKind.DEVICES) for row in part.rows]
-        return {int(row["device"]): (int(row["current_bytes"]), int(row["peak_bytes"])) for row in rows}
+        super().__init__(folder, "hip_api")
 
 
 def differences(told: Told, found: Recorded, end: str = "return") -> list[str]:
@@ -126,7 +88,7 @@ def differences(told: Told, found: Recorded, end: str = "return") -> list[str]:
     wrong = [] if found.calls == wanted else [f"calls {found.calls} != {wanted}"]
     if end == "kill":
         return wrong
-    wrong += [] if found.works == told.works else [f"work {found.works} != {told.works}"]
+    wrong += [] if found.works_on == told.works else [f"work {found.works_on} != {told.works}"]
     wrong += [] if dict(found.ranges) == told.ranges else [f"ranges {found.ranges} != {told.ranges}"]
     untimed = int(found.runtime()["untimed"])
     wrong += [] if untimed == int(told.rest["untimed"]) else [f"untimed {untimed} != {told.rest['untimed']}"]

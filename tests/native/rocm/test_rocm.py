@@ -67,7 +67,7 @@ def test_all_calls_are_recorded_where_asked_for(newest: Path, tmp_path: Path) ->
 def test_no_calls_where_not_asked_for(newest: Path, tmp_path: Path) -> None:
     told = run(newest, tmp_path, 7, 100, 1, RANKSCOPE_CUDA_API="none")
     found = Recorded(tmp_path)
-    assert (found.calls, found.works) == ({}, told.works)
+    assert (found.calls, found.works_on) == ({}, told.works)
 
 
 def test_a_child_of_a_fork_is_left_alone(newest: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_without_the_sdk_the_program_runs_and_the_run_says_so(newest: Path, tmp_
     told = run(newest, tmp_path, 1, 20, 1, RANKSCOPE_ROCPROFILER="/nowhere/librocprofiler-sdk.so")
     found = Recorded(tmp_path)
     assert told.rest["registered"] == "1"  # as bare: nobody wants to know
-    assert (found.calls, found.works) == ({}, {})
+    assert (found.calls, found.works_on) == ({}, {})
     assert "no librocprofiler-sdk found" in recorded_note(found)
 
 
